@@ -1,0 +1,18 @@
+"""Verax measures how faithful feature attributions are to the model they explain."""
+
+from verax import metrics
+from verax.evaluation import Evaluation, directed_prediction_change, evaluate, infidelity, prediction_change
+from verax.scoring import Scorer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Evaluation",
+    "Scorer",
+    "__version__",
+    "directed_prediction_change",
+    "evaluate",
+    "infidelity",
+    "metrics",
+    "prediction_change",
+]

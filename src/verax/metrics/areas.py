@@ -1,0 +1,69 @@
+"""Areas: from the two curves of a guided experiment to one number, and from the numbers of a data set to a summary.
+
+The weighted area between perturbation curves is the Decaying Degradation Score of Simic, Veas and Sabol; PES and
+CMI are their summaries over a data set.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def aupc(curve: Float[Tensor, "*batch points"]) -> Float[Tensor, "*batch"]:
+    """Area under a perturbation curve: the mean of its points.
+
+    Example:
+        >>> aupc(torch.tensor([1.0, 0.5, 0.0]))
+        tensor(0.5000)
+    """
+    return curve.mean(-1)
+
+
+def abpc(lerf: Float[Tensor, "*batch points"], morf: Float[Tensor, "*batch points"]) -> Float[Tensor, "*batch"]:
+    """Area between perturbation curves, LeRF minus MoRF, every point alike."""
+    return aupc(lerf) - aupc(morf)
+
+
+def decay_weights(points: int, like: Tensor) -> Float[Tensor, " points"]:
+    """Weights that fall with the cube of what is left: ``((N - i + 1) / N) ** 3`` for point i of N."""
+    left = torch.arange(points, 0, -1, dtype=like.dtype, device=like.device)
+    return (left / points) ** 3
+
+
+def weighted_abpc(
+    lerf: Float[Tensor, "*batch points"], morf: Float[Tensor, "*batch points"]
+) -> Float[Tensor, "*batch"]:
+    """Weighted area between perturbation curves: early changes count most. Higher is better.
+
+    The first point is the unperturbed input and contributes nothing, so its weight is left out of the normalisation;
+    for probabilities under PC the result lies in [-1, 1].
+
+    Example:
+        >>> weighted_abpc(lerf=torch.tensor([1.0, 1.0, 1.0]), morf=torch.tensor([1.0, 0.0, 0.0]))
+        tensor(1.)
+    """
+    weights = decay_weights(lerf.shape[-1], lerf)
+    return ((lerf - morf) * weights).sum(-1) / weights[1:].sum()
+
+
+def pes(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+    """Perturbation Effect Size: share of inputs with a positive score minus share with a negative one.
+
+    Example:
+        >>> pes(torch.tensor([0.3, 0.1, -0.2, 0.0]))
+        tensor(0.2500)
+    """
+    return values.sign().mean(-1)
+
+
+def cmi(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+    """Consistency-Magnitude Index: harmonic mean of |mean score| and |PES|, with their common sign; 0 if they disagree.
+
+    Example:
+        >>> cmi(torch.tensor([0.5, 0.5]))
+        tensor(0.6667)
+    """
+    size, share = values.mean(-1), pes(values)
+    agree = size * share > 0
+    total = (size.abs() + share.abs()).where(agree, torch.ones_like(size))
+    return torch.where(agree, size.sign() * 2 * (size * share).abs() / total, torch.zeros_like(size))

@@ -1,0 +1,128 @@
+"""Infidelity (Yeh et al.): how far attributions are from the score changes of random perturbations."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from verax.metrics.result import Context, Result
+from verax.perturbation.sampled import Draws, Effects, Perturbation
+
+
+@dataclass(frozen=True)
+class Infidelity:
+    """Infidelity: mean squared difference of predicted effect P and score change S (eq. 8 to 10). Lower is better.
+
+    Args:
+        sigma: Standard deviation of the Gaussian perturbation.
+        subset: Features perturbed in each draw; ``None`` for all (of a replacement: a random share).
+        samples: Draws per input, shared by all attributions.
+        normalize: Scale P by ``beta = sum(P S) / sum(P P)`` first, so that only the shape of an attribution counts.
+            Without it, attributions on the logit scale are compared with changes of probabilities.
+        seed: Same seed, same draws: in any process, batch, row order and on any device.
+        perturbation: ``"gaussian"`` for local attributions, ``"baseline"`` for baseline-oriented ones.
+    """
+
+    sigma: float = 0.2
+    subset: int | None = None
+    samples: int = 640
+    normalize: bool = True
+    seed: int = 0
+    perturbation: Perturbation = "gaussian"
+
+    name: ClassVar[str] = "infidelity"
+    higher_is_better: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.normalize, bool):
+            raise ValueError(f"normalize: expected True or False, found {self.normalize!r}.")
+        _ = self.draws  # checks the rest
+
+    @property
+    def draws(self) -> tuple[Draws, ...]:
+        """The sampled experiment that this metric reads; plain and normalised share one."""
+        return (Draws(self.perturbation, self.sigma, self.subset, self.samples, self.seed),)
+
+    def reduce(self, effects: Effects) -> "Sums":
+        """Reduce the draws of some inputs.
+
+        The standard error of the normalised score needs no term for beta: beta minimises the mean, so an error in it
+        has no first-order effect.
+        """
+        predicted, actual = effects.predicted, effects.actual
+        moments = Moments(
+            pp=predicted.square().sum(-1),
+            ps=(predicted * actual).sum(-1),
+            ss=actual.square().sum(-1).expand(len(predicted), -1),
+        )
+        scaled = predicted * moments.beta[..., None] if self.normalize else predicted
+        errors = (scaled - actual).square()
+        draws = errors.shape[-1]
+        standard_error = errors.std(-1) / draws**0.5 if draws > 1 else torch.full_like(moments.pp, torch.nan)
+        return Sums(errors.mean(-1), standard_error, moments)
+
+    def result(self, parts: list[list["Sums"]], context: Context) -> "InfidelityResult":
+        """Put the blocks of inputs together."""
+        blocks = parts[0]
+        moments = Moments(
+            pp=torch.cat([block.moments.pp for block in blocks], dim=1),
+            ps=torch.cat([block.moments.ps for block in blocks], dim=1),
+            ss=torch.cat([block.moments.ss for block in blocks], dim=1),
+        )
+        errors = torch.cat([block.standard_error for block in blocks], dim=1)
+        return InfidelityResult(self, context, torch.cat([block.value for block in blocks], dim=1), errors, moments)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over draws from which plain and normalised Infidelity follow, in float64, per attribution and input."""
+
+    pp: Float[Tensor, "k n"]
+    ps: Float[Tensor, "k n"]
+    ss: Float[Tensor, "k n"]
+
+    @property
+    def beta(self) -> Float[Tensor, "k n"]:
+        """``sum(P S) / sum(P P)``; where no effect is predicted at all, 0 in the denominator counts as 1."""
+        return self.ps / torch.where(self.pp == 0, torch.ones_like(self.pp), self.pp)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Infidelity of some inputs, reduced over draws."""
+
+    value: Float[Tensor, "k n"]
+    standard_error: Float[Tensor, "k n"]
+    moments: Moments
+
+
+@dataclass(frozen=True, repr=False)
+class InfidelityResult(Result):
+    """Infidelity: ``value`` is the mean squared difference over draws; lower is better.
+
+    Attributes:
+        errors: Monte-Carlo standard error per attribution and input.
+        moments: Sums over draws per attribution and input.
+    """
+
+    errors: Float[Tensor, "k n"]
+    moments: Moments
+
+    @property
+    def standard_error(self) -> Any:
+        """Monte-Carlo standard error of each input's score."""
+        return self._pack(self.errors)
+
+    @property
+    def mean_standard_error(self) -> Any:
+        """Monte-Carlo standard error of the mean over these inputs, whose draws are independent of each other."""
+        return self._arrange((self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist())
+
+    @property
+    def beta(self) -> Any:
+        """The factor that fits each attribution to the score changes best."""
+        return self._pack(self.moments.beta)

@@ -1,0 +1,154 @@
+"""The unguided perturbation experiment: random perturbations of each input, shared by all of its attributions.
+
+The score change ``S`` does not depend on an attribution, so the model is asked once per draw; the predicted
+effect ``P`` of every attribution is a matrix product with the same draws.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from verax.arguments import Problem, Task, checked_choice, checked_count, checked_positive
+from verax.perturbation import noise
+from verax.perturbation.block import block_bytes, pieces
+from verax.scoring import Session
+
+Perturbation = Literal["gaussian", "baseline"]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Which random perturbations are drawn.
+
+    Args:
+        perturbation: ``"gaussian"`` adds noise (local), ``"baseline"`` replaces by the baseline (baseline-oriented).
+        sigma: Standard deviation of the noise.
+        subset: Features perturbed in each draw. ``None`` means all of them for noise; for replacement, a share of the
+            features that is itself drawn uniformly, so that every subset size is equally likely.
+        samples: Draws per input. The first draws are the same whatever their number.
+        seed: Draws are a function of the seed and the input's values.
+        effect: ``"dot"``: P is the product of attribution and perturbation (Infidelity); ``"sum"``: P is the sum of
+            the attributions of the perturbed features (Sensitivity-N).
+    """
+
+    perturbation: Perturbation = "gaussian"
+    sigma: float = 0.2
+    subset: int | None = None
+    samples: int = 640
+    seed: int = 0
+    effect: Literal["dot", "sum"] = "dot"
+
+    def __post_init__(self) -> None:
+        checked_choice("perturbation", self.perturbation, ("gaussian", "baseline"))
+        checked_positive("sigma", self.sigma)
+        checked_count("samples", self.samples)
+        if self.subset is not None:
+            checked_count("subset", self.subset)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise ValueError(f"seed: expected a whole number, found {self.seed!r}.")
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Predicted effects and score changes of some inputs, in float64.
+
+    Attributes:
+        rows: Which inputs.
+        predicted: ``P``, per attribution, input and draw (eq. 8).
+        actual: ``S``, per input and draw (eq. 9).
+    """
+
+    rows: slice
+    predicted: Float[Tensor, "k b samples"]
+    actual: Float[Tensor, "b samples"]
+
+
+def check_subset(draws: Draws, problem: Problem) -> None:
+    """Refuse to choose more features than the inputs have."""
+    fewest = int(problem.features.counts(slice(None)).min())
+    if draws.subset is not None and draws.subset > fewest:
+        raise ValueError(f"subset: cannot choose {draws.subset} features, an input has only {fewest}.")
+
+
+def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effects]:
+    """Run the experiment, a block of inputs at a time; memory does not grow with inputs, draws or attributions."""
+    problem = task.problem
+    check_subset(draws, problem)
+    k, budget = len(problem.attributions), block_bytes(session.device)
+    # words, look-ups and differences of every element, and the sort that chooses features
+    per_draw = 32 * problem.inputs[0].numel() + 48 * problem.features.most
+    height = max(1, budget // (draws.samples * max(8 * k, per_draw)))
+    for rows in pieces(len(problem), height):
+        inputs = problem.inputs[rows].to(session.device)
+        predicted = torch.empty(k, len(inputs), draws.samples, dtype=torch.float64, device=session.device)
+        actual = torch.empty(len(inputs), draws.samples, dtype=torch.float64, device=session.device)
+        for part in pieces(draws.samples, max(1, budget // (per_draw * len(inputs)))):
+            moved, chosen = _perturb(session, problem, draws, rows, inputs, part)
+            scores = _scores(session, task, moved, rows)
+            actual[:, part] = task.clean[rows].double()[:, None] - scores.double()
+            weights = (inputs[:, None] - moved).flatten(2) if draws.effect == "dot" or chosen is None else chosen
+            for which in pieces(k, max(1, budget // (8 * weights[:, 0].numel()))):
+                predicted[which, :, part] = _predict(session, problem, draws, rows, which, weights)
+        yield Effects(rows, predicted, actual)
+
+
+def _perturb(
+    session: Session, problem: Problem, draws: Draws, rows: slice, inputs: Float[Tensor, "b *shape"], part: slice
+) -> tuple[Float[Tensor, "b draws *shape"], Bool[Tensor, "b draws features"] | None]:
+    """Make some draws of some inputs; also say which features were chosen, where not all are."""
+    count = part.stop - part.start
+    chosen = _choose(problem, draws, rows, inputs, part.start, count)
+    if draws.perturbation == "gaussian":
+        keys = noise.input_keys(inputs, draws.seed, "gaussian")
+        drawn = noise.normals(keys, part.start, count, inputs[0].numel(), inputs.dtype).mul_(draws.sigma)
+        moved = inputs[:, None] + drawn.reshape(len(inputs), count, *inputs.shape[1:])
+    else:
+        baselines = problem.baselines[rows].to(session.device)
+        moved = baselines[:, None].expand(-1, count, *baselines.shape[1:])
+    if chosen is None:
+        return moved, None
+    row = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
+    flat = problem.features.expand(chosen.flatten(0, 1), row)
+    mask = flat.reshape(len(inputs), count, *flat.shape[1:])
+    return torch.where(mask, moved, inputs[:, None]), chosen
+
+
+def _choose(
+    problem: Problem, draws: Draws, rows: slice, inputs: Tensor, start: int, count: int
+) -> Bool[Tensor, "b draws features"] | None:
+    """Choose the features of each draw; None means all of them."""
+    features = problem.features.most
+    keys = noise.input_keys(inputs, draws.seed, "subset")
+    if draws.subset is not None:
+        counts = problem.features.counts(rows).to(inputs.device)
+        return noise.subsets(keys, start, count, features, draws.subset, counts)
+    if draws.perturbation == "gaussian":
+        return None
+    share = noise.uniforms(noise.input_keys(inputs, draws.seed, "share"), start, count, 1)
+    return noise.uniforms(keys, start, count, features) < share
+
+
+def _scores(
+    session: Session, task: Task, moved: Float[Tensor, "b draws *shape"], rows: slice
+) -> Float[Tensor, "b draws"]:
+    height, count = moved.shape[:2]
+    flat = moved.flatten(0, 1)
+    owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
+    return session.target_scores(lambda start, stop: flat[start:stop], owner, task.target).reshape(height, count)
+
+
+def _predict(
+    session: Session, problem: Problem, draws: Draws, rows: slice, which: slice, weights: Shaped[Tensor, "b draws m"]
+) -> Float[Tensor, "k b draws"]:
+    """Predicted effects: attributions against the perturbation's elements, or against its chosen features."""
+    attributions = torch.stack([one[rows] for one in problem.attributions[which]]).to(session.device)
+    if draws.effect == "dot":
+        attributions = attributions.expand(-1, -1, *problem.inputs.shape[1:]).flatten(2)
+    else:
+        attributions = problem.features.reduce(attributions, rows)
+    dtype = problem.layout.dtype
+    return torch.einsum("bsm,kbm->kbs", weights.to(dtype), attributions.to(dtype))

@@ -1,0 +1,283 @@
+"""Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
+
+import contextlib
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from verax import adapters
+from verax.adapters import Adapter, ArrayKind, Returns
+
+Output = Literal["probability", "logit"]
+BuildRows = Callable[[int, int], Tensor]
+
+# Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
+# then runs the same batches and returns the same bits. The figures are the flat optimum of benchmarks/guided.py.
+_CPU_ELEMENTS, _CPU_ROWS = 1 << 21, (8, 2048)
+_GPU_ELEMENTS, _GPU_ROWS = 1 << 26, (32, 65536)
+
+
+class Scorer:
+    """A model with what is needed to score rows with it; every metric accepts one as ``model``.
+
+    Args:
+        model: A ``torch.nn.Module``, a fitted scikit-learn classifier, or a callable from a batch to scores with one
+            row per input: ``(B,)`` or ``(B, 1)`` for a binary model with one output, ``(B, classes)`` otherwise.
+        returns: ``"logits"`` or ``"probabilities"``. A torch module is taken to return logits, a scikit-learn
+            classifier probabilities; a plain callable must say.
+        takes: ``"torch"`` or ``"numpy"``, for a plain callable that wants one kind of array whatever the inputs are.
+        batch_size: Rows per model call; found automatically when left out, halved when memory runs out.
+        device: Where to run. A module is moved there for the call and moved back afterwards.
+
+    Attributes:
+        rows: Model rows evaluated so far, over all calls.
+
+    Example:
+        >>> import torch, verax
+        >>> scorer = verax.Scorer(lambda x: torch.sigmoid(x.sum(1)), returns="probabilities")
+        >>> x = torch.randn(5, 20, generator=torch.Generator().manual_seed(0))
+        >>> result = verax.prediction_change(scorer, x, attributions=x)
+        >>> scorer.rows == result.rows == 5 * 40
+        True
+    """
+
+    def __init__(
+        self,
+        model: object,
+        *,
+        returns: Returns | None = None,
+        takes: ArrayKind | None = None,
+        batch_size: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        if isinstance(model, Scorer):
+            raise TypeError("model: already a verax.Scorer; pass it on as it is.")
+        self.adapter: Adapter = adapters.adapt(model, returns, takes)
+        self.returns_was_said = returns is not None
+        self.batch_size = checked_batch_size(batch_size)
+        self.device = None if device is None else torch.device(device)
+        self.rows = 0
+
+    def __repr__(self) -> str:
+        return f"Scorer({type(self.adapter).__name__}, returns={self.adapter.returns!r}, rows={self.rows})"
+
+    @contextlib.contextmanager
+    def session(
+        self,
+        inputs: Tensor,
+        kind: ArrayKind,
+        output: Output,
+        batch_size: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> Iterator["Session"]:
+        """Hold the model in evaluation and inference mode on its device, and put back whatever was changed."""
+        home = adapters.home(self.adapter, fallback=inputs.device)
+        target = torch.device(device) if device is not None else self.device or home
+        dtype = adapters.floating_dtype(self.adapter, fallback=inputs.dtype)
+        size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), target)
+        with _evaluation_mode(self.adapter.module), _moved(self.adapter.module, home, target), torch.inference_mode():
+            yield Session(self, kind, output, target, dtype, size)
+
+
+@dataclass
+class Session:
+    """A model held ready for one call. Experiments see models only through this."""
+
+    scorer: Scorer
+    kind: ArrayKind
+    output: Output
+    device: torch.device
+    dtype: torch.dtype
+    batch_size: int
+    classes: int = 0  # known after the first call
+
+    def class_scores(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
+        """Score every class of unperturbed inputs; this is the first model call and checks what comes back."""
+        parts = [
+            class_scores(raw, self.scorer.adapter.returns, self.output)
+            for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), len(inputs))
+        ]
+        scores = torch.cat(parts)
+        bad = (~torch.isfinite(scores).all(1)).nonzero()
+        if len(bad):
+            raise ValueError(_not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input", self.output))
+        self.classes = scores.shape[1]
+        return scores
+
+    def target_scores(
+        self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"]
+    ) -> Float[Tensor, " rows"]:
+        """Score many perturbed rows in bounded memory.
+
+        Args:
+            build: Makes rows ``start`` to ``stop`` on this session's device when they are needed.
+            owner: Which input each row came from.
+            target: The class of each input.
+        """
+        wanted = target[owner]
+        parts: list[Tensor] = []
+        done = 0
+        for raw in self._batches(build, len(owner)):
+            returns = self.scorer.adapter.returns
+            parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
+            done += len(raw)
+        scores = torch.cat(parts) if parts else torch.empty(0, device=self.device, dtype=self.dtype)
+        bad = (~torch.isfinite(scores)).nonzero()
+        if len(bad):
+            first = bad[0, 0]
+            raise ValueError(
+                _not_finite(scores[first], int(owner[first]), "a perturbed copy of the input", self.output)
+            )
+        return scores
+
+    def wait(self) -> None:
+        """Let work queued on an accelerator finish, so that a clock can be read."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _batches(self, build: BuildRows, count: int) -> Iterator[Float[Tensor, "batch outputs"]]:
+        """Run the model over rows 0 to count, halving the batch when memory runs out."""
+        start = 0
+        while start < count:
+            stop = min(start + self.batch_size, count)
+            try:
+                raw = self._forward(build(start, stop))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or stop - start == 1:
+                    raise
+                self.batch_size = (stop - start) // 2
+                continue
+            self.scorer.rows += stop - start
+            start = stop
+            yield raw
+
+    def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
+        raw = self.scorer.adapter(batch.to(self.dtype), self.kind)
+        outputs = checked_outputs(raw, len(batch), self.device)
+        if self.classes == 0:
+            _check_scale(outputs, self.scorer)
+        return outputs
+
+
+def automatic_batch_size(row_elements: int, device: torch.device) -> int:
+    """Rows per model call: large enough to keep the hardware busy, small enough for the caches or the memory."""
+    elements, (least, most) = (_CPU_ELEMENTS, _CPU_ROWS) if device.type == "cpu" else (_GPU_ELEMENTS, _GPU_ROWS)
+    return max(least, min(most, elements // row_elements))
+
+
+def checked_batch_size(batch_size: int | None) -> int | None:
+    """Refuse a batch size that is not a positive whole number."""
+    if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
+        raise ValueError(f"batch_size: expected a whole number of at least 1 or None, found {batch_size!r}.")
+    return batch_size
+
+
+def checked_output(output: str) -> None:
+    """Refuse an unknown kind of score."""
+    if output not in get_args(Output):
+        raise ValueError(f'output: expected "probability" or "logit", found {output!r}.')
+
+
+def checked_outputs(raw: object, rows: int, device: torch.device) -> Float[Tensor, "batch outputs"]:
+    """Bring what a model returned to ``(batch, outputs)``, or say what is wrong with it."""
+    if not isinstance(raw, Tensor | np.ndarray | list):
+        raise TypeError(f"model: expected it to return an array of class scores, it returned {type(raw).__name__}.")
+    outputs = torch.as_tensor(raw, device=device)
+    wanted = f"({rows}, classes), or ({rows},) for one binary output"
+    if outputs.ndim not in (1, 2) or outputs.shape[0] != rows or outputs.numel() == 0:
+        raise ValueError(
+            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; wanted is {wanted}."
+        )
+    if not outputs.is_floating_point():
+        raise TypeError(f"model: expected floating-point class scores, it returned {outputs.dtype}; labels do not do.")
+    if outputs.dtype in (torch.float16, torch.bfloat16):
+        outputs = outputs.float()
+    return outputs if outputs.ndim == 2 else outputs[:, None]
+
+
+def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Output) -> Float[Tensor, "n classes"]:
+    """Turn raw outputs into one score per class; one output is a binary model (sigmoid(z), sigmoid(-z))."""
+    if raw.shape[1] == 1:
+        raw = torch.cat((-raw if returns == "logits" else 1 - raw, raw), dim=1)
+        if returns == "logits" and output == "probability":
+            return torch.sigmoid(raw)
+    if returns == "logits":
+        return raw if output == "logit" else torch.softmax(raw, dim=1)
+    return raw if output == "probability" else torch.logit(raw)
+
+
+def target_scores(
+    raw: Float[Tensor, "n outputs"], target: Int[Tensor, " n"], returns: Returns, output: Output
+) -> Float[Tensor, " n"]:
+    """Pick the score of each row's target class."""
+    return class_scores(raw, returns, output).gather(1, target[:, None])[:, 0]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell an exhausted memory, of the device or of the machine, from any other failure."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+@contextlib.contextmanager
+def _evaluation_mode(module: nn.Module | None) -> Iterator[None]:
+    """Switch to evaluation mode and give every submodule its own mode back."""
+    if module is None:
+        yield
+        return
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+@contextlib.contextmanager
+def _moved(module: nn.Module | None, home: torch.device, target: torch.device) -> Iterator[None]:
+    if module is None or home == target:
+        yield
+        return
+    try:
+        module.to(target)
+        yield
+    finally:
+        module.to(home)
+
+
+def _check_scale(outputs: Float[Tensor, "n outputs"], scorer: Scorer) -> None:
+    """Catch the classic mix-up of logits and probabilities at the first model call."""
+    low, high = (float(bound) for bound in outputs.aminmax())
+    inside = low >= -1e-6 and high <= 1 + 1e-6
+    if scorer.adapter.returns == "probabilities":
+        if not inside and math.isfinite(low + high):  # NaN is reported with its row
+            raise ValueError(
+                f"model: said to return probabilities, but returned values from {low:.4g} to {high:.4g}; "
+                'if these are logits, wrap it: verax.Scorer(model, returns="logits").'
+            )
+    elif not scorer.returns_was_said and inside and outputs.shape[1] > 1 and _rows_sum_to_one(outputs):
+        warnings.warn(
+            "The torch module is taken to return logits, but its outputs look like probabilities (in [0, 1], rows "
+            'sum to 1). If they are, wrap it: verax.Scorer(model, returns="probabilities"); if they are logits, '
+            'verax.Scorer(model, returns="logits") silences this.',
+            stacklevel=2,
+        )
+
+
+def _rows_sum_to_one(outputs: Float[Tensor, "n outputs"]) -> bool:
+    return bool(torch.all((outputs.sum(1) - 1).abs() < 1e-4))
+
+
+def _not_finite(scores: Tensor, row: int, what: str, output: Output) -> str:
+    hint = " (the logit of a probability of 0 or 1 is infinite)" if output == "logit" else ""
+    found = scores.tolist()
+    return f"model: expected finite class scores, it returned {found} for {what} {row}{hint}."
