@@ -1,7 +1,14 @@
 """Verax measures how faithful feature attributions are to the model they explain."""
 
 from verax import metrics
-from verax.evaluation import Evaluation, directed_prediction_change, evaluate, infidelity, prediction_change
+from verax.engine import Evaluation
+from verax.evaluation import (
+    directed_prediction_change,
+    evaluate,
+    infidelity,
+    infidelity_uncertainty,
+    prediction_change,
+)
 from verax.scoring import Scorer
 
 __version__ = "0.1.0"
@@ -13,6 +20,7 @@ __all__ = [
     "directed_prediction_change",
     "evaluate",
     "infidelity",
+    "infidelity_uncertainty",
     "metrics",
     "prediction_change",
 ]

@@ -1,50 +1,23 @@
-"""The public calls: each checks its arguments, opens the model once, and runs every distinct experiment once."""
+"""The public calls. Each checks its arguments, then asks the engine for one or several metrics."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import torch
 
-from verax.arguments import Problem, Task, problem, resolve_target
+from verax.arguments import problem
+from verax.engine import Evaluation, Metric, run
 from verax.metrics.infidelity import Infidelity, InfidelityResult
-from verax.metrics.prediction_change import (
-    DirectedPredictionChange,
-    GuidedMetric,
-    GuidedResult,
-    PredictionChange,
-    Reading,
-    guided_result,
-)
-from verax.metrics.result import Context, Result
+from verax.metrics.prediction_change import DirectedPredictionChange, GuidedResult, PredictionChange, Reading
 from verax.metrics.sensitivity import SensitivityN
-from verax.perturbation.guided import guided_scores
+from verax.metrics.uncertainty import InfidelityUncertainty, UncertaintyResult
 from verax.perturbation.order import Order
-from verax.perturbation.sampled import Draws, Perturbation, check_subset, sampled_effects
-from verax.scoring import Output, Scorer, Session, checked_batch_size, checked_output
+from verax.perturbation.sampled import Perturbation
+from verax.scoring import Output
 
-SampledMetric = Infidelity | SensitivityN
-Metric = GuidedMetric | SampledMetric
+_PAPER_STUDY = InfidelityUncertainty()
 Metrics = Sequence[str | Metric] | Mapping[str, str | Metric]
-
-
-class Evaluation(dict[str, Any]):
-    """Results by metric name, with what the whole call cost.
-
-    Attributes:
-        rows: Model rows of the call, shared ones counted once.
-        seconds: Wall-clock time of the call.
-    """
-
-    def __init__(self, results: Mapping[str, Result], rows: int, seconds: float) -> None:
-        super().__init__(results)
-        self.rows = rows
-        self.seconds = seconds
-
-    def __repr__(self) -> str:
-        lines = [f"{name}: {result!r}" for name, result in self.items()]
-        return "\n".join([*lines, f"total: {self.rows} rows, {self.seconds:.3g} s"])
 
 
 def prediction_change(
@@ -88,7 +61,7 @@ def prediction_change(
         (torch.Size([8]), torch.Size([8, 5]), 64)
     """
     checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    found = _run(model, checked, {"pc": PredictionChange(order, steps)}, output, batch_size, device)
+    found = run(model, checked, {"pc": PredictionChange(order, steps)}, output, batch_size, device)
     return found["pc"]  # type: ignore[no-any-return]
 
 
@@ -108,21 +81,11 @@ def directed_prediction_change(
 ) -> GuidedResult:
     """Measure Directed Prediction Change (DPC): rates local attributions. Higher is better.
 
-    Arguments are those of ``prediction_change``, except:
+    Takes the arguments of ``prediction_change``, with another ``order``.
 
     Args:
-        model: As there.
-        inputs: As there.
-        attributions: As there.
-        target: As there.
-        baselines: As there.
-        steps: As there.
-        features: As there.
         order: The reading of the definition: ``"magnitude"``, ``"signed"`` or ``"literal"``; see
             ``verax.metrics.DirectedPredictionChange``.
-        output: As there.
-        batch_size: As there.
-        device: As there.
 
     Example:
         >>> import torch, verax
@@ -136,7 +99,7 @@ def directed_prediction_change(
         True
     """
     checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    found = _run(model, checked, {"dpc": DirectedPredictionChange(order, steps)}, output, batch_size, device)
+    found = run(model, checked, {"dpc": DirectedPredictionChange(order, steps)}, output, batch_size, device)
     return found["dpc"]  # type: ignore[no-any-return]
 
 
@@ -160,25 +123,16 @@ def infidelity(
 ) -> InfidelityResult:
     """Measure Infidelity with its Monte-Carlo error. Lower is better.
 
-    ``model``, ``inputs``, ``attributions``, ``target``, ``baselines``, ``features``, ``output``, ``batch_size`` and
-    ``device`` are as in ``prediction_change``.
+    Takes the arguments of ``prediction_change``, and instead of ``steps`` and ``order``:
 
     Args:
-        model: As there.
-        inputs: As there.
-        attributions: As there.
-        target: As there.
         sigma: Standard deviation of the Gaussian perturbation.
         subset: Features perturbed in each draw; all by default.
         samples: Draws per input, shared by all attributions of the call.
-        normalize: Fit the scale of each attribution first.
-        seed: Same seed, same draws.
+        normalize: Fit the scale of each attribution first; without it, attributions on the logit scale are compared with
+            changes of probabilities.
+        seed: Same seed, same draws: in any process, batch, row order and on any device.
         perturbation: ``"gaussian"`` (local) or ``"baseline"`` (baseline-oriented: replaces a random subset).
-        baselines: As there; used with ``perturbation="baseline"``.
-        features: As there; what ``subset`` counts.
-        output: As there.
-        batch_size: As there.
-        device: As there.
 
     Example:
         >>> import torch, verax
@@ -191,8 +145,40 @@ def infidelity(
     """
     checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
     metric = Infidelity(sigma, subset, samples, normalize, seed, perturbation)
-    found = _run(model, checked, {"infidelity": metric}, output, batch_size, device)
+    found = run(model, checked, {"infidelity": metric}, output, batch_size, device)
     return found["infidelity"]  # type: ignore[no-any-return]
+
+
+def infidelity_uncertainty(
+    model: Any,
+    inputs: Any,
+    attributions: Any,
+    study: InfidelityUncertainty = _PAPER_STUDY,
+    *,
+    target: Any = None,
+    baselines: Any = 0.0,
+    features: Any = "auto",
+    output: Output = "probability",
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> UncertaintyResult:
+    """Measure how uncertain Infidelity is at each number of draws: the paper's resampling study.
+
+    Takes the arguments of ``prediction_change``, and:
+
+    Args:
+        study: What to resample; the paper's 64 resamples of 20 to 640 out of 640 draws by default.
+
+    Example:
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+        >>> result = verax.infidelity_uncertainty(model, x, x)
+        >>> result.mean_resampled[-1], result.mean_analytic[-1] > 0  # the whole pool has nothing left to vary
+        (0.0, True)
+    """
+    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
+    found = run(model, checked, {study.name: study}, output, batch_size, device)
+    return found[study.name]  # type: ignore[no-any-return]
 
 
 def evaluate(
@@ -216,24 +202,11 @@ def evaluate(
 ) -> Evaluation:
     """Measure several metrics in one pass; model evaluations that they share are done once.
 
+    Takes the arguments of ``prediction_change`` and ``infidelity``, and:
+
     Args:
-        model: As in ``prediction_change``, like all arguments not listed here.
-        inputs: As there.
-        attributions: As there.
         metrics: Names (``"pc"``, ``"dpc"``, ``"infidelity"``, ``"sensitivity_n"``), metric objects from
             ``verax.metrics``, or a dict that names them. Names take the settings of this call, objects bring their own.
-        target: As there.
-        baselines: As there.
-        steps: For the metrics given by name.
-        features: As there.
-        sigma: For Infidelity given by name, like ``subset``, ``samples``, ``normalize`` and ``seed``.
-        subset: As ``sigma``.
-        samples: As ``sigma``.
-        normalize: As ``sigma``.
-        seed: As ``sigma``.
-        output: As there.
-        batch_size: As there.
-        device: As there.
 
     Returns:
         A dict of results. A metric object is found under its name; where several share one, under its full form,
@@ -255,89 +228,7 @@ def evaluate(
     }
     chosen = _named(metrics, by_name)
     checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    return _run(model, checked, chosen, output, batch_size, device)
-
-
-def _run(
-    model: Any,
-    checked: Problem,
-    metrics: dict[str, Metric],
-    output: Output,
-    batch_size: int | None,
-    device: str | torch.device | None,
-) -> Evaluation:
-    """Score the unperturbed inputs, then run the guided pass and each sampled experiment that some metric needs."""
-    checked_output(output)
-    checked_batch_size(batch_size)
-    guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
-    sampled = {name: metric for name, metric in metrics.items() if isinstance(metric, SampledMetric)}
-    for metric in sampled.values():
-        for draws in metric.draws:
-            check_subset(draws, checked)
-    scorer = model if isinstance(model, Scorer) else Scorer(model)
-    meter = _Meter(scorer)
-    with scorer.session(checked.inputs, checked.layout.kind, output, batch_size, device) as session:
-        scores = session.class_scores(checked.inputs)
-        target = resolve_target(checked.target, scores)
-        clean = scores.gather(1, target[:, None])[:, 0]
-        first = meter.read(session)
-        task = Task(checked, target, clean)
-        results: dict[str, Result] = {}
-        if guided:
-            results |= _run_guided(session, task, guided, meter, first)
-        if sampled:
-            results |= _run_sampled(session, task, sampled, meter, first)
-    return Evaluation({name: results[name] for name in metrics}, *meter.total())
-
-
-def _run_guided(
-    session: Session, task: Task, metrics: dict[str, GuidedMetric], meter: "_Meter", first: "Cost"
-) -> dict[str, Result]:
-    experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
-    found = dict(zip(experiments, guided_scores(session, task, experiments), strict=True))
-    rows, seconds = meter.read(session)
-    context = Context(task.problem.layout, task.target, first[0] + rows, first[1] + seconds)
-    return {name: guided_result(metric, found[metric.experiment], context) for name, metric in metrics.items()}
-
-
-def _run_sampled(
-    session: Session, task: Task, metrics: dict[str, SampledMetric], meter: "_Meter", first: "Cost"
-) -> dict[str, Result]:
-    """Run each distinct set of draws once; every metric that reads it reduces each block as it comes."""
-    parts: dict[tuple[str, Draws], list[Any]] = {}
-    costs: dict[Draws, Cost] = {}
-    for draws in dict.fromkeys(draws for metric in metrics.values() for draws in metric.draws):
-        readers = {name: metric for name, metric in metrics.items() if draws in metric.draws}
-        for effects in sampled_effects(session, task, draws):
-            for name, metric in readers.items():
-                parts.setdefault((name, draws), []).append(metric.reduce(effects))
-        costs[draws] = meter.read(session)
-    results: dict[str, Result] = {}
-    for name, metric in metrics.items():
-        rows = first[0] + sum(costs[draws][0] for draws in metric.draws)
-        seconds = first[1] + sum(costs[draws][1] for draws in metric.draws)
-        context = Context(task.problem.layout, task.target, rows, seconds)
-        results[name] = metric.result([parts[name, draws] for draws in metric.draws], context)
-    return results
-
-
-Cost = tuple[int, float]
-
-
-class _Meter:
-    """Rows and seconds since the last reading, and in all."""
-
-    def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-        self.start = self.last = (scorer.rows, time.perf_counter())
-
-    def read(self, session: Session) -> Cost:
-        session.wait()
-        before, self.last = self.last, (self.scorer.rows, time.perf_counter())
-        return self.last[0] - before[0], self.last[1] - before[1]
-
-    def total(self) -> Cost:
-        return self.scorer.rows - self.start[0], time.perf_counter() - self.start[1]
+    return run(model, checked, chosen, output, batch_size, device)
 
 
 def _named(metrics: Metrics, by_name: dict[str, Metric]) -> dict[str, Metric]:

@@ -6,6 +6,7 @@ from verax.metrics.intervals import Estimate
 from verax.metrics.prediction_change import DirectedPredictionChange, GuidedResult, PredictionChange
 from verax.metrics.result import Result
 from verax.metrics.sensitivity import SensitivityN, SensitivityResult
+from verax.metrics.uncertainty import InfidelityUncertainty, UncertaintyResult
 
 __all__ = [
     "DirectedPredictionChange",
@@ -13,10 +14,12 @@ __all__ = [
     "GuidedResult",
     "Infidelity",
     "InfidelityResult",
+    "InfidelityUncertainty",
     "PredictionChange",
     "Result",
     "SensitivityN",
     "SensitivityResult",
+    "UncertaintyResult",
     "abpc",
     "aupc",
     "cmi",

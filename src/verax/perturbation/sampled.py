@@ -57,11 +57,13 @@ class Effects:
     """Predicted effects and score changes of some inputs, in float64.
 
     Attributes:
+        draws: The experiment they belong to.
         rows: Which inputs.
         predicted: ``P``, per attribution, input and draw (eq. 8).
         actual: ``S``, per input and draw (eq. 9).
     """
 
+    draws: Draws
     rows: slice
     predicted: Float[Tensor, "k b samples"]
     actual: Float[Tensor, "b samples"]
@@ -93,7 +95,7 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
             weights = (inputs[:, None] - moved).flatten(2) if draws.effect == "dot" or chosen is None else chosen
             for which in pieces(k, max(1, budget // (8 * weights[:, 0].numel()))):
                 predicted[which, :, part] = _predict(session, problem, draws, rows, which, weights)
-        yield Effects(rows, predicted, actual)
+        yield Effects(draws, rows, predicted, actual)
 
 
 def _perturb(

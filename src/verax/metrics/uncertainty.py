@@ -1,0 +1,192 @@
+"""How uncertain Infidelity is at a given number of draws: the paper's resampling study, with two honest references.
+
+Resamples out of one pool overlap, the more the larger they are, so their spread underestimates the error and is 0 when
+a resample is the whole pool. Beside it stand the analytic standard error and, on request, really independent draws.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from verax.arguments import checked_count
+from verax.metrics.infidelity import Infidelity
+from verax.metrics.result import Context, Result
+from verax.perturbation import noise
+from verax.perturbation.sampled import Draws, Effects
+
+
+@dataclass(frozen=True)
+class InfidelityUncertainty:
+    """The paper's resampling study: spread of Infidelity over subsets of its draws.
+
+    Args:
+        infidelity: The Infidelity to study; its ``samples`` are the pool.
+        sizes: Numbers of draws to resample, each at most the pool.
+        resamples: Resamples of each size, drawn without replacement.
+        independent: Repetitions with fresh draws (each costs a full pool of model rows); 0 or at least 2.
+
+    Example:
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+        >>> study = verax.metrics.InfidelityUncertainty()
+        >>> result = verax.evaluate(model, x, x, metrics=[study])["infidelity_uncertainty"]
+        >>> result.sizes, result.resampled.shape
+        ((20, 40, 80, 160, 320, 640), torch.Size([8, 6]))
+    """
+
+    infidelity: Infidelity = field(default_factory=Infidelity)
+    sizes: tuple[int, ...] = (20, 40, 80, 160, 320, 640)
+    resamples: int = 64
+    independent: int = 0
+
+    name: ClassVar[str] = "infidelity_uncertainty"
+    higher_is_better: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        checked_count("resamples", self.resamples, least=2)
+        if self.independent:
+            checked_count("independent", self.independent, least=2)
+        if not isinstance(self.sizes, tuple) or not self.sizes:
+            raise ValueError(f"sizes: expected a tuple of numbers of draws, found {self.sizes!r}.")
+        for size in self.sizes:
+            checked_count("sizes", size)
+            if size > self.infidelity.samples:
+                raise ValueError(f"sizes: cannot resample {size} out of {self.infidelity.samples} draws.")
+
+    @property
+    def draws(self) -> tuple[Draws, ...]:
+        """The pool, and the independent repetitions under seeds of their own."""
+        (pool,) = self.infidelity.draws
+        return (pool, *(self._repetition(pool, number) for number in range(self.independent)))
+
+    def reduce(self, effects: Effects) -> "Spread | Float[Tensor, 'k b sizes']":
+        """Infidelity of every resample of the pool, or of the first draws of a repetition."""
+        if effects.draws != self.infidelity.draws[0]:
+            return self._infidelity(effects, self._prefixes().to(effects.actual)[:, None])[..., 0]
+        resampled = self._infidelity(effects, self._members().to(effects.actual))
+        whole = self.infidelity.reduce(effects)
+        # the variance over draws of one draw's squared difference, which the standard error of the pool contains
+        variance = whole.standard_error.square() * effects.actual.shape[-1]
+        return Spread(whole.value, variance, resampled.std(-1), resampled.sum(1))
+
+    def result(self, parts: list[list[Any]], context: Context) -> "UncertaintyResult":
+        """Put blocks of inputs together."""
+        pool: list[Spread] = parts[0]
+        value = torch.cat([block.value for block in pool], dim=1)
+        variance = torch.cat([block.variance for block in pool], dim=1)
+        sums = torch.stack([block.sums for block in pool]).sum(0)
+        repeated = [torch.cat(blocks, dim=1) for blocks in parts[1:]]
+        return UncertaintyResult(
+            self,
+            context,
+            value,
+            per_input=torch.cat([block.spread for block in pool], dim=1),
+            means=sums / value.shape[1],
+            variance=variance,
+            repetitions=torch.stack(repeated, dim=-1) if repeated else None,
+        )
+
+    def _infidelity(
+        self, effects: Effects, members: Float[Tensor, "sizes sets samples"]
+    ) -> Float[Tensor, "k b sizes sets"]:
+        """Infidelity over many sets of draws at once, from sums of P P, P S and S S over their members."""
+        flat = members.flatten(0, 1).T
+        pp = effects.predicted.square() @ flat
+        ps = (effects.predicted * effects.actual) @ flat
+        ss = effects.actual.square() @ flat
+        if self.infidelity.normalize:
+            total = ss - ps.square() / torch.where(pp == 0, torch.ones_like(pp), pp)
+        else:
+            total = pp - 2 * ps + ss
+        scores = total.clamp(min=0) / members.sum(-1).flatten()
+        return scores.reshape(*scores.shape[:-1], *members.shape[:2])
+
+    def _members(self) -> Float[Tensor, "sizes sets samples"]:
+        """Membership of each draw in each resample; the same resamples for all inputs, whose draws differ."""
+        samples, sets = self.infidelity.samples, self.resamples
+        key = noise.input_keys(torch.zeros(1, 1), self.infidelity.seed, "resample")
+        count = torch.tensor([samples])
+        chosen = [
+            noise.subsets(key, number * sets, sets, samples, size, count)[0] for number, size in enumerate(self.sizes)
+        ]
+        return torch.stack(chosen).double()
+
+    def _prefixes(self) -> Float[Tensor, "sizes samples"]:
+        position = torch.arange(self.infidelity.samples)
+        return torch.stack([(position < size).double() for size in self.sizes])
+
+    def _repetition(self, pool: Draws, number: int) -> Draws:
+        digest = noise.input_keys(torch.tensor([[float(number)]]), pool.seed, "repetition")
+        return Draws(pool.perturbation, pool.sigma, pool.subset, pool.samples, int(digest))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The pool of some inputs, reduced over draws and resamples; ``sums`` is summed over the inputs."""
+
+    value: Float[Tensor, "k b"]
+    variance: Float[Tensor, "k b"]
+    spread: Float[Tensor, "k b sizes"]
+    sums: Float[Tensor, "k sizes resamples"]
+
+
+@dataclass(frozen=True, repr=False)
+class UncertaintyResult(Result):
+    """Spread of Infidelity at each number of draws; ``value`` is Infidelity with the whole pool.
+
+    Attributes with ``mean_`` are about the mean over these inputs, one list over sizes per attribution.
+    """
+
+    per_input: Float[Tensor, "k n sizes"]
+    means: Float[Tensor, "k sizes resamples"]
+    variance: Float[Tensor, "k n"]
+    repetitions: Float[Tensor, "k n sizes repetitions"] | None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of draws."""
+        found: tuple[int, ...] = self.metric.sizes
+        return found
+
+    @property
+    def resampled(self) -> Any:
+        """Standard deviation over resamples of each input's Infidelity, ``(..., N, sizes)``."""
+        return self._pack(self.per_input)
+
+    @property
+    def analytic(self) -> Any:
+        """Analytic standard error of each input's Infidelity, ``(..., N, sizes)``."""
+        return self._pack(self._analytic())
+
+    @property
+    def independent(self) -> Any:
+        """Standard deviation over independent repetitions of each input's Infidelity, or None."""
+        return None if self.repetitions is None else self._pack(self.repetitions.std(-1))
+
+    @property
+    def mean_value(self) -> Any:
+        """Mean over inputs and resamples."""
+        return self._arrange(self.means.mean(-1).tolist())
+
+    @property
+    def mean_resampled(self) -> Any:
+        """Standard deviation over resamples: the paper's figure."""
+        return self._arrange(self.means.std(-1).tolist())
+
+    @property
+    def mean_analytic(self) -> Any:
+        """Analytic standard error."""
+        return self._arrange((self._analytic().square().sum(1).sqrt() / self.scores.shape[1]).tolist())
+
+    @property
+    def mean_independent(self) -> Any:
+        """Standard deviation over independent repetitions, or None."""
+        return None if self.repetitions is None else self._arrange(self.repetitions.mean(1).std(-1).tolist())
+
+    def _analytic(self) -> Float[Tensor, "k n sizes"]:
+        return (self.variance[..., None] / torch.tensor(self.sizes).to(self.variance)).sqrt()
