@@ -12,9 +12,10 @@ from verax.metrics.prediction_change import GuidedMetric, guided_result
 from verax.metrics.result import Context, Result
 from verax.metrics.sensitivity import SensitivityN
 from verax.metrics.uncertainty import InfidelityUncertainty
+from verax.outputs import Output, checked_output
 from verax.perturbation.guided import guided_scores
 from verax.perturbation.sampled import Draws, check_subset, sampled_effects
-from verax.scoring import Output, Scorer, Session, checked_batch_size, checked_output
+from verax.scoring import Scorer, Session, checked_batch_size
 
 SampledMetric = Infidelity | SensitivityN | InfidelityUncertainty
 Metric = GuidedMetric | SampledMetric

@@ -12,9 +12,9 @@ from verax.metrics.infidelity import Infidelity, InfidelityResult
 from verax.metrics.prediction_change import DirectedPredictionChange, GuidedResult, PredictionChange, Reading
 from verax.metrics.sensitivity import SensitivityN
 from verax.metrics.uncertainty import InfidelityUncertainty, UncertaintyResult
+from verax.outputs import Output
 from verax.perturbation.order import Order
 from verax.perturbation.sampled import Perturbation
-from verax.scoring import Output
 
 _PAPER_STUDY = InfidelityUncertainty()
 Metrics = Sequence[str | Metric] | Mapping[str, str | Metric]
@@ -129,8 +129,8 @@ def infidelity(
         sigma: Standard deviation of the Gaussian perturbation.
         subset: Features perturbed in each draw; all by default.
         samples: Draws per input, shared by all attributions of the call.
-        normalize: Fit the scale of each attribution first; without it, attributions on the logit scale are compared with
-            changes of probabilities.
+        normalize: Fit the scale of each attribution first; without it, attributions on the logit scale are compared
+            with changes of probabilities.
         seed: Same seed, same draws: in any process, batch, row order and on any device.
         perturbation: ``"gaussian"`` (local) or ``"baseline"`` (baseline-oriented: replaces a random subset).
 

@@ -1,21 +1,17 @@
 """Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
 
 import contextlib
-import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from verax import adapters
 from verax.adapters import Adapter, ArrayKind, Returns
+from verax.outputs import Output, check_scale, checked_outputs, class_scores, not_finite, target_scores
 
-Output = Literal["probability", "logit"]
 BuildRows = Callable[[int, int], Tensor]
 
 # Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
@@ -107,7 +103,7 @@ class Session:
         scores = torch.cat(parts)
         bad = (~torch.isfinite(scores).all(1)).nonzero()
         if len(bad):
-            raise ValueError(_not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input", self.output))
+            raise ValueError(not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input", self.output))
         self.classes = scores.shape[1]
         return scores
 
@@ -132,9 +128,7 @@ class Session:
         bad = (~torch.isfinite(scores)).nonzero()
         if len(bad):
             first = bad[0, 0]
-            raise ValueError(
-                _not_finite(scores[first], int(owner[first]), "a perturbed copy of the input", self.output)
-            )
+            raise ValueError(not_finite(scores[first], int(owner[first]), "a perturbed copy of the input", self.output))
         return scores
 
     def wait(self) -> None:
@@ -162,7 +156,7 @@ class Session:
         raw = self.scorer.adapter(batch.to(self.dtype), self.kind)
         outputs = checked_outputs(raw, len(batch), self.device)
         if self.classes == 0:
-            _check_scale(outputs, self.scorer)
+            check_scale(outputs, self.scorer.adapter.returns, self.scorer.returns_was_said)
         return outputs
 
 
@@ -177,47 +171,6 @@ def checked_batch_size(batch_size: int | None) -> int | None:
     if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
         raise ValueError(f"batch_size: expected a whole number of at least 1 or None, found {batch_size!r}.")
     return batch_size
-
-
-def checked_output(output: str) -> None:
-    """Refuse an unknown kind of score."""
-    if output not in get_args(Output):
-        raise ValueError(f'output: expected "probability" or "logit", found {output!r}.')
-
-
-def checked_outputs(raw: object, rows: int, device: torch.device) -> Float[Tensor, "batch outputs"]:
-    """Bring what a model returned to ``(batch, outputs)``, or say what is wrong with it."""
-    if not isinstance(raw, Tensor | np.ndarray | list):
-        raise TypeError(f"model: expected it to return an array of class scores, it returned {type(raw).__name__}.")
-    outputs = torch.as_tensor(raw, device=device)
-    wanted = f"({rows}, classes), or ({rows},) for one binary output"
-    if outputs.ndim not in (1, 2) or outputs.shape[0] != rows or outputs.numel() == 0:
-        raise ValueError(
-            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; wanted is {wanted}."
-        )
-    if not outputs.is_floating_point():
-        raise TypeError(f"model: expected floating-point class scores, it returned {outputs.dtype}; labels do not do.")
-    if outputs.dtype in (torch.float16, torch.bfloat16):
-        outputs = outputs.float()
-    return outputs if outputs.ndim == 2 else outputs[:, None]
-
-
-def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Output) -> Float[Tensor, "n classes"]:
-    """Turn raw outputs into one score per class; one output is a binary model (sigmoid(z), sigmoid(-z))."""
-    if raw.shape[1] == 1:
-        raw = torch.cat((-raw if returns == "logits" else 1 - raw, raw), dim=1)
-        if returns == "logits" and output == "probability":
-            return torch.sigmoid(raw)
-    if returns == "logits":
-        return raw if output == "logit" else torch.softmax(raw, dim=1)
-    return raw if output == "probability" else torch.logit(raw)
-
-
-def target_scores(
-    raw: Float[Tensor, "n outputs"], target: Int[Tensor, " n"], returns: Returns, output: Output
-) -> Float[Tensor, " n"]:
-    """Pick the score of each row's target class."""
-    return class_scores(raw, returns, output).gather(1, target[:, None])[:, 0]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -252,32 +205,3 @@ def _moved(module: nn.Module | None, home: torch.device, target: torch.device) -
         yield
     finally:
         module.to(home)
-
-
-def _check_scale(outputs: Float[Tensor, "n outputs"], scorer: Scorer) -> None:
-    """Catch the classic mix-up of logits and probabilities at the first model call."""
-    low, high = (float(bound) for bound in outputs.aminmax())
-    inside = low >= -1e-6 and high <= 1 + 1e-6
-    if scorer.adapter.returns == "probabilities":
-        if not inside and math.isfinite(low + high):  # NaN is reported with its row
-            raise ValueError(
-                f"model: said to return probabilities, but returned values from {low:.4g} to {high:.4g}; "
-                'if these are logits, wrap it: verax.Scorer(model, returns="logits").'
-            )
-    elif not scorer.returns_was_said and inside and outputs.shape[1] > 1 and _rows_sum_to_one(outputs):
-        warnings.warn(
-            "The torch module is taken to return logits, but its outputs look like probabilities (in [0, 1], rows "
-            'sum to 1). If they are, wrap it: verax.Scorer(model, returns="probabilities"); if they are logits, '
-            'verax.Scorer(model, returns="logits") silences this.',
-            stacklevel=2,
-        )
-
-
-def _rows_sum_to_one(outputs: Float[Tensor, "n outputs"]) -> bool:
-    return bool(torch.all((outputs.sum(1) - 1).abs() < 1e-4))
-
-
-def _not_finite(scores: Tensor, row: int, what: str, output: Output) -> str:
-    hint = " (the logit of a probability of 0 or 1 is infinite)" if output == "logit" else ""
-    found = scores.tolist()
-    return f"model: expected finite class scores, it returned {found} for {what} {row}{hint}."
