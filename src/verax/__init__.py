@@ -1,6 +1,6 @@
 """Verax measures how faithful feature attributions are to the model they explain."""
 
-from verax import metrics
+from verax import attribution, metrics
 from verax.engine import Evaluation
 from verax.evaluation import (
     directed_prediction_change,
@@ -17,6 +17,7 @@ __all__ = [
     "Evaluation",
     "Scorer",
     "__version__",
+    "attribution",
     "directed_prediction_change",
     "evaluate",
     "infidelity",

@@ -59,7 +59,7 @@ def problem(inputs: Any, attributions: Any, *, target: Any, baselines: Any, feat
         attributions=stack,
         baselines=baseline_tensor(baselines, x),
         features=fmap,
-        target=_checked_target(target, len(x)),
+        target=checked_target(target, len(x)),
         layout=Layout(form, names, kind_of(inputs), x.device, result_dtype),
     )
 
@@ -114,7 +114,8 @@ def checked_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}.")
 
 
-def _checked_target(target: Any, count: int) -> int | Tensor | None:
+def checked_target(target: Any, count: int) -> int | Tensor | None:
+    """Read a target: None, a class number, or one per row."""
     if target is None or (isinstance(target, int) and not isinstance(target, bool)):
         return target
     given = as_tensor("target", target)

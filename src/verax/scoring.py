@@ -13,6 +13,10 @@ from verax.adapters import Adapter, ArrayKind, Returns
 from verax.outputs import Output, check_scale, checked_outputs, class_scores, not_finite, target_scores
 
 BuildRows = Callable[[int, int], Tensor]
+NOT_DIFFERENTIABLE = (
+    "model: {what}, so gradients cannot be taken through it. Methods that need none work: "
+    "verax.attribution.LimeTabular, LimeImage, Random, Edges."
+)
 
 # Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
 # then runs the same batches and returns the same bits. The figures are the flat optimum of benchmarks/guided.py.
@@ -34,6 +38,7 @@ class Scorer:
 
     Attributes:
         rows: Model rows evaluated so far, over all calls.
+        rows_backward: Rows through which gradients were taken so far.
 
     Example:
         >>> import torch, verax
@@ -60,6 +65,7 @@ class Scorer:
         self.batch_size = checked_batch_size(batch_size)
         self.device = None if device is None else torch.device(device)
         self.rows = 0
+        self.rows_backward = 0
 
     def __repr__(self) -> str:
         return f"Scorer({type(self.adapter).__name__}, returns={self.adapter.returns!r}, rows={self.rows})"
@@ -72,13 +78,18 @@ class Scorer:
         output: Output,
         batch_size: int | None = None,
         device: str | torch.device | None = None,
+        gradients: bool = False,
     ) -> Iterator["Session"]:
-        """Hold the model in evaluation and inference mode on its device, and put back whatever was changed."""
+        """Hold the model in evaluation and inference mode on its device, and put back whatever was changed.
+
+        With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
+        """
         home = adapters.home(self.adapter, fallback=inputs.device)
         target = torch.device(device) if device is not None else self.device or home
         dtype = adapters.floating_dtype(self.adapter, fallback=inputs.dtype)
         size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), target)
-        with _evaluation_mode(self.adapter.module), _moved(self.adapter.module, home, target), torch.inference_mode():
+        mode = torch.no_grad() if gradients else torch.inference_mode()
+        with _evaluation_mode(self.adapter.module), _moved(self.adapter.module, home, target), mode:
             yield Session(self, kind, output, target, dtype, size)
 
 
@@ -98,7 +109,7 @@ class Session:
         """Score every class of unperturbed inputs; this is the first model call and checks what comes back."""
         parts = [
             class_scores(raw, self.scorer.adapter.returns, self.output)
-            for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), len(inputs))
+            for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), len(inputs), self._forward)
         ]
         scores = torch.cat(parts)
         bad = (~torch.isfinite(scores).all(1)).nonzero()
@@ -120,7 +131,7 @@ class Session:
         wanted = target[owner]
         parts: list[Tensor] = []
         done = 0
-        for raw in self._batches(build, len(owner)):
+        for raw in self._batches(build, len(owner), self._forward):
             returns = self.scorer.adapter.returns
             parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
             done += len(raw)
@@ -131,18 +142,43 @@ class Session:
             raise ValueError(not_finite(scores[first], int(owner[first]), "a perturbed copy of the input", self.output))
         return scores
 
+    def target_gradients(
+        self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"]
+    ) -> Float[Tensor, "rows *shape"]:
+        """Gradient of each row's target score with respect to the row; arguments as in ``target_scores``."""
+        wanted = target[owner]
+        done = 0
+
+        def gradient(batch: Tensor) -> Tensor:
+            leaf = batch.detach().to(self.dtype).requires_grad_()
+            with torch.enable_grad():
+                raw = self._forward(leaf)
+                picked = wanted[done : done + len(raw)]
+                scores = target_scores(raw, picked, self.scorer.adapter.returns, self.output)
+                if scores.grad_fn is None:
+                    raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
+                (found,) = torch.autograd.grad(scores.sum(), leaf)
+            return found
+
+        parts: list[Tensor] = []
+        for part in self._batches(build, len(owner), gradient):
+            done += len(part)
+            self.scorer.rows_backward += len(part)
+            parts.append(part)
+        return torch.cat(parts)
+
     def wait(self) -> None:
         """Let work queued on an accelerator finish, so that a clock can be read."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _batches(self, build: BuildRows, count: int) -> Iterator[Float[Tensor, "batch outputs"]]:
+    def _batches(self, build: BuildRows, count: int, run: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
         """Run the model over rows 0 to count, halving the batch when memory runs out."""
         start = 0
         while start < count:
             stop = min(start + self.batch_size, count)
             try:
-                raw = self._forward(build(start, stop))
+                found = run(build(start, stop))
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or stop - start == 1:
                     raise
@@ -150,7 +186,7 @@ class Session:
                 continue
             self.scorer.rows += stop - start
             start = stop
-            yield raw
+            yield found
 
     def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
         raw = self.scorer.adapter(batch.to(self.dtype), self.kind)

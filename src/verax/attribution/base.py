@@ -1,0 +1,274 @@
+"""The contract of attributions: a configuration is a frozen value, a family computes many configurations in one pass.
+
+To add a method, write a frozen dataclass that derives from ``Attribution`` and names its family, and a frozen dataclass
+that derives from ``Family`` and yields the attributions of its members block by block. ``docs/how-to`` shows both.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from verax.arguments import checked_inputs, checked_target, resolve_target
+from verax.arrays import Layout, as_tensor, kind_of
+from verax.scoring import NOT_DIFFERENTIABLE, Scorer, Session, checked_batch_size
+
+Modality = Literal["tabular", "image"]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What a family works on: a model held ready, inputs with their class, and background data.
+
+    Attributes:
+        session: The model; scores are logits.
+        inputs: Rows to explain, where the user keeps them; move blocks of them to ``session.device``.
+        target: The class of each input, on the session's device.
+        clean: The logit of that class for each unperturbed input, on the session's device.
+        background: Rows that stand for the training data, or None.
+        labels: The class of each background row, or None.
+    """
+
+    session: Session
+    inputs: Float[Tensor, "n *shape"]
+    target: Int[Tensor, " n"]
+    clean: Float[Tensor, " n"]
+    background: Float[Tensor, "m *shape"] | None
+    labels: Int[Tensor, " m"] | None
+
+    def need_background(self, who: str) -> Float[Tensor, "m *shape"]:
+        """Return the background, or say that it is missing."""
+        if self.background is None:
+            raise ValueError(f"background: {who} needs rows of the training data; pass background=train_inputs.")
+        return self.background
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Attributions of some inputs for all members of a family.
+
+    Attributes:
+        rows: Which inputs.
+        values: One attribution per member and input.
+        delta: How far a method that promises it is from completeness: largest relative gap per input, or None.
+    """
+
+    rows: slice
+    values: Float[Tensor, "k b *shape"]
+    delta: Float[Tensor, " b"] | None = None
+
+
+class Family(ABC):
+    """Configurations that share model evaluations. Derive a frozen dataclass; equal families are run together."""
+
+    needs_gradients: ClassVar[bool]
+
+    @abstractmethod
+    def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:
+        """Yield the members' attributions of all inputs, a bounded block at a time, in the order of the inputs."""
+
+
+class Attribution(ABC):
+    """A configuration of a method. Derive a frozen dataclass whose fields are its settings.
+
+    Class attributes:
+        random: Whether the result depends on a seed (then a field).
+        modalities: The kinds of data it is for.
+    """
+
+    random: ClassVar[bool]
+    modalities: ClassVar[tuple[Modality, ...]]
+
+    @property
+    @abstractmethod
+    def family(self) -> Family:
+        """The family that computes this configuration."""
+
+    @property
+    @abstractmethod
+    def local(self) -> bool:
+        """Whether it explains local behaviour (True) or the difference to a baseline (False)."""
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Whether the model must be differentiable."""
+        return self.family.needs_gradients
+
+    @property
+    def canonical(self) -> str:
+        """Name and all settings, the same in every process: the identity in caches and tables.
+
+        Example:
+            >>> from verax.attribution import IntegratedGradients
+            >>> IntegratedGradients(baseline="max").canonical
+            "IntegratedGradients(baseline='max', multiply_by_inputs=True, points=64)"
+        """
+        settings = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))  # type: ignore[arg-type]
+        return f"{type(self).__name__}({settings})"
+
+    def __call__(
+        self,
+        model: Any,
+        inputs: Any,
+        *,
+        target: Any = None,
+        background: Any = None,
+        background_labels: Any = None,
+        batch_size: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> Any:
+        """Compute the attributions of inputs: an array of their shape, NumPy or torch as they are.
+
+        Args:
+            model: A torch module, a ``verax.Scorer``, or, for methods that need no gradients, any other model.
+            inputs: Rows to explain, ``(N, ...)``.
+            target: The class to explain: predicted (``None``), one number, or one per row.
+            background: Rows of the training data, for methods that need them.
+            background_labels: Their classes, for a stratified background.
+            batch_size: Rows per model call; automatic by default.
+            device: Where the model runs; by default where it is.
+        """
+        found = attribute(
+            [self],
+            model,
+            inputs,
+            target=target,
+            background=background,
+            background_labels=background_labels,
+            batch_size=batch_size,
+            device=device,
+        )
+        return found[self.canonical]
+
+
+class Attributions(dict[str, Any]):
+    """Attributions by canonical name, ready to be passed to ``verax.evaluate``, with what they cost.
+
+    Attributes:
+        rows: Model rows evaluated.
+        rows_backward: Rows through which gradients were taken.
+        seconds: Wall-clock time.
+        delta: For methods that promise completeness, the largest relative gap of any input, by canonical name.
+    """
+
+    def __init__(self, found: dict[str, Any], delta: dict[str, float], cost: tuple[int, int, float]) -> None:
+        super().__init__(found)
+        self.delta = delta
+        self.rows, self.rows_backward, self.seconds = cost
+
+
+def families(configurations: Sequence[Attribution]) -> dict[Family, list[Attribution]]:
+    """Group configurations that share model evaluations, in order of first appearance; repeated ones count once."""
+    groups: dict[Family, list[Attribution]] = {}
+    for configuration in dict.fromkeys(configurations):
+        if not isinstance(configuration, Attribution):
+            raise TypeError(f"configurations: expected attributions, found {configuration!r}.")
+        groups.setdefault(configuration.family, []).append(configuration)
+    return groups
+
+
+def attribute(
+    configurations: Sequence[Attribution],
+    model: Any,
+    inputs: Any,
+    *,
+    target: Any = None,
+    background: Any = None,
+    background_labels: Any = None,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> Attributions:
+    """Compute many configurations, sharing model evaluations wherever their methods allow. Arguments as for one.
+
+    Example:
+        >>> import torch
+        >>> from verax.attribution import IntegratedGradients, attribute
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(3, 4)
+        >>> pair = [IntegratedGradients(baseline="mean", multiply_by_inputs=on) for on in (True, False)]
+        >>> found = attribute(pair, model, x, background=x)
+        >>> len(found), found.rows_backward  # 64 points serve both
+        (2, 192)
+    """
+    groups = families(configurations)
+    scorer = model if isinstance(model, Scorer) else Scorer(model)
+    start = (scorer.rows, scorer.rows_backward, time.perf_counter())
+    x = checked_inputs(inputs)
+    layout = Layout("one", (), kind_of(inputs), x.device, x.dtype)
+    found = {one.canonical: torch.empty_like(x) for members in groups.values() for one in members}
+    delta: dict[str, float] = {}
+    settings = {"target": target, "background": background, "background_labels": background_labels}
+    for members, piece in stream(groups, scorer, inputs, **settings, batch_size=batch_size, device=device):
+        for member, values in zip(members, piece.values, strict=True):
+            found[member.canonical][piece.rows] = values.to(x)
+            if piece.delta is not None:
+                largest = float(piece.delta.max())
+                delta[member.canonical] = max(largest, delta.get(member.canonical, 0.0))
+    ordered = {one.canonical: layout.pack(found[one.canonical][None]) for one in dict.fromkeys(configurations)}
+    cost = (scorer.rows - start[0], scorer.rows_backward - start[1], time.perf_counter() - start[2])
+    return Attributions(ordered, delta, cost)
+
+
+def stream(
+    groups: dict[Family, list[Attribution]],
+    model: Any,
+    inputs: Any,
+    *,
+    target: Any = None,
+    background: Any = None,
+    background_labels: Any = None,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> Iterator[tuple[list[Attribution], Piece]]:
+    """Compute families block by block, for results too large to hold: yields the members and a piece of all of them.
+
+    The model stays in evaluation mode with gradients off until the iteration ends.
+    """
+    scorer = model if isinstance(model, Scorer) else Scorer(model)
+    x = checked_inputs(inputs)
+    gradients = any(family.needs_gradients for family in groups)
+    if gradients and scorer.adapter.module is None:
+        raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
+    checked_batch_size(batch_size)
+    wanted = checked_target(target, len(x))
+    rows, labels = _checked_background(background, background_labels, x)
+    with scorer.session(x, kind_of(inputs), "logit", batch_size, device, gradients=gradients) as session:
+        scores = session.class_scores(x)
+        classes = resolve_target(wanted, scores)
+        clean = scores.gather(1, classes[:, None])[:, 0]
+        explained = Explained(session, x, classes, clean, rows, labels)
+        for family, members in groups.items():
+            for piece in family.pieces(members, explained):
+                yield members, piece
+
+
+def _checked_background(
+    background: Any, labels: Any, inputs: Float[Tensor, "n *shape"]
+) -> tuple[Float[Tensor, "m *shape"] | None, Int[Tensor, " m"] | None]:
+    if background is None:
+        if labels is not None:
+            raise ValueError("background_labels: given without background; pass background=train_inputs as well.")
+        return None, None
+    rows = as_tensor("background", background)
+    if not rows.is_floating_point():
+        raise TypeError(f"background: expected floating-point numbers, found {rows.dtype}.")
+    if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
+        raise ValueError(
+            f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
+            f"found shape {tuple(rows.shape)}."
+        )
+    if not torch.isfinite(rows).all():
+        raise ValueError("background: expected finite numbers, found NaN or infinity.")
+    if labels is None:
+        return rows, None
+    given = as_tensor("background_labels", labels)
+    if given.is_floating_point() or tuple(given.shape) != (len(rows),):
+        raise ValueError(
+            f"background_labels: expected one whole number per background row, shape ({len(rows)},), "
+            f"found {given.dtype} of shape {tuple(given.shape)}."
+        )
+    return rows, given.to(torch.int64)

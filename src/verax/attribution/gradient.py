@@ -1,0 +1,61 @@
+"""Gradient: the derivative of the target class's logit with respect to the input (eq. 1)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
+from verax.perturbation.block import block_bytes, pieces
+
+
+@dataclass(frozen=True)
+class Gradient(Attribution):
+    """The gradient of the target logit.
+
+    Example:
+        >>> model = torch.nn.Linear(3, 1)
+        >>> bool(torch.equal(Gradient()(model, torch.randn(2, 3), target=1), model.weight.detach().expand(2, 3)))
+        True
+    """
+
+    random: ClassVar[bool] = False
+    modalities: ClassVar[tuple[Modality, ...]] = ("tabular", "image")
+
+    @property
+    def family(self) -> "GradientFamily":
+        """A family of its own."""
+        return GradientFamily()
+
+    @property
+    def local(self) -> bool:
+        """Local: it looks at an infinitesimal neighbourhood."""
+        return True
+
+
+@dataclass(frozen=True)
+class GradientFamily(Family):
+    """One backward pass per input."""
+
+    needs_gradients: ClassVar[bool] = True
+
+    def pieces(self, members: Sequence[Gradient], explained: Explained) -> Iterator[Piece]:
+        """Yield the gradient, once for each member."""
+        for rows, values in input_gradients(explained):
+            yield Piece(rows, values.expand(len(members), *values.shape))
+
+
+def input_gradients(explained: Explained) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Gradients at the inputs themselves, a block at a time."""
+    session, inputs = explained.session, explained.inputs
+    height = max(session.batch_size, block_bytes(session.device) // (16 * inputs[0].numel()))
+    for rows in pieces(len(inputs), height):
+        yield rows, _block_gradients(explained, rows)
+
+
+def _block_gradients(explained: Explained, rows: slice) -> torch.Tensor:
+    device = explained.session.device
+    block = explained.inputs[rows].to(device)
+    owner = torch.arange(rows.start, rows.stop, device=device)
+    return explained.session.target_gradients(lambda start, stop: block[start:stop], owner, explained.target)
