@@ -7,12 +7,12 @@ from functools import reduce
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from verax.arrays import Layout, as_tensor, kind_of
 from verax.features import FeatureMap, Grid, Shape, feature_map
 from verax.perturbation.baselines import baseline_tensor
+from verax.shapes import Float, Int
 
 
 @dataclass(frozen=True)

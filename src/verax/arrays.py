@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Shaped
 from torch import Tensor
 
 from verax.adapters import ArrayKind
+from verax.shapes import Shaped
 
 
 def as_tensor(name: str, value: object) -> Tensor:

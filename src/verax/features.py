@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from verax.shapes import Bool, Float, Int
 
 FeatureKind = Literal["auto", "element", "pixel"]
 Shape = tuple[int, ...]

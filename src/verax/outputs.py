@@ -6,10 +6,10 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from verax.adapters import Returns
+from verax.shapes import Float, Int
 
 Output = Literal["probability", "logit"]
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from verax import adapters
 from verax.adapters import Adapter, ArrayKind, Returns
 from verax.outputs import Output, check_scale, checked_outputs, class_scores, not_finite, target_scores
+from verax.shapes import Float, Int
 
 BuildRows = Callable[[int, int], Tensor]
 NOT_DIFFERENTIABLE = (

@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from verax.arguments import checked_inputs, checked_target, resolve_target
 from verax.arrays import Layout, as_tensor, kind_of
 from verax.scoring import NOT_DIFFERENTIABLE, Scorer, Session, checked_batch_size
+from verax.shapes import Float, Int
 
 Modality = Literal["tabular", "image"]
 

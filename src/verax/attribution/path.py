@@ -6,12 +6,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from verax.arguments import checked_choice, checked_count
 from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
 from verax.perturbation.block import block_bytes, pieces
+from verax.shapes import Float
 
 PathBaseline = Literal["min", "mean", "median", "max"]
 

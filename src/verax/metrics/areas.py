@@ -5,8 +5,9 @@ CMI are their summaries over a data set.
 """
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
+
+from verax.shapes import Float
 
 
 def aupc(curve: Float[Tensor, "*batch points"]) -> Float[Tensor, "*batch"]:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from verax.metrics.result import Context, Result
 from verax.perturbation.sampled import Draws, Effects, Perturbation
+from verax.shapes import Float
 
 
 @dataclass(frozen=True)

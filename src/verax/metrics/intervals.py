@@ -5,11 +5,11 @@ from statistics import NormalDist
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from verax.arguments import checked_choice, checked_count
 from verax.perturbation import noise
+from verax.shapes import Float
 
 Method = Literal["normal", "bootstrap"]
 _RESAMPLES_AT_ONCE = 64

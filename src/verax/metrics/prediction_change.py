@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from verax.arguments import checked_choice, checked_count
@@ -12,6 +11,7 @@ from verax.metrics import areas
 from verax.metrics.result import Context, Result
 from verax.perturbation.guided import Experiment, GuidedScores
 from verax.perturbation.order import Order
+from verax.shapes import Float
 
 Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]

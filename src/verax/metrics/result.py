@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from verax.arrays import Layout
 from verax.metrics.intervals import Estimate, Method, estimates
+from verax.shapes import Float, Int
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from verax.arguments import checked_count
 from verax.metrics.result import Context, Result
 from verax.perturbation.sampled import Draws, Effects
+from verax.shapes import Float
 
 
 @dataclass(frozen=True)

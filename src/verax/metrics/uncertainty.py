@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from verax.arguments import checked_count
@@ -16,6 +15,7 @@ from verax.metrics.infidelity import Infidelity
 from verax.metrics.result import Context, Result
 from verax.perturbation import noise
 from verax.perturbation.sampled import Draws, Effects
+from verax.shapes import Float
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from verax.arguments import Problem
 from verax.scoring import Session
+from verax.shapes import Float, Int
 
 
 def block_bytes(device: torch.device) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from verax.arguments import Task
@@ -16,6 +15,7 @@ from verax.perturbation import memo
 from verax.perturbation.block import Block, block_bytes, load, separate_blocks, shared_blocks
 from verax.perturbation.order import Order, cut_points, ranks, removal_order
 from verax.scoring import Session
+from verax.shapes import Float, Int
 
 
 @dataclass(frozen=True)

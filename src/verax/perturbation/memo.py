@@ -1,12 +1,12 @@
 """Bit-mask memo: removed sets of up to 64 features as integers, and each distinct set of an input scored once."""
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from verax.arguments import Problem, Task
 from verax.perturbation.block import Block
 from verax.scoring import Session
+from verax.shapes import Float, Int
 
 MOST_FEATURES = 64
 

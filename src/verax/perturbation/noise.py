@@ -8,8 +8,9 @@ import functools
 import hashlib
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from verax.shapes import Bool, Float, Int
 
 _STEP = -0x61C8864680B583EB  # the golden-ratio increment of SplitMix64, as a signed number
 _MIX_1 = -0x40A7B892E31B1A47

@@ -3,8 +3,9 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
+
+from verax.shapes import Float, Int
 
 Order = Literal["signed", "magnitude"]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from verax.arguments import Problem, Task, checked_choice, checked_count, checked_positive
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
 from verax.scoring import Session
+from verax.shapes import Bool, Float, Shaped
 
 Perturbation = Literal["gaussian", "baseline"]
 
