@@ -48,20 +48,21 @@ def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block
     )
 
 
-def shared_blocks(problem: Problem, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
+def shared_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
     """Blocks that hold all attributions of their inputs, because these share rows; ``jobs`` rows per attribution."""
     k, n = len(problem.attributions), len(problem)
-    per_pair = 48 * jobs + 64 * problem.features.most  # keys, their sort and its indices; sequences and sums
+    # keys, their sort and its indices; a sequence for every experiment, float64 sums for one
+    per_pair = 48 * jobs + problem.features.most * (16 * experiments + 48)
     height = max(1, min(n, budget // (k * per_pair)))
     for rows in pieces(n, height):
         yield rows, [slice(0, k)]
 
 
-def separate_blocks(problem: Problem, experiments: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
+def separate_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
     """Blocks of inputs and, for each, blocks of attributions, for inputs with many features."""
     k, n = len(problem.attributions), len(problem)
     # the attribution itself; a sequence and ranks for every experiment, float64 sums for one
-    per_pair = problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48)
+    per_pair = problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48) + 32 * jobs
     pairs = max(1, budget // per_pair)
     height = min(n, pairs)
     for rows in pieces(n, height):

@@ -52,9 +52,9 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
     problem = task.problem
     results = [_empty_result(task, experiment) for experiment in experiments]
     use_memo = problem.features.most <= memo.MOST_FEATURES
-    jobs = sum(2 * experiment.steps for experiment in experiments)
-    budget = block_bytes(session.device)
-    blocks = shared_blocks(problem, jobs, budget) if use_memo else separate_blocks(problem, len(experiments), budget)
+    jobs = sum(2 * min(experiment.steps, problem.features.most) for experiment in experiments)
+    cut = shared_blocks if use_memo else separate_blocks
+    blocks = cut(problem, len(experiments), jobs, block_bytes(session.device))
     for rows, parts in blocks:
         replaced: Tensor | None = None  # scores with everything replaced, once per input
         for which in parts:
