@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ Returns = Literal["logits", "probabilities"]
 ArrayKind = Literal["torch", "numpy"]
 
 
+@runtime_checkable
 class Adapter(Protocol):
     """One forward contract for every kind of model."""
 
