@@ -49,7 +49,7 @@ class SklearnClassifier:
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Ask for probabilities on a NumPy copy of the batch."""
-        return self.estimator.predict_proba(batch.cpu().numpy())
+        return self.estimator.predict_proba(_as_numpy(batch))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class PlainCallable:
         """Call the function with a batch of the kind it takes."""
         takes = self.takes or kind
         try:
-            return self.function(batch.cpu().numpy() if takes == "numpy" else batch)
+            return self.function(_as_numpy(batch) if takes == "numpy" else batch)
         except (TypeError, AttributeError) as error:
             other = "torch" if takes == "numpy" else "numpy"
             error.add_note(
@@ -73,6 +73,11 @@ class PlainCallable:
                 f'say so: verax.Scorer(model, returns="{self.returns}", takes="{other}").'
             )
             raise
+
+
+def _as_numpy(batch: Tensor) -> Any:
+    """NumPy has no bfloat16; single precision holds its values exactly."""
+    return (batch.float() if batch.dtype == torch.bfloat16 else batch).cpu().numpy()
 
 
 def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -96,16 +97,29 @@ def resolve_target(target: int | Tensor | None, class_scores: Float[Tensor, "n c
 
 def checked_count(name: str, value: Any, least: int = 1) -> int:
     """Read a whole number with a lower bound."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name}: expected a whole number of at least {least}, found {value!r}.")
-    return value
+    return int(value)
 
 
 def checked_positive(name: str, value: Any) -> float:
     """Read a positive, finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name}: expected a positive, finite number, found {value!r}.")
     return float(value)
+
+
+def checked_seed(value: Any) -> int:
+    """Read a seed: any whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"seed: expected a whole number, found {value!r}.")
+    return int(value)
+
+
+def settle(settings: object, **checked: Any) -> None:
+    """Store checked settings in a frozen dataclass, so that NumPy's numbers do not show in its form."""
+    for name, value in checked.items():
+        object.__setattr__(settings, name, value)
 
 
 def checked_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -116,11 +130,16 @@ def checked_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 def checked_target(target: Any, count: int) -> int | Tensor | None:
     """Read a target: None, a class number, or one per row."""
-    if target is None or (isinstance(target, int) and not isinstance(target, bool)):
-        return target
+    if target is None:
+        return None
     given = as_tensor("target", target)
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         raise TypeError(f"target: expected None, a class number or one class number per row, found {given.dtype}.")
+    negative = (given.reshape(-1) < 0).nonzero()
+    if len(negative):
+        row = int(negative[0, 0])
+        where = f" in row {row}" if given.ndim else ""
+        raise ValueError(f"target: class {int(given.reshape(-1)[row])}{where} does not exist; numbers start at 0.")
     if given.ndim == 0:
         return int(given)
     if tuple(given.shape) != (count,):
@@ -164,7 +183,7 @@ def _checked_attribution(name: str, value: Any, inputs: Tensor, shapes: list[Sha
 def _single_shapes(inputs: Tensor, features: FeatureMap) -> list[Shape]:
     """Shapes that one attribution may have; where a feature spans the channels, the channel axis may be missing."""
     full = tuple(inputs.shape)
-    spans_channels = isinstance(features, Grid) and features.cell != features.shape
+    spans_channels = isinstance(features, Grid) and len(features.cell) > 1 and features.cell[0] == 1
     if spans_channels or (not isinstance(features, Grid) and inputs.ndim == 4):
         return [full, (full[0], 1, *full[2:]), (full[0], *full[2:])]
     return [full]

@@ -77,8 +77,9 @@ def _run_guided(
     experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
     found = dict(zip(experiments, guided_scores(session, task, experiments), strict=True))
     rows, seconds = meter.read(session)
-    context = Context(task.problem.layout, task.target, first[0] + rows, first[1] + seconds)
-    return {name: guided_result(metric, found[metric.experiment], context) for name, metric in metrics.items()}
+    with torch.inference_mode(False):  # results are plain tensors, fit for whatever the user does next
+        context = Context(task.problem.layout, task.target.clone(), first[0] + rows, first[1] + seconds)
+        return {name: guided_result(metric, found[metric.experiment], context) for name, metric in metrics.items()}
 
 
 def _run_sampled(
@@ -94,11 +95,12 @@ def _run_sampled(
                 parts.setdefault((name, draws), []).append(metric.reduce(effects))
         costs[draws] = meter.read(session)
     results: dict[str, Result] = {}
-    for name, metric in metrics.items():
-        rows = first[0] + sum(costs[draws][0] for draws in metric.draws)
-        seconds = first[1] + sum(costs[draws][1] for draws in metric.draws)
-        context = Context(task.problem.layout, task.target, rows, seconds)
-        results[name] = metric.result([parts[name, draws] for draws in metric.draws], context)
+    with torch.inference_mode(False):
+        for name, metric in metrics.items():
+            rows = first[0] + sum(costs[draws][0] for draws in metric.draws)
+            seconds = first[1] + sum(costs[draws][1] for draws in metric.draws)
+            context = Context(task.problem.layout, task.target.clone(), rows, seconds)
+            results[name] = metric.result([parts[name, draws] for draws in metric.draws], context)
     return results
 
 

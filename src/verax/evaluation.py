@@ -220,15 +220,15 @@ def evaluate(
         >>> sorted(found), found.rows  # one experiment serves both
         (['dpc', 'pc'], 120)
     """
+    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
+    fewest = int(checked.features.counts(slice(None)).min())
     by_name: dict[str, Metric] = {
         "pc": PredictionChange(steps=steps),
         "dpc": DirectedPredictionChange(steps=steps),
         "infidelity": Infidelity(sigma, subset, samples, normalize, seed),
-        "sensitivity_n": SensitivityN(seed=seed),
+        "sensitivity_n": SensitivityN(sizes=tuple(size for size in (1, 2, 4, 8) if size <= fewest), seed=seed),
     }
-    chosen = _named(metrics, by_name)
-    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    return run(model, checked, chosen, output, batch_size, device)
+    return run(model, checked, _named(metrics, by_name), output, batch_size, device)
 
 
 def _named(metrics: Metrics, by_name: dict[str, Metric]) -> dict[str, Metric]:

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from verax.arrays import as_tensor
 from verax.shapes import Bool, Float, Int
 
 FeatureKind = Literal["auto", "element", "pixel"]
@@ -95,7 +96,7 @@ def feature_map(features: object, inputs: Tensor) -> FeatureMap:
         return _grid(features, shape)
     if features is None:
         raise TypeError('features: expected "auto", "element", "pixel" or an array of group numbers, found None.')
-    groups = torch.as_tensor(features)
+    groups = as_tensor("features", features)
     if groups.is_floating_point() or groups.dtype == torch.bool or groups.is_complex():
         raise TypeError(f"features: group numbers must be whole numbers, found {groups.dtype}.")
     return Groups(_consecutive(_full_map(groups.to(torch.int64), inputs)), shape)

@@ -24,7 +24,12 @@ def checked_outputs(raw: object, rows: int, device: torch.device) -> Float[Tenso
     """Bring what a model returned to ``(batch, outputs)``, or say what is wrong with it."""
     if not isinstance(raw, Tensor | np.ndarray | list):
         raise TypeError(f"model: expected it to return an array of class scores, it returned {type(raw).__name__}.")
-    outputs = torch.as_tensor(raw, device=device)
+    try:
+        outputs = torch.as_tensor(raw, device=device)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"model: expected it to return an array of class scores, it returned a list ({error})."
+        ) from None
     wanted = f"({rows}, classes), or ({rows},) for one binary output"
     if outputs.ndim not in (1, 2) or outputs.shape[0] != rows or outputs.numel() == 0:
         raise ValueError(

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,7 @@ class Scorer:
         self.adapter: Adapter = adapters.adapt(model, returns, takes)
         self.returns_was_said = returns is not None
         self.batch_size = checked_batch_size(batch_size)
-        self.device = None if device is None else torch.device(device)
+        self.device = checked_device(device)
         self.rows = 0
         self.rows_backward = 0
 
@@ -85,7 +86,7 @@ class Scorer:
         With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
         """
         home = adapters.home(self.adapter, fallback=inputs.device)
-        target = torch.device(device) if device is not None else self.device or home
+        target = checked_device(device) or self.device or home
         dtype = adapters.floating_dtype(self.adapter, fallback=inputs.dtype)
         size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), target)
         mode = torch.no_grad() if gradients else torch.inference_mode()
@@ -135,7 +136,11 @@ class Session:
             returns = self.scorer.adapter.returns
             parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
             done += len(raw)
-        scores = torch.cat(parts) if parts else torch.empty(0, device=self.device, dtype=self.dtype)
+        scores = (
+            torch.cat(parts)
+            if parts
+            else torch.empty(0, device=self.device, dtype=torch.promote_types(self.dtype, torch.float32))
+        )
         bad = (~torch.isfinite(scores)).nonzero()
         if len(bad):
             first = bad[0, 0]
@@ -202,18 +207,29 @@ def automatic_batch_size(row_elements: int, device: torch.device) -> int:
     return max(least, min(most, elements // row_elements))
 
 
+def checked_device(device: str | torch.device | None) -> torch.device | None:
+    """Read a device, or say that torch does not know it."""
+    try:
+        return None if device is None else torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f'device: expected a torch device such as "cpu" or "cuda", found {device!r}.') from None
+
+
 def checked_batch_size(batch_size: int | None) -> int | None:
     """Refuse a batch size that is not a positive whole number."""
-    if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
+    if batch_size is None:
+        return None
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
         raise ValueError(f"batch_size: expected a whole number of at least 1 or None, found {batch_size!r}.")
-    return batch_size
+    return int(batch_size)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell an exhausted memory, of the device or of the machine, from any other failure."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("allocate memory" in text or "out of memory" in text)
 
 
 @contextlib.contextmanager

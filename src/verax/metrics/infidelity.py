@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from verax.arguments import checked_count, checked_positive, checked_seed, settle
 from verax.metrics.result import Context, Result
 from verax.perturbation.sampled import Draws, Effects, Perturbation
 from verax.shapes import Float
@@ -40,6 +41,13 @@ class Infidelity:
     def __post_init__(self) -> None:
         if not isinstance(self.normalize, bool):
             raise ValueError(f"normalize: expected True or False, found {self.normalize!r}.")
+        settle(
+            self,
+            sigma=checked_positive("sigma", self.sigma),
+            subset=None if self.subset is None else checked_count("subset", self.subset),
+            samples=checked_count("samples", self.samples),
+            seed=checked_seed(self.seed),
+        )
         _ = self.draws  # checks the rest
 
     @property

@@ -45,7 +45,10 @@ def estimates(values: Float[Tensor, "k n"], method: Method, level: float, resamp
         low, high = mean - reach, mean + reach
     else:
         resampled = _resampled_means(values, resamples, seed)
-        error = resampled.std(0)
+        if count > 1:  # one input says nothing about others
+            error = resampled.std(0)
+        else:
+            resampled = resampled * torch.nan
         low, high = torch.quantile(resampled, torch.tensor([(1 - level) / 2, (1 + level) / 2]).double(), dim=0)
     rows = torch.stack((mean, error, low, high), dim=1).tolist()
     return [Estimate(*row) for row in rows]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_choice, checked_count
+from verax.arguments import checked_choice, checked_count, settle
 from verax.metrics import areas
 from verax.metrics.result import Context, Result
 from verax.perturbation.guided import Experiment, GuidedScores
@@ -40,7 +40,8 @@ class PredictionChange:
 
     def __post_init__(self) -> None:
         checked_choice("order", self.order, ("signed", "magnitude"))
-        _check_common(self.steps, self.curve)
+        checked_choice("curve", self.curve, ("cumulative", "increments"))
+        settle(self, steps=checked_count("steps", self.steps))
 
     @property
     def experiment(self) -> Experiment:
@@ -79,7 +80,8 @@ class DirectedPredictionChange:
 
     def __post_init__(self) -> None:
         checked_choice("order", self.order, ("magnitude", "signed", "literal"))
-        _check_common(self.steps, self.curve)
+        checked_choice("curve", self.curve, ("cumulative", "increments"))
+        settle(self, steps=checked_count("steps", self.steps))
 
     @property
     def experiment(self) -> Experiment:
@@ -181,8 +183,3 @@ def guided_result(metric: GuidedMetric, guided: GuidedScores, context: Context) 
         curves = metric_curves(metric, guided, which)
         values.append(areas.weighted_abpc(lerf=curves[:, 1], morf=curves[:, 0]))
     return GuidedResult(metric, context, torch.stack(values), guided)
-
-
-def _check_common(steps: int, curve: str) -> None:
-    checked_count("steps", steps)
-    checked_choice("curve", curve, ("cumulative", "increments"))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_count
+from verax.arguments import checked_count, checked_seed, settle
 from verax.metrics.result import Context, Result
 from verax.perturbation.sampled import Draws, Effects
 from verax.shapes import Float
@@ -37,9 +37,12 @@ class SensitivityN:
     def __post_init__(self) -> None:
         if not isinstance(self.sizes, tuple) or not self.sizes:
             raise ValueError(f"sizes: expected a tuple of subset sizes, found {self.sizes!r}.")
-        for size in self.sizes:
-            checked_count("sizes", size)
-        _ = self.draws  # checks the rest
+        settle(
+            self,
+            sizes=tuple(checked_count("sizes", size) for size in self.sizes),
+            samples=checked_count("samples", self.samples),
+            seed=checked_seed(self.seed),
+        )
 
     @property
     def draws(self) -> tuple[Draws, ...]:

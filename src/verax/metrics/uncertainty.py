@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_count
+from verax.arguments import checked_count, settle
 from verax.metrics.infidelity import Infidelity
 from verax.metrics.result import Context, Result
 from verax.perturbation import noise
@@ -48,15 +48,16 @@ class InfidelityUncertainty:
     needs_gradients: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        checked_count("resamples", self.resamples, least=2)
-        if self.independent:
-            checked_count("independent", self.independent, least=2)
         if not isinstance(self.sizes, tuple) or not self.sizes:
             raise ValueError(f"sizes: expected a tuple of numbers of draws, found {self.sizes!r}.")
-        for size in self.sizes:
-            checked_count("sizes", size)
-            if size > self.infidelity.samples:
-                raise ValueError(f"sizes: cannot resample {size} out of {self.infidelity.samples} draws.")
+        settle(
+            self,
+            resamples=checked_count("resamples", self.resamples, least=2),
+            independent=self.independent and checked_count("independent", self.independent, least=2),
+            sizes=tuple(checked_count("sizes", size) for size in self.sizes),
+        )
+        if max(self.sizes) > self.infidelity.samples:
+            raise ValueError(f"sizes: cannot resample {max(self.sizes)} out of {self.infidelity.samples} draws.")
 
     @property
     def draws(self) -> tuple[Draws, ...]:

@@ -77,7 +77,7 @@ class _Plan:
         device = block.attributions.device
         self.block = block
         self.counts = block.counts.to(device)[:, None]
-        self.cuts = cut_points(block.counts, experiment.steps).to(device)
+        self.cuts = cut_points(block.counts, min(experiment.steps, block.attributions.shape[-1])).to(device)
         self.sequence = removal_order(block.attributions, experiment.order, block.counts)
 
     @property
@@ -166,7 +166,7 @@ def _store(
 def _empty_result(task: Task, experiment: Experiment) -> GuidedScores:
     problem = task.problem
     k, n = len(problem.attributions), len(problem)
-    steps = cut_points(problem.features.counts(slice(None)), experiment.steps).shape[1] - 1
+    steps = min(experiment.steps, problem.features.most)
     curves = torch.empty(k, n, 2, steps + 1, dtype=problem.layout.dtype, device=problem.inputs.device)
     curves[..., 0] = task.clean[:, None].to(curves)
     signs = [torch.empty(k, n, 2, steps, dtype=torch.int8, device=problem.inputs.device) for _ in range(2)]

@@ -25,7 +25,7 @@ def removal_order(
         tensor([[1, 3, 0, 2]])
     """
     key = attributions.abs() if order == "magnitude" else attributions
-    if counts is not None and len(counts) > 1:
+    if counts is not None:
         absent = torch.arange(key.shape[-1], device=key.device) >= counts.to(key.device)[:, None]
         key = key.masked_fill(absent, -torch.inf)
     return key.sort(dim=-1, descending=True, stable=True).indices
@@ -45,12 +45,11 @@ def ranks(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch featu
 def cut_points(counts: Int[Tensor, " inputs"], steps: int) -> Int[Tensor, "inputs points"]:
     """Features removed at each of the ``steps + 1`` points of a curve: ``(t * d) // steps``.
 
-    Fewer features than steps means one feature per step. Where inputs differ in their number of features (group maps
-    per input) all have as many steps as the largest needs, and smaller ones repeat points.
+    Callers ask for at most as many steps as any input of theirs has features. Where inputs differ in their number of
+    features (group maps per input), those with fewer than ``steps`` repeat points.
 
     Example:
         >>> cut_points(torch.tensor([7]), steps=3)
         tensor([[0, 2, 4, 7]])
     """
-    used = min(steps, int(counts.max()))
-    return torch.arange(used + 1) * counts[:, None] // used
+    return torch.arange(steps + 1) * counts[:, None] // steps

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from verax.arguments import Problem, Task, checked_choice, checked_count, checked_positive
+from verax.arguments import Problem, Task, checked_choice, checked_count, checked_positive, checked_seed
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
 from verax.scoring import Session
@@ -48,8 +48,7 @@ class Draws:
         checked_count("samples", self.samples)
         if self.subset is not None:
             checked_count("subset", self.subset)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise ValueError(f"seed: expected a whole number, found {self.seed!r}.")
+        checked_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,8 @@ def check_subset(draws: Draws, problem: Problem) -> None:
     """Refuse to choose more features than the inputs have."""
     fewest = int(problem.features.counts(slice(None)).min())
     if draws.subset is not None and draws.subset > fewest:
-        raise ValueError(f"subset: cannot choose {draws.subset} features, an input has only {fewest}.")
+        name = "subset" if draws.effect == "dot" else "sizes"
+        raise ValueError(f"{name}: cannot choose {draws.subset} features, an input has only {fewest}.")
 
 
 def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effects]:

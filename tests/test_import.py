@@ -1,0 +1,54 @@
+"""A light import, and public names that are there and described."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import verax
+import verax.metrics
+
+HEAVY = ["captum", "sklearn", "pandas", "matplotlib", "quantus", "scipy", "jaxtyping", "beartype"]
+
+
+def test_import_loads_nothing_heavy():
+    program = f"import sys, verax; print([name for name in {HEAVY} if name in sys.modules])"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == "[]"
+
+
+def public():
+    for module in (verax, verax.metrics):
+        yield from (pytest.param(module, name, id=f"{module.__name__}.{name}") for name in module.__all__)
+
+
+@pytest.mark.parametrize(("module", "name"), list(public()))
+def test_public_names_exist_and_are_described(module, name):
+    assert hasattr(module, name)
+    if not name.startswith("__"):
+        assert len(inspect.getdoc(getattr(module, name))) > 20
+
+
+def described(function):
+    lines = [line.strip() for line in inspect.getdoc(function).splitlines()]
+    return {
+        name for name in inspect.signature(function).parameters if any(line.startswith(f"{name}: ") for line in lines)
+    }
+
+
+def test_every_argument_is_described_in_its_function_or_in_one_that_it_refers_to():
+    shared = described(verax.prediction_change)
+    assert shared == set(inspect.signature(verax.prediction_change).parameters)
+    assert described(verax.Scorer) == set(inspect.signature(verax.Scorer).parameters)
+    for function, refers_to in (
+        (verax.directed_prediction_change, shared),
+        (verax.infidelity, shared),
+        (verax.evaluate, shared | described(verax.infidelity)),
+    ):
+        assert set(inspect.signature(function).parameters) <= described(function) | refers_to
+
+
+def test_version_is_that_of_the_package():
+    major, minor, patch = (int(part) for part in verax.__version__.split("."))
+    assert (major, minor, patch) >= (0, 1, 0)
