@@ -14,7 +14,7 @@ from verax.metrics.sensitivity import SensitivityN
 from verax.metrics.uncertainty import InfidelityUncertainty
 from verax.outputs import Output, checked_output
 from verax.perturbation.guided import guided_scores
-from verax.perturbation.sampled import Draws, check_subset, sampled_effects
+from verax.perturbation.sampled import Draws, Gathered, check_subset, sampled_effects
 from verax.scoring import Scorer, Session, checked_batch_size
 
 SampledMetric = Infidelity | SensitivityN | InfidelityUncertainty
@@ -86,13 +86,15 @@ def _run_sampled(
     session: Session, task: Task, metrics: dict[str, SampledMetric], meter: "_Meter", first: "Cost"
 ) -> dict[str, Result]:
     """Run each distinct set of draws once; every metric that reads it reduces each block as it comes."""
-    parts: dict[tuple[str, Draws], list[Any]] = {}
+    gathered: dict[tuple[str, Draws], Gathered] = {}
     costs: dict[Draws, Cost] = {}
     for draws in dict.fromkeys(draws for metric in metrics.values() for draws in metric.draws):
         readers = {name: metric for name, metric in metrics.items() if draws in metric.draws}
+        for name in readers:
+            gathered[name, draws] = Gathered(len(task.problem))
         for effects in sampled_effects(session, task, draws):
             for name, metric in readers.items():
-                parts.setdefault((name, draws), []).append(metric.reduce(effects))
+                metric.reduce(effects, gathered[name, draws])
         costs[draws] = meter.read(session)
     results: dict[str, Result] = {}
     with torch.inference_mode(False):
@@ -100,7 +102,7 @@ def _run_sampled(
             rows = first[0] + sum(costs[draws][0] for draws in metric.draws)
             seconds = first[1] + sum(costs[draws][1] for draws in metric.draws)
             context = Context(task.problem.layout, task.target.clone(), rows, seconds)
-            results[name] = metric.result([parts[name, draws] for draws in metric.draws], context)
+            results[name] = metric.result([gathered[name, draws] for draws in metric.draws], context)
     return results
 
 

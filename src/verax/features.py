@@ -70,7 +70,7 @@ class Groups:
     def reduce(self, values: Float[Tensor, "..."], rows: slice) -> Float[Tensor, "*k b features"]:
         """Sum the elements of each group."""
         lead = values.shape[: values.ndim - len(self.shape)]
-        flat = values.expand(*lead, *self.shape).reshape(*lead, -1)
+        flat = spread(values, self.shape).reshape(*lead, -1)
         index = self._maps(rows).to(values.device).expand(flat.shape)
         # float64 sums, so that the order in which a GPU adds cannot show in the result
         sums = torch.zeros(*lead, self.most, dtype=torch.float64, device=values.device)
@@ -87,6 +87,13 @@ class Groups:
 
 
 FeatureMap = Grid | Groups
+
+
+def spread(values: Float[Tensor, "..."], shape: Shape) -> Float[Tensor, "..."]:
+    """Give every element of the input its part: a value that stands for all channels of a pixel is shared out evenly."""
+    lead = values.shape[: values.ndim - len(shape)]
+    share = values.shape[len(lead) :].numel() / torch.Size(shape).numel()
+    return values if share == 1 else (values * share).expand(*lead, *shape)
 
 
 def feature_map(features: object, inputs: Tensor) -> FeatureMap:

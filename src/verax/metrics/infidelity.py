@@ -8,7 +8,7 @@ from torch import Tensor
 
 from verax.arguments import checked_count, checked_positive, checked_seed, settle
 from verax.metrics.result import Context, Result
-from verax.perturbation.sampled import Draws, Effects, Perturbation
+from verax.perturbation.sampled import Draws, Effects, Gathered, Perturbation
 from verax.shapes import Float
 
 
@@ -55,34 +55,15 @@ class Infidelity:
         """The sampled experiment that this metric reads; plain and normalised share one."""
         return (Draws(self.perturbation, self.sigma, self.subset, self.samples, self.seed),)
 
-    def reduce(self, effects: Effects) -> "Sums":
-        """Reduce the draws of some inputs.
+    def reduce(self, effects: Effects, gathered: Gathered) -> None:
+        """Reduce the draws of some inputs."""
+        gathered.put(effects.rows, reduced(effects, self.normalize))
 
-        The standard error of the normalised score needs no term for beta: beta minimises the mean, so an error in it
-        has no first-order effect.
-        """
-        predicted, actual = effects.predicted, effects.actual
-        moments = Moments(
-            pp=predicted.square().sum(-1),
-            ps=(predicted * actual).sum(-1),
-            ss=actual.square().sum(-1).expand(len(predicted), -1),
-        )
-        scaled = predicted * moments.beta[..., None] if self.normalize else predicted
-        errors = (scaled - actual).square()
-        draws = errors.shape[-1]
-        standard_error = errors.std(-1) / draws**0.5 if draws > 1 else torch.full_like(moments.pp, torch.nan)
-        return Sums(errors.mean(-1), standard_error, moments)
-
-    def result(self, parts: list[list["Sums"]], context: Context) -> "InfidelityResult":
-        """Put the blocks of inputs together."""
-        blocks = parts[0]
-        moments = Moments(
-            pp=torch.cat([block.moments.pp for block in blocks], dim=1),
-            ps=torch.cat([block.moments.ps for block in blocks], dim=1),
-            ss=torch.cat([block.moments.ss for block in blocks], dim=1),
-        )
-        errors = torch.cat([block.standard_error for block in blocks], dim=1)
-        return InfidelityResult(self, context, torch.cat([block.value for block in blocks], dim=1), errors, moments)
+    def result(self, gathered: list[Gathered], context: Context) -> "InfidelityResult":
+        """Make the result of all inputs."""
+        (found,) = ({name: values.clone() for name, values in one.items()} for one in gathered)
+        moments = Moments(found["pp"], found["ps"], found["ss"])
+        return InfidelityResult(self, context, found["value"], found["error"], moments)
 
 
 @dataclass(frozen=True)
@@ -99,13 +80,21 @@ class Moments:
         return self.ps / torch.where(self.pp == 0, torch.ones_like(self.pp), self.pp)
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Infidelity of some inputs, reduced over draws."""
+def reduced(effects: Effects, normalize: bool) -> dict[str, Float[Tensor, "k b"]]:
+    """Infidelity, its standard error and the sums behind it, from the draws of some inputs.
 
-    value: Float[Tensor, "k n"]
-    standard_error: Float[Tensor, "k n"]
-    moments: Moments
+    The standard error of the normalised score needs no term for beta: beta minimises the mean, so an error in it has no
+    first-order effect.
+    """
+    predicted, actual = effects.predicted, effects.actual
+    pp = predicted.square().sum(-1)
+    ps = (predicted * actual).sum(-1)
+    ss = actual.square().sum(-1).expand(pp.shape)
+    scaled = predicted * Moments(pp, ps, ss).beta[..., None] if normalize else predicted
+    errors = (scaled - actual).square()
+    draws = errors.shape[-1]
+    standard_error = errors.std(-1) / draws**0.5 if draws > 1 else torch.full_like(pp, torch.nan)
+    return {"value": errors.mean(-1), "error": standard_error, "pp": pp, "ps": ps, "ss": ss}
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +116,10 @@ class InfidelityResult(Result):
 
     @property
     def mean_standard_error(self) -> Any:
-        """Monte-Carlo standard error of the mean over these inputs, whose draws are independent of each other."""
+        """Monte-Carlo standard error of the mean over these inputs.
+
+        Draws of different inputs are independent; equal inputs share theirs, so repeated rows make it too small.
+        """
         return self._arrange((self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist())
 
     @property

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from verax.arguments import checked_count, checked_seed, settle
 from verax.metrics.result import Context, Result
-from verax.perturbation.sampled import Draws, Effects
+from verax.perturbation.sampled import Draws, Effects, Gathered
 from verax.shapes import Float
 
 
@@ -51,13 +51,13 @@ class SensitivityN:
             Draws("baseline", subset=size, samples=self.samples, seed=self.seed, effect="sum") for size in self.sizes
         )
 
-    def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
+    def reduce(self, effects: Effects, gathered: Gathered) -> None:
         """Mean square of the differences of some inputs."""
-        return (effects.predicted - effects.actual).square().mean(-1)
+        gathered.put(effects.rows, {"square": (effects.predicted - effects.actual).square().mean(-1)})
 
-    def result(self, parts: list[list[Float[Tensor, "k b"]]], context: Context) -> "SensitivityResult":
-        """Put blocks and sizes together."""
-        squares = torch.stack([torch.cat(blocks, dim=1) for blocks in parts], dim=-1)
+    def result(self, gathered: list[Gathered], context: Context) -> "SensitivityResult":
+        """Put the sizes together."""
+        squares = torch.stack([found["square"] for found in gathered], dim=-1)
         return SensitivityResult(self, context, squares.mean(-1).sqrt(), squares.sqrt())
 
 

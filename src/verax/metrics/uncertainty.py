@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_count, settle
-from verax.metrics.infidelity import Infidelity
+from verax.metrics.infidelity import Infidelity, reduced
 from verax.metrics.result import Context, Result
 from verax.perturbation import noise
-from verax.perturbation.sampled import Draws, Effects
+from verax.perturbation.sampled import Draws, Effects, Gathered
 from verax.shapes import Float
 
 
@@ -65,30 +65,30 @@ class InfidelityUncertainty:
         (pool,) = self.infidelity.draws
         return (pool, *(self._repetition(pool, number) for number in range(self.independent)))
 
-    def reduce(self, effects: Effects) -> "Spread | Float[Tensor, 'k b sizes']":
+    def reduce(self, effects: Effects, gathered: Gathered) -> None:
         """Infidelity of every resample of the pool, or of the first draws of a repetition."""
         if effects.draws != self.infidelity.draws[0]:
-            return self._infidelity(effects, self._prefixes().to(effects.actual)[:, None])[..., 0]
+            repeated = self._infidelity(effects, self._prefixes().to(effects.actual)[:, None])
+            gathered.put(effects.rows, {"repeated": repeated[..., 0]})
+            return
+        whole = reduced(effects, self.infidelity.normalize)
         resampled = self._infidelity(effects, self._members().to(effects.actual))
-        whole = self.infidelity.reduce(effects)
         # the variance over draws of one draw's squared difference, which the standard error of the pool contains
-        variance = whole.standard_error.square() * effects.actual.shape[-1]
-        return Spread(whole.value, variance, resampled.std(-1), resampled.sum(1))
+        variance = whole["error"].square() * effects.actual.shape[-1]
+        gathered.put(effects.rows, {"value": whole["value"], "variance": variance, "spread": resampled.std(-1)})
+        gathered.add({"sums": resampled.sum(1)})
 
-    def result(self, parts: list[list[Any]], context: Context) -> "UncertaintyResult":
-        """Put blocks of inputs together."""
-        pool: list[Spread] = parts[0]
-        value = torch.cat([block.value for block in pool], dim=1)
-        variance = torch.cat([block.variance for block in pool], dim=1)
-        sums = torch.stack([block.sums for block in pool]).sum(0)
-        repeated = [torch.cat(blocks, dim=1) for blocks in parts[1:]]
+    def result(self, gathered: list[Gathered], context: Context) -> "UncertaintyResult":
+        """Put the pool and its repetitions together."""
+        pool = {name: values.clone() for name, values in gathered[0].items()}
+        repeated = [found["repeated"] for found in gathered[1:]]
         return UncertaintyResult(
             self,
             context,
-            value,
-            per_input=torch.cat([block.spread for block in pool], dim=1),
-            means=sums / value.shape[1],
-            variance=variance,
+            pool["value"],
+            per_input=pool["spread"],
+            means=pool["sums"] / pool["value"].shape[1],
+            variance=pool["variance"],
             repetitions=torch.stack(repeated, dim=-1) if repeated else None,
         )
 
@@ -124,16 +124,6 @@ class InfidelityUncertainty:
     def _repetition(self, pool: Draws, number: int) -> Draws:
         digest = noise.input_keys(torch.tensor([[float(number)]]), pool.seed, "repetition")
         return Draws(pool.perturbation, pool.sigma, pool.subset, pool.samples, int(digest))
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The pool of some inputs, reduced over draws and resamples; ``sums`` is summed over the inputs."""
-
-    value: Float[Tensor, "k b"]
-    variance: Float[Tensor, "k b"]
-    spread: Float[Tensor, "k b sizes"]
-    sums: Float[Tensor, "k sizes resamples"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import Problem, Task, checked_choice, checked_count, checked_positive, checked_seed
+from verax.features import spread
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
 from verax.scoring import Session
@@ -66,6 +67,30 @@ class Effects:
     rows: slice
     predicted: Float[Tensor, "k b samples"]
     actual: Float[Tensor, "b samples"]
+
+
+class Gathered(dict[str, Tensor]):
+    """Results of all inputs, put together block by block in memory that is set aside at the first.
+
+    Small results left behind among large, short-lived blocks would fragment the heap, which then grows with the inputs.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.inputs = inputs
+
+    def put(self, rows: slice, found: dict[str, Shaped[Tensor, "k b *rest"]]) -> None:
+        """Store a block's results, one row of axis 1 per input."""
+        for name, values in found.items():
+            if name not in self:
+                k, _, *rest = values.shape
+                self[name] = torch.empty(k, self.inputs, *rest, dtype=values.dtype, device=values.device)
+            self[name][:, rows] = values
+
+    def add(self, found: dict[str, Tensor]) -> None:
+        """Add up results that are sums over inputs."""
+        for name, values in found.items():
+            self[name] = self[name].add_(values) if name in self else values
 
 
 def check_subset(draws: Draws, problem: Problem) -> None:
@@ -149,7 +174,7 @@ def _predict(
     """Predicted effects: attributions against the perturbation's elements, or against its chosen features."""
     attributions = torch.stack([one[rows] for one in problem.attributions[which]]).to(session.device)
     if draws.effect == "dot":
-        attributions = attributions.expand(-1, -1, *problem.inputs.shape[1:]).flatten(2)
+        attributions = spread(attributions, tuple(problem.inputs.shape[1:])).flatten(2)
     else:
         attributions = problem.features.reduce(attributions, rows)
     dtype = problem.layout.dtype

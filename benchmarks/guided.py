@@ -1,0 +1,147 @@
+"""PC and DPC of many attributions: how close is Verax to a bare forward pass, and how far is Quantus?
+
+The paper's tabular network, 46 attributions, 1,658 inputs with 20 features. The bare forward runs as many rows as
+Verax had to evaluate, at the best batch size found, and does nothing else. Quantus evaluates one attribution (it takes
+one per call); its time for all is extrapolated.
+"""
+
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import common
+import numpy as np
+import quantus
+import torch
+from torch import Tensor, nn
+
+import verax
+from verax.metrics import DirectedPredictionChange
+
+BARE_BATCHES = (256, 512, 1024, 2048, 4096, 8192)
+METRICS = ("pc", DirectedPredictionChange(order="signed"))
+WANTED_RATIO = 1.3
+
+
+def main() -> None:
+    options = common.arguments(__doc__)
+    sizes = {"k": 6, "n": 100} if options.quick else {"k": 46, "n": 1658}
+    if options.memory_worker:
+        print(json.dumps(memory(**sizes)))
+        return
+    common.print_header("Guided perturbation: PC and DPC (signed) in one call")
+    model, inputs, attributions = problem(**sizes)
+    agreement = check_agreement(model, inputs, attributions)
+    print(f"MoRF and LeRF curves of Verax and Quantus, max |difference|: {agreement:.2g}")
+    found = measure(model, inputs, attributions, options.repeats)
+    found["memory"] = common.in_fresh_process(__file__, *(["--quick"] if options.quick else []))
+    report(found, **sizes)
+    path = common.write_results("guided", options, sizes=sizes, max_difference=agreement, **found)
+    print(f"\nRaw repeats: {path}")
+
+
+def problem(k: int, n: int) -> tuple[nn.Module, Tensor, Tensor]:
+    model, inputs = common.paper_mlp(), common.normal_inputs(n)
+    return model, inputs, common.attributions_like_a_study(model, inputs, k)
+
+
+def evaluate(model: nn.Module, inputs: Tensor, attributions: Tensor) -> verax.Evaluation:
+    return verax.evaluate(model, inputs, attributions, metrics=METRICS)
+
+
+class Quantus:
+    """PixelFlipping on fixed inputs. Quantus has no LeRF, but the negative attribution gives it."""
+
+    def __init__(self, model: nn.Module, inputs: Tensor) -> None:
+        self.model, self.inputs = common.TwoClassProbabilities(model).eval(), inputs.numpy()
+        with torch.no_grad():
+            self.classes = self.model(inputs).argmax(1).numpy()
+        self.metric = quantus.PixelFlipping(normalise=False, perturb_baseline=0.0, disable_warnings=True)
+
+    def curves(self, attribution: Tensor, batch_size: int) -> list[Any]:
+        """Evaluate both orders."""
+        return [
+            self.metric(
+                model=self.model,
+                x_batch=self.inputs,
+                y_batch=self.classes,
+                a_batch=one.numpy(),
+                softmax=False,
+                batch_size=batch_size,
+            )
+            for one in (attribution, -attribution)
+        ]
+
+
+def check_agreement(model: nn.Module, inputs: Tensor, attributions: Tensor) -> float:
+    """Compare the curves of two attributions where both sides have a point: Quantus lacks the unperturbed one."""
+    ours = evaluate(model, inputs, attributions[:2])["pc"]
+    peer = Quantus(model, inputs)
+    worst = 0.0
+    for which in range(2):
+        theirs = np.array(peer.curves(attributions[which], len(inputs)))
+        mine = torch.stack((ours.morf[which], ours.lerf[which]))[..., 1:].numpy()
+        worst = max(worst, float(np.abs(theirs - mine).max()))
+    if worst > 1e-5:
+        raise SystemExit(f"Verax and Quantus disagree by {worst}: no point in comparing their speed.")
+    return worst
+
+
+def measure(model: nn.Module, inputs: Tensor, attributions: Tensor, repeats: int) -> dict[str, Any]:
+    peer = Quantus(model, inputs)
+    rows = {
+        "verax": evaluate(model, inputs, attributions).rows,
+        "verax, one attribution": evaluate(model, inputs, attributions[:1]).rows,
+    }
+    with common.recorded(model) as sizes:
+        peer.curves(attributions[0], len(inputs))
+    rows["quantus, one attribution"] = sum(sizes)
+    evaluated = rows["verax"]
+    bare_rows = common.normal_inputs(evaluated, seed=3)
+    sample = bare_rows[: max(16384, evaluated // 10)]
+    best, rates = common.best_bare_batch(model, sample, BARE_BATCHES, repeats)
+    cases: dict[str, Callable[[], object]] = {
+        "bare forward": lambda: common.bare_forward(model, bare_rows, best),
+        "verax": lambda: evaluate(model, inputs, attributions),
+        "verax, one attribution": lambda: evaluate(model, inputs, attributions[:1]),
+    }
+    for size in sorted({64, min(512, len(inputs)), len(inputs)}):
+        cases[f"quantus, one attribution, batch {size}"] = lambda size=size: peer.curves(attributions[0], size)
+    times = common.interleaved(cases, repeats)
+    return {"rows": rows, "bare_batch": best, "bare_rows_per_second": rates, "seconds": times}
+
+
+def memory(k: int, n: int) -> dict[str, int]:
+    model, inputs, attributions = problem(k, n)
+    evaluate(model, inputs[:64], attributions[:2, :64])
+    return common.peak_extra_bytes(lambda: evaluate(model, inputs, attributions))
+
+
+def report(found: dict[str, Any], k: int, n: int) -> None:
+    times, rows = common.medians(found["seconds"]), found["rows"]
+    peer = common.fastest(times, "quantus")
+    each, batch = rows["quantus, one attribution"], peer.rsplit(", ", 1)[1]
+    lines = [
+        (f"Bare forward, {found['bare_batch']} rows a batch (best)", times["bare forward"], rows["verax"]),
+        (f"Verax, PC and DPC of {k} attributions", times["verax"], rows["verax"]),
+        ("Verax, PC and DPC of 1", times["verax, one attribution"], rows["verax, one attribution"]),
+        (f"Quantus, MoRF and LeRF of 1, {batch} (best)", times[peer], each),
+        (f"Quantus, MoRF and LeRF of {k}, extrapolated from 1", times[peer] * k, each * k),
+    ]
+    common.print_table(
+        ("", "seconds", "rows", "rows/s"),
+        [(what, f"{time:.3f}", f"{count:,}", f"{count / time:,.0f}") for what, time, count in lines],
+    )
+    asked, evaluated = k * n * 38 + 2 * n, rows["verax"]
+    ratio = times["verax"] / times["bare forward"]
+    print(f"\nRows asked {asked:,}, distinct rows evaluated {evaluated:,} ({evaluated / asked:.1%})")
+    print(f"Verax / bare forward: {ratio:.2f} ({common.verdict(ratio <= WANTED_RATIO)}, wanted <= {WANTED_RATIO})")
+    print(f"Quantus / Verax, {k} attributions: {times[peer] * k / times['verax']:.1f} (Quantus extrapolated)")
+    print(f"Quantus / Verax, 1 attribution: {times[peer] / times['verax, one attribution']:.1f} (both measured)")
+    print(common.memory_line(found["memory"]["extra"]))
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", module="quantus")
+    main()
