@@ -90,7 +90,7 @@ FeatureMap = Grid | Groups
 
 
 def spread(values: Float[Tensor, "..."], shape: Shape) -> Float[Tensor, "..."]:
-    """Give every element of the input its part: a value that stands for all channels of a pixel is shared out evenly."""
+    """Give every element its part: a value that stands for all channels of a pixel is shared out evenly."""
     lead = values.shape[: values.ndim - len(shape)]
     share = values.shape[len(lead) :].numel() / torch.Size(shape).numel()
     return values if share == 1 else (values * share).expand(*lead, *shape)
