@@ -109,6 +109,13 @@ def checked_positive(name: str, value: Any) -> float:
     return float(value)
 
 
+def checked_not_negative(name: str, value: Any) -> float:
+    """Read a finite number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"{name}: expected a finite number of at least 0, found {value!r}.")
+    return float(value) + 0.0  # -0.0 becomes 0.0
+
+
 def checked_seed(value: Any) -> int:
     """Read a seed: any whole number."""
     if isinstance(value, bool) or not isinstance(value, Integral):

@@ -22,22 +22,16 @@ Modality = Literal["tabular", "image"]
 
 
 @dataclass(frozen=True)
-class Explained:
-    """What a family works on: a model held ready, inputs with their class, and background data.
+class Given:
+    """The data of a call.
 
     Attributes:
-        session: The model; scores are logits.
-        inputs: Rows to explain, where the user keeps them; move blocks of them to ``session.device``.
-        target: The class of each input, on the session's device.
-        clean: The logit of that class for each unperturbed input, on the session's device.
+        inputs: Rows to explain, where the user keeps them.
         background: Rows that stand for the training data, or None.
         labels: The class of each background row, or None.
     """
 
-    session: Session
     inputs: Float[Tensor, "n *shape"]
-    target: Int[Tensor, " n"]
-    clean: Float[Tensor, " n"]
     background: Float[Tensor, "m *shape"] | None
     labels: Int[Tensor, " m"] | None
 
@@ -46,6 +40,21 @@ class Explained:
         if self.background is None:
             raise ValueError(f"background: {who} needs rows of the training data; pass background=train_inputs.")
         return self.background
+
+
+@dataclass(frozen=True)
+class Explained(Given):
+    """What a family works on: the data, with a model held ready and the class of each input.
+
+    Attributes:
+        session: The model; scores are logits. Move blocks of inputs to ``session.device``.
+        target: The class of each input, on the session's device.
+        clean: The logit of that class for each unperturbed input, on the session's device.
+    """
+
+    session: Session
+    target: Int[Tensor, " n"]
+    clean: Float[Tensor, " n"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,9 @@ class Family(ABC):
     """Configurations that share model evaluations. Derive a frozen dataclass; equal families are run together."""
 
     needs_gradients: ClassVar[bool]
+
+    def check(self, members: Sequence[Any], given: "Given") -> None:  # noqa: B027  # most have nothing to refuse
+        """Refuse inputs or background data that cannot serve, before the model runs."""
 
     @abstractmethod
     def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:
@@ -236,11 +248,13 @@ def stream(
     checked_batch_size(batch_size)
     wanted = checked_target(target, len(x))
     rows, labels = _checked_background(background, background_labels, x)
+    for family, members in groups.items():
+        family.check(members, Given(x, rows, labels))
     with scorer.session(x, kind_of(inputs), "logit", batch_size, device, gradients=gradients) as session:
         scores = session.class_scores(x)
         classes = resolve_target(wanted, scores)
         clean = scores.gather(1, classes[:, None])[:, 0]
-        explained = Explained(session, x, classes, clean, rows, labels)
+        explained = Explained(x, rows, labels, session, classes, clean)
         for family, members in groups.items():
             for piece in family.pieces(members, explained):
                 yield members, piece

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_choice, checked_count
-from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
+from verax.arguments import checked_choice, checked_count, settle
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece
 from verax.perturbation.block import block_bytes, pieces
 from verax.shapes import Float
 
@@ -40,7 +40,9 @@ class IntegratedGradients(Attribution):
 
     def __post_init__(self) -> None:
         checked_choice("baseline", self.baseline, ("min", "mean", "median", "max"))
-        checked_count("points", self.points)
+        settle(self, points=checked_count("points", self.points))
+        if not isinstance(self.multiply_by_inputs, bool):
+            raise ValueError(f"multiply_by_inputs: expected True or False, found {self.multiply_by_inputs!r}.")
 
     @property
     def family(self) -> "PathFamily":
@@ -61,6 +63,10 @@ class PathFamily(Family):
     points: int
 
     needs_gradients: ClassVar[bool] = True
+
+    def check(self, members: Sequence[IntegratedGradients], given: Given) -> None:
+        """The baseline is a statistic of the background."""
+        given.need_background("IntegratedGradients")
 
     def pieces(self, members: Sequence[IntegratedGradients], explained: Explained) -> Iterator[Piece]:
         """Yield the mean gradient, multiplied or not, and the gap of the sum to the score difference."""

@@ -1,0 +1,97 @@
+"""The paper's grid: how many, which, and always in the same order."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import jaxtyping
+import pytest
+
+from attribution.networks import convnet, rows
+from verax.attribution.base import Attribution, attribute, families
+from verax.attribution.grid import grid
+from verax.attribution.lime import LimeTabular
+from verax.attribution.lime_image import LimeImage
+from verax.attribution.shap import DeepLiftSHAP
+
+COUNTS = {
+    "Gradient": 1,
+    "GuidedBackprop": 1,
+    "IntegratedGradients": 8,
+    "SmoothGrad": 5,
+    "VarGrad": 5,
+    "DeepLiftSHAP": 24,
+}
+WANTED = {
+    "tabular": COUNTS | {"LimeTabular": 729, "Random": 2},
+    "image": COUNTS | {"LimeImage": 1536, "Random": 2, "Edges": 16},
+}
+DIGEST = """
+import hashlib
+from verax.attribution.grid import grid
+names = [one.canonical for modality in ("tabular", "image") for one in grid(modality)]
+print(hashlib.sha256("\\n".join(names).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize(("modality", "total"), [("tabular", 775), ("image", 1598)])
+def test_counts(modality, total):
+    found = grid(modality)
+    assert len(found) == total == sum(WANTED[modality].values())
+    assert list(Counter(type(one).__name__ for one in found).items()) == list(WANTED[modality].items())  # and the order
+    assert len({one.canonical for one in found}) == len(set(found)) == total
+    assert all(isinstance(one, Attribution) and modality in one.modalities for one in found)
+
+
+def test_the_paper_counts_two_less():
+    everything = 2 * len(grid("tabular")) + 2 * len(grid("image"))
+    assert everything == 4746
+    assert everything - 2 == 4744
+    assert "4,744" in grid.__doc__
+    assert "4,746" in grid.__doc__
+
+
+def test_the_order_is_the_same_in_every_process():
+    digests = set()
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        run = subprocess.run(
+            [sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env=environment
+        )
+        digests.add(run.stdout)
+    assert len(digests) == 1
+    assert grid("image") == grid("image")
+
+
+def test_settings_are_those_of_the_paper():
+    image = [one for one in grid("image") if isinstance(one, LimeImage)]
+    assert len({one.alpha for one in image}) == 8
+    assert len({one.kernel_width for one in image}) == 4
+    assert len({one.segmenter for one in image}) == 16
+    assert {one.samples for one in image} == {1024}
+    assert len(families(image)) == 48
+    tabular = [one for one in grid("tabular") if isinstance(one, LimeTabular)]
+    assert len({one.alpha for one in tabular}) == len({one.kernel_width for one in tabular}) == 9
+    assert {one.sigma for one in tabular} == {0.1, 0.5, 1.0}
+    assert {one.samples for one in tabular} == {64, 256, 1024}
+    for modality, samples in (("tabular", 1024), ("image", 128)):
+        shap = [one for one in grid(modality) if isinstance(one, DeepLiftSHAP)]
+        assert {one.samples for one in shap} == {samples}
+        assert {one.background for one in shap} == {"random", *(tenth / 10 for tenth in range(11))}
+
+
+def test_image_lime_needs_48_sets_of_rows():
+    corners = [one for one in grid("image") if isinstance(one, LimeImage) and one.alpha in (0.00055, 1.0)]
+    few = [replace(one, samples=4) for one in corners if one.kernel_width in (0.125, 0.5)]
+    x = rows(2, 3, 8, 8)
+    found = attribute(few, convnet(size=8), x)
+    assert len(found) == 48 * 4
+    assert found.rows == len(x) * (48 * 4 + 1)
+
+
+def test_an_unknown_modality_is_refused(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(ValueError, match='modality: expected "tabular" or "image", found \'text\''):
+        grid("text")
