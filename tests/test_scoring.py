@@ -437,3 +437,34 @@ def test_repr_says_what_and_how_much():
     scorer = verax.Scorer(linear(3, 2))
     verax.prediction_change(scorer, normal(2, 3), normal(2, 3))
     assert repr(scorer) == "Scorer(TorchModule, returns='logits', rows=12)"
+
+
+def test_a_model_that_begins_in_place_leaves_the_inputs_alone():
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    before = x.clone()
+    plain = nn.Sequential(nn.ReLU(), model[1])
+    for name, result in verax.evaluate(model, x, x).items():
+        assert torch.equal(result.value, verax.evaluate(plain, x, x)[name].value)
+    assert torch.equal(verax.attribution.Gradient()(model, x), verax.attribution.Gradient()(plain, x))
+    assert torch.equal(x, before)
+
+
+def test_works_inside_inference_mode_and_on_inference_tensors():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    with torch.inference_mode():
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+        inside = verax.attribution.Gradient()(model, x)
+        scores = verax.prediction_change(model, x, inside).value
+    outside = verax.attribution.Gradient()(model, x)
+    assert torch.equal(inside, outside)
+    assert torch.equal(scores, verax.prediction_change(model, x, outside).value)
+
+
+def test_an_exported_program_can_be_scored():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    exported = torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+    torch.testing.assert_close(
+        verax.prediction_change(exported, x, x).value, verax.prediction_change(model, x, x).value
+    )

@@ -89,7 +89,7 @@ class Scorer:
         target = checked_device(device) or self.device or home
         dtype = adapters.floating_dtype(self.adapter, fallback=inputs.dtype)
         size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), target)
-        mode = torch.no_grad() if gradients else torch.inference_mode()
+        mode = _gradients_off() if gradients else torch.inference_mode()
         with _evaluation_mode(self.adapter.module), _moved(self.adapter.module, home, target), mode:
             yield Session(self, kind, output, target, dtype, size)
 
@@ -155,7 +155,7 @@ class Session:
         done = 0
 
         def gradient(batch: Tensor) -> Tensor:
-            leaf = batch.detach().to(self.dtype).requires_grad_()
+            leaf = batch.to(self.dtype, copy=True).requires_grad_()
             with torch.enable_grad():
                 raw = self._forward(leaf)
                 picked = wanted[done : done + len(raw)]
@@ -194,7 +194,8 @@ class Session:
             yield found
 
     def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
-        raw = self.scorer.adapter(batch.to(self.dtype), self.kind)
+        own = batch.to(self.dtype, copy=True)  # a model that begins in place must not overwrite the user's inputs
+        raw = self.scorer.adapter(own, self.kind)
         outputs = checked_outputs(raw, len(batch), self.device)
         if self.classes == 0:
             check_scale(outputs, self.scorer.adapter.returns, self.scorer.returns_was_said)
@@ -239,12 +240,20 @@ def _evaluation_mode(module: nn.Module | None) -> Iterator[None]:
         yield
         return
     modes = [(part, part.training) for part in module.modules()]
-    module.eval()
     try:
+        with contextlib.suppress(NotImplementedError):  # an exported program has one mode and no switch
+            module.eval()
         yield
     finally:
         for part, training in modes:
             part.training = training
+
+
+@contextlib.contextmanager
+def _gradients_off() -> Iterator[None]:
+    """Off, but to be had on demand, also where the caller is in inference mode."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 @contextlib.contextmanager

@@ -211,7 +211,8 @@ def attribute(
     start = (scorer.rows, scorer.rows_backward, time.perf_counter())
     x = checked_inputs(inputs)
     layout = Layout("one", (), kind_of(inputs), x.device, x.dtype)
-    found = {one.canonical: torch.empty_like(x) for members in groups.values() for one in members}
+    with torch.inference_mode(False):  # plain tensors, also where the caller is in inference mode
+        found = {one.canonical: torch.empty_like(x) for members in groups.values() for one in members}
     delta: dict[str, float] = {}
     settings = {"target": target, "background": background, "background_labels": background_labels}
     for members, piece in stream(groups, scorer, inputs, **settings, batch_size=batch_size, device=device):

@@ -1,0 +1,82 @@
+import captum.attr
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attribution.networks import convnet, mlp, rows
+from verax.attribution import IntegratedGradients, attribute
+
+NETWORKS = {"perceptron": (mlp, (6,)), "convolutional": (convnet, (3, 12, 12))}
+STATISTICS = {"min": np.min, "mean": np.mean, "median": np.median, "max": np.max}
+
+
+@pytest.mark.parametrize("multiply", [True, False])
+@pytest.mark.parametrize("baseline", STATISTICS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_equals_captum(name: str, baseline: str, multiply: bool) -> None:
+    build, shape = NETWORKS[name]
+    model, x = build().double().eval(), rows(5, *shape, dtype=torch.float64)
+    target = torch.arange(5) % 3
+    for size in (10, 11):  # the median of an even and of an odd number of rows
+        background = rows(size, *shape, seed=2, dtype=torch.float64)
+        start = torch.from_numpy(np.asarray(STATISTICS[baseline](background.numpy(), axis=0)))[None]
+        peer = captum.attr.IntegratedGradients(model, multiply_by_inputs=multiply)
+        wanted = peer.attribute(x, start, target=target, n_steps=64)
+        found = IntegratedGradients(baseline, multiply)(model, x, target=target, background=background)  # type: ignore[arg-type]
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-8)
+
+
+def test_of_a_linear_model_is_weight_times_difference() -> None:
+    model, x, background = nn.Linear(5, 1).double(), rows(4, 5, dtype=torch.float64), rows(3, 5, dtype=torch.float64)
+    found = IntegratedGradients("max")(model, x, target=1, background=background)
+    torch.testing.assert_close(found, model.weight * (x - background.amax(0)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("baseline", STATISTICS)
+def test_completeness(baseline: str) -> None:
+    """Attributions of a smooth model sum to the score difference, and the reported gap says how closely."""
+    model = smooth().double().eval()
+    x, background = rows(50, 6, dtype=torch.float64), rows(20, 6, seed=2, dtype=torch.float64)
+    configuration = IntegratedGradients(baseline)  # type: ignore[arg-type]
+    result = attribute([configuration], model, x, background=background)
+    start = torch.from_numpy(np.asarray(STATISTICS[baseline](background.numpy(), axis=0)))[None]
+    top = model(x).max(1)
+    difference = top.values - model(start)[0, top.indices]
+    torch.testing.assert_close(result[configuration.canonical].sum(1), difference, rtol=1e-3, atol=0)
+    assert result.delta[configuration.canonical] < 1e-3
+
+
+def smooth() -> nn.Module:
+    """The perceptron without kinks: 64 points cannot follow a kink to 1e-3 of a small difference."""
+    layers = [nn.Softplus() if isinstance(part, nn.ReLU) else part for part in mlp().children()]
+    return nn.Sequential(*layers)
+
+
+def test_the_reported_gap_is_the_largest() -> None:
+    model, x = mlp().double().eval(), rows(9, 6, dtype=torch.float64)
+    configuration = IntegratedGradients(points=3)
+    result = attribute([configuration], model, x, background=x, batch_size=2)
+    top = model(x).max(1)
+    difference = top.values - model(x.mean(0, keepdim=True))[0, top.indices]
+    total = result[configuration.canonical].sum(1)
+    gap = (total - difference).abs() / torch.maximum(total.abs(), difference.abs())
+    assert result.delta == {configuration.canonical: pytest.approx(float(gap.max().detach()))}
+
+
+def test_the_gap_shows_too_few_points() -> None:
+    x, pair = rows(9, 6), [IntegratedGradients(points=points) for points in (1, 64)]
+    coarse, fine = attribute(pair, smooth(), x, background=x).delta.values()
+    assert coarse > 10 * fine
+
+
+def test_costs() -> None:
+    """Both variants share the path; the baseline is scored once."""
+    x, pair = rows(9, 6), [IntegratedGradients(multiply_by_inputs=on) for on in (True, False)]
+    found = attribute(pair, mlp(), x, background=x)
+    assert (found.rows, found.rows_backward) == (9 + 1 + 9 * 64, 9 * 64)
+
+
+def test_no_points_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^points: "):
+        IntegratedGradients(points=0)

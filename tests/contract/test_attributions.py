@@ -1,0 +1,89 @@
+"""Every attribution method against the contract."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contract.attribution_contract import CHECKS, Case, image, tabular
+from verax.attribution import (
+    DeepLiftSHAP,
+    Edges,
+    Gradient,
+    GuidedBackprop,
+    IntegratedGradients,
+    LimeImage,
+    LimeTabular,
+    Quickshift,
+    Random,
+    Slic,
+    SmoothGrad,
+    VarGrad,
+)
+
+CASES = (
+    tabular(Gradient()),
+    image(Gradient()),
+    tabular(GuidedBackprop(), parity="neither"),
+    image(GuidedBackprop(), parity="neither"),
+    tabular(IntegratedGradients(points=8), background=True),
+    tabular(IntegratedGradients("median", multiply_by_inputs=False, points=8), background=True),
+    image(IntegratedGradients("max", points=4), background=True),
+    tabular(SmoothGrad(samples=6)),
+    tabular(VarGrad(samples=6), parity="even"),
+    image(SmoothGrad(sigma=0.5, samples=3)),
+    image(VarGrad(sigma=0.5, samples=3), parity="even"),
+    tabular(DeepLiftSHAP(samples=8), labels=True, others={"background": (0.25, 1.0)}),
+    tabular(DeepLiftSHAP(0.5, samples=8), labels=True, others={"background": (0.25, "random")}),
+    image(DeepLiftSHAP(samples=4), labels=True, others={"background": (0.25, 1.0)}),
+    tabular(LimeTabular(samples=32)),
+    image(
+        LimeImage(segmenter=Slic(n_segments=6), samples=16),
+        others={"segmenter": (Quickshift(max_dist=4.0), Slic(n_segments=9)), "pixel_mean": (), "pixel_std": ()},
+    ),
+    tabular(Random(), parity="even"),
+    tabular(Random(constant=True), parity="even"),
+    image(Random(), parity="even"),
+    image(Edges(blur=2.0), parity="even", others={"detector": (), "smoothing": ()}),
+    image(Edges("canny", smoothing=1.0), parity="even", others={"detector": (), "smoothing": (2.0,)}),
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_contract(case: Case, check: Callable[[Case], None]) -> None:
+    check(case)
+
+
+CANONICAL = """
+from contract.attribution_contract import names
+from contract.test_attributions import CASES
+for line in sys.stdin:
+    print(eval(line, names()).canonical)
+"""
+
+RANDOM_NUMBERS = """
+from contract.attribution_contract import pythons_random_numbers_stay
+from contract.test_attributions import CASES
+print([case for case in CASES if not pythons_random_numbers_stay(case)])
+"""
+
+
+def in_another_process(script: str, given: str = "", **variables: str) -> str:
+    command = [sys.executable, "-c", f"import sys; sys.path.append({str(Path(__file__).parents[1])!r})\n{script}"]
+    environment = os.environ | variables
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_canonical_forms_are_the_same_in_every_process(hash_seed: str) -> None:
+    everything = [one for case in CASES for one in (case.configuration, *case.variants())]
+    found = in_another_process(CANONICAL, "\n".join(map(repr, everything)), PYTHONHASHSEED=hash_seed)
+    assert found.splitlines() == [one.canonical for one in everything]
+
+
+def test_pythons_random_numbers_are_untouched() -> None:
+    assert in_another_process(RANDOM_NUMBERS) == "[]\n"
