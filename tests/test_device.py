@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-import verax
 from torch import nn
+
+import verax
 from verax.perturbation import noise
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

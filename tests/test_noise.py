@@ -78,7 +78,7 @@ def test_normals_are_the_means_of_bins_of_equal_probability():
     means = [(standard.pdf(low) - standard.pdf(high)) * 65536 for low, high in itertools.pairwise(edges)]
     scale = (sum(mean * mean for mean in means) / 65536) ** 0.5
     key = keys(1)
-    words = unsigned(noise.words(key, 0, 8)[0])
+    words = [word for draw in range(4) for word in unsigned(noise.words(key, draw << 32, 2)[0])]
     sixteens = [struct.unpack("<4h", struct.pack("<Q", word)) for word in words]
     wanted = [means[number + 32768] / scale for word in sixteens for number in word]
     found = noise.normals(key, 0, 4, 8, torch.float64).flatten()

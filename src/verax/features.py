@@ -37,8 +37,8 @@ class Grid:
         """Sum the elements of each feature. Values that already have one entry per feature pass through."""
         lead = values.ndim - len(self.shape)
         spanned = [lead + axis for axis, size in enumerate(self.cell) if size == 1 and values.shape[lead + axis] > 1]
-        if spanned:
-            values = values.sum(spanned, keepdim=True)
+        if spanned:  # in float64: what else is in the call must not show in the sums
+            values = values.sum(spanned, keepdim=True, dtype=torch.float64)
         return values.reshape(*values.shape[:lead], self.most)
 
     def expand(self, chosen: Bool[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Bool[Tensor, "b *shape"]:
@@ -72,9 +72,9 @@ class Groups:
         lead = values.shape[: values.ndim - len(self.shape)]
         flat = spread(values, self.shape).reshape(*lead, -1)
         index = self._maps(rows).to(values.device).expand(flat.shape)
-        # float64 sums, so that the order in which a GPU adds cannot show in the result
+        # in float64, so that neither what else is in the call nor the order in which a GPU adds shows in the sums
         sums = torch.zeros(*lead, self.most, dtype=torch.float64, device=values.device)
-        return sums.scatter_add(-1, index, flat.double()).to(values.dtype)
+        return sums.scatter_add(-1, index, flat.double())
 
     def expand(self, chosen: Bool[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Bool[Tensor, "b *shape"]:
         """Turn chosen groups into chosen elements."""

@@ -164,7 +164,7 @@ class _Caught(TorchFunctionMode):
         if func not in _ACTIVATIONS and func not in _POOLINGS:
             return func(*args, **settings)
         values, *others = args or (settings.pop("input"),)
-        several = any(isinstance(one, Tensor) for one in (*others, *settings.values())) and func != torch.prelu
+        several = any(isinstance(one, Tensor) for one in (*others, *settings.values())) and func.__name__ != "prelu"
         if several or not values.is_floating_point():
             return func(*args, **(kwargs or {}))
         in_place = settings.pop("inplace", False)

@@ -125,15 +125,14 @@ class DeepLiftFamily(Family):
         background = explained.need_background("DeepLiftSHAP")
         used = self.segments(members, explained)
         device = explained.session.device
-        references = [background[one.rows.to(background.device)].to(device) for one in used]
         per_input = 8 * (len(members) + 6) * explained.inputs[0].numel()
         height = max(1, min(_MOST_INPUTS, block_bytes(device) // per_input))
         warned = False
         for rows in pieces(len(explained.inputs), height):
             block = _Block.load(explained, rows)
             values = torch.zeros(len(members), *block.inputs.shape, dtype=torch.float64, device=device)
-            for segment, own in zip(used, references, strict=True):
-                sums = block.sums(explained, own)
+            for segment in used:
+                sums = block.sums(explained, background[segment.rows.to(background.device)].to(block.inputs))
                 for value, member, uses in zip(values, members, segment.uses, strict=True):
                     value.add_(sums[int(member.multiply_by_inputs)], alpha=uses / self.samples)
             gap = block.checked_gap()
@@ -221,13 +220,12 @@ class _Block:
     def sums(self, explained: Explained, references: Float[Tensor, "m *shape"]) -> Float[Tensor, "two b *shape"]:
         """Sums over references: of the multipliers, and of the contributions."""
         found = torch.zeros(2, *self.inputs.shape, dtype=torch.float64, device=self.inputs.device)
-        theirs = references.to(self.inputs)
-        for tile in tiles(explained.session, self.inputs, theirs, self.target):
-            contributions = tile.multipliers * (self.inputs[tile.rows, None] - theirs[tile.columns])
+        for tile in tiles(explained.session, self.inputs, references, self.target):
+            contributions = tile.multipliers * (self.inputs[tile.rows, None] - references[tile.columns])
             found[0, tile.rows] += tile.multipliers.sum(1, dtype=torch.float64)
             found[1, tile.rows] += contributions.sum(1, dtype=torch.float64)
             self._compare(tile, contributions.flatten(2).sum(2, dtype=torch.float64))
-        self.pairs += len(theirs)
+        self.pairs += len(references)
         return found
 
     def _compare(self, tile: Tile, total: Float[Tensor, "b r"]) -> None:

@@ -7,44 +7,58 @@ CMI are their summaries over a data set.
 import torch
 from torch import Tensor
 
-from verax.shapes import Float
+from verax.shapes import Float, Int
+
+Points = Int[Tensor, " n"] | None
 
 
-def aupc(curve: Float[Tensor, "*batch points"]) -> Float[Tensor, "*batch"]:
-    """Area under a perturbation curve: the mean of its points.
+def aupc(curve: Float[Tensor, "*batch points"], points: Points = None) -> Float[Tensor, "*batch"]:
+    """Area under a perturbation curve: the mean of its points, or of the first ``points`` of each.
 
     Example:
         >>> aupc(torch.tensor([1.0, 0.5, 0.0]))
         tensor(0.5000)
     """
-    return curve.mean(-1)
+    own = _left(curve, points) > 0
+    return (curve * own).sum(-1) / own.sum(-1)
 
 
-def abpc(lerf: Float[Tensor, "*batch points"], morf: Float[Tensor, "*batch points"]) -> Float[Tensor, "*batch"]:
+def abpc(
+    lerf: Float[Tensor, "*batch points"], morf: Float[Tensor, "*batch points"], points: Points = None
+) -> Float[Tensor, "*batch"]:
     """Area between perturbation curves, LeRF minus MoRF, every point alike."""
-    return aupc(lerf) - aupc(morf)
+    return aupc(lerf, points) - aupc(morf, points)
 
 
-def decay_weights(points: int, like: Tensor) -> Float[Tensor, " points"]:
+def _left(curve: Float[Tensor, "*batch points"], points: Points) -> Float[Tensor, "..."]:
+    """Points that are left at each point of a curve, itself included: N, N - 1, ..., 1, then 0 beyond its own."""
+    width = curve.shape[-1]
+    place = torch.arange(width, dtype=curve.dtype, device=curve.device)
+    own = width if points is None else points.to(curve)[:, None]
+    return (own - place).clamp(min=0)
+
+
+def decay_weights(curve: Float[Tensor, "*batch points"], points: Points = None) -> Float[Tensor, "..."]:
     """Weights that fall with the cube of what is left: ``((N - i + 1) / N) ** 3`` for point i of N."""
-    left = torch.arange(points, 0, -1, dtype=like.dtype, device=like.device)
-    return (left / points) ** 3
+    left = _left(curve, points)
+    return (left / left[..., :1]) ** 3
 
 
 def weighted_abpc(
-    lerf: Float[Tensor, "*batch points"], morf: Float[Tensor, "*batch points"]
+    lerf: Float[Tensor, "*batch points"], morf: Float[Tensor, "*batch points"], points: Points = None
 ) -> Float[Tensor, "*batch"]:
     """Weighted area between perturbation curves: early changes count most. Higher is better.
 
     The first point is the unperturbed input and contributes nothing, so its weight is left out of the normalisation;
-    for probabilities under PC the result lies in [-1, 1].
+    for probabilities under PC the result lies in [-1, 1]. ``points`` says how many points of each curve count, where
+    curves of different length are padded to one.
 
     Example:
         >>> weighted_abpc(lerf=torch.tensor([1.0, 1.0, 1.0]), morf=torch.tensor([1.0, 0.0, 0.0]))
         tensor(1.)
     """
-    weights = decay_weights(lerf.shape[-1], lerf)
-    return ((lerf - morf) * weights).sum(-1) / weights[1:].sum()
+    weights = decay_weights(lerf, points)
+    return ((lerf - morf) * weights).sum(-1) / weights[..., 1:].sum(-1)
 
 
 def pes(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:

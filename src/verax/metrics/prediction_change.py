@@ -114,7 +114,10 @@ class GuidedResult(Result):
 
     @property
     def morf(self) -> Any:
-        """Class scores as the most relevant features go first, ``(..., N, steps + 1)``."""
+        """Class scores as the most relevant features go first, ``(..., N, steps + 1)``.
+
+        Where inputs differ in their number of features, shorter curves are padded with their last point.
+        """
         return self._pack(self.guided.curves[:, :, 0])
 
     @property
@@ -135,18 +138,18 @@ class GuidedResult(Result):
     @property
     def aupc_morf(self) -> Any:
         """Area under the MoRF curve of each input; lower is better."""
-        return self._pack(areas.aupc(self._curves()[:, :, 0]))
+        return self._pack(areas.aupc(self._curves()[:, :, 0], self.guided.points))
 
     @property
     def aupc_lerf(self) -> Any:
         """Area under the LeRF curve of each input; higher is better."""
-        return self._pack(areas.aupc(self._curves()[:, :, 1]))
+        return self._pack(areas.aupc(self._curves()[:, :, 1], self.guided.points))
 
     @property
     def abpc(self) -> Any:
         """Area between the curves of each input, every point alike; higher is better."""
         curves = self._curves()
-        return self._pack(areas.abpc(lerf=curves[:, :, 1], morf=curves[:, :, 0]))
+        return self._pack(areas.abpc(curves[:, :, 1], curves[:, :, 0], self.guided.points))
 
     @property
     def pes(self) -> Any:
@@ -181,5 +184,5 @@ def guided_result(metric: GuidedMetric, guided: GuidedScores, context: Context) 
     values = []
     for which in range(len(guided.curves)):
         curves = metric_curves(metric, guided, which)
-        values.append(areas.weighted_abpc(lerf=curves[:, 1], morf=curves[:, 0]))
+        values.append(areas.weighted_abpc(curves[:, 1], curves[:, 0], guided.points))
     return GuidedResult(metric, context, torch.stack(values), guided)

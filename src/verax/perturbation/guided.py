@@ -34,11 +34,13 @@ class GuidedScores:
         curves: Class scores, point 0 unperturbed, last point with everything replaced.
         attribution_sign: Sign of the attributions removed in each step, summed (A_t in the definition of DPC).
         direction_sign: Sign of ``x - baseline`` over the same features, summed (D_t).
+        points: How many points of each input's curves are its own; those after them repeat the last one.
     """
 
     curves: Float[Tensor, "k n 2 points"]
     attribution_sign: Int[Tensor, "k n 2 steps"]
     direction_sign: Int[Tensor, "k n 2 steps"]
+    points: Int[Tensor, " n"]
 
 
 def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
@@ -77,7 +79,7 @@ class _Plan:
         device = block.attributions.device
         self.block = block
         self.counts = block.counts.to(device)[:, None]
-        self.cuts = cut_points(block.counts, min(experiment.steps, block.attributions.shape[-1])).to(device)
+        self.cuts = cut_points(block.counts, experiment.steps, block.attributions.shape[-1]).to(device)
         self.sequence = removal_order(block.attributions, experiment.order, block.counts)
 
     @property
@@ -169,5 +171,6 @@ def _empty_result(task: Task, experiment: Experiment) -> GuidedScores:
     steps = min(experiment.steps, problem.features.most)
     curves = torch.empty(k, n, 2, steps + 1, dtype=problem.layout.dtype, device=problem.inputs.device)
     curves[..., 0] = task.clean[:, None].to(curves)
-    signs = [torch.empty(k, n, 2, steps, dtype=torch.int8, device=problem.inputs.device) for _ in range(2)]
-    return GuidedScores(curves, *signs)
+    signs = torch.empty(2, k, n, 2, steps, dtype=torch.int8, device=problem.inputs.device)
+    points = problem.features.counts(slice(None)).clamp(max=experiment.steps).to(curves.device) + 1
+    return GuidedScores(curves, signs[0], signs[1], points.expand(n))

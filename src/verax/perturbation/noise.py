@@ -36,6 +36,13 @@ def words(keys: Int[Tensor, " n"], start: int, count: int) -> Int[Tensor, "n cou
     return _mix(keys[:, None] + position * _STEP)
 
 
+def drawn_words(keys: Int[Tensor, " n"], start: int, draws: int, size: int) -> Int[Tensor, "n draws size"]:
+    """Words of draws number ``start`` to ``start + draws``; a word depends on its draw and place, not on ``size``."""
+    first = torch.arange(start, start + draws, device=keys.device) << 32
+    position = first[:, None] + torch.arange(1, size + 1, device=keys.device)
+    return _mix(keys[:, None, None] + position * _STEP)
+
+
 def normals(
     keys: Int[Tensor, " n"], start: int, draws: int, size: int, dtype: torch.dtype
 ) -> Float[Tensor, "n draws size"]:
@@ -58,7 +65,7 @@ def subsets(
     keys: Int[Tensor, " n"], start: int, draws: int, size: int, chosen: int, counts: Int[Tensor, " c"]
 ) -> Bool[Tensor, "n draws size"]:
     """Random subsets of exactly ``chosen`` features out of the first ``counts`` of ``size``."""
-    lot = words(keys, start * size, draws * size).reshape(len(keys), draws, size)
+    lot = drawn_words(keys, start, draws, size)
     absent = torch.arange(size, device=keys.device) >= counts[:, None, None]
     order = lot.masked_fill(absent, torch.iinfo(torch.int64).max).argsort(dim=-1, stable=True)
     mask = torch.zeros(order.shape, dtype=torch.bool, device=keys.device)
@@ -66,10 +73,8 @@ def subsets(
 
 
 def _sixteen_bits(keys: Int[Tensor, " n"], start: int, draws: int, size: int) -> Int[Tensor, "n draws size"]:
-    """Cut words into four 16-bit numbers each; every draw begins with a fresh word."""
-    per_draw = -(-size // 4)
-    drawn = words(keys, start * per_draw, draws * per_draw).view(torch.int16)
-    return drawn.reshape(len(keys), draws, per_draw * 4)[..., :size]
+    """Cut words into four 16-bit numbers each."""
+    return drawn_words(keys, start, draws, -(-size // 4)).view(torch.int16)[..., :size]
 
 
 def _mix(state: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

@@ -42,14 +42,15 @@ def ranks(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch featu
     return torch.empty_like(places, memory_format=torch.contiguous_format).scatter_(-1, sequence, places)
 
 
-def cut_points(counts: Int[Tensor, " inputs"], steps: int) -> Int[Tensor, "inputs points"]:
-    """Features removed at each of the ``steps + 1`` points of a curve: ``(t * d) // steps``.
+def cut_points(counts: Int[Tensor, " inputs"], steps: int, most: int) -> Int[Tensor, "inputs points"]:
+    """Features removed at each point ``t`` of a curve: ``(t * d) // n`` with ``n = min(steps, d)``.
 
-    Callers ask for at most as many steps as any input of theirs has features. Where inputs differ in their number of
-    features (group maps per input), those with fewer than ``steps`` repeat points.
+    Inputs of a call may differ in their number of features (a group map for each); where one has ended before the
+    curve of the input with the ``most`` features, its last point is repeated.
 
     Example:
-        >>> cut_points(torch.tensor([7]), steps=3)
+        >>> cut_points(torch.tensor([7]), steps=3, most=7)
         tensor([[0, 2, 4, 7]])
     """
-    return torch.arange(steps + 1) * counts[:, None] // steps
+    own = counts.clamp(max=steps)[:, None]
+    return torch.minimum(torch.arange(min(steps, most) + 1), own) * counts[:, None] // own
