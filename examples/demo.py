@@ -83,12 +83,12 @@ def accuracy(model: nn.Module, data: Data) -> float:
 
 def explain(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     """Attribute the logit of the predicted class in three ways, the last one worthless on purpose."""
-    x = inputs.clone().requires_grad_()
-    logit = model(x)[:, 0]
-    (slope,) = torch.autograd.grad(logit.sum(), x)
-    gradient = slope * logit.detach().sign()[:, None]  # the logit of class 0 is minus that of class 1
-    noise = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(SEED))
-    return {"gradient": gradient, "input*gradient": inputs * gradient, "random": noise}
+    gradient = verax.attribution.Gradient()(model, inputs)
+    return {
+        "gradient": gradient,
+        "input*gradient": inputs * gradient,
+        "random": verax.attribution.Random(seed=SEED)(model, inputs),
+    }
 
 
 def measure(name: str, model: nn.Module, data: Data) -> list[Line]:
@@ -147,17 +147,20 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 def reading(lines: list[Line]) -> str:
     """Say how to read the table and what is best in it."""
-    models = dict.fromkeys(line.model for line in lines)
-    by_model = [[line for line in lines if line.model == name] for name in models]
 
     def best(value: Callable[[Line], float]) -> str:
-        return "/".join(max(group, key=value).attribution for group in by_model)
+        models = dict.fromkeys(line.model for line in lines)
+        winners = [max((line for line in lines if line.model == name), key=value).attribution for name in models]
+        return winners[0] if len(set(winners)) == 1 else " and ".join(winners)
 
     return (
-        "Higher is better for PC and DPC, lower for Infidelity (± Monte-Carlo error); rows and seconds: one call for "
-        "all three.\n"
-        f"Best on {'/'.join(models)}: {best(lambda line: line.pc)} by PC (way to the baseline), "
-        f"{best(lambda line: line.dpc)} by DPC and {best(lambda line: -line.infidelity)} by Infidelity (small changes)."
+        "PC: which attribution explains the way to the baseline (higher is better)? "
+        f"{best(lambda line: line.pc)}\n"
+        "DPC: which explains the model near the input (higher is better)? "
+        f"{best(lambda line: line.dpc)}\n"
+        "Infidelity: the same by random perturbations (lower is better; ± Monte-Carlo error). "
+        f"{best(lambda line: -line.infidelity)}\n"
+        "rows, seconds: one call for all metrics and attributions of a model."
     )
 
 

@@ -64,7 +64,8 @@ class Piece:
     Attributes:
         rows: Which inputs.
         values: One attribution per member and input.
-        delta: How far a method that promises it is from completeness: largest relative gap per input, or None.
+        delta: For methods that promise completeness, how far each input's attributions are from summing to the score
+            difference, relative to its size; otherwise None.
     """
 
     rows: slice
@@ -211,16 +212,17 @@ def attribute(
     start = (scorer.rows, scorer.rows_backward, time.perf_counter())
     x = checked_inputs(inputs)
     layout = Layout("one", (), kind_of(inputs), x.device, x.dtype)
+    names = {family: [one.canonical for one in members] for family, members in groups.items()}
     with torch.inference_mode(False):  # plain tensors, also where the caller is in inference mode
-        found = {one.canonical: torch.empty_like(x) for members in groups.values() for one in members}
+        found = {name: torch.empty_like(x) for own in names.values() for name in own}
     delta: dict[str, float] = {}
     settings = {"target": target, "background": background, "background_labels": background_labels}
-    for members, piece in stream(groups, scorer, inputs, **settings, batch_size=batch_size, device=device):
-        for member, values in zip(members, piece.values, strict=True):
-            found[member.canonical][piece.rows] = values.to(x)
-            if piece.delta is not None:
-                largest = float(piece.delta.max())
-                delta[member.canonical] = max(largest, delta.get(member.canonical, 0.0))
+    for family, piece in stream(groups, scorer, inputs, **settings, batch_size=batch_size, device=device):
+        for name, values in zip(names[family], piece.values, strict=True):
+            found[name][piece.rows] = values.to(x)
+        if piece.delta is not None:
+            largest = float(piece.delta.max())
+            delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
     ordered = {one.canonical: layout.pack(found[one.canonical][None]) for one in dict.fromkeys(configurations)}
     cost = (scorer.rows - start[0], scorer.rows_backward - start[1], time.perf_counter() - start[2])
     return Attributions(ordered, delta, cost)
@@ -236,8 +238,8 @@ def stream(
     background_labels: Any = None,
     batch_size: int | None = None,
     device: str | torch.device | None = None,
-) -> Iterator[tuple[list[Attribution], Piece]]:
-    """Compute families block by block, for results too large to hold: yields the members and a piece of all of them.
+) -> Iterator[tuple[Family, Piece]]:
+    """Compute families block by block, for results too large to hold: yields each family with a piece of its members.
 
     The model stays in evaluation mode with gradients off until the iteration ends.
     """
@@ -258,7 +260,7 @@ def stream(
         explained = Explained(x, rows, labels, session, classes, clean)
         for family, members in groups.items():
             for piece in family.pieces(members, explained):
-                yield members, piece
+                yield family, piece
 
 
 def _checked_background(

@@ -4,18 +4,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from verax.arguments import checked_count, checked_positive, checked_seed, settle
+from verax.arguments import checked_count, checked_not_negative, checked_positive, checked_seed, settle
 from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
 from verax.attribution.ridge import solutions, weighted_sums
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
+from verax.shapes import Float
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class LimeTabular(Attribution):
             raise ValueError(f"scale_kernel: expected True or False, found {self.scale_kernel!r}.")
         settle(
             self,
-            alpha=_checked_alpha(self.alpha),  # 1 and 1.0 are one configuration
+            alpha=checked_not_negative("alpha", self.alpha),  # 1 and 1.0 are one configuration
             kernel_width=checked_positive("kernel_width", self.kernel_width),
             sigma=checked_positive("sigma", self.sigma),
             samples=checked_count("samples", self.samples),
@@ -172,9 +171,3 @@ def _sums_by_size(
     sums = torch.stack(parts, dim=1).cumsum(1)
     sums[..., 0, 0] += 1  # the unperturbed row: its weight is 1, its design and its change are 0
     return sums
-
-
-def _checked_alpha(alpha: Any) -> float:
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= float(alpha) < math.inf:
-        raise ValueError(f"alpha: expected a finite number of at least 0, found {alpha!r}.")
-    return float(alpha) + 0.0  # -0.0 becomes 0.0

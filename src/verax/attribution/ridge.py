@@ -7,8 +7,9 @@ with 20 features and twice as fast with 150; it is as accurate, and needs no spe
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
+
+from verax.shapes import Float
 
 
 def weighted_ridge(
