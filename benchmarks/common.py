@@ -151,7 +151,7 @@ def peak_extra_bytes(work: Callable[[], object]) -> dict[str, int]:
 def in_fresh_process(script: str, *options: str) -> dict[str, Any]:
     """Run a script's memory worker in a new process and read the JSON that it prints."""
     command = [sys.executable, script, "--memory-worker", *options]
-    finished = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(finished.stdout)
     return found
 
