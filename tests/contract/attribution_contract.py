@@ -394,21 +394,15 @@ def check_one_logit(case: Case) -> None:
 
 
 def check_canonical_form(case: Case) -> None:
-    """It names the class and every setting, can be read back, and differs for every changed setting."""
+    """It names the class and every setting, and differs for every changed setting."""
     one = case.configuration
     name = type(one).__name__
     assert re.fullmatch(rf"{name}\(.*\)", one.canonical)
     assert all(f"{setting.name}=" in one.canonical for setting in fields(one))  # type: ignore[arg-type]
-    assert eval(one.canonical, names()) == one  # noqa: S307
+    assert one.canonical == repr(one)  # what one would type to get it
     variants = case.variants()
     assert len({one.canonical, *(other.canonical for other in variants)}) == len(variants) + 1
     assert len({one, *variants}) == len(variants) + 1
-
-
-def names() -> dict[str, Any]:
-    """What a canonical form may refer to."""
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith("verax.attribution.")]
-    return {name: value for module in modules for name, value in vars(module).items()}
 
 
 def check_every_setting_counts(case: Case) -> None:
