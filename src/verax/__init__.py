@@ -1,6 +1,6 @@
 """Verax measures how faithful feature attributions are to the model they explain."""
 
-from verax import attribution, metrics
+from verax import attribution, datasets, metrics, models
 from verax.engine import Evaluation
 from verax.evaluation import (
     directed_prediction_change,
@@ -18,10 +18,12 @@ __all__ = [
     "Scorer",
     "__version__",
     "attribution",
+    "datasets",
     "directed_prediction_change",
     "evaluate",
     "infidelity",
     "infidelity_uncertainty",
     "metrics",
+    "models",
     "prediction_change",
 ]

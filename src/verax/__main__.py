@@ -1,0 +1,5 @@
+"""``python -m verax`` is the command ``verax``."""
+
+from verax.cli import app
+
+app()

@@ -1,0 +1,154 @@
+"""The command line. Commands load what they need when they run; a wrong argument is one line and exit code 2."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import verax
+
+if TYPE_CHECKING:
+    from verax.datasets import Dataset
+    from verax.models import Architecture
+    from verax.models.checkpoints import Epoch
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Measure how faithful feature attributions are to the model they explain.",
+)
+
+
+class DatasetName(StrEnum):
+    """Data sets that can be trained on."""
+
+    heloc = "heloc"
+    isic = "isic"
+    breast_cancer = "breast-cancer"
+    digits = "digits"
+
+
+class ModelName(StrEnum):
+    """Models that can be trained."""
+
+    linear = "linear"
+    mlp = "mlp"
+    inception = "inception"
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"verax {verax.__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Measure how faithful feature attributions are to the model they explain."""
+
+
+@app.command()
+def train(
+    dataset: Annotated[DatasetName, typer.Argument(help="What to learn.")],
+    model: Annotated[ModelName, typer.Argument(help="What learns.")],
+    out: Annotated[Path, typer.Option(help="The weights, .safetensors; everything else goes to .json beside it.")],
+    data: Annotated[Path | None, typer.Option(help="heloc: a CSV file (else downloaded); isic: a folder.")] = None,
+    seed: Annotated[int, typer.Option(help="Of split, initial weights, order, augmentation and dropout.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda where there is one.")] = None,
+    init: Annotated[Path | None, typer.Option(help="Start from the weights of this file.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Where downloads and decoded images are kept.")] = None,
+) -> None:
+    """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
+    with _one_line_errors():
+        from verax.models.files import save
+        from verax.models.recipes import recipe_for
+        from verax.models.training import train as run
+
+        recipe = dataclasses.replace(recipe_for(dataset.value, model.value), seed=seed)
+        if epochs is not None:
+            recipe = dataclasses.replace(recipe, epochs=epochs)
+        loaded = _load(dataset, data, seed, cache)
+        architecture = _architecture(model, loaded)
+        checkpoint = out.with_suffix(".checkpoint")
+        found = run(
+            architecture,
+            loaded,
+            recipe,
+            device=device,
+            checkpoint=checkpoint,
+            init=init,
+            progress=lambda epoch: _show(epoch, recipe.epochs),
+        )
+        save(
+            out,
+            found.module,
+            architecture,
+            dataset=loaded,
+            hyperparameters=dataclasses.asdict(recipe),
+            metrics=found.metrics,
+            seed=seed,
+        )
+        for left in checkpoint.parent.glob(f"{checkpoint.name}*"):
+            left.unlink()
+    for part, metrics in found.metrics.items():
+        typer.echo(f"{part}: AUROC {metrics['auroc']:.4f}, accuracy {metrics['accuracy']:.4f}")
+    typer.echo(f"{found.seconds:.0f} s, saved as {out}")
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What a user can mend is told in one line."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, ImportError, FloatingPointError) as error:
+        typer.echo(f"verax: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _load(name: DatasetName, data: Path | None, seed: int, cache: Path | None) -> "Dataset":
+    from verax.datasets.embedded import load_breast_cancer, load_digits
+    from verax.datasets.heloc import load_heloc
+    from verax.datasets.isic import load_isic
+
+    if name is DatasetName.heloc:
+        return load_heloc(data, seed=seed, cache=cache)
+    if name is DatasetName.isic:
+        if data is None:
+            raise ValueError("--data: isic needs the folder that holds the images and their labels.")
+        return load_isic(data, seed=seed, cache=cache)
+    if data is not None:
+        raise ValueError(f"--data: {name.value} comes with scikit-learn and takes none.")
+    return load_breast_cancer(seed) if name is DatasetName.breast_cancer else load_digits(seed)
+
+
+def _architecture(name: ModelName, dataset: "Dataset") -> "Architecture":
+    from verax.models import MLP, InceptionV1, Linear
+
+    shape = dataset.inputs.shape[1:]
+    if name is ModelName.linear:
+        return Linear(shape[0] if len(shape) == 1 else tuple(shape))
+    if name is ModelName.mlp:
+        if len(shape) != 1:
+            raise ValueError(f"model: mlp is for tables; for the images of {dataset.name} use linear or inception.")
+        return MLP(shape[0])
+    if len(shape) != 3:
+        raise ValueError(f"model: inception is for images; for the table {dataset.name} use linear or mlp.")
+    return InceptionV1(channels=shape[0])
+
+
+def _show(epoch: "Epoch", epochs: int) -> None:
+    left = (epochs - epoch.number) * epoch.seconds
+    mark = " *" if epoch.best else ""
+    typer.echo(
+        f"epoch {epoch.number}/{epochs}  loss {epoch.loss:.4f}  validation AUROC {epoch.auroc:.4f}{mark}  "
+        f"{epoch.seconds:.1f} s, at most {left:.0f} s left",
+        err=True,
+    )

@@ -1,0 +1,145 @@
+"""The contract of data sets: inputs with labels and ids, a seeded split, and a standardisation that can be undone."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.arguments import checked_choice, checked_seed
+from verax.perturbation import noise
+from verax.shapes import Float, Int, Shaped
+
+Part = Literal["train", "validation", "test"]
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+SHARES = (0.6, 0.2, 0.2)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows belong to which part.
+
+    Attributes:
+        train: Row numbers, ascending.
+        validation: Row numbers, ascending.
+        test: Row numbers, ascending.
+        seed: The seed that made it.
+    """
+
+    train: Int[np.ndarray, " a"]
+    validation: Int[np.ndarray, " b"]
+    test: Int[np.ndarray, " c"]
+    seed: int
+
+    def rows(self, part: Part) -> Int[np.ndarray, " rows"]:
+        """The rows of a part."""
+        checked_choice("part", part, PARTS)
+        found: Any = getattr(self, part)
+        return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """Mean and standard deviation of the training rows, per feature or, for images, per channel of pixels in [0, 1].
+
+    Both have a shape that broadcasts to one input: ``(features,)`` or ``(channels, 1, 1)``.
+    """
+
+    mean: Float[Tensor, "*cell"]
+    std: Float[Tensor, "*cell"]
+
+    def apply(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n *shape"]:
+        """Bring inputs to mean 0 and standard deviation 1."""
+        return (inputs - self.mean.to(inputs)) / self.std.to(inputs)
+
+    def undo(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n *shape"]:
+        """Bring standardised inputs back to their own units."""
+        return inputs * self.std.to(inputs) + self.mean.to(inputs)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Inputs with labels, split and standardised.
+
+    Attributes:
+        name: Which data set.
+        inputs: Raw inputs: numbers ``(N, features)``, or pixels ``(N, channels, height, width)`` as uint8, possibly a
+            memory map.
+        labels: Class of each input, 0 or 1 for the paper's data sets.
+        ids: A name for each input that does not depend on its place.
+        feature_names: Names of the columns; empty for images.
+        class_names: Names of the classes, in the order of their numbers.
+        split: Training, validation and test rows.
+        standardisation: Computed from the training rows only.
+        fingerprint: Hash of inputs, labels and ids.
+    """
+
+    name: str
+    inputs: Shaped[np.ndarray, "n *shape"]
+    labels: Int[np.ndarray, " n"]
+    ids: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    class_names: tuple[str, ...]
+    split: Split
+    standardisation: Standardisation
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def part(self, part: Part, limit: int | None = None) -> tuple[Float[Tensor, "n *shape"], Int[Tensor, " n"]]:
+        """Standardised inputs and labels of a part, or of its first rows, in single precision."""
+        rows = self.split.rows(part)[:limit]
+        return self.standardisation.apply(as_numbers(self.inputs[rows])), torch.from_numpy(self.labels[rows])
+
+
+def as_numbers(raw: Shaped[np.ndarray, "n *shape"]) -> Float[Tensor, "n *shape"]:
+    """Raw inputs as floating-point numbers; pixels become numbers from 0 to 1."""
+    values = torch.from_numpy(np.array(raw))
+    return values.float() / 255 if values.dtype == torch.uint8 else values.float()
+
+
+def make_split(
+    count: int, seed: int = 0, groups: Sequence[str] | None = None, shares: tuple[float, float, float] = SHARES
+) -> Split:
+    """Split rows at random into training, validation and test rows; rows of one group stay together.
+
+    Args:
+        count: Number of rows.
+        seed: Same seed, same split.
+        groups: The group of each row, such as the lesion that an image shows; None for none.
+        shares: Shares of the three parts. Without groups the sizes are exact to a row.
+    """
+    names = [str(row) for row in range(count)] if groups is None else list(groups)
+    if len(names) != count:
+        raise ValueError(f"groups: expected one per row ({count}), found {len(names)}.")
+    members: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        members.setdefault(name, []).append(row)
+    blocks = list(members.values())
+    key = noise.input_keys(torch.zeros(1, 1), checked_seed(seed), "split")
+    order = noise.words(key, 0, len(blocks))[0].argsort(stable=True).tolist()
+    ends = np.cumsum([len(blocks[place]) for place in order])
+    borders = [int(np.searchsorted(ends, count * share, side="left") + 1) for share in np.cumsum(shares[:2])]
+    parts = (order[: borders[0]], order[borders[0] : borders[1]], order[borders[1] :])
+    rows = [np.sort(np.array([row for place in part for row in blocks[place]], dtype=np.int64)) for part in parts]
+    return Split(rows[0], rows[1], rows[2], checked_seed(seed))
+
+
+def standardise_columns(train: Float[np.ndarray, "n features"]) -> Standardisation:
+    """Mean and standard deviation of each column; a constant column is only centred."""
+    mean, std = train.mean(0), train.std(0)
+    return Standardisation(torch.from_numpy(mean).float(), torch.from_numpy(np.where(std > 0, std, 1.0)).float())
+
+
+def fingerprint(inputs: Shaped[np.ndarray, "n *shape"], labels: Int[np.ndarray, " n"], ids: Sequence[str]) -> str:
+    """Hash the content of a data set, a bounded piece at a time."""
+    digest = hashlib.sha256(f"{inputs.dtype.str}{inputs.shape}".encode())
+    for start in range(0, len(inputs), 1024):
+        digest.update(np.ascontiguousarray(inputs[start : start + 1024]).tobytes())
+    digest.update(np.ascontiguousarray(labels, dtype=np.int64).tobytes())
+    digest.update("\n".join(ids).encode())
+    return digest.hexdigest()

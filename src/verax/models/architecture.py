@@ -1,0 +1,95 @@
+"""Architectures as values: a name and settings that say everything about a network but its weights."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from verax.arguments import checked_seed
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture(ABC):
+    """What a network looks like. Equal values build networks with equal parts; a seed draws the weights.
+
+    Example:
+        >>> from verax.models import MLP
+        >>> small = MLP(6, hidden=(4,))
+        >>> small.form()
+        {'name': 'MLP', 'settings': {'features': 6, 'hidden': [4], 'dropout': 0.2, 'outputs': 1}}
+        >>> small.build(seed=0)(torch.zeros(3, 6)).shape
+        torch.Size([3, 1])
+    """
+
+    def build(self, seed: int = 0) -> nn.Module:
+        """Make a network in training mode whose weights depend on the seed alone; global random state is untouched."""
+        network = self.blank().to_empty(device="cpu")
+        initialise(network, torch.Generator().manual_seed(checked_seed(seed) % 2**63))
+        return network
+
+    def blank(self) -> nn.Module:
+        """Make the network without memory for its weights, on torch's meta device; enough to ask for its shapes."""
+        with torch.device("meta"):
+            return self.network()
+
+    @abstractmethod
+    def network(self) -> nn.Module:
+        """Make the network with whatever weights torch gives it; ``build`` draws them anew."""
+
+    def form(self) -> dict[str, Any]:
+        """Name and settings as JSON can hold them; ``from_form`` reads them back."""
+        settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+        return {"name": type(self).__name__, "settings": plain}
+
+    def misfit(self, state: Mapping[str, Tensor]) -> str:
+        """Why tensors are not those of this architecture; empty if they are."""
+        wanted = self.blank().state_dict()
+        if missing := [name for name in wanted if name not in state]:
+            return f"{len(missing)} tensors are missing, the first is {missing[0]}"
+        if extra := [name for name in state if name not in wanted]:
+            return f"{len(extra)} tensors are unknown, the first is {extra[0]}"
+        for name, tensor in wanted.items():
+            if state[name].shape != tensor.shape:
+                return f"{name}: expected shape {tuple(tensor.shape)}, found {tuple(state[name].shape)}"
+            if state[name].is_floating_point() != tensor.is_floating_point():
+                return f"{name}: expected numbers like {tensor.dtype}, found {state[name].dtype}"
+        return ""
+
+
+def from_form(form: Any, known: dict[str, type[Architecture]]) -> Architecture:
+    """Read an architecture from its form, or say what is wrong with it.
+
+    Args:
+        form: What ``Architecture.form`` gave.
+        known: The architectures that are accepted, by name.
+    """
+    name, settings = (form.get("name"), form.get("settings")) if isinstance(form, dict) else (None, None)
+    if not isinstance(name, str) or not isinstance(settings, dict):
+        raise ValueError(f"architecture: expected a name and settings, found {form!r}.")
+    if name not in known:
+        raise ValueError(f"architecture: expected one of {', '.join(known)}, found {name!r}.")
+    wanted = {field.name for field in dataclasses.fields(known[name])}
+    if set(settings) != wanted:
+        found = ", ".join(sorted(settings)) or "none"
+        raise ValueError(f"architecture: {name} has the settings {', '.join(sorted(wanted))}, found {found}.")
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    return known[name](**values)
+
+
+def initialise(network: nn.Module, generator: torch.Generator) -> None:
+    """Draw all weights: He's normal draws for convolutions, torch's usual ones for linear layers; reset batch norms."""
+    for name, part in network.named_modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
+        elif isinstance(part, nn.Linear):
+            bound = part.in_features**-0.5
+            nn.init.uniform_(part.weight, -bound, bound, generator=generator)
+            nn.init.uniform_(part.bias, -bound, bound, generator=generator)
+        elif isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+            part.reset_parameters()
+        elif [*part.parameters(recurse=False), *part.buffers(recurse=False)]:
+            raise TypeError(f"network: no rule to initialise {name!r}, a {type(part).__name__}.")

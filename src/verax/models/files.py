@@ -1,0 +1,289 @@
+"""Trained models on disk: weights as safetensors, and beside them a JSON sidecar that says what they are.
+
+The hashes in the sidecar find accidents and careless edits. They are no signature: who can write both files can write
+both anew. Nothing is unpickled, so a file from a stranger can be wrong, but it cannot run code.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from verax.arguments import checked_seed
+from verax.datasets.base import PARTS, Dataset, Standardisation
+from verax.models.architecture import Architecture, from_form
+from verax.models.inception import InceptionV1
+from verax.models.linear import Linear
+from verax.models.mlp import MLP
+
+ARCHITECTURES: dict[str, type[Architecture]] = {one.__name__: one for one in (Linear, MLP, InceptionV1)}
+FORMAT = "verax model 1"
+_OWN_HASH = "sidecar_sha256"
+_KEYS = ("format", "architecture", "data", "hyperparameters", "metrics", "seed", "versions", "weights", _OWN_HASH)
+
+
+class ModelFileError(ValueError):
+    """A model's files are not what they say; the message tells which file and why."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model read from disk, with what is needed to use it.
+
+    Attributes:
+        module: The network, in evaluation mode.
+        architecture: What it looks like.
+        standardisation: What to apply to raw inputs (pixels as numbers from 0 to 1) before the network sees them; None
+            where the model was saved without data.
+        class_names: Names of the classes, in the order of their numbers.
+        feature_names: Names of the columns; empty for images.
+        info: All that the sidecar says: data, split, hyperparameters, metrics, seed, versions.
+    """
+
+    module: nn.Module
+    architecture: Architecture
+    standardisation: Standardisation | None
+    class_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    info: dict[str, Any]
+
+
+def save(
+    path: str | Path,
+    module: nn.Module,
+    architecture: Architecture,
+    *,
+    dataset: Dataset | None,
+    hyperparameters: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    seed: int,
+) -> None:
+    """Write a model and its sidecar, each whole or not at all, the sidecar last.
+
+    Args:
+        path: The weights file, ``NAME.safetensors``; the sidecar becomes ``NAME.json`` beside it.
+        module: The network, on any device and in any mode.
+        architecture: What built it.
+        dataset: The data on which it was trained; None for none.
+        hyperparameters: Names and JSON values: how it was trained.
+        metrics: Names and JSON values: how good it is.
+        seed: The seed of the training.
+
+    Example:
+        >>> import tempfile
+        >>> from verax.models import Linear, load, save
+        >>> model = Linear(3).build(seed=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = f"{folder}/model.safetensors"
+        ...     save(path, model, Linear(3), dataset=None, hyperparameters={}, metrics={"auroc": 0.8}, seed=0)
+        ...     saved = load(path)
+        >>> saved.architecture, saved.info["metrics"]["auroc"]
+        (Linear(shape=(3,), outputs=1), 0.8)
+    """
+    import safetensors.torch  # noqa: PLC0415  # not needed by who only computes metrics
+
+    weights_path, sidecar_path = _paths(path)
+    _check_known(architecture)
+    state = _state(module)
+    if reason := architecture.misfit(state):
+        raise ValueError(f"module: not what {architecture} builds: {reason}.")
+    weights = safetensors.torch.save(state)
+    content = {
+        "format": FORMAT,
+        "architecture": architecture.form(),
+        "data": None if dataset is None else _data_form(dataset),
+        "hyperparameters": dict(hyperparameters),
+        "metrics": dict(metrics),
+        "seed": checked_seed(seed),
+        "versions": _versions(),
+        "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
+    }
+    sidecar = _sidecar_text(content)  # before anything is written: it may be refused
+    _write_whole(weights_path, weights)
+    _write_whole(sidecar_path, sidecar.encode())
+
+
+def load(path: str | Path) -> SavedModel:
+    """Read a model that ``save`` or ``verax train`` wrote, or refuse it with the reason.
+
+    Args:
+        path: The weights file, ``NAME.safetensors``, with its sidecar ``NAME.json`` beside it.
+
+    Raises:
+        FileNotFoundError: There is no such weights file.
+        ModelFileError: The files are not what they say: no safetensors file, truncated or changed since they were
+            saved, a sidecar that is missing, edited or incomplete, an unknown architecture, tensors that do not fit.
+    """
+    weights_path, sidecar_path = _paths(path)
+    if not weights_path.is_file():
+        raise FileNotFoundError(f"path: there is no file {weights_path}.")
+    weights = weights_path.read_bytes()
+    if reason := _not_safetensors(weights):
+        raise ModelFileError(f"{weights_path}: not a safetensors file: {reason}.")
+    info = _read_sidecar(sidecar_path)
+    try:
+        architecture = from_form(info["architecture"], ARCHITECTURES)
+        standardisation, class_names, feature_names = _read_data(info["data"])
+        _check_weights(weights, info["weights"])
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"{sidecar_path}: does not describe {weights_path.name}: {error}") from error
+    module = _module(weights, architecture, weights_path)
+    return SavedModel(module, architecture, standardisation, class_names, feature_names, info)
+
+
+def _paths(path: str | Path) -> tuple[Path, Path]:
+    weights = Path(path)
+    if weights.suffix != ".safetensors":
+        raise ValueError(f"path: expected a file name that ends in .safetensors, found {str(path)!r}.")
+    return weights, weights.with_suffix(".json")
+
+
+def _check_known(architecture: Architecture) -> None:
+    if ARCHITECTURES.get(type(architecture).__name__) is not type(architecture):
+        raise TypeError(f"architecture: expected one of {', '.join(ARCHITECTURES)}, found {architecture!r}.")
+
+
+def _state(module: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a network, also of one that was compiled, as safetensors wants them."""
+    plain = getattr(module, "_orig_mod", module)
+    return {name: value.detach().cpu().contiguous().clone() for name, value in plain.state_dict().items()}
+
+
+def _data_form(dataset: Dataset) -> dict[str, Any]:
+    sizes = {part: len(dataset.split.rows(part)) for part in PARTS}
+    total = sum(sizes.values())
+    rows = hashlib.sha256()
+    for part in PARTS:
+        rows.update(f"{part} {dataset.split.rows(part).tolist()}".encode())
+    standardisation = dataset.standardisation
+    return {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "split": {
+            "seed": dataset.split.seed,
+            "rows": sizes,
+            "shares": {part: size / total for part, size in sizes.items()},
+            "fingerprint": rows.hexdigest(),
+        },
+        "standardisation": {"mean": standardisation.mean.float().tolist(), "std": standardisation.std.float().tolist()},
+        "class_names": list(dataset.class_names),
+        "feature_names": list(dataset.feature_names),
+    }
+
+
+def _read_data(data: Any) -> tuple[Standardisation | None, tuple[str, ...], tuple[str, ...]]:
+    if data is None:
+        return None, (), ()
+    numbers, *names = (_member("data", data, key) for key in ("standardisation", "class_names", "feature_names"))
+    mean, std = (torch.tensor(_member("standardisation", numbers, key)).float() for key in ("mean", "std"))
+    for words in names:
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"class_names, feature_names: expected lists of names, found {words!r}.")
+    return Standardisation(mean, std), tuple(names[0]), tuple(names[1])
+
+
+def _member(name: str, found: Any, key: str) -> Any:
+    if not isinstance(found, dict) or key not in found:
+        raise ValueError(f"{name}: expected an object with {key}, found {found!r}.")
+    return found[key]
+
+
+def _versions() -> dict[str, str]:
+    from verax import __version__  # noqa: PLC0415  # the package may still be loading
+
+    return {"verax": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def _sidecar_text(content: dict[str, Any]) -> str:
+    try:
+        plain = json.loads(json.dumps(content, allow_nan=False, default=_plain_number))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"hyperparameters, metrics: expected finite numbers and JSON values: {error}.") from error
+    return json.dumps(plain | {_OWN_HASH: _content_hash(plain)}, indent=2) + "\n"
+
+
+def _plain_number(value: Any) -> Any:
+    """NumPy's and torch's single numbers as Python's."""
+    if getattr(value, "ndim", None) == 0:
+        return value.item()
+    raise TypeError(f"found {value!r}")
+
+
+def _content_hash(content: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in content.items() if key != _OWN_HASH}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ModelFileError(f"{path}: missing; a model is read with the sidecar that was saved beside it.")
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:  # wrong JSON or wrong text
+        raise ModelFileError(f"{path}: not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise ModelFileError(f"{path}: not a sidecar of a model: expected a JSON object.")
+    if missing := [key for key in _KEYS if key not in content]:
+        raise ModelFileError(f"{path}: not a whole sidecar of a model: it lacks {', '.join(missing)}.")
+    if content["format"] != FORMAT:
+        raise ModelFileError(f"{path}: expected the format {FORMAT!r}, found {content['format']!r}.")
+    if content[_OWN_HASH] != _content_hash(content):
+        raise ModelFileError(f"{path}: changed since it was saved: its content does not fit its own hash.")
+    return content
+
+
+def _not_safetensors(data: bytes) -> str:
+    """Why bytes cannot be a safetensors file, from its beginning; empty if they can."""
+    if data[8:9] != b"{":  # where every safetensors file begins to describe itself
+        if data.startswith((b"PK", b"\x80")):
+            return "it looks like a pickle or an archive, as torch.save writes them, and nothing is unpickled"
+        return f"it has no header in its {len(data):,} bytes"
+    length = int.from_bytes(data[:8], "little")
+    if 8 + length > len(data):
+        return f"its header ends at byte {8 + length:,} of {len(data):,}; it is truncated"
+    return ""
+
+
+def _check_weights(weights: bytes, said: Any) -> None:
+    size, digest = (_member("weights", said, key) for key in ("bytes", "sha256"))
+    if len(weights) != size:
+        how = "is truncated" if len(weights) < size else "is another file"
+        raise ValueError(f"it has {len(weights):,} bytes where {size:,} were saved; it {how}.")
+    if hashlib.sha256(weights).hexdigest() != digest:
+        raise ValueError("it was changed, or another file put in its place: its hash is not the one saved.")
+
+
+def _module(weights: bytes, architecture: Architecture, path: Path) -> nn.Module:
+    import safetensors  # noqa: PLC0415  # as in save
+    import safetensors.torch  # noqa: PLC0415
+
+    try:
+        state = safetensors.torch.load(weights)
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"{path}: not a whole safetensors file: {error}.") from error
+    if reason := architecture.misfit(state):
+        raise ModelFileError(f"{path}: not the weights of {architecture}: {reason}.")
+    module = architecture.blank()
+    module.load_state_dict(state, assign=True)
+    return module.eval()
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, whatever happens on the way."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with partial.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

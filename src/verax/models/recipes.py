@@ -1,0 +1,100 @@
+"""Recipes: how a model is trained, and what the shipped models were trained with."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from verax.arguments import checked_choice, checked_count, checked_not_negative, checked_positive, checked_seed, settle
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: logistic loss, AdamW with amsgrad, no decay of biases and batch norms.
+
+    Attributes:
+        epochs: Passes over the training rows, at most.
+        batch_size: Rows per step, at most; the steps of an epoch get equally many, give or take one.
+        learning_rate: The highest one.
+        weight_decay: AdamW's.
+        schedule: ``"constant"``; ``"cosine"``, down to 0; or ``"onecycle"``, up from 1/25 and down to 0.
+        warmup: Epochs in which the learning rate rises; for ``"onecycle"`` 0 means 30 % of all.
+        patience: Epochs without a better validation AUROC after which to stop; None for never.
+        keep: Which weights are the result, those with the ``"best"`` validation AUROC or the ``"last"``.
+        class_weight: Whether both classes get the same total weight.
+        label_smoothing: Labels become this much less certain, from 0 to below 1.
+        noise: Standard deviation of the noise on standardised features of a table.
+        augment: Whether images are augmented with the ISIC 2020 winners' scheme.
+        augment_share: Multiplies the probabilities of that scheme's parts, except flips and transposition.
+        clip: Longest gradient; None for any.
+        precision: ``"float32"``, ``"bfloat16"`` (mixed), or ``"auto"``: mixed on a CUDA device.
+        seed: Of initial weights, order of rows, augmentation and dropout.
+    """
+
+    epochs: int = 50
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    schedule: Literal["constant", "cosine", "onecycle"] = "cosine"
+    warmup: float = 0.0
+    patience: int | None = None
+    keep: Literal["best", "last"] = "best"
+    class_weight: bool = False
+    label_smoothing: float = 0.0
+    noise: float = 0.0
+    augment: bool = False
+    augment_share: float = 1.0
+    clip: float | None = 1.0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checked_choice("schedule", self.schedule, ("constant", "cosine", "onecycle"))
+        checked_choice("keep", self.keep, ("best", "last"))
+        checked_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
+        for name in ("epochs", "batch_size"):
+            settle(self, **{name: checked_count(name, getattr(self, name))})
+        for name in ("weight_decay", "warmup", "label_smoothing", "noise", "augment_share"):
+            settle(self, **{name: checked_not_negative(name, getattr(self, name))})
+        for name in ("label_smoothing", "augment_share"):
+            if getattr(self, name) > 1:
+                raise ValueError(f"{name}: expected a number from 0 to 1, found {getattr(self, name)}.")
+        settle(self, learning_rate=checked_positive("learning_rate", self.learning_rate), seed=checked_seed(self.seed))
+        settle(self, patience=None if self.patience is None else checked_count("patience", self.patience))
+        settle(self, clip=None if self.clip is None else checked_positive("clip", self.clip))
+
+
+def rate(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
+    """The learning rate of a step, counted from 0 over all epochs."""
+    steps = recipe.epochs * steps_per_epoch
+    rise = recipe.warmup * steps_per_epoch
+    if recipe.schedule == "onecycle":
+        rise = rise or 0.3 * steps
+    if step < rise:
+        lowest = 0.04 if recipe.schedule == "onecycle" else 0.0
+        return recipe.learning_rate * (lowest + (1 - lowest) * (step + 1) / math.ceil(rise))
+    if recipe.schedule == "constant":
+        return recipe.learning_rate
+    done = (step - rise) / max(1.0, steps - rise)
+    return recipe.learning_rate * (1 + math.cos(math.pi * done)) / 2
+
+
+RECIPES: dict[tuple[str, str], Recipe] = {
+    ("heloc", "linear"): Recipe(epochs=40, learning_rate=1e-2, noise=0.1, patience=10),
+    ("heloc", "mlp"): Recipe(epochs=30, learning_rate=2e-3, noise=0.3, patience=10),
+    ("breast-cancer", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=2e-2, noise=0.1, patience=15),
+    ("breast-cancer", "mlp"): Recipe(epochs=30, batch_size=64, learning_rate=3e-3, noise=0.1, patience=15),
+    ("digits", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=1e-2, patience=10),
+    ("digits", "inception"): Recipe(epochs=12, batch_size=64, learning_rate=2e-3, warmup=1.0, patience=5),
+    ("isic", "linear"): Recipe(epochs=30, learning_rate=1e-4, weight_decay=1.0, augment=True, augment_share=0.0),
+    ("isic", "inception"): Recipe(
+        epochs=80, batch_size=128, learning_rate=2e-3, weight_decay=0.05, warmup=3.0, augment=True, augment_share=0.5
+    ),
+}
+
+
+def recipe_for(dataset: str, model: str) -> Recipe:
+    """The shipped recipe of a model on a data set, or which ones there are."""
+    if (dataset, model) not in RECIPES:
+        models = [name for data, name in RECIPES if data == dataset]
+        raise ValueError(f"model: there is no recipe for {model} on {dataset}; there are {', '.join(models)}.")
+    return RECIPES[dataset, model]
