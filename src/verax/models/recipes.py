@@ -87,7 +87,13 @@ RECIPES: dict[tuple[str, str], Recipe] = {
     ("digits", "inception"): Recipe(epochs=12, batch_size=64, learning_rate=2e-3, warmup=1.0, patience=5),
     ("isic", "linear"): Recipe(epochs=30, learning_rate=1e-4, weight_decay=1.0, augment=True, augment_share=0.0),
     ("isic", "inception"): Recipe(
-        epochs=80, batch_size=128, learning_rate=2e-3, weight_decay=0.05, warmup=3.0, augment=True, augment_share=0.5
+        epochs=125,
+        batch_size=128,
+        learning_rate=2e-3,
+        weight_decay=0.05,
+        schedule="onecycle",
+        augment=True,
+        augment_share=0.3,
     ),
 }
 
