@@ -60,7 +60,7 @@ def torchvision() -> Any:
     """The torchvision package, or None where it cannot be imported."""
     try:
         return importlib.import_module("torchvision")
-    except Exception:  # a torchvision made for another torch fails with many kinds of errors
+    except (ImportError, RuntimeError, AttributeError, OSError):  # what one made for another torch fails with
         return None
 
 

@@ -1,6 +1,9 @@
 """Verax measures how faithful feature attributions are to the model they explain."""
 
-from verax import attribution, datasets, metrics, models
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from verax import attribution, metrics
 from verax.engine import Evaluation
 from verax.evaluation import (
     directed_prediction_change,
@@ -10,6 +13,9 @@ from verax.evaluation import (
     prediction_change,
 )
 from verax.scoring import Scorer
+
+if TYPE_CHECKING:
+    from verax import datasets, models
 
 __version__ = "0.1.0"
 
@@ -27,3 +33,10 @@ __all__ = [
     "models",
     "prediction_change",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``verax.datasets`` and ``verax.models`` when they are first used, to keep ``import verax`` light."""
+    if name in ("datasets", "models"):
+        return importlib.import_module(f"verax.{name}")
+    raise AttributeError(f"module 'verax' has no attribute {name!r}")

@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 import os
 import shutil
+import struct
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -21,6 +23,18 @@ Progress = Callable[[int, int], None]
 """Told after each image how many are done and how many there are."""
 
 _STALE_SECONDS = 24 * 3600
+# what Pillow and its decoders raise on damaged files
+_DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    EOFError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    zlib.error,
+)
 _PARTIAL = ".partial"
 
 
@@ -51,7 +65,11 @@ def read_image(path: Path | str, size: int) -> Shaped[np.ndarray, "3 size size"]
     """
     from PIL import Image, ImageOps  # noqa: PLC0415
 
-    with Image.open(path) as opened:
+    try:
+        opened = Image.open(path)
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from None
+    with opened:
         opened.draft("RGB", (2 * size, 2 * size))
         image = _as_rgb(ImageOps.exif_transpose(opened))
     if image.size != (size, size):
@@ -169,9 +187,7 @@ def _decode_one(path: Path, target: np.ndarray) -> tuple[str, np.ndarray] | str:
     """Fill one row; the hash and the moments of its pixels, or why it could not be read."""
     try:
         pixels = read_image(path, target.shape[-1])
-    except MemoryError:
-        raise
-    except Exception as error:  # decoders raise many kinds on damaged files, and all mean the same here
+    except _DAMAGE as error:
         return f"{type(error).__name__}: {error}"
     target[...] = pixels
     wide = pixels.reshape(len(pixels), -1).astype(np.float64)  # holds these sums exactly
