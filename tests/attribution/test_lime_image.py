@@ -172,7 +172,7 @@ def test_row_order_does_not_matter():
 def test_chunks_of_segmentations_do_not_matter(monkeypatch):
     network, x, one = model(), images(5), LimeImage(segmenter=Slic(8), samples=8)
     wanted = one(network, x)
-    monkeypatch.setattr("verax.attribution.lime_image.cores", lambda: 2)
+    monkeypatch.setattr("verax.attribution.lime_image.available_cores", lambda: 2)
     monkeypatch.setattr("verax.attribution.lime_image.block_bytes", lambda device: 1)
     assert torch.equal(one(network, x), wanted)
 

@@ -100,10 +100,10 @@ def test_one_quickshift_tree_serves_every_max_dist(monkeypatch):
 
 def test_one_core_and_many_agree(monkeypatch):
     images = blocks(5)
-    monkeypatch.setattr(segmentation, "cores", lambda: 1)
+    monkeypatch.setattr(segmentation, "available_cores", lambda: 1)
     alone = segmentations(images, Quickshift())
     CACHE.clear()
-    monkeypatch.setattr(segmentation, "cores", lambda: 4)
+    monkeypatch.setattr(segmentation, "available_cores", lambda: 4)
     for one, other in zip(alone, segmentations(images, Quickshift()), strict=True):
         assert np.array_equal(one, other)
 
@@ -192,7 +192,7 @@ def test_a_missing_library_is_named(monkeypatch):
 
 
 def test_an_error_in_a_thread_is_raised(monkeypatch):
-    monkeypatch.setattr(segmentation, "cores", lambda: 2)
+    monkeypatch.setattr(segmentation, "available_cores", lambda: 2)
     monkeypatch.setattr(skimage.segmentation, "slic", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         segmentations(blocks(3), Slic())

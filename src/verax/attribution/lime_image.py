@@ -11,7 +11,8 @@ from torch import Tensor
 from verax.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
 from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece
 from verax.attribution.ridge import weighted_ridge
-from verax.attribution.segmentation import PixelScale, Quickshift, Segmenter, checked_images, cores, segmentations
+from verax.attribution.segmentation import PixelScale, Quickshift, Segmenter, checked_images, segmentations
+from verax.cores import available_cores
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
 from verax.shapes import Bool, Float, Int
@@ -113,7 +114,7 @@ class LimeImageFamily(Family):
         """Yield the members' attributions of one image after the other."""
         inputs = explained.inputs
         # images are segmented together to keep the cores busy; a picture holds 24 bytes a pixel
-        together = max(cores(), block_bytes(inputs.device) // (24 * inputs[0, 0].numel()))
+        together = max(available_cores(), block_bytes(inputs.device) // (24 * inputs[0, 0].numel()))
         for chunk in pieces(len(inputs), min(together, 64)):
             images = inputs[chunk].cpu()
             maps = segmentations(images.float().numpy(), self.segmenter, self.scale)

@@ -7,7 +7,6 @@ loops leave the interpreter free), and kept in memory up to ``CACHE.limit`` byte
 import hashlib
 import importlib
 import math
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from verax.arguments import checked_count, checked_not_negative, checked_positive, settle
+from verax.cores import available_cores
 from verax.shapes import Float, Int, Shaped
 
 Arrays = tuple[Shaped[np.ndarray, "..."], ...]
@@ -220,13 +220,8 @@ def need(module: str) -> Any:
         raise ImportError("Segmentations and edges need scikit-image: pip install scikit-image") from error
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _in_parallel(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    workers = min(len(items), cores())
+    workers = min(len(items), available_cores())
     if workers < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(workers) as pool:

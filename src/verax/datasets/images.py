@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from verax.cores import available_cores
 from verax.shapes import Int, Shaped
 
 Progress = Callable[[int, int], None]
@@ -94,7 +95,7 @@ def decode_images(
     digests = [""] * len(paths)
     damaged: dict[int, str] = {}
     # Threads: Pillow, hashlib and NumPy let go of the interpreter, and a thread can fill the map without a copy.
-    pool = ThreadPoolExecutor(max_workers=_cores())
+    pool = ThreadPoolExecutor(max_workers=available_cores())
     try:
         tasks = {pool.submit(_decode_one, path, pixels[row]): row for row, path in enumerate(paths)}
         for done, task in enumerate(as_completed(tasks), start=1):
@@ -193,11 +194,6 @@ def _decode_one(path: Path, target: np.ndarray) -> tuple[str, np.ndarray] | str:
     wide = pixels.reshape(len(pixels), -1).astype(np.float64)  # holds these sums exactly
     moments = np.stack([wide.sum(1), np.einsum("cp,cp->c", wide, wide)])
     return hashlib.sha256(pixels.tobytes()).hexdigest(), moments.astype(np.int64)
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _sweep(parent: Path) -> None:

@@ -6,9 +6,7 @@ both anew. Nothing is unpickled, so a file from a stranger can be wrong, but it 
 
 import hashlib
 import json
-import os
 import platform
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from torch import Tensor, nn
 
 from verax.arguments import checked_seed
 from verax.datasets.base import PARTS, Dataset, Standardisation
+from verax.datasets.download import write_atomically
 from verax.models.architecture import Architecture, from_form
 from verax.models.inception import InceptionV1
 from verax.models.linear import Linear
@@ -107,8 +106,8 @@ def save(
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
     }
     sidecar = _sidecar_text(content)  # before anything is written: it may be refused
-    _write_whole(weights_path, weights)
-    _write_whole(sidecar_path, sidecar.encode())
+    write_atomically(weights_path, weights)
+    write_atomically(sidecar_path, sidecar.encode())
 
 
 def load(path: str | Path) -> SavedModel:
@@ -274,16 +273,3 @@ def _module(weights: bytes, architecture: Architecture, path: Path) -> nn.Module
     module = architecture.blank()
     module.load_state_dict(state, assign=True)
     return module.eval()
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, whatever happens on the way."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with partial.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
