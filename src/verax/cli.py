@@ -1,8 +1,6 @@
 """The command line. Commands load what they need when they run; a wrong argument is one line and exit code 2."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import verax
+from verax.cli_common import one_line_errors
+from verax.cli_study import study_app, verify
 
 if TYPE_CHECKING:
     from verax.datasets import Dataset
@@ -21,6 +21,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Measure how faithful feature attributions are to the model they explain.",
 )
+
+
+app.add_typer(study_app, name="study")
+app.command()(verify)
 
 
 class DatasetName(StrEnum):
@@ -67,7 +71,7 @@ def train(
     cache: Annotated[Path | None, typer.Option(help="Where downloads and decoded images are kept.")] = None,
 ) -> None:
     """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
-    with _one_line_errors():
+    with one_line_errors():
         from verax.models.files import save
         from verax.models.recipes import recipe_for
         from verax.models.training import train as run
@@ -101,16 +105,6 @@ def train(
     for part, metrics in found.metrics.items():
         typer.echo(f"{part}: AUROC {metrics['auroc']:.4f}, accuracy {metrics['accuracy']:.4f}")
     typer.echo(f"{found.seconds:.0f} s, saved as {out}")
-
-
-@contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """What a user can mend is told in one line."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError, ImportError, FloatingPointError) as error:
-        typer.echo(f"verax: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 def _load(name: DatasetName, data: Path | None, seed: int, cache: Path | None) -> "Dataset":

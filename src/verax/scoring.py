@@ -1,6 +1,7 @@
 """Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral
@@ -41,6 +42,8 @@ class Scorer:
     Attributes:
         rows: Model rows evaluated so far, over all calls.
         rows_backward: Rows through which gradients were taken so far.
+        rows_spared: Rows asked for that were not evaluated, because an identical one was.
+        model_seconds: Wall clock inside the model so far; only on a CPU, where calls return when they are done.
 
     Example:
         >>> import torch, verax
@@ -68,6 +71,8 @@ class Scorer:
         self.device = checked_device(device)
         self.rows = 0
         self.rows_backward = 0
+        self.rows_spared = 0
+        self.model_seconds = 0.0
 
     def __repr__(self) -> str:
         return f"Scorer({type(self.adapter).__name__}, returns={self.adapter.returns!r}, rows={self.rows})"
@@ -163,7 +168,8 @@ class Session:
                 scores = target_scores(raw, picked, self.scorer.adapter.returns, self.output)
                 if scores.grad_fn is None:
                     raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
-                (found,) = torch.autograd.grad(scores.sum(), leaf)
+                with self.clocked():
+                    (found,) = torch.autograd.grad(scores.sum(), leaf)
             return found
 
         parts: list[Tensor] = []
@@ -172,6 +178,14 @@ class Session:
             self.scorer.rows_backward += len(part)
             parts.append(part)
         return torch.cat(parts)
+
+    @contextlib.contextmanager
+    def clocked(self) -> Iterator[None]:
+        """Count the time inside as the model's."""
+        start = time.perf_counter()
+        yield
+        if self.device.type == "cpu":
+            self.scorer.model_seconds += time.perf_counter() - start
 
     def wait(self) -> None:
         """Let work queued on an accelerator finish, so that a clock can be read."""
@@ -196,7 +210,8 @@ class Session:
 
     def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
         own = batch.to(self.dtype, copy=True)  # a model that begins in place must not overwrite the user's inputs
-        raw = self.scorer.adapter(own, self.kind)
+        with self.clocked():
+            raw = self.scorer.adapter(own, self.kind)
         outputs = checked_outputs(raw, len(batch), self.device)
         if self.classes == 0:
             check_scale(outputs, self.scorer.adapter.returns, self.scorer.returns_was_said)

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_inputs, checked_target, resolve_target
-from verax.arrays import Layout, as_tensor, kind_of
+from verax.arguments import checked_background, checked_inputs, checked_target, resolve_target
+from verax.arrays import Layout, kind_of
 from verax.scoring import NOT_DIFFERENTIABLE, Scorer, Session, checked_batch_size
 from verax.shapes import Float, Int
 
@@ -73,13 +73,43 @@ class Piece:
     delta: Float[Tensor, " b"] | None = None
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a family will run."""
+
+    device: torch.device
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Model rows: evaluated, and those of them through which gradients are taken."""
+
+    forward: int
+    backward: int = 0
+
+    def __add__(self, other: "Rows") -> "Rows":
+        return Rows(self.forward + other.forward, self.backward + other.backward)
+
+
 class Family(ABC):
-    """Configurations that share model evaluations. Derive a frozen dataclass; equal families are run together."""
+    """Configurations that share model evaluations. Derive a frozen dataclass; equal families are run together.
+
+    Class attributes:
+        needs_gradients: Whether the model must be differentiable.
+        version: To be raised when the same settings give other attributions than before, so that stored ones are
+            computed anew.
+    """
 
     needs_gradients: ClassVar[bool]
+    version: ClassVar[int] = 1
 
-    def check(self, members: Sequence[Any], given: "Given") -> None:  # noqa: B027  # most have nothing to refuse
+    def check(self, members: Sequence[Any], given: Given) -> None:  # noqa: B027  # most have nothing to refuse
         """Refuse inputs or background data that cannot serve, before the model runs."""
+
+    def rows(self, members: Sequence[Any], given: Given, place: Place) -> Rows | None:
+        """Model rows that ``pieces`` will evaluate, to tell before a study starts; None where that is not known."""
+        return None
 
     @abstractmethod
     def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:
@@ -250,7 +280,7 @@ def stream(
         raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
     checked_batch_size(batch_size)
     wanted = checked_target(target, len(x))
-    rows, labels = _checked_background(background, background_labels, x)
+    rows, labels = checked_background(background, background_labels, x)
     for family, members in groups.items():
         family.check(members, Given(x, rows, labels))
     with scorer.session(x, kind_of(inputs), "logit", batch_size, device, gradients=gradients) as session:
@@ -261,31 +291,3 @@ def stream(
         for family, members in groups.items():
             for piece in family.pieces(members, explained):
                 yield family, piece
-
-
-def _checked_background(
-    background: Any, labels: Any, inputs: Float[Tensor, "n *shape"]
-) -> tuple[Float[Tensor, "m *shape"] | None, Int[Tensor, " m"] | None]:
-    if background is None:
-        if labels is not None:
-            raise ValueError("background_labels: given without background; pass background=train_inputs as well.")
-        return None, None
-    rows = as_tensor("background", background)
-    if not rows.is_floating_point():
-        raise TypeError(f"background: expected floating-point numbers, found {rows.dtype}.")
-    if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
-        raise ValueError(
-            f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
-            f"found shape {tuple(rows.shape)}."
-        )
-    if not torch.isfinite(rows).all():
-        raise ValueError("background: expected finite numbers, found NaN or infinity.")
-    if labels is None:
-        return rows, None
-    given = as_tensor("background_labels", labels)
-    if given.is_floating_point() or tuple(given.shape) != (len(rows),):
-        raise ValueError(
-            f"background_labels: expected one whole number per background row, shape ({len(rows)},), "
-            f"found {given.dtype} of shape {tuple(given.shape)}."
-        )
-    return rows, given.to(torch.int64)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.perturbation.block import block_bytes, pieces
 
 
@@ -39,6 +39,10 @@ class GradientFamily(Family):
     """One backward pass per input."""
 
     needs_gradients: ClassVar[bool] = True
+
+    def rows(self, members: Sequence[Gradient], given: Given, place: Place) -> Rows:
+        """One per input."""
+        return Rows(len(given.inputs), len(given.inputs))
 
     def pieces(self, members: Sequence[Gradient], explained: Explained) -> Iterator[Piece]:
         """Yield the gradient, once for each member."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.attribution.gradient import input_gradients
 
 _aten = torch.ops.aten
@@ -63,6 +63,10 @@ class GuidedBackpropFamily(Family):
     """One backward pass per input."""
 
     needs_gradients: ClassVar[bool] = True
+
+    def rows(self, members: Sequence[GuidedBackprop], given: Given, place: Place) -> Rows:
+        """One per input."""
+        return Rows(len(given.inputs), len(given.inputs))
 
     def pieces(self, members: Sequence[GuidedBackprop], explained: Explained) -> Iterator[Piece]:
         """Yield the guided gradient, once for each member."""

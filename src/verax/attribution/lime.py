@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_count, checked_not_negative, checked_positive, checked_seed, settle
-from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.attribution.ridge import solutions, weighted_sums
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
@@ -84,6 +84,11 @@ class LimeTabularFamily(Family):
     seed: int
 
     needs_gradients: ClassVar[bool] = False
+
+    def rows(self, members: Sequence[LimeTabular], given: Given, place: Place) -> Rows:
+        """The largest neighbourhood of each sigma."""
+        plans = _plans(members, given.inputs[0].numel())
+        return Rows(len(given.inputs) * sum(plan.sizes[-1] for plan in plans))
 
     def pieces(self, members: Sequence[LimeTabular], explained: Explained) -> Iterator[Piece]:
         """Yield the coefficients of every member."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
-from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.attribution.ridge import weighted_ridge
 from verax.attribution.segmentation import PixelScale, Quickshift, Segmenter, checked_images, segmentations
 from verax.cores import available_cores
@@ -109,6 +109,10 @@ class LimeImageFamily(Family):
     def check(self, members: Sequence[LimeImage], given: Given) -> None:
         """Only images have segments."""
         checked_images(given.inputs, "LimeImage")
+
+    def rows(self, members: Sequence[LimeImage], given: Given, place: Place) -> Rows:
+        """One per perturbed copy."""
+        return Rows(len(given.inputs) * self.samples)
 
     def pieces(self, members: Sequence[LimeImage], explained: Explained) -> Iterator[Piece]:
         """Yield the members' attributions of one image after the other."""

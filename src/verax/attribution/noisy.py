@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_count, checked_positive, checked_seed, settle
-from verax.attribution.base import Attribution, Explained, Family, Modality, Piece
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
 from verax.shapes import Float
@@ -85,6 +85,11 @@ class NoisyFamily(Family):
     seed: int
 
     needs_gradients: ClassVar[bool] = True
+
+    def rows(self, members: Sequence[_Noisy], given: Given, place: Place) -> Rows:
+        """One per noisy copy."""
+        copies = len(given.inputs) * self.samples
+        return Rows(copies, copies)
 
     def pieces(self, members: Sequence[_Noisy], explained: Explained) -> Iterator[Piece]:
         """Yield the mean or the variance, as each member asks."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_choice, checked_count, settle
-from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.perturbation.block import block_bytes, pieces
 from verax.shapes import Float
 
@@ -67,6 +67,11 @@ class PathFamily(Family):
     def check(self, members: Sequence[IntegratedGradients], given: Given) -> None:
         """The baseline is a statistic of the background."""
         given.need_background("IntegratedGradients")
+
+    def rows(self, members: Sequence[IntegratedGradients], given: Given, place: Place) -> Rows:
+        """One per point of each path, and the baseline."""
+        along = len(given.inputs) * self.points
+        return Rows(along + 1, along)
 
     def pieces(self, members: Sequence[IntegratedGradients], explained: Explained) -> Iterator[Piece]:
         """Yield the mean gradient, multiplied or not, and the gap of the sum to the score difference."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_choice, checked_not_negative, checked_positive, checked_seed, settle
-from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.attribution.segmentation import checked_images, need
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
@@ -60,6 +60,10 @@ class RandomFamily(Family):
     """Draws, without a model."""
 
     needs_gradients: ClassVar[bool] = False
+
+    def rows(self, members: Sequence[Random], given: Given, place: Place) -> Rows:
+        """None."""
+        return Rows(0)
 
     def pieces(self, members: Sequence[Random], explained: Explained) -> Iterator[Piece]:
         """Yield the draws of each member."""
@@ -136,6 +140,10 @@ class EdgesFamily(Family):
     def check(self, members: Sequence[Edges], given: Given) -> None:
         """Only images have edges."""
         checked_images(given.inputs, "Edges")
+
+    def rows(self, members: Sequence[Edges], given: Given, place: Place) -> Rows:
+        """None."""
+        return Rows(0)
 
     def pieces(self, members: Sequence[Edges], explained: Explained) -> Iterator[Piece]:
         """Yield the blurred maps of one image after the other."""

@@ -79,7 +79,7 @@ def tiles(
         rows, columns = waiting.pop()
         count, width = rows.stop - rows.start, columns.stop - columns.start
         if count * width > session.batch_size:
-            waiting.extend(_cut(rows, columns, session.batch_size))
+            waiting.extend(cut_pairs(rows, columns, session.batch_size))
             continue
         try:
             found, scores = _pair(session, inputs[rows], references[columns], target[rows])
@@ -94,7 +94,7 @@ def tiles(
         yield Tile(rows, columns, found, scores)
 
 
-def _cut(rows: slice, columns: slice, size: int) -> list[tuple[slice, slice]]:
+def cut_pairs(rows: slice, columns: slice, size: int) -> list[tuple[slice, slice]]:
     """Cut a rectangle of pairs into nearly equal ones of at most ``size`` pairs, last one first.
 
     They are about square: the more inputs share a run of the references, the less it costs.
@@ -129,14 +129,17 @@ def _pair(
         scores = target_scores(_forward(session, pairs), target.repeat_interleave(width), returns, output)
     pairing.following("nothing")
     ones = torch.ones_like(scores)
-    found = torch.autograd.grad(scores, pairs, ones, allow_unused=True)[0] if scores.requires_grad else None
+    with session.clocked():
+        found = torch.autograd.grad(scores, pairs, ones, allow_unused=True)[0] if scores.requires_grad else None
     if found is None:
         raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
     return found.reshape(len(inputs), *references.shape), bottom
 
 
 def _forward(session: Session, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
-    raw = session.scorer.adapter(batch.clone(), session.kind)  # a copy: the model may begin with a function in place
+    own = batch.clone()  # the model may begin with a function in place
+    with session.clocked():
+        raw = session.scorer.adapter(own, session.kind)
     return checked_outputs(raw, len(batch), session.device)
 
 

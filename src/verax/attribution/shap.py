@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_count, checked_seed, settle
-from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece
-from verax.attribution.rescale import Tile, tiles
+from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
+from verax.attribution.rescale import Tile, cut_pairs, tiles
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
 from verax.shapes import Float, Int
@@ -120,15 +120,23 @@ class DeepLiftFamily(Family):
         """Refuse a background that lacks a class which a member needs."""
         self.segments(members, given)
 
+    def rows(self, members: Sequence[DeepLiftSHAP], given: Given, place: Place) -> Rows:
+        """Every input with every reference, and the references once for each tile of pairs."""
+        used = [len(segment.rows) for segment in self.segments(members, given)]
+        heights = [block.stop - block.start for block in self._blocks(members, given, place.device)]
+        return sum((_pair_rows(b, r, place.batch_size) for b in heights for r in used), Rows(0))
+
+    def _blocks(self, members: Sequence[DeepLiftSHAP], given: Given, device: torch.device) -> Iterator[slice]:
+        per_input = 8 * (len(members) + 6) * given.inputs[0].numel()
+        return pieces(len(given.inputs), max(1, min(_MOST_INPUTS, block_bytes(device) // per_input)))
+
     def pieces(self, members: Sequence[DeepLiftSHAP], explained: Explained) -> Iterator[Piece]:
         """Yield the mean contributions or multipliers, and the largest gap to completeness."""
         background = explained.need_background("DeepLiftSHAP")
         used = self.segments(members, explained)
         device = explained.session.device
-        per_input = 8 * (len(members) + 6) * explained.inputs[0].numel()
-        height = max(1, min(_MOST_INPUTS, block_bytes(device) // per_input))
         warned = False
-        for rows in pieces(len(explained.inputs), height):
+        for rows in self._blocks(members, explained, device):
             block = _Block.load(explained, rows)
             values = torch.zeros(len(members), *block.inputs.shape, dtype=torch.float64, device=device)
             for segment in used:
@@ -181,6 +189,13 @@ class DeepLiftFamily(Family):
     def _order(self, name: int | None, count: int) -> Int[Tensor, " count"]:
         key = noise.input_keys(torch.zeros(1, 1), self.seed, f"deepliftshap/{name}")
         return noise.words(key, 0, count)[0].argsort(stable=True)
+
+
+def _pair_rows(inputs: int, references: int, batch_size: int) -> Rows:
+    """Model rows of ``tiles`` on a rectangle of pairs, as long as memory does not run out."""
+    whole = (slice(0, inputs), slice(0, references))
+    cut = [whole] if inputs * references <= batch_size else cut_pairs(*whole, batch_size)
+    return Rows(sum(columns.stop - columns.start for _, columns in cut) + inputs * references, inputs * references)
 
 
 _INCOMPLETE = (

@@ -58,12 +58,13 @@ def load_digits(seed: int = 0) -> Dataset:
         feature_names=(),
         class_names=("0 to 4", "5 to 9"),
         split=split,
-        standardisation=_standardise_channels(images[split.train]),
+        standardisation=standardise_channels(images[split.train]),
         fingerprint=fingerprint(images, labels, ids),
     )
 
 
-def _standardise_channels(train: Shaped[np.ndarray, "n channels height width"]) -> Standardisation:
+def standardise_channels(train: Shaped[np.ndarray, "n channels height width"]) -> Standardisation:
+    """Mean and standard deviation of each channel of pixels in [0, 1]; a constant channel is only centred."""
     pixels = train / 255
     mean, std = (getattr(pixels, name)(axis=(0, 2, 3))[:, None, None] for name in ("mean", "std"))
     return Standardisation(torch.from_numpy(mean).float(), torch.from_numpy(np.where(std > 0, std, 1.0)).float())

@@ -53,7 +53,7 @@ class SensitivityN:
 
     def reduce(self, effects: Effects, gathered: Gathered) -> None:
         """Mean square of the differences of some inputs."""
-        gathered.put(effects.rows, {"square": (effects.predicted - effects.actual).square().mean(-1)})
+        gathered.put(effects.rows, {"square": (effects.predicted.double() - effects.actual).square().mean(-1)})
 
     def result(self, gathered: list[Gathered], context: Context) -> "SensitivityResult":
         """Put the sizes together."""

@@ -97,8 +97,9 @@ class InfidelityUncertainty:
     ) -> Float[Tensor, "k b sizes sets"]:
         """Infidelity over many sets of draws at once, from sums of P P, P S and S S over their members."""
         flat = members.flatten(0, 1).T
-        pp = effects.predicted.square() @ flat
-        ps = (effects.predicted * effects.actual) @ flat
+        predicted = effects.predicted.double()
+        pp = predicted.square() @ flat
+        ps = (predicted * effects.actual) @ flat
         ss = effects.actual.square() @ flat
         if self.infidelity.normalize:
             total = ss - ps.square() / torch.where(pp == 0, torch.ones_like(pp), pp)

@@ -49,6 +49,7 @@ def score_sets(
         mask = problem.features.expand(removed, row + block.rows.start)
         return torch.where(mask, block.baselines[row], block.inputs[row])
 
+    session.scorer.rows_spared += keys.numel() - len(owner)
     found = session.target_scores(build, owner + block.rows.start, task.target)
     # slot 0 stands before the first distinct set of all; an empty set takes the clean score instead
     known = torch.cat((found.new_zeros(1), found))[slot]

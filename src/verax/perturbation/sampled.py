@@ -54,13 +54,13 @@ class Draws:
 
 @dataclass(frozen=True)
 class Effects:
-    """Predicted effects and score changes of some inputs, in float64.
+    """Predicted effects and score changes of some inputs.
 
     Attributes:
         draws: The experiment they belong to.
         rows: Which inputs.
-        predicted: ``P``, per attribution, input and draw (eq. 8).
-        actual: ``S``, per input and draw (eq. 9).
+        predicted: ``P``, per attribution, input and draw (eq. 8), in the precision of the inputs: it is the large one.
+        actual: ``S``, per input and draw (eq. 9), in float64, in which all is reduced.
     """
 
     draws: Draws
@@ -111,7 +111,7 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
     height = max(1, budget // (draws.samples * max(8 * k, per_draw)))
     for rows in pieces(len(problem), height):
         inputs = problem.inputs[rows].to(session.device)
-        predicted = torch.empty(k, len(inputs), draws.samples, dtype=torch.float64, device=session.device)
+        predicted = torch.empty(len(inputs), k, draws.samples, dtype=problem.layout.dtype, device=session.device)
         actual = torch.empty(len(inputs), draws.samples, dtype=torch.float64, device=session.device)
         for part in pieces(draws.samples, max(1, budget // (per_draw * len(inputs)))):
             moved, chosen = _perturb(session, problem, draws, rows, inputs, part)
@@ -119,8 +119,8 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
             actual[:, part] = task.clean[rows].double()[:, None] - scores.double()
             weights = (inputs[:, None] - moved).flatten(2) if draws.effect == "dot" or chosen is None else chosen
             for which in pieces(k, max(1, budget // (8 * weights[:, 0].numel()))):
-                predicted[which, :, part] = _predict(session, problem, draws, rows, which, weights)
-        yield Effects(draws, rows, predicted, actual)
+                predicted[:, which, part] = _predict(session, problem, draws, rows, which, weights)
+        yield Effects(draws, rows, predicted.transpose(0, 1), actual)
 
 
 def _perturb(
@@ -170,7 +170,7 @@ def _scores(
 
 def _predict(
     session: Session, problem: Problem, draws: Draws, rows: slice, which: slice, weights: Shaped[Tensor, "b draws m"]
-) -> Float[Tensor, "k b draws"]:
+) -> Float[Tensor, "b k draws"]:
     """Predicted effects: attributions against the perturbation's elements, or against its chosen features."""
     attributions = torch.stack([one[rows] for one in problem.attributions[which]]).to(session.device)
     if draws.effect == "dot":
@@ -178,4 +178,4 @@ def _predict(
     else:
         attributions = problem.features.reduce(attributions, rows)
     dtype = problem.layout.dtype
-    return torch.einsum("bsm,kbm->kbs", weights.to(dtype), attributions.to(dtype))
+    return attributions.to(dtype).transpose(0, 1) @ weights.to(dtype).transpose(1, 2)

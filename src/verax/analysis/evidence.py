@@ -1,0 +1,139 @@
+"""What a study has measured about one model, in the form in which claims are decided."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from verax.analysis.matrices import Floats, Interval, Matrix, Places, estimate, matrix, resampled_means
+from verax.analysis.tables import REFERENCE_METHODS, ModelInfo, Tables
+
+Verdict = Literal["reproduced", "not reproduced", "not measured"]
+BASELINE_ORIENTED = ("IntegratedGradients", "DeepLiftSHAP")  # when they multiply by the inputs
+
+
+class NotMeasuredError(Exception):
+    """The study lacks what a claim is about; the message says what."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a rule found.
+
+    Attributes:
+        ours: Our figures, short.
+        verdict: ``"reproduced"``, ``"not reproduced"`` or ``"not measured"``.
+        note: What a reader should know besides, or nothing.
+    """
+
+    ours: str
+    verdict: Verdict
+    note: str = ""
+
+
+def decided(holds: bool) -> Verdict:
+    """A claim that was measured either holds or does not.
+
+    Example:
+        >>> decided(True)
+        'reproduced'
+    """
+    return "reproduced" if holds else "not reproduced"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One metric of one model: means over inputs, as measured and for each draw of inputs.
+
+    Attributes:
+        matrix: Configurations by inputs.
+        methods: The method of each configuration.
+        local: Whether each configuration explains local behaviour.
+        resampled: ``(R, C)`` means over drawn inputs.
+    """
+
+    matrix: Matrix
+    methods: npt.NDArray[Any]  # text of any width
+    local: npt.NDArray[np.bool_]
+    resampled: Floats
+
+    @property
+    def means(self) -> Floats:
+        """``(C,)``, over all inputs."""
+        means: Floats = self.matrix.values.mean(1)
+        return means
+
+    def group(self, method: str, *, local: bool | None = None) -> Places:
+        """The configurations of a method, or of its local or baseline-oriented part."""
+        found = np.flatnonzero((self.methods == method) & ((self.local == local) if local is not None else True))
+        if not len(found):
+            raise NotMeasuredError(f"The study has no {method} configuration of this kind.")
+        return found
+
+    def boxes(self, *, references: bool = False) -> dict[str, Places]:
+        """The boxes of the paper's figures: each method, baseline-oriented ones only with input multiplication."""
+        found: dict[str, Places] = {}
+        for method in dict.fromkeys(self.methods.tolist()):
+            if references or method not in REFERENCE_METHODS:
+                shown = (self.methods == method) & (~self.local if method in BASELINE_ORIENTED else True)
+                if shown.any():
+                    found[method] = np.flatnonzero(shown)
+        return found
+
+    def estimate(self, statistic: Callable[[Floats], Any]) -> Interval:
+        """A figure made from the configurations' means, with its interval over inputs."""
+        return estimate(statistic, (self.means, self.resampled))
+
+
+class Evidence:
+    """Everything about one model that claims ask for; matrices and draws are made once, when they are asked for."""
+
+    def __init__(
+        self, tables: Tables, info: ModelInfo, configurations: pl.DataFrame, resamples: int = 1000, seed: int = 0
+    ) -> None:
+        self.tables = tables
+        self.info = info
+        self.configurations = configurations.filter(pl.col("model") == info.name)
+        self.resamples = resamples
+        self.seed = seed
+        self._samples: dict[str, Sample] = {}
+
+    def sample(self, metric: str) -> Sample:
+        """One metric of the model."""
+        if metric not in self._samples:
+            found = matrix(self.tables.scores, self.info.name, metric)
+            if len(found.inputs) < 2:
+                raise NotMeasuredError(f"The study has no values of {metric}.")
+            kinds = {name: (kind, local) for name, kind, local in self._kinds()}
+            self._samples[metric] = Sample(
+                found,
+                np.array([kinds[name][0] for name in found.configurations]),
+                np.array([kinds[name][1] for name in found.configurations], dtype=bool),
+                resampled_means(found.values, self.resamples, self.seed),
+            )
+        return self._samples[metric]
+
+    def setting(self, name: str) -> int:
+        """A setting of the metrics: one number for the study, or one by model or data set."""
+        value = self.tables.settings.get(name)
+        if isinstance(value, Mapping):
+            value = value.get(self.info.name, value.get(self.info.dataset))
+        if not isinstance(value, int):
+            raise NotMeasuredError(f"The study does not say its {name}.")
+        return value
+
+    def _kinds(self) -> list[tuple[str, str, bool]]:
+        return self.configurations.select("configuration", "method", "local").rows()
+
+
+def medians(means: Floats, groups: list[Places]) -> Floats:
+    """The median of each group of configurations, along the last axis.
+
+    Example:
+        >>> medians(np.array([1.0, 2.0, 9.0, 4.0]), [np.array([0, 1, 2]), np.array([3])]).tolist()
+        [2.0, 4.0]
+    """
+    return np.stack([np.median(means[..., group], axis=-1) for group in groups], axis=-1)

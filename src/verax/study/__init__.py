@@ -1,0 +1,1 @@
+"""Studies: many configurations on many inputs, planned, run with resumption, stored, verified."""

@@ -1,0 +1,105 @@
+"""The engine on Ray: units as tasks on a cluster, each opening the study from its directory and writing its own file.
+
+The directory and the data must be where all workers reach them under the same path. Only the number of rows comes back
+through the driver.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verax.study.engine import compute_and_store
+from verax.study.explanations import Machine
+from verax.study.plan import Unit
+from verax.study.progress import Watcher
+from verax.study.study import Study, open_study
+
+_AHEAD = 2  # tasks waiting for each one that runs
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which cluster, and what a task needs there.
+
+    Attributes:
+        address: ``"local"`` starts one on this machine, ``"auto"`` joins the one that runs here, ``"ray://HOST:PORT"``
+            a remote one.
+        workers: How many tasks run at once; as many as fit where left out.
+        threads: Cores of a task. With as many as the local engine has, results are equal bit for bit on a CPU.
+        retries: How often a task is tried again when its worker is lost.
+    """
+
+    address: str = "local"
+    workers: int | None = None
+    threads: int = 1
+    retries: int = 3
+
+
+def run_ray(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, cluster: Cluster) -> None:
+    """Run units as Ray tasks."""
+    ray = _ray()
+    started = not ray.is_initialized()
+    if started:
+        _connect(ray, cluster)
+    try:
+        needs = {"num_cpus": cluster.threads, "num_gpus": 0 if machine.device == "cpu" else 1}
+        task = ray.remote(**needs, max_retries=cluster.retries)(_task)
+        room = cluster.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.threads)
+        folder = str(study.store.folder.absolute())
+        waiting = [unit.stem for unit in reversed(units)]
+        running: list[Any] = []
+        while waiting or running:
+            while waiting and len(running) < room * _AHEAD:
+                running.append(task.remote(folder, waiting.pop(), machine, cluster.threads))
+            finished, running = ray.wait(running, num_returns=1)
+            watcher.done(_result(ray, finished[0]))
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _result(ray: Any, task: Any) -> int:
+    """The rows of a finished task; what went wrong in it is raised as if it had gone wrong here."""
+    try:
+        return int(ray.get(task))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        raise RuntimeError(f"engine: a task was lost for good: {error}") from None
+
+
+def _task(folder: str, stem: str, machine: Machine, threads: int) -> int:
+    """What a worker does; a unit that an earlier, lost try has stored is not computed again."""
+    torch.set_num_threads(threads)
+    study = _opened(folder, (Path(folder) / "study.toml").read_text(encoding="utf-8"))
+    unit = next(one for one in study.units if one.stem == stem)
+    if any((Path(folder) / "scores").glob(f"{stem}.*.parquet")):
+        return 0
+    return compute_and_store(study, unit, machine)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(folder: str, frozen: str) -> Study:
+    """The study, opened once by each worker, and again when it has grown."""
+    return open_study(folder)
+
+
+def _connect(ray: Any, cluster: Cluster) -> None:
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "warning"}
+    if cluster.address == "local":
+        cpus = None if cluster.workers is None else cluster.workers * cluster.threads
+        ray.init(address="local", num_cpus=cpus, **quiet)
+    else:
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
+
+
+def _ray() -> Any:
+    try:
+        import ray  # noqa: PLC0415  # an extra
+    except ImportError:
+        raise ImportError("engine: ray is not installed; pip install 'verax[ray]'.") from None
+    return ray

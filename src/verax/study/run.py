@@ -1,0 +1,112 @@
+"""Run a study from spec to report: prepare, plan, compute what is missing, finish, write the report."""
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verax.study.engine import run_local
+from verax.study.examples import examples_stem, make_examples
+from verax.study.explanations import Machine
+from verax.study.plan import Unit
+from verax.study.progress import Watcher, watching
+from verax.study.ray_engine import Cluster, run_ray
+from verax.study.report import write_study_report
+from verax.study.results import chosen_examples
+from verax.study.spec import StudySpec
+from verax.study.store import Store, StoreError, parquet, read_tables
+from verax.study.study import Study, prepare
+from verax.study.uncertainty import uncertainty_stem, uncertainty_table
+
+_HERE = Machine()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study that was run.
+
+    Attributes:
+        study: The study.
+        report: Its report.
+        computed: Units computed by this run.
+    """
+
+    study: Study
+    report: Path
+    computed: int
+
+
+def run_study(
+    spec: StudySpec,
+    folder: str | Path,
+    *,
+    machine: Machine = _HERE,
+    cluster: Cluster | None = None,
+    started: Callable[[Study, Sequence[Unit], Machine], None] | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Finished:
+    """Run a study, or what is left of it, and write its report.
+
+    Args:
+        spec: What to study.
+        folder: Its directory; run again with the same one to go on.
+        machine: Where to compute.
+        cluster: A Ray cluster to compute on; None computes in this process.
+        started: Called with the study and the units to be computed, before they are.
+        log: Told what happens.
+    """
+    store = Store(folder)
+    with store.lock():
+        try:
+            store.sweep()
+            study = prepare(spec, store, machine, log)
+            contents = store.contents("scores", [unit.stem for unit in study.units])
+            todo = [unit for unit in study.units if unit.stem not in contents.found]
+            if started is not None:
+                started(study, todo, machine)
+            for line in store.set_aside(contents.strange):  # not before, or a dry run would move files
+                log(line)
+            with watching(len(todo)) as watcher:
+                if cluster is None:
+                    run_local(study, todo, machine, watcher)
+                else:
+                    run_ray(study, todo, machine, watcher, cluster)
+                _finish(study, machine, watcher)
+            return Finished(study, write_study_report(study), len(todo))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise StoreError(
+                f"{folder}: no room left on the disk ({error.strerror}). What was finished is stored; make room and "
+                "run the same command again."
+            ) from None
+
+
+def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:
+    """The resampling study and the examples of each model."""
+    cache = study.store.cache(study.spec.cache_gib)
+    subjects = study.subjects.values()
+    if study.spec.metrics.infidelity and study.spec.uncertainty.inputs:
+        wanted = {uncertainty_stem(one, study.spec): one for one in subjects}
+        for stem in _lacking(study, "uncertainty", list(wanted), watcher):
+            watcher.family("uncertainty of Infidelity")
+            table = uncertainty_table(wanted[stem], study.spec, machine, cache)
+            study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
+    if not study.spec.examples:
+        return
+    scores = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    table = read_tables([scores[unit.stem] for unit in study.units])
+    chosen = {one.model.name: chosen_examples(one, table) for one in subjects}
+    wanted = {examples_stem(one, study.spec, chosen[one.model.name]): one for one in subjects}
+    for stem in _lacking(study, "examples", list(wanted), watcher):
+        watcher.family("examples")
+        subject = wanted[stem]
+        content = make_examples(subject, study.spec, chosen[subject.model.name], machine, cache)
+        study.store.put("examples", stem, content, ".safetensors")
+
+
+def _lacking(study: Study, kind: str, stems: list[str], watcher: Watcher) -> list[str]:
+    contents = study.store.contents(kind, stems)
+    for line in study.store.set_aside(contents.strange):
+        watcher.log(line)
+    return [stem for stem in stems if stem not in contents.found]

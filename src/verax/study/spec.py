@@ -1,0 +1,305 @@
+"""The spec of a study: which data, which models, which attributions, which metrics. A TOML file, or a shipped name."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from verax.attribution import Attribution
+from verax.attribution.base import Modality
+from verax.datasets.base import Part
+from verax.study.configurations import chosen, configuration
+
+Count = Annotated[int, Field(ge=1)]
+_MODALITY: dict[str, Modality] = {"heloc": "tabular", "isic": "image", "breast-cancer": "tabular", "digits": "image"}
+
+
+class SpecError(ValueError):
+    """A spec that cannot be used; the message names file, key, what was found and what is allowed."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def _some(listed: Any) -> Any:
+    if not isinstance(listed, list | tuple) or not listed:
+        raise ValueError("expected a list of tables, at least one")
+    return tuple(listed)
+
+
+class ModelSpec(_Table):
+    """A model: one of the paper's architectures, trained with its recipe, or a file that ``verax train`` wrote.
+
+    Attributes:
+        name: What tables and figures call it.
+        architecture: What to train.
+        file: A trained model, ``.safetensors`` with its sidecar.
+        seed: Of the training.
+    """
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    architecture: Literal["linear", "mlp", "inception"] | None = None
+    file: str | None = None
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ModelSpec":
+        if (self.architecture is None) == (self.file is None):
+            raise ValueError("expected either architecture (to be trained) or file (trained already)")
+        return self
+
+
+class AttributionsSpec(_Table):
+    """Which attributions: the paper's grid, all of it or thinned, and any others.
+
+    Attributes:
+        grid: Whether to take the grid for the kind of data.
+        every: Of the grid's LIME configurations, only every so manieth, the first one included.
+        others: Further configurations, each a table with ``method`` and its settings.
+    """
+
+    grid: bool = True
+    every: Count = 1
+    others: tuple[dict[str, Any], ...] = ()
+
+    @field_validator("others", mode="before")
+    @classmethod
+    def _known(cls, listed: Any) -> Any:
+        if not isinstance(listed, list | tuple):
+            raise ValueError("expected a list of tables, each with a method")
+        try:
+            for settings in listed:
+                configuration(settings)
+        except TypeError as error:  # pydantic explains ValueErrors only
+            raise ValueError(str(error)) from None
+        return tuple(listed)
+
+    def configurations(self, modality: Modality) -> list[Attribution]:
+        """The configurations, in the grid's order."""
+        return chosen(modality, self.grid, self.every, self.others)
+
+
+class DataSpec(_Table):
+    """A data set, the models that learn it, and how their predictions are explained.
+
+    Attributes:
+        name: ``"heloc"``, ``"isic"``, ``"breast-cancer"``, ``"digits"`` or ``"file"``.
+        path: ``heloc``: a CSV file (else it is downloaded); ``isic``: a folder; ``file``: an ``.npz`` file.
+        part: The rows to explain.
+        limit: Only the first rows of that part.
+        seed: Of the split.
+        background: Training rows for methods that need some; all of a table, 1,024 images.
+        models: What explains.
+        attributions: What is compared.
+        chunk: Inputs in a unit of work; found automatically.
+    """
+
+    name: Literal["heloc", "isic", "breast-cancer", "digits", "file"]
+    path: str | None = None
+    part: Part = "validation"
+    limit: Count | None = None
+    seed: int = 0
+    background: Count | None = None
+    models: tuple[ModelSpec, ...]
+    attributions: AttributionsSpec = AttributionsSpec()
+    chunk: Count | None = None
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _as_tuple(cls, listed: Any) -> Any:
+        return _some(listed)
+
+    @model_validator(mode="after")
+    def _needs_path(self) -> "DataSpec":
+        if self.name in ("breast-cancer", "digits") and self.path is not None:
+            raise ValueError(f"path: {self.name} comes with scikit-learn and takes none")
+        if modality := _MODALITY.get(self.name):
+            self.attributions.configurations(modality)
+        return self
+
+
+class MetricsSpec(_Table):
+    """How faithfulness is measured.
+
+    Attributes:
+        steps: Perturbation steps of PC and DPC.
+        infidelity: Whether Infidelity, local and baseline-oriented, is measured as well.
+        samples: Its draws per input.
+        sigma: Standard deviation of its Gaussian perturbation.
+        subset: Features perturbed in each draw; all where left out.
+        seed: Of its draws.
+    """
+
+    steps: Count = 20
+    infidelity: bool = True
+    samples: Count = 640
+    sigma: Annotated[float, Field(gt=0)] = 0.2
+    subset: Count | None = None
+    seed: int = 0
+
+
+class UncertaintySpec(_Table):
+    """The paper's resampling study of Infidelity.
+
+    Attributes:
+        inputs: The first so many inputs of each model; 0 leaves the study out.
+        samples: The pool of draws.
+        sizes: How many of them are resampled.
+        resamples: Resamples of each size.
+        independent: Repetitions with fresh draws, the honest reference; 0 for none.
+        every: Of LIME's configurations, every so manieth.
+    """
+
+    inputs: Annotated[int, Field(ge=0)] = 64
+    samples: Count = 640
+    sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (20, 40, 80, 160, 320, 640)
+    resamples: Annotated[int, Field(ge=2)] = 64
+    independent: Annotated[int, Field(ge=0)] = 0
+    every: Count = 25
+
+    @field_validator("sizes", mode="before")
+    @classmethod
+    def _as_tuple(cls, listed: Any) -> Any:
+        return tuple(listed) if isinstance(listed, list) else listed
+
+    @field_validator("independent")
+    @classmethod
+    def _none_or_some(cls, repetitions: int) -> int:
+        if repetitions == 1:
+            raise ValueError("expected 0 or at least 2, because one repetition has no spread")
+        return repetitions
+
+
+class StudySpec(_Table):
+    """A whole study.
+
+    Attributes:
+        name: What it is called.
+        data: Data sets with their models.
+        metrics: How faithfulness is measured.
+        uncertainty: How Infidelity's own error is studied.
+        examples: Inputs of each model whose attributions and curves are shown in the report.
+        cache_gib: Room for attributions on disk, in GiB; 0 keeps none.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    data: tuple[DataSpec, ...]
+    metrics: MetricsSpec = MetricsSpec()
+    uncertainty: UncertaintySpec = UncertaintySpec()
+    examples: Annotated[int, Field(ge=0)] = 4
+    cache_gib: Annotated[float, Field(ge=0)] = 2.0
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _as_tuple(cls, listed: Any) -> Any:
+        return _some(listed)
+
+    @model_validator(mode="after")
+    def _distinct_names(self) -> "StudySpec":
+        names = [model.name for data in self.data for model in data.models]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"models need different names, found {twice[0]!r} more than once")
+        if max(self.uncertainty.sizes, default=0) > self.uncertainty.samples:
+            raise ValueError("uncertainty.sizes: cannot resample more draws than uncertainty.samples")
+        return self
+
+    def form(self) -> dict[str, Any]:
+        """The spec as TOML can hold it: every setting that is not None."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def shipped() -> list[str]:
+    """Names of the specs that come with Verax."""
+    return sorted(entry.name[:-5] for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+
+
+def load_spec(spec: str | Path, *, data: str | Path | None = None, limit: int | None = None) -> StudySpec:
+    """Read a shipped spec by its name, or a TOML file.
+
+    Args:
+        spec: A name, or a path that ends in ``.toml``.
+        data: Where the data are, instead of what the spec says.
+        limit: Explain only the first rows.
+
+    Example:
+        >>> load_spec("paper-heloc").metrics.samples
+        1280
+    """
+    source, text = _text(spec)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{source}: no TOML: {error}.") from None
+    return parse_spec(_placed(content, data, limit), source)
+
+
+def parse_spec(content: Mapping[str, Any], source: str) -> StudySpec:
+    """Check the content of a spec; ``source`` is the file to be named in errors."""
+    try:
+        return StudySpec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError("\n".join(_explained(source, one) for one in error.errors())) from None
+
+
+def _folder() -> Any:
+    return resources.files("verax.study") / "specs"
+
+
+def _text(spec: str | Path) -> tuple[str, str]:
+    if str(spec).endswith(".toml"):
+        try:
+            return str(spec), Path(spec).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"{spec}: cannot be read: {error}.") from None
+    if str(spec) not in shipped():
+        raise SpecError(f"SPEC: expected {', '.join(shipped())} or a path that ends in .toml, found {str(spec)!r}.")
+    return f"{spec}.toml (shipped)", (_folder() / f"{spec}.toml").read_text(encoding="utf-8")
+
+
+def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None) -> dict[str, Any]:
+    """Put the place of the data and the limit from the command line where they belong."""
+    sets = content.get("data")
+    if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets):
+        return content
+    own: list[dict[str, Any]] = [dict(one) for one in sets]
+    if data is not None:
+        takers = [one for one in own if one.get("name") not in ("breast-cancer", "digits")]
+        if len(takers) != 1:
+            raise SpecError(f"--data: the study has {len(takers)} data sets that take a path; write paths into a spec.")
+        takers[0]["path"] = str(data)
+    for one in own:
+        if limit is not None:
+            one["limit"] = limit
+        if one.get("path") is not None:
+            one["path"] = str(Path(str(one["path"])).expanduser().absolute())
+    return {**content, "data": own}
+
+
+def _explained(source: str, error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"]) or "the study"
+    found = error.get("input")
+    shown = "" if isinstance(found, dict | list) or error["type"] == "missing" else f", found {found!r}"
+    if error["type"] == "extra_forbidden":
+        return f"{source}: {where}: no such key; there are {', '.join(_allowed(error['loc']))}."
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{source}: {where}: {message[0].lower()}{message[1:]}{shown}."
+
+
+def _allowed(loc: Sequence[Any]) -> list[str]:
+    """The keys of the table in which an unknown one was found."""
+    tables: dict[str, type[BaseModel]] = {
+        "data": DataSpec,
+        "models": ModelSpec,
+        "attributions": AttributionsSpec,
+        "metrics": MetricsSpec,
+        "uncertainty": UncertaintySpec,
+    }
+    table: type[BaseModel] = StudySpec
+    for part in loc[:-1]:
+        table = tables.get(part, table) if isinstance(part, str) else table
+    return sorted(table.model_fields)

@@ -1,0 +1,200 @@
+"""A study on disk: the frozen spec, trained models, cached attributions, one sealed file per finished unit.
+
+A file is written whole or not at all, and its name holds a hash of its content. What is damaged or does not belong to
+the study is found, named and moved to ``set-aside``; what it held is computed anew.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import os
+import platform
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import tomli_w
+import torch
+
+import verax
+from verax.datasets.download import write_atomically
+from verax.study.cache import Cache
+from verax.study.files import Sealed
+from verax.study.spec import SpecError, StudySpec, parse_spec
+
+FORMAT = 1
+_SEAL = "seal"
+
+
+class StoreError(RuntimeError):
+    """A study directory that cannot be used; the message says why and what to do."""
+
+
+@dataclass
+class Contents:
+    """What a folder of a study holds.
+
+    Attributes:
+        found: Files that are what they say, by their stem.
+        strange: Files that are not wanted or not whole, with the reason.
+    """
+
+    found: dict[str, Path] = field(default_factory=dict)
+    strange: list[tuple[Path, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What ``study.toml`` says: the spec, and what it was run with."""
+
+    spec: StudySpec
+    facts: dict[str, Any]
+
+
+class Store:
+    """The directory of a study."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def toml(self) -> Path:
+        """The frozen spec."""
+        return self.folder / "study.toml"
+
+    def model(self, name: str) -> Path:
+        """The file of a trained model."""
+        return self.folder / "models" / f"{name}.safetensors"
+
+    def cache(self, gib: float) -> Cache:
+        """The attribution cache."""
+        return Cache(self.folder / "attributions", int(gib * 2**30))
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other runs out; the system lets go when this process ends, however it ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                who = file.read().strip() or "another process"
+                raise StoreError(
+                    f"{self.folder}: {who} works on this study; wait for it, or use another --out."
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}")
+            file.flush()
+            yield
+            file.truncate(0)
+
+    def sweep(self) -> None:
+        """Remove what a killed run has left half written, wherever it is."""
+        for path in (*self.folder.rglob(".*.part"), *self.folder.glob("models/*.checkpoint.*.part")):
+            if path.is_file():
+                path.unlink(missing_ok=True)
+
+    def freeze(self, spec: StudySpec, facts: Mapping[str, Any]) -> None:
+        """Write the frozen spec."""
+        content = {"format": FORMAT, "study": spec.form(), "facts": dict(facts)}
+        text = tomli_w.dumps({**content, _SEAL: _seal(content)})
+        write_atomically(self.toml, text.encode())
+
+    def frozen(self) -> Frozen:
+        """Read the frozen spec, or say what is wrong with it."""
+        try:
+            content = tomllib.loads(self.toml.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise StoreError(f"{self.folder}: no study here: there is no study.toml.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise StoreError(f"{self.toml}: damaged: {error}. Run the study again to have it written anew.") from None
+        seal = content.pop(_SEAL, None)
+        if content.get("format") != FORMAT or seal != _seal(content):
+            raise StoreError(
+                f"{self.toml}: was changed by hand or damaged. Run the study again to have it written anew."
+            )
+        try:
+            return Frozen(parse_spec(content["study"], str(self.toml)), content["facts"])
+        except SpecError as error:
+            raise StoreError(str(error)) from None
+
+    def put(self, kind: str, stem: str, content: bytes, suffix: str) -> Path:
+        """Keep a finished result."""
+        path = self.folder / kind / Sealed.name(stem, content, suffix)
+        write_atomically(path, content)
+        return path
+
+    def contents(self, kind: str, wanted: Collection[str]) -> Contents:
+        """What is there of the wanted results, every file read and checked."""
+        found = Contents()
+        folder = self.folder / kind
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            stem = Sealed.stem(path) if path.is_file() else None
+            if path.name.startswith(".") and path.suffix == ".part":
+                found.strange.append((path, "left over by a killed run"))
+            elif stem is None:
+                found.strange.append((path, "not a file of a study"))
+            elif Sealed.read(path) is None:
+                found.strange.append((path, "damaged: its content is not what its name says"))
+            elif stem not in wanted:
+                found.strange.append((path, "not part of this study"))
+            elif stem in found.found:
+                found.strange.append((path, f"holds the same unit as {found.found[stem].name}"))
+            else:
+                found.found[stem] = path
+        return found
+
+    def set_aside(self, strange: list[tuple[Path, str]]) -> list[str]:
+        """Move strange files out of the way; returns a line for each."""
+        lines = []
+        for path, reason in strange:
+            if path.name.startswith(".") and path.suffix == ".part" and path.is_file():
+                path.unlink(missing_ok=True)
+                continue
+            aside = self.folder / "set-aside"
+            aside.mkdir(exist_ok=True)
+            to = aside / path.name
+            number = 1
+            while to.exists():
+                to, number = aside / f"{path.name}.{number}", number + 1
+            path.rename(to)
+            lines.append(f"{path.relative_to(self.folder)}: {reason}; moved to {to.relative_to(self.folder)}")
+        return lines
+
+
+def parquet(table: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
+    """A table as the content of a Parquet file, with facts that JSON can hold."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd", metadata={"verax": json.dumps(dict(facts))})
+    return buffer.getvalue()
+
+
+def read_tables(paths: Collection[Path]) -> pl.DataFrame:
+    """Parquet files as one table, in the order given."""
+    return pl.concat([pl.read_parquet(path) for path in paths]) if paths else pl.DataFrame()
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts stored with a table."""
+    found: dict[str, Any] = json.loads(pl.read_parquet_metadata(path)["verax"])
+    return found
+
+
+def versions() -> dict[str, str]:
+    """What computes here."""
+    return {
+        "verax": verax.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

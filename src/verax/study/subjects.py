@@ -1,0 +1,258 @@
+"""Subjects: what a study explains. A model with the inputs and the background it is explained on, ready to be used."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from verax.attribution import Attribution, LimeImage
+from verax.attribution.base import Modality
+from verax.datasets.base import Dataset, as_numbers
+from verax.datasets.embedded import load_breast_cancer, load_digits
+from verax.datasets.file import load_file
+from verax.datasets.heloc import load_heloc
+from verax.datasets.isic import load_isic
+from verax.models.architecture import Architecture
+from verax.models.checkpoints import Epoch
+from verax.models.files import ModelFileError, SavedModel, load, save
+from verax.models.inception import InceptionV1
+from verax.models.linear import Linear
+from verax.models.mlp import MLP
+from verax.models.recipes import RECIPES, Recipe
+from verax.models.training import train
+from verax.perturbation import noise
+from verax.shapes import Float, Int
+from verax.study.spec import DataSpec, ModelSpec
+
+_IMAGES_IN_BACKGROUND = 1024
+_NAMES = {"Linear": "linear", "MLP": "mlp", "InceptionV1": "inception"}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and what it is explained on.
+
+    Attributes:
+        data: What the spec says about the data set.
+        model: What the spec says about the model.
+        dataset: The data set.
+        module: The network, in evaluation mode.
+        architecture: ``"linear"``, ``"mlp"`` or ``"inception"``.
+        metrics: How good the model is on each part of the data.
+        rows: Row numbers of the inputs in the data set.
+        inputs: Standardised inputs.
+        background: Standardised training rows.
+        labels: Their classes.
+        configurations: What is compared, as it is named in tables.
+    """
+
+    data: DataSpec
+    model: ModelSpec
+    dataset: Dataset
+    module: nn.Module
+    architecture: str
+    metrics: dict[str, Any]
+    rows: Int[np.ndarray, " n"]
+    inputs: Float[Tensor, "n *shape"]
+    background: Float[Tensor, "m *shape"]
+    labels: Int[Tensor, " m"]
+    configurations: tuple[Attribution, ...]
+
+    @property
+    def modality(self) -> Modality:
+        """The kind of data."""
+        return modality_of(self.dataset)
+
+    @cached_property
+    def weights_hash(self) -> str:
+        """Hash of the network's parameters and buffers."""
+        state = sorted(self.module.state_dict().items())
+        names = " ".join(name for name, _ in state)
+        return hashlib.sha256((names + tensor_hash(*(tensor for _, tensor in state))).encode()).hexdigest()
+
+    @cached_property
+    def background_hash(self) -> str:
+        """Hash of the background and its classes."""
+        return tensor_hash(self.background, self.labels)
+
+    def used(self, configuration: Attribution) -> Attribution:
+        """The configuration as it is computed: image LIME is told how to undo this data set's standardisation."""
+        if not isinstance(configuration, LimeImage) or configuration.pixel_mean is not None:
+            return configuration
+        scale = self.dataset.standardisation
+        mean, std = (tuple(part.flatten().double().tolist()) for part in (scale.mean, scale.std))
+        return dataclasses.replace(configuration, pixel_mean=mean, pixel_std=std)
+
+
+def modality_of(dataset: Dataset) -> Modality:
+    """Whether a data set holds tables or images."""
+    return "tabular" if dataset.inputs.ndim == 2 else "image"
+
+
+def load_dataset(data: DataSpec, cache: Path | None = None) -> Dataset:
+    """Load the data set of a spec."""
+    path = None if data.path is None else Path(data.path)
+    if data.name == "heloc":
+        return load_heloc(path, seed=data.seed, cache=cache)
+    if data.name == "breast-cancer":
+        return load_breast_cancer(data.seed)
+    if data.name == "digits":
+        return load_digits(data.seed)
+    if path is None:
+        raise ValueError(f"path: {data.name} needs one; pass --data PATH or write it into the spec.")
+    return load_isic(path, seed=data.seed, cache=cache) if data.name == "isic" else load_file(path, seed=data.seed)
+
+
+@dataclass(frozen=True)
+class Material:
+    """Inputs and background of a data set, standardised; all models of the data set share them."""
+
+    dataset: Dataset
+    rows: Int[np.ndarray, " n"]
+    inputs: Float[Tensor, "n *shape"]
+    background: Float[Tensor, "m *shape"]
+    labels: Int[Tensor, " m"]
+
+
+def material(data: DataSpec, dataset: Dataset) -> Material:
+    """Choose and standardise what is explained, and what methods may use."""
+    rows = dataset.split.rows(data.part)[: data.limit]
+    if not len(rows):
+        raise ValueError(f"data: {dataset.name} has no {data.part} rows.")
+    train_rows = _background_rows(dataset, data.background)
+    inputs, background = (
+        dataset.standardisation.apply(as_numbers(dataset.inputs[chosen])) for chosen in (rows, train_rows)
+    )
+    return Material(dataset, rows, inputs, background, torch.from_numpy(dataset.labels[train_rows]))
+
+
+def subject(data: DataSpec, model: ModelSpec, own: Material, saved: SavedModel) -> Subject:
+    """Put a model and its data together."""
+    _check_fits(model, own.dataset, saved)
+    return Subject(
+        data,
+        model,
+        own.dataset,
+        saved.module.eval(),
+        _NAMES[type(saved.architecture).__name__],
+        dict(saved.info.get("metrics") or {}),
+        own.rows,
+        own.inputs,
+        own.background,
+        own.labels,
+        tuple(data.attributions.configurations(modality_of(own.dataset))),
+    )
+
+
+def obtain_model(
+    model: ModelSpec,
+    dataset: Dataset,
+    path: Path,
+    device: str | None = None,
+    progress: Callable[[Epoch], None] | None = None,
+) -> SavedModel:
+    """The trained model of a spec, kept at ``path``; trained or copied there when it is not there yet.
+
+    A file that is damaged or another model is an error; the study sets it aside and asks again.
+    """
+    if path.is_file():
+        kept = load(path)
+        _check_fits(model, dataset, kept)
+        _check_source(model, kept)
+        return kept
+    if model.file is not None:
+        found = load(Path(model.file).expanduser())
+        _check_fits(model, dataset, found)
+        info = found.info
+        keep = {"hyperparameters": info["hyperparameters"], "metrics": info["metrics"], "seed": info["seed"]}
+        save(path, found.module, found.architecture, dataset=dataset, **keep)
+        return load(path)
+    assert model.architecture is not None  # noqa: S101  # the spec has one or the other
+    recipe = dataclasses.replace(RECIPES.get((dataset.name, model.architecture), Recipe()), seed=model.seed)
+    architecture = architecture_for(model.architecture, dataset)
+    checkpoint = path.with_suffix(".checkpoint")
+    trained = train(architecture, dataset, recipe, device=device, checkpoint=checkpoint, progress=progress)
+    save(
+        path,
+        trained.module,
+        architecture,
+        dataset=dataset,
+        hyperparameters=dataclasses.asdict(recipe),
+        metrics=trained.metrics,
+        seed=model.seed,
+    )
+    checkpoint.unlink(missing_ok=True)
+    return load(path)
+
+
+def architecture_for(name: str, dataset: Dataset) -> Architecture:
+    """The architecture of a name, for the inputs of a data set."""
+    shape = tuple(dataset.inputs.shape[1:])
+    if name == "linear":
+        return Linear(shape[0] if len(shape) == 1 else shape)
+    if name == "mlp":
+        if len(shape) != 1:
+            raise ValueError(f"model: mlp is for tables; for the images of {dataset.name} use linear or inception.")
+        return MLP(shape[0])
+    if len(shape) != 3:
+        raise ValueError(f"model: inception is for images; for the table {dataset.name} use linear or mlp.")
+    return InceptionV1(channels=shape[0])
+
+
+def tensor_hash(*tensors: Tensor) -> str:
+    """Hash of the values of tensors."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        own = tensor.detach().cpu().contiguous()
+        digest.update(f"{own.dtype} {tuple(own.shape)}\n".encode())
+        digest.update(own.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _background_rows(dataset: Dataset, count: int | None) -> Int[np.ndarray, " m"]:
+    """Training rows, all of a table or some of many images, chosen by the seed of the split."""
+    rows = dataset.split.train
+    if count is None:
+        count = len(rows) if dataset.inputs.ndim == 2 else _IMAGES_IN_BACKGROUND
+    key = noise.input_keys(torch.zeros(1, 1), dataset.split.seed, "background")
+    order = noise.words(key, 0, len(rows))[0].argsort(stable=True).numpy()
+    return np.sort(rows[order[:count]])
+
+
+def _check_source(model: ModelSpec, kept: SavedModel) -> None:
+    """Refuse a kept model that the spec, or the file that it names, does not mean any more."""
+    if model.file is None:
+        same = (_NAMES[type(kept.architecture).__name__], kept.info["seed"]) == (model.architecture, model.seed)
+    else:
+        try:
+            same = load(Path(model.file).expanduser()).info["weights"] == kept.info["weights"]
+        except (FileNotFoundError, ModelFileError):  # gone or damaged: the copy is what there is
+            same = True
+    if not same:
+        raise ModelFileError(f"{model.name}: the model kept here is not the one that the spec asks for.")
+
+
+def _check_fits(model: ModelSpec, dataset: Dataset, saved: SavedModel) -> None:
+    """Refuse a model that learnt other inputs than those it would be explained on."""
+    shape = tuple(dataset.inputs.shape[1:])
+    own = saved.standardisation
+    if own is None:
+        raise ModelFileError(f"{model.name}: was saved without its data, so it is not known how to standardise inputs.")
+    same = own.mean.shape == dataset.standardisation.mean.shape and all(
+        torch.equal(getattr(own, part), getattr(dataset.standardisation, part)) for part in ("mean", "std")
+    )
+    if not same:
+        raise ModelFileError(
+            f"{model.name}: was trained on data standardised in another way than {dataset.name} with split seed "
+            f"{dataset.split.seed}; train it on this split, or give the seed of its split."
+        )
+    wanted = getattr(saved.architecture, "shape", shape)
+    if wanted != shape:
+        raise ModelFileError(f"{model.name}: expects inputs of shape {wanted}, {dataset.name} has {shape}.")
