@@ -53,13 +53,23 @@ def smooth() -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def test_completeness_across_kinks_takes_more_points() -> None:
-    """The sum over a network of ReLUs closes in on the score difference as points are added."""
-    model, x = mlp().double().eval(), rows(20, 6, dtype=torch.float64)
-    wanted = [IntegratedGradients(points=points) for points in (64, 4096)]
-    paper, fine = attribute(wanted, model, x, background=x).delta.values()
-    assert fine < paper / 10
-    assert fine < 1e-2
+@pytest.mark.parametrize("name", NETWORKS)
+def test_completeness_across_kinks(name: str) -> None:
+    """Of networks of ReLUs too, attributions sum to the score difference, with enough points along the path.
+
+    With the paper's 64 points the sum misses it by 0.4 to 0.7 % here, for Captum as well: a path crosses many kinks.
+    """
+    build, shape = NETWORKS[name]
+    model, background = build().double().eval(), rows(20, *shape, seed=2, dtype=torch.float64)
+    x, target = rows(50, *shape, dtype=torch.float64), torch.arange(50) % 3
+    gaps = {}
+    for points in (64, 1024):
+        found = IntegratedGradients("mean", points=points)(model, x, target=target, background=background)
+        with torch.no_grad():
+            difference = model(x)[torch.arange(50), target] - model(background.mean(0)[None])[0, target]
+        gaps[points] = float((found.flatten(1).sum(1) - difference).abs().sum() / difference.abs().sum())
+    assert gaps[1024] < 1e-3
+    assert gaps[1024] < gaps[64] / 5
 
 
 def test_the_reported_gap_is_the_largest() -> None:

@@ -9,12 +9,14 @@ from torch import Tensor
 from verax.arguments import checked_choice, checked_count, settle
 from verax.metrics import areas
 from verax.metrics.result import Context, Result
+from verax.perturbation.block import pieces
 from verax.perturbation.guided import Experiment, GuidedScores
 from verax.perturbation.order import Order
 from verax.shapes import Float
 
 Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]
+_TOGETHER = 1 << 18  # points of curves that are reduced at once
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class PredictionChange:
         """The guided experiment whose scores this metric reads."""
         return Experiment(self.order, self.steps)
 
-    def factor(self, scores: GuidedScores, which: int) -> Float[Tensor, "n 2 steps"] | None:
+    def factor(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 steps"] | None:
         """The sign put on each step's change: none."""
         return None
 
@@ -88,7 +90,7 @@ class DirectedPredictionChange:
         """The guided experiment whose scores this metric reads."""
         return Experiment("magnitude" if self.order == "magnitude" else "signed", self.steps)
 
-    def factor(self, scores: GuidedScores, which: int) -> Float[Tensor, "n 2 steps"] | None:
+    def factor(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 steps"] | None:
         """The sign put on each step's change."""
         attribution, direction = scores.attribution_sign[which], scores.direction_sign[which]
         return (attribution.abs() if self.order == "signed" else attribution).to(scores.curves) * direction
@@ -162,11 +164,11 @@ class GuidedResult(Result):
         return self._arrange(areas.cmi(self.scores).tolist())
 
     def _curves(self) -> Float[Tensor, "k n 2 points"]:
-        return torch.stack([metric_curves(self.metric, self.guided, which) for which in range(len(self.scores))])
+        return metric_curves(self.metric, self.guided, slice(None))
 
 
-def metric_curves(metric: GuidedMetric, scores: GuidedScores, which: int) -> Float[Tensor, "n 2 points"]:
-    """The two curves of one attribution under a metric: signed changes, summed up or as they are."""
+def metric_curves(metric: GuidedMetric, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 points"]:
+    """The two curves of some attributions under a metric: signed changes, summed up or as they are."""
     curves = scores.curves[which]
     factor = metric.factor(scores, which)
     if factor is None and metric.curve == "cumulative":
@@ -180,9 +182,10 @@ def metric_curves(metric: GuidedMetric, scores: GuidedScores, which: int) -> Flo
 
 
 def guided_result(metric: GuidedMetric, guided: GuidedScores, context: Context) -> GuidedResult:
-    """Reduce an experiment to a metric, one attribution at a time to bound memory."""
+    """Reduce an experiment to a metric, some attributions at a time to bound memory."""
+    together = max(1, _TOGETHER // guided.curves[0].numel())
     values = []
-    for which in range(len(guided.curves)):
+    for which in pieces(len(guided.curves), together):
         curves = metric_curves(metric, guided, which)
-        values.append(areas.weighted_abpc(curves[:, 1], curves[:, 0], guided.points))
-    return GuidedResult(metric, context, torch.stack(values), guided)
+        values.append(areas.weighted_abpc(curves[:, :, 1], curves[:, :, 0], guided.points))
+    return GuidedResult(metric, context, torch.cat(values), guided)

@@ -15,7 +15,7 @@ from verax.shapes import Float
 from verax.study.files import Sealed
 
 _SUFFIX = ".safetensors"
-Cost = tuple[float, float, float]  # rows forward, rows backward, seconds
+Cost = tuple[int, int, float]  # rows forward, rows backward, seconds
 
 
 class Cache:
@@ -29,10 +29,10 @@ class Cache:
         >>> import tempfile, torch
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     cache = Cache(Path(folder), limit=10_000)
-        ...     cache.put("ab" * 32, torch.ones(2, 3), (20.0, 0.0, 0.5))
+        ...     cache.put("ab" * 32, torch.ones(2, 3), (20, 0, 0.5))
         ...     values, cost = cache.get("ab" * 32, (2, 3))
         ...     cost, values.sum().item(), cache.get("cd" * 32, (2, 3))
-        ((20.0, 0.0, 0.5), 6.0, None)
+        ((20, 0, 0.5), 6.0, None)
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -50,7 +50,7 @@ class Cache:
             if tuple(values.shape) == shape and len(cost) == 3:
                 with contextlib.suppress(FileNotFoundError):  # another worker dropped it meanwhile
                     os.utime(path)  # used now
-                return values, tuple(cost.tolist())
+                return values, (int(cost[0]), int(cost[1]), float(cost[2]))
             path.unlink(missing_ok=True)  # damaged: worth nothing, and computed anew
         return None
 

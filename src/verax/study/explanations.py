@@ -69,7 +69,7 @@ def explain(
         if kept is not None:
             values, (forward, backward, seconds) = kept
             found[family] = values.to(machine.device)
-            spent[family] = Spent(Rows(round(forward), round(backward)), seconds)
+            spent[family] = Spent(Rows(forward, backward), seconds)
     missing = {family: members for family, members in groups.items() if family not in found}
     if missing:
         for family, values, cost in _computed(subject, missing, inputs, scorer, machine, tell):
@@ -110,17 +110,19 @@ def _computed(
     )
     clock = _Clock(scorer, inputs.device, clean=len(inputs))
     current: Family | None = None
-    values = torch.empty(0)
+    values, spent = torch.empty(0), Spent()
     for family, piece in pieces:
+        cost = clock.read()  # of this piece, which may be the first of its family
         if family is not current:
             if current is not None:
-                yield current, values, clock.read()
-            current = family
+                yield current, values, spent
+            current, spent = family, Spent()
             tell(type(family).__name__.removesuffix("Family"))
             values = torch.empty(len(groups[family]), *inputs.shape, dtype=inputs.dtype, device=inputs.device)
+        spent = Spent(spent.rows + cost.rows, spent.seconds + cost.seconds)
         values[:, piece.rows] = piece.values.to(values)
     if current is not None:
-        yield current, values, clock.read()
+        yield current, values, spent
 
 
 class _Clock:

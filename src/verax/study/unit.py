@@ -100,8 +100,8 @@ def _names(subject: Subject, rows: slice, evaluation: Evaluation) -> dict[str, l
         "input": numbers * k,
         "input_id": [subject.dataset.ids[row] for row in numbers] * k,
         "target": evaluation["pc"].target.tolist() * k,
-        "method": [type(one).__name__ for one in configurations for _ in range(n)],
-        "configuration": [one.canonical for one in configurations for _ in range(n)],
+        "method": [name for one in configurations for name in [type(one).__name__] * n],
+        "configuration": [name for one in configurations for name in [one.canonical] * n],
         "local": [one.local for one in configurations for _ in range(n)],
     }
 

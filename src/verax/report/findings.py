@@ -1,0 +1,130 @@
+"""The head of the page: what was run in one line, and what came out of it in words and numbers."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import polars as pl
+
+from verax.analysis.tables import ModelInfo, higher_is_better
+from verax.report.names import METRIC_NAMES, REFERENCE, kind_of, label_of
+from verax.report.style import number, percent, signed
+from verax.report.view import View
+
+RANKED = ("dpc_magnitude", "pc", "infidelity")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The configuration of a model that a metric rates best.
+
+    Attributes:
+        label: Its method.
+        configuration: Its canonical form.
+        value: Its mean score.
+        error: Standard error of that mean over inputs.
+        kind: Local, baseline-oriented, or a naive reference, which no metric should prefer.
+    """
+
+    label: str
+    configuration: str
+    value: float
+    error: float | None
+    kind: str
+
+    def __str__(self) -> str:
+        return number(self.value) + (f" ± {number(self.error, 2)}" if self.error is not None else "")
+
+
+def best(view: View, model: str, metric: str) -> Best | None:
+    """The best configuration of a model, or None where the metric was not measured."""
+    rows = view.summary.filter(pl.col("model") == model, pl.col(metric).is_not_null())
+    if not rows.height:
+        return None
+    row = rows.sort(metric, descending=higher_is_better(metric), maintain_order=True).row(0, named=True)
+    variant = (row["method"], row["local"])
+    return Best(label_of(*variant), row["configuration"], row[metric], row[f"{metric}_error"], kind_of(*variant))
+
+
+def one_line(view: View) -> str:
+    """What was run."""
+    models = view.tables.models
+    if not models:
+        return "No models."
+    data = list(dict.fromkeys(model.dataset for model in models))
+    inputs = sorted({model.inputs for model in models})
+    many = f"{inputs[0]:,}" if len(inputs) == 1 else f"{inputs[0]:,} to {inputs[-1]:,}"
+    text = f"{_count(len(models), 'model')} on {', '.join(data)}: {_count(view.summary.height, 'explanation')}"
+    return f"{text} (configurations of attribution methods), each on {many} inputs."
+
+
+def sentences(view: View) -> list[str]:
+    """The most important findings, most important first."""
+    found = [_preference(view, metric) for metric in ("dpc_magnitude", "pc") if view.measured(metric)]
+    found += [_agreement(view)] if any(math.isfinite(a.spearman) for a in view.agreements.values()) else []
+    found += [_claims(view)] if view.claims else []
+    found += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
+    return found
+
+
+def _preference(view: View, metric: str) -> str:
+    found = [one for one in (best(view, model, metric) for model in view.models) if one is not None]
+    kind, many = Counter(one.kind for one in found).most_common(1)[0]
+    labels = Counter(one.label for one in found)
+    words = ", ".join(label + (f" ({count} times)" if count > 1 else "") for label, count in labels.items())
+    article = "a naive" if kind == REFERENCE else "a"
+    return f"{METRIC_NAMES[metric]} rates {article} {kind} method best on {_of(many, len(found))}: {words}."
+
+
+def _agreement(view: View) -> str:
+    parts = []
+    for lime, where in ((False, "without LIME"), (True, "with LIME alone")):
+        values = [a.spearman for (_, of_lime), a in view.agreements.items() if of_lime == lime]
+        known = [value for value in values if math.isfinite(value)]
+        if known:
+            span = f"{signed(min(known))} to {signed(max(known))}" if len(known) > 1 else signed(known[0])
+            parts.append(f"{where} on {_of(sum(value < 0 for value in known), len(known))} ({span})")
+    return f"DPC and Infidelity rank alike, that is with a negative Spearman correlation, {' and '.join(parts)}."
+
+
+def _sharing(view: View) -> str:
+    run, unshared = (float(view.tables.costs[name].sum()) for name in ("rows_forward", "rows_forward_unshared"))
+    text = f"Sharing model evaluations between configurations and metrics needed {number(run)} forward rows"
+    return f"{text} instead of {number(unshared)}, {number(unshared / run)} times fewer."
+
+
+def _of(many: int, total: int) -> str:
+    return f"{many} of {_count(total, 'model')}"
+
+
+def _claims(view: View) -> str:
+    verdicts = Counter(claim.verdict for claim in view.claims)
+    measured = len(view.claims) - verdicts["not measured"]
+    text = (
+        f"Of the paper's claims, taken model by model, {verdicts['reproduced']} of {measured} measured were reproduced"
+    )
+    return f"{text}; not measured: {verdicts['not measured']}." if verdicts["not measured"] else f"{text}."
+
+
+def _count(many: int, what: str) -> str:
+    return f"{many:,} {what}" + ("" if many == 1 else "s")
+
+
+def model_rows(view: View) -> list[dict[str, object]]:
+    """The table below the sentences: one row per model."""
+    return [
+        {
+            "model": model.name,
+            "auroc": percent(figure_of(model, "auroc")),
+            "best": {metric: best(view, model.name, metric) for metric in RANKED},
+            "others": view.agreements.get((model.name, False)),
+            "lime": view.agreements.get((model.name, True)),
+        }
+        for model in view.tables.models
+    ]
+
+
+def figure_of(model: ModelInfo, name: str) -> float | None:
+    """A figure of a model on the test split, or on the first split that has it."""
+    splits = [model.metrics.get("test", {}), *model.metrics.values()]
+    return next((float(split[name]) for split in splits if name in split), None)

@@ -1,0 +1,166 @@
+"""The report as one HTML file that needs nothing else: data, charts, pictures and the script that draws them."""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from verax.analysis.tables import Example, Tables
+from verax.datasets.download import write_atomically
+from verax.report import attributions, boxes, claims, curves, facts, findings, scatter, twins, uncertainty
+from verax.report.names import METRIC_NAMES
+from verax.report.rows import encoded, script_json
+from verax.report.style import signed
+from verax.report.view import View
+
+SECTIONS = {
+    "run": "What was run",
+    "methods": "PC and DPC by method",
+    "twins": "With and without the input",
+    "agreement": "DPC against Infidelity",
+    "uncertainty": "Uncertainty",
+    "curves": "Perturbation curves",
+    "attributions": "Attributions",
+    "claims": "Claims",
+    "costs": "Costs",
+    "provenance": "Provenance",
+}
+_SHOWN = ("model", "method", "name", "label", "kind", "configuration", "lime", "pareto", "near_zero", "jitter", "pair")
+_FIGURES = ("attribution_norm", "infidelity_mc_error")
+
+
+def write_report(path: Path, tables: Tables, examples: Sequence[Example], provenance: Mapping[str, str]) -> None:
+    """Write a study's report as one HTML file that works offline and asks for nothing over the network.
+
+    The same tables give the same bytes. What the study does not hold (a metric, LIME, examples) the page says.
+
+    Args:
+        path: The file to write; its folder is made if need be.
+        tables: What the study measured.
+        examples: A few explained inputs per model, for pictures; may be empty.
+        provenance: Names and values of versions, hashes, seeds and commands, in the order to show them.
+    """
+    write_atomically(path, page(View(tables, tuple(examples)), provenance).encode("utf-8"))
+
+
+def page(view: View, provenance: Mapping[str, str]) -> str:
+    """The report as text."""
+    charts = _charts(view)
+    vega, script = _vega(), _safe_script(_own("page.js"))
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_own), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("page.html").render(
+        policy=_policy(vega, script),
+        css=Markup(_own("page.css")),  # noqa: S704 - a file of this package
+        vega=vega,
+        script=script,
+        data=Markup(script_json(_data(view))),  # noqa: S704 - escaped by script_json
+        specs=Markup(script_json(charts)),  # noqa: S704 - escaped by script_json
+        charts=set(charts),
+        **_head(view),
+        **_body(view, charts),
+        provenance=facts.settings(provenance, "Versions, hashes, seeds and commands"),
+    )
+
+
+def _own(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _vega() -> Markup:
+    """Vega, Vega-Lite and Vega-Embed in one script."""
+    return _safe_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def _safe_script(text: str) -> Markup:
+    return Markup(text.replace("</script", r"<\/script"))  # noqa: S704 - a script of this package or of Vega
+
+
+def _policy(*scripts: str) -> str:
+    """Only these scripts may run, and nothing may be fetched, whatever the page holds."""
+    hashes = [base64.b64encode(hashlib.sha256(one.encode("utf-8")).digest()).decode("ascii") for one in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def _charts(view: View) -> dict[str, Any]:
+    parts = (boxes, twins, scatter, uncertainty, curves, attributions)
+    return {name: chart for part in parts for name, chart in part.charts(view).items()}
+
+
+def _data(view: View) -> dict[str, Any]:
+    """The page's tables, each once, whatever number of charts draws from it."""
+    errors = [f"{metric}_error" for metric in METRIC_NAMES]
+    rows = view.rows.select(*_SHOWN, *METRIC_NAMES, *errors, *_FIGURES)
+    settings = view.settings.drop("model", "configuration")
+    of_lime = [at for at, lime in enumerate(rows["lime"]) if lime]
+    columns = {name: rows[name].to_list() for name in rows.columns}
+    for name in settings.columns:
+        values = dict(zip(of_lime, settings[name].to_list(), strict=True))
+        columns[scatter.SETTING + name] = [values.get(at) for at in range(rows.height)]
+    return {
+        "configurations": encoded(columns),
+        "twins": encoded(
+            twins.twin_rows(view).select(*_SHOWN, "side", *METRIC_NAMES, *errors).to_dict(as_series=False)
+        ),
+        "uncertainty": encoded(uncertainty.columns(view)),
+        "curves": encoded(curves.columns(view)),
+        "bars": encoded(attributions.columns(view)),
+    }
+
+
+def _head(view: View) -> dict[str, Any]:
+    data = list(dict.fromkeys(model.dataset for model in view.tables.models))
+    return {
+        "title": f"How faithful are attributions on {' and '.join(data)}?" if data else "An empty study",
+        "one_line": findings.one_line(view),
+        "sentences": findings.sentences(view),
+        "model_rows": findings.model_rows(view),
+        "ranked": findings.RANKED,
+        "missing": [METRIC_NAMES[metric] for metric in view.missing()],
+        "sections": list(SECTIONS.items()),
+        "signed": signed,
+    }
+
+
+def _body(view: View, charts: Mapping[str, Any]) -> dict[str, Any]:
+    shown = [example for example in view.examples if attributions.has_content(example)]
+    on_tables = [example for example in shown if not attributions.is_image(example)]
+    return {
+        "models": facts.models(view),
+        "method_counts": facts.method_counts(view),
+        "settings": facts.settings(view.tables.settings, "Settings of the metrics"),
+        "boxes": [facts.boxes(view, metric) for metric in findings.RANKED if view.measured(metric)],
+        "other_metrics": [(metric, METRIC_NAMES[metric]) for metric in boxes.other_metrics(view)],
+        "model_options": [(model, model) for model in view.models],
+        "colour_options": list(scatter.colourings(view).items()),
+        "input_groups": [_inputs(example) for example in shown],
+        "curve_methods": [(name, name) for name in curves.methods(view)],
+        "roles": [(role, f"the {role} of each method") for role in curves.ROLES],
+        "bars": [
+            {"id": f"bars-{at}", "model": example.model, "groups": [_inputs(example)]}
+            for at, example in enumerate(on_tables)
+        ],
+        "galleries": [attributions.gallery(example) for example in shown if attributions.is_image(example)],
+        "claims": view.claims,
+        "verdicts": claims.matrix(view),
+        "symbols": claims.SYMBOLS,
+        "costs": facts.costs(view),
+        "cost_sentence": facts.cost_sentence(view),
+    }
+
+
+def _inputs(example: Example) -> tuple[str, list[tuple[str, str]]]:
+    options = [
+        (curves.input_key(example.model, at), f"{example.model}, {curves.input_label(example, at)}")
+        for at in range(len(example.input_ids))
+    ]
+    return example.model, options

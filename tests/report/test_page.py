@@ -1,0 +1,223 @@
+"""The HTML report: what it says, that it needs nothing else, and that names from users stay text."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from report.html import Page, rows
+from report.synthetic import PROVENANCE, examples, renamed, study, without
+from verax.analysis.claims import claims
+from verax.analysis.tables import (
+    COSTS_SCHEMA,
+    METRICS,
+    SCORES_SCHEMA,
+    UNCERTAINTY_SCHEMA,
+    Example,
+    ModelInfo,
+    Tables,
+    empty,
+)
+from verax.report import write_report
+from verax.report.page import SECTIONS
+
+EVERYTHING = {
+    "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "twins-pc", "twins-dpc_magnitude", "scatter-lime",
+    "scatter-others", "uncertainty-values", "uncertainty-errors", "curves-pc", "curves-dpc", "bars-0",
+}  # fmt: skip
+NASTY = """<script>alert(1)</script> & "quoted" 'single' {{ 7 * 7 }} </script> $x^2$"""
+
+
+def written(path: Path, tables: Tables, shown: Sequence[Example] = ()) -> Page:
+    write_report(path, tables, shown, PROVENANCE)
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(report: Path) -> Page:
+    return Page(report.read_text(encoding="utf-8"))
+
+
+def test_sections_stand_in_order(page: Page) -> None:
+    assert [section["id"] for section in page.all("section")] == list(SECTIONS)
+    assert [link["href"] for link in page.all("a")] == [f"#{name}" for name in SECTIONS]
+    assert len(page.all("h1")) == 1
+    assert len(page.all("h2")) == len(SECTIONS)
+
+
+def test_every_chart_has_a_place_and_data(page: Page) -> None:
+    specs, data = page.json("charts"), page.json("data")
+    assert set(specs) == EVERYTHING
+    places = [place["id"] for place in page.all("div", **{"class": "chart"})]
+    assert sorted(places) == sorted(f"chart-{name}" for name in specs)
+    assert all(name in data for spec in specs.values() for name in spec["tables"])
+    assert all(spec["spec"]["description"] for spec in specs.values())
+
+
+def test_every_choice_names_charts_and_parameters_that_exist(page: Page) -> None:
+    specs = page.json("charts")
+    chosen = page.all("select")
+    assert {one["data-signal"] for one in chosen} == {"metric", "model", "colour", "input", "method", "role"}
+    for one in chosen:
+        for chart in str(one["data-charts"]).split():
+            assert one["data-signal"] in {parameter["name"] for parameter in specs[chart]["spec"]["params"]}
+
+
+def test_pictures_and_tables_are_described(page: Page) -> None:
+    pictures = page.all("img")
+    assert len(pictures) == 2 + 2 * 2 * 9  # two inputs in grey; best and worst of nine methods for each
+    assert all(picture["alt"] for picture in pictures)
+    assert all(str(picture["src"]).startswith("data:image/png;base64,") for picture in pictures)
+    assert all(head.get("scope") for head in page.all("th"))
+
+
+def test_head_says_what_the_tables_say(page: Page, tables: Tables) -> None:
+    means = tables.scores.group_by("model", "method", "configuration").agg(pl.col("dpc_magnitude", "pc").mean())
+    for metric, others in (
+        ("dpc_magnitude", "a local method best on 2 of 2"),
+        ("pc", "a baseline-oriented method best"),
+    ):
+        for model in tables.models:
+            best = means.filter(pl.col("model") == model.name).sort(metric)["configuration"].cast(pl.String)[-1]
+            assert page.all("span", title=best), (model.name, metric)
+        assert others in page.text
+    verdicts = [claim.verdict for claim in claims(tables, missing=False)]
+    reproduced, measured = verdicts.count("reproduced"), len(verdicts) - verdicts.count("not measured")
+    assert f"{reproduced} of {measured} measured were reproduced" in page.text
+    assert f"2 models on heloc, isic: {means.height:,} explanations" in page.text
+
+
+def test_page_holds_every_configuration_once(page: Page, tables: Tables) -> None:
+    found = rows(page.json("data")["configurations"])
+    means = tables.scores.group_by("model", "configuration").agg(pl.col(*METRICS).mean())
+    assert len(found) == means.height
+    wanted = {(row["model"], row["configuration"]): row for row in means.iter_rows(named=True)}
+    for row in found:
+        for metric in METRICS:
+            assert row[metric] == pytest.approx(wanted[row["model"], row["configuration"]][metric], rel=1e-5)
+
+
+def test_claims_show_words_and_symbols(page: Page, tables: Tables) -> None:
+    for symbol, word in (("✓", "reproduced"), ("✗", "not reproduced")):
+        assert f"{symbol} {word}" in page.text
+    assert all(str(claim.claim) in page.text for claim in claims(tables, missing=False))
+
+
+def test_provenance_and_settings_are_shown(page: Page, tables: Tables) -> None:
+    for name, value in {**PROVENANCE, **tables.settings}.items():
+        assert str(name) in page.text
+        assert str(value) in page.text
+
+
+def test_nothing_is_fetched(page: Page, report: Path) -> None:
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "srcset", "data", "action", "poster"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("data:image/png;base64,", "#")), (tag, name, value)
+    assert not page.all("link")
+    assert not page.all("iframe")
+    text = report.read_text(encoding="utf-8")
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    ours = page.scripts[-1][1]
+    assert "http" not in ours
+    assert "fetch(" not in ours
+    assert "://" not in str(page.json("charts"))
+
+
+def test_policy_allows_these_scripts_and_no_requests(page: Page) -> None:
+    (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    content = str(policy["content"])
+    running = [text for attributes, text in page.scripts if attributes.get("type") is None]
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in running]
+    assert re.findall(r"'sha256-([^']+)'", content) == hashes
+    assert content.startswith("default-src 'none';")
+    assert "unsafe-eval" not in content
+
+
+def test_page_is_small(report: Path) -> None:
+    assert report.stat().st_size < 3_000_000
+
+
+def test_same_tables_give_the_same_bytes(
+    report: Path, tables: Tables, shown: Sequence[Example], tmp_path: Path
+) -> None:
+    write_report(tmp_path / "again.html", tables, shown, PROVENANCE)
+    assert (tmp_path / "again.html").read_bytes() == report.read_bytes()
+
+
+def test_names_stay_text(tmp_path: Path) -> None:
+    tables = renamed(study(("HELOC-Linear",), inputs=4, every=60), lambda name: f"{name} {NASTY}")
+    (example,) = examples(study(("HELOC-Linear",), inputs=4, every=60), count=1)
+    example = replace(
+        example,
+        model=tables.models[0].name,
+        class_names=(f"Good {NASTY}", "Bad"),
+        feature_names=tuple(f"{name} {NASTY}" for name in example.feature_names),
+        input_ids=(f"id {NASTY}",),
+    )
+    model = ModelInfo(**{**vars(tables.models[0]), "dataset": f"data {NASTY}", "architecture": NASTY})
+    tables = replace(tables, models=(model,), settings={f"setting {NASTY}": NASTY})
+    write_report(tmp_path / "nasty.html", tables, [example], {f"key {NASTY}": f"value {NASTY}"})
+    page = Page((tmp_path / "nasty.html").read_text(encoding="utf-8"))
+    assert len(page.scripts) == 4
+    assert {attributes.get("id") for attributes, _ in page.scripts} == {"data", "charts", None}
+    squeezed = " ".join(NASTY.split())
+    for where in ("HELOC-Linear", "data", "id", "setting", "key", "value"):
+        assert f"{where} {squeezed}" in page.text
+    (features, *_) = page.json("data")["bars"]["feature"]
+    assert features[0].startswith(f"ExternalRiskEstimate {NASTY} = ")
+
+
+def test_one_model_without_lime_uncertainty_examples_and_costs(tmp_path: Path) -> None:
+    tables = study(("HELOC-Linear",), inputs=4, uncertain=False)
+    scores = tables.scores.filter(~pl.col("method").cast(pl.String).str.starts_with("Lime"))
+    page = written(tmp_path / "page.html", replace(tables, scores=scores, costs=empty(COSTS_SCHEMA), settings={}))
+    assert set(page.json("charts")) == {
+        "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "twins-pc", "twins-dpc_magnitude", "scatter-others",
+    }  # fmt: skip
+    for said in ("no configurations of LIME", "no table of Infidelity's uncertainty", "keeps no example inputs"):
+        assert said in page.text
+    assert "1 model on heloc" in page.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "gone", "said"),
+    [
+        (
+            ("infidelity", "infidelity_se"),
+            {"scatter-lime", "scatter-others"},
+            "Not measured in this study: Infidelity.",
+        ),
+        (("pc",), {"boxes-pc", "twins-pc"}, "PC was not measured in this study."),
+        (
+            ("pc", "dpc_magnitude", "dpc_signed", "dpc_literal"),
+            {"boxes-pc", "boxes-dpc_magnitude", "twins-pc", "twins-dpc_magnitude", "scatter-lime", "scatter-others"},
+            "Not measured in this study: PC, DPC, DPC, signed order, DPC, literal.",
+        ),
+        (
+            METRICS,
+            {name for name in EVERYTHING if name.startswith(("boxes", "twins", "scatter"))},
+            "DPC was not measured",
+        ),
+    ],
+)
+def test_metrics_left_out_are_said(tmp_path: Path, columns: Sequence[str], gone: set[str], said: str) -> None:
+    tables = without(study(("HELOC-MLP",), inputs=4, every=60), columns)
+    page = written(tmp_path / "page.html", tables)
+    examples_too = {"curves-pc", "curves-dpc", "bars-0"}
+    assert set(page.json("charts")) == EVERYTHING - gone - examples_too
+    assert said in page.text
+
+
+def test_empty_study(tmp_path: Path) -> None:
+    nothing = Tables(empty(SCORES_SCHEMA), empty(UNCERTAINTY_SCHEMA), (), {}, empty(COSTS_SCHEMA))
+    page = written(tmp_path / "page.html", nothing)
+    assert page.json("charts") == {}
+    assert "No models." in page.text
