@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test check format bench clean
 
 demo: $(READY)
-	$(VENV)/bin/python examples/demo.py
+	$(VENV)/bin/verax study run demo --out demo-study
 
 test: $(READY)
 	$(VENV)/bin/python -m pytest

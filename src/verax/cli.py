@@ -1,6 +1,5 @@
 """The command line. Commands load what they need when they run; a wrong argument is one line and exit code 2."""
 
-import dataclasses
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +12,8 @@ from verax.cli_study import study_app, verify
 
 if TYPE_CHECKING:
     from verax.datasets import Dataset
-    from verax.models import Architecture
     from verax.models.checkpoints import Epoch
+    from verax.models.recipes import Recipe
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,36 +71,14 @@ def train(
 ) -> None:
     """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
     with one_line_errors():
-        from verax.models.files import save
         from verax.models.recipes import recipe_for
-        from verax.models.training import train as run
+        from verax.models.shipped import train_shipped
 
-        recipe = dataclasses.replace(recipe_for(dataset.value, model.value), seed=seed)
-        if epochs is not None:
-            recipe = dataclasses.replace(recipe, epochs=epochs)
+        recipe_for(dataset.value, model.value)  # refuses what has none
         loaded = _load(dataset, data, seed, cache)
-        architecture = _architecture(model, loaded)
-        checkpoint = out.with_suffix(".checkpoint")
-        found = run(
-            architecture,
-            loaded,
-            recipe,
-            device=device,
-            checkpoint=checkpoint,
-            init=init,
-            progress=lambda epoch: _show(epoch, recipe.epochs),
+        found = train_shipped(
+            model.value, loaded, out, seed=seed, epochs=epochs, device=device, init=init, progress=_show
         )
-        save(
-            out,
-            found.module,
-            architecture,
-            dataset=loaded,
-            hyperparameters=dataclasses.asdict(recipe),
-            metrics=found.metrics,
-            seed=seed,
-        )
-        for left in checkpoint.parent.glob(f"{checkpoint.name}*"):
-            left.unlink()
     for part, metrics in found.metrics.items():
         typer.echo(f"{part}: AUROC {metrics['auroc']:.4f}, accuracy {metrics['accuracy']:.4f}")
     typer.echo(f"{found.seconds:.0f} s, saved as {out}")
@@ -123,26 +100,11 @@ def _load(name: DatasetName, data: Path | None, seed: int, cache: Path | None) -
     return load_breast_cancer(seed) if name is DatasetName.breast_cancer else load_digits(seed)
 
 
-def _architecture(name: ModelName, dataset: "Dataset") -> "Architecture":
-    from verax.models import MLP, InceptionV1, Linear
-
-    shape = dataset.inputs.shape[1:]
-    if name is ModelName.linear:
-        return Linear(shape[0] if len(shape) == 1 else tuple(shape))
-    if name is ModelName.mlp:
-        if len(shape) != 1:
-            raise ValueError(f"model: mlp is for tables; for the images of {dataset.name} use linear or inception.")
-        return MLP(shape[0])
-    if len(shape) != 3:
-        raise ValueError(f"model: inception is for images; for the table {dataset.name} use linear or mlp.")
-    return InceptionV1(channels=shape[0])
-
-
-def _show(epoch: "Epoch", epochs: int) -> None:
-    left = (epochs - epoch.number) * epoch.seconds
+def _show(epoch: "Epoch", recipe: "Recipe") -> None:
+    left = (recipe.epochs - epoch.number) * epoch.seconds
     mark = " *" if epoch.best else ""
     typer.echo(
-        f"epoch {epoch.number}/{epochs}  loss {epoch.loss:.4f}  validation AUROC {epoch.auroc:.4f}{mark}  "
+        f"epoch {epoch.number}/{recipe.epochs}  loss {epoch.loss:.4f}  validation AUROC {epoch.auroc:.4f}{mark}  "
         f"{epoch.seconds:.1f} s, at most {left:.0f} s left",
         err=True,
     )

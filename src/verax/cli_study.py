@@ -1,18 +1,12 @@
 """The commands about studies: run, status, report, and verify."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from verax.cli_common import one_line_errors
-
-if TYPE_CHECKING:
-    from verax.study.explanations import Machine
-    from verax.study.plan import Unit
-    from verax.study.study import Study
 
 study_app = typer.Typer(no_args_is_help=True, help="Compare many explanation methods on a model, in full.")
 
@@ -42,20 +36,22 @@ def run(
     with one_line_errors():
         from verax.study.explanations import Machine
         from verax.study.ray_engine import Cluster
-        from verax.study.run import run_study
+        from verax.study.run import plan_study, run_study
         from verax.study.spec import load_spec
 
         loaded = load_spec(spec, data=data, limit=limit)
         folder = out or Path(f"{loaded.name}-study")
         cluster = Cluster(address, workers, threads) if engine is EngineName.ray else None
         machine = Machine(_checked(device), batch_size)
+        if dry_run:
+            typer.echo("\n".join(plan_study(loaded, folder, machine)))
+            return
         try:
             found = run_study(
                 loaded,
                 folder,
                 machine=machine,
                 cluster=cluster,
-                started=_stop_after_plan if dry_run else _show_plan,
                 log=lambda line: typer.echo(line, err=True),
             )
         except KeyboardInterrupt:
@@ -122,21 +118,6 @@ def verify(
         f"{verdict.units} units, compared {how}"
     )
     raise typer.Exit(0 if verdict.passed else 1)
-
-
-def _show_plan(study: "Study", todo: "Sequence[Unit]", machine: "Machine") -> None:
-    from verax.study.summary import plan_lines
-
-    for line in plan_lines(study, todo, machine):
-        typer.echo(line, err=True)
-
-
-def _stop_after_plan(study: "Study", todo: "Sequence[Unit]", machine: "Machine") -> None:
-    from verax.study.summary import plan_lines
-
-    for line in plan_lines(study, todo, machine):
-        typer.echo(line)
-    raise typer.Exit
 
 
 def _share(text: str) -> float:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import checked_not_negative, settle
-from verax.datasets.base import Dataset, Part
+from verax.datasets.base import Dataset, Part, Standardisation
 from verax.shapes import Float, Int
 
 
@@ -20,7 +20,8 @@ class Augmentation(Protocol):
     """Changes a batch of training inputs at random, on the batch's device.
 
     Tables come standardised, images as numbers in [0, 1] before standardisation. All randomness comes from
-    ``generator``, which lives on the batch's device; the batch itself is left as it was.
+    ``generator``, which lives on the CPU: a GPU then never has to tell what it drew, and need not be waited for. The
+    batch itself is left as it was.
     """
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -49,22 +50,38 @@ class TabularNoise:
 
 
 def normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard normal draws of the dtype and on the device of ``like``."""
-    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+    """Standard normal draws of the dtype and on the device of ``like``; on a GPU the GPU makes them."""
+    seed = int(torch.randint(2**62, (1,), generator=generator))
+    return torch.randn(
+        shape, generator=torch.Generator(like.device).manual_seed(seed), device=like.device, dtype=like.dtype
+    )
 
 
 def uniform(shape: tuple[int, ...], low: float, high: float, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Uniform draws from [low, high) of the dtype and on the device of ``like``."""
-    return torch.rand(shape, generator=generator, device=like.device, dtype=like.dtype) * (high - low) + low
+    """Uniform draws from [low, high) of the dtype of ``like``, on the CPU."""
+    return torch.rand(shape, generator=generator, dtype=like.dtype) * (high - low) + low
 
 
 def on_rows(
     change: Callable[..., Tensor], images: Float[Tensor, "n c h w"], rows: Int[Tensor, " rows"], *draws: Tensor
 ) -> Float[Tensor, "n c h w"]:
-    """Change some images only; ``draws`` hold one entry per image of the whole batch, and the chosen ones are used."""
+    """Change some images only.
+
+    Args:
+        change: Takes images and one entry of each of ``draws`` for each of them.
+        images: The batch.
+        rows: Which images, on the CPU.
+        draws: One entry per image of the whole batch, on the CPU.
+    """
     if not len(rows):
         return images
-    return images.index_copy(0, rows, change(images[rows], *(draw[rows] for draw in draws)))
+    place = moved(rows, images.device)
+    return images.index_copy(0, place, change(images[place], *(moved(draw[rows], images.device) for draw in draws)))
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """A CPU tensor on a device, without waiting for what the device is doing."""
+    return tensor.to(device, non_blocking=True)
 
 
 def chosen(probability: float, lots: Float[Tensor, " n"]) -> Int[Tensor, " rows"]:
@@ -90,6 +107,8 @@ class Rows:
         self.dataset, self.device = dataset, device
         self.numbers = dataset.split.rows(part)
         self.labels = torch.from_numpy(dataset.labels[self.numbers]).to(device)
+        moments = dataset.standardisation
+        self.standardisation = Standardisation(moments.mean.to(device), moments.std.to(device))
         self.image = dataset.inputs.dtype == np.uint8
         size = len(self.numbers) * dataset.inputs[:1].nbytes
         # On a CPU pixels stay where they are: the operating system keeps the used pages of a memory map.
@@ -107,15 +126,15 @@ class Rows:
         Args:
             index: The rows, on the CPU.
             change: What to do to them: to pixels before they are standardised, to other numbers afterwards.
-            draws: The randomness of ``change``.
+            draws: The randomness of ``change``, on the CPU.
         """
-        raw = self._read(self.numbers[index.numpy()]) if self.kept is None else self.kept[index.to(self.device)]
+        raw = self._read(self.numbers[index.numpy()]) if self.kept is None else self.kept[moved(index, self.device)]
         if raw.device.type != self.device.type:  # "cuda" and "cuda:0" are one device, but not equal
             raw = raw.pin_memory().to(self.device, non_blocking=True)
-        values = raw.float() / 255 if self.image else self.dataset.standardisation.apply(raw.float())
+        values = raw.float() / 255 if self.image else self.standardisation.apply(raw.float())
         if change is not None and draws is not None:
             values = change(values, draws)
-        return self.dataset.standardisation.apply(values) if self.image else values
+        return self.standardisation.apply(values) if self.image else values
 
     def _read(self, numbers: Int[np.ndarray, " r"]) -> Tensor:
         return torch.from_numpy(np.array(self.dataset.inputs[numbers]))

@@ -119,32 +119,33 @@ def identity(architecture: Architecture, dataset: Dataset, recipe: Any, init: Pa
 
 def write_run(
     path: Path,
-    module: nn.Module,
+    modules: Mapping[str, nn.Module],
     best: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
     history: Sequence[Epoch],
     run: Mapping[str, Any],
 ) -> None:
-    """Write the checkpoint of a run; ``run`` is its identity.
+    """Write the checkpoint of a run; ``modules`` are its networks by name, ``run`` is its identity.
 
     Random numbers are keyed by seed and epoch, so there is no generator whose state would have to be kept.
     """
     memory = optimizer.state_dict()["state"]
     moments = {f"{number}.{name}": value for number, entry in memory.items() for name, value in entry.items()}
-    groups = {"model": module.state_dict(), "best": best, "optimizer": moments}
+    states = {name: module.state_dict() for name, module in modules.items()}
+    groups = {**states, "best": best, "optimizer": moments}
     tensors = {f"{group}.{name}": value for group, part in groups.items() for name, value in part.items()}
     write(path, tensors, {"identity": run, "history": [dataclasses.asdict(epoch) for epoch in history]})
 
 
 def read_run(
-    path: Path, wanted: Mapping[str, Any], module: nn.Module, optimizer: torch.optim.Optimizer
+    path: Path, wanted: Mapping[str, Any], modules: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer
 ) -> tuple[dict[str, Tensor], list[Epoch]] | None:
-    """Give network and optimizer back what a checkpoint holds; returns best weights and history, None without a file.
+    """Give networks and optimizer back what a checkpoint holds; returns best weights and history, None without a file.
 
     Args:
         path: The checkpoint.
         wanted: Identity of the run that wants to go on; that of the checkpoint must be the same.
-        module: The network.
+        modules: The networks by name; the one that learns is ``"model"``.
         optimizer: Its optimizer.
     """
     found = read(path)
@@ -159,9 +160,12 @@ def read_run(
     best = _group("best", tensors)
     try:
         history = [Epoch(**entry) for entry in state["history"]]
-        module.load_state_dict(best)  # only to see that they fit
-        module.load_state_dict(_group("model", tensors))
+        modules["model"].load_state_dict(best)  # only to see that they fit
+        for name, module in modules.items():
+            module.load_state_dict(_group(name, tensors))
         optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        for weight, entry in optimizer.state.items():  # a file has no memory layouts; a fused optimizer wants one
+            entry.update({name: torch.empty_like(weight).copy_(value) for name, value in entry.items() if value.ndim})
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"checkpoint: {path} is damaged ({error}); delete it to start anew.") from None
     return best, history

@@ -148,7 +148,9 @@ def level_tables(
     tile = row[:, None] * across + column
     image = torch.arange(count, device=level.device)[:, None, None] * (down * across)
     cells = count * down * across * _LEVELS
-    found = torch.bincount(((image + tile) * _LEVELS + level).reshape(-1), minlength=cells)
+    cell = ((image + tile) * _LEVELS + level).reshape(-1)
+    # Not bincount, which would wait for a GPU.
+    found = torch.zeros(cells, dtype=torch.int64, device=level.device).scatter_add_(0, cell, torch.ones_like(cell))
     histogram = found.reshape(count, down, across, _LEVELS).to(clip.dtype)
     area = histogram.sum(-1, keepdim=True)
     cut = torch.minimum(histogram, (_per_image(clip) * area / _LEVELS).clamp(min=1))
@@ -166,8 +168,8 @@ def _neighbours(size: int, tiles: int, like: Tensor) -> tuple[Int[Tensor, " size
 def _luminance(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     if images.shape[1] != 3:
         return images.mean(1)
-    weights = torch.tensor([0.299, 0.587, 0.114], device=images.device, dtype=images.dtype)
-    return torch.einsum("bchw,c->bhw", images, weights).clamp(0, 1)
+    red, green, blue = images.unbind(1)
+    return (0.299 * red + 0.587 * green + 0.114 * blue).clamp(0, 1)
 
 
 def _per_image(strength: Float[Tensor, " b"]) -> Float[Tensor, "b 1 1 1"]:

@@ -89,7 +89,7 @@ def save(
     """
     import safetensors.torch  # noqa: PLC0415  # not needed by who only computes metrics
 
-    weights_path, sidecar_path = _paths(path)
+    weights_path, sidecar_path = model_paths(path)
     _check_known(architecture)
     state = _state(module)
     if reason := architecture.misfit(state):
@@ -121,7 +121,7 @@ def load(path: str | Path) -> SavedModel:
         ModelFileError: The files are not what they say: no safetensors file, truncated or changed since they were
             saved, a sidecar that is missing, edited or incomplete, an unknown architecture, tensors that do not fit.
     """
-    weights_path, sidecar_path = _paths(path)
+    weights_path, sidecar_path = model_paths(path)
     if not weights_path.is_file():
         raise FileNotFoundError(f"path: there is no file {weights_path}.")
     weights = weights_path.read_bytes()
@@ -138,7 +138,8 @@ def load(path: str | Path) -> SavedModel:
     return SavedModel(module, architecture, standardisation, class_names, feature_names, info)
 
 
-def _paths(path: str | Path) -> tuple[Path, Path]:
+def model_paths(path: str | Path) -> tuple[Path, Path]:
+    """The weights file and its sidecar, or what is wrong with the name."""
     weights = Path(path)
     if weights.suffix != ".safetensors":
         raise ValueError(f"path: expected a file name that ends in .safetensors, found {str(path)!r}.")

@@ -66,7 +66,7 @@ class ImageAugmentation:
 
     def __call__(self, inputs: Float[Tensor, "b c h w"], generator: torch.Generator) -> Float[Tensor, "b c h w"]:
         """Return the changed batch."""
-        # Every number is drawn for every image, needed or not: an image's draws then depend on nothing but its place.
+        # Every number but the noise is drawn for every image, needed or not.
         changed = self._flipped(inputs, generator)
         changed = self._lit(changed, generator)
         changed = self._softened(changed, generator)
@@ -89,13 +89,17 @@ class ImageAugmentation:
 
     def _softened(self, images: Tensor, generator: torch.Generator) -> Tensor:
         lots, angle, length, width, variance = uniform((5, len(images)), 0.0, 1.0, images, generator)
-        noise = normal(tuple(images.shape), images, generator)
         motion, median, gaussian, noisy = chosen_of(self.soften, 4, lots)
         kernels = colour.motion_kernels(angle * math.pi, 3 + 2 * length)
         images = on_rows(colour.blur, images, motion, kernels)
         images = on_rows(colour.median_blur, images, median)
         images = on_rows(colour.blur, images, gaussian, colour.gaussian_kernels(0.5 + width))
-        return on_rows(colour.add_noise, images, noisy, noise, (5 + 25 * variance).sqrt() / 255)
+        sigma = (5 + 25 * variance).sqrt() / 255
+
+        def noised(some: Tensor, own: Tensor) -> Tensor:
+            return colour.add_noise(some, normal(tuple(some.shape), some, generator), own)
+
+        return on_rows(noised, images, noisy, sigma)
 
     def _distorted(self, images: Tensor, generator: torch.Generator) -> Tensor:
         count = len(images)

@@ -13,13 +13,16 @@ class Recipe:
 
     Attributes:
         epochs: Passes over the training rows, at most.
-        batch_size: Rows per step, at most; the steps of an epoch get equally many, give or take one.
+        batch_size: Rows per step, at most. The steps of an epoch get equally many; the few rows left over, other ones
+            in each epoch, sit it out.
         learning_rate: The highest one.
         weight_decay: AdamW's.
         schedule: ``"constant"``; ``"cosine"``, down to 0; or ``"onecycle"``, up from 1/25 and down to 0.
         warmup: Epochs in which the learning rate rises; for ``"onecycle"`` 0 means 30 % of all.
         patience: Epochs without a better validation AUROC after which to stop; None for never.
         keep: Which weights are the result, those with the ``"best"`` validation AUROC or the ``"last"``.
+        average: Epochs over which weights are averaged: an exponential moving average with this time constant is
+            validated and kept instead of the weights themselves; 0 for none.
         class_weight: Whether both classes get the same total weight.
         label_smoothing: Labels become this much less certain, from 0 to below 1.
         noise: Standard deviation of the noise on standardised features of a table.
@@ -38,6 +41,7 @@ class Recipe:
     warmup: float = 0.0
     patience: int | None = None
     keep: Literal["best", "last"] = "best"
+    average: float = 0.0
     class_weight: bool = False
     label_smoothing: float = 0.0
     noise: float = 0.0
@@ -53,7 +57,7 @@ class Recipe:
         checked_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
         for name in ("epochs", "batch_size"):
             settle(self, **{name: checked_count(name, getattr(self, name))})
-        for name in ("weight_decay", "warmup", "label_smoothing", "noise", "augment_share"):
+        for name in ("weight_decay", "warmup", "average", "label_smoothing", "noise", "augment_share"):
             settle(self, **{name: checked_not_negative(name, getattr(self, name))})
         for name in ("label_smoothing", "augment_share"):
             if getattr(self, name) > 1:
@@ -79,23 +83,50 @@ def rate(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
 
 
 RECIPES: dict[tuple[str, str], Recipe] = {
-    ("heloc", "linear"): Recipe(epochs=40, learning_rate=1e-2, noise=0.1, patience=10),
-    ("heloc", "mlp"): Recipe(epochs=30, learning_rate=2e-3, noise=0.3, patience=10),
+    ("heloc", "linear"): Recipe(
+        epochs=40, batch_size=512, learning_rate=6e-2, weight_decay=4e-4, noise=0.2, patience=10
+    ),
+    ("heloc", "mlp"): Recipe(
+        epochs=30,
+        batch_size=128,
+        learning_rate=6e-3,
+        weight_decay=0.8,
+        patience=10,
+        average=1.0,
+        label_smoothing=0.15,
+        noise=0.35,
+    ),
     ("breast-cancer", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=2e-2, noise=0.1, patience=15),
     ("breast-cancer", "mlp"): Recipe(epochs=30, batch_size=64, learning_rate=3e-3, noise=0.1, patience=15),
     ("digits", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=1e-2, patience=10),
     ("digits", "inception"): Recipe(epochs=12, batch_size=64, learning_rate=2e-3, warmup=1.0, patience=5),
-    ("isic", "linear"): Recipe(epochs=30, learning_rate=1e-4, weight_decay=1.0, augment=True, augment_share=0.0),
+    ("isic", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=2e-5, weight_decay=3.0),
     ("isic", "inception"): Recipe(
-        epochs=125,
+        epochs=230,
         batch_size=128,
         learning_rate=2e-3,
         weight_decay=0.05,
         schedule="onecycle",
+        patience=40,
         augment=True,
-        augment_share=0.3,
+        augment_share=0.4,
     ),
 }
+"""What a model is trained with, by data set and model."""
+
+REFINEMENTS: dict[tuple[str, str], Recipe] = {
+    ("isic", "inception"): Recipe(
+        epochs=25,
+        batch_size=128,
+        learning_rate=1e-3,
+        weight_decay=0.05,
+        warmup=1.0,
+        average=2.0,
+        augment=True,
+        augment_share=0.4,
+    ),
+}
+"""How to go on from the model that the recipe gave, with ``train(..., init=...)``, where that makes it better."""
 
 
 def recipe_for(dataset: str, model: str) -> Recipe:

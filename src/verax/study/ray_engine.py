@@ -69,7 +69,7 @@ def _result(ray: Any, task: Any) -> int:
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
-        raise RuntimeError(f"engine: a task was lost for good: {error}") from None
+        raise ConnectionError(f"engine: a task was lost for good: {error}") from None
 
 
 def _task(folder: str, stem: str, machine: Machine, threads: int) -> int:

@@ -1,14 +1,15 @@
 """Run a study from spec to report: prepare, plan, compute what is missing, finish, write the report."""
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from verax.study.engine import run_local
 from verax.study.examples import examples_stem, make_examples
 from verax.study.explanations import Machine
-from verax.study.plan import Unit
 from verax.study.progress import Watcher, watching
 from verax.study.ray_engine import Cluster, run_ray
 from verax.study.report import write_study_report
@@ -16,6 +17,7 @@ from verax.study.results import chosen_examples
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError, parquet, read_tables
 from verax.study.study import Study, prepare
+from verax.study.summary import plan_lines
 from verax.study.uncertainty import uncertainty_stem, uncertainty_table
 
 _HERE = Machine()
@@ -42,7 +44,6 @@ def run_study(
     *,
     machine: Machine = _HERE,
     cluster: Cluster | None = None,
-    started: Callable[[Study, Sequence[Unit], Machine], None] | None = None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Finished:
     """Run a study, or what is left of it, and write its report.
@@ -52,8 +53,7 @@ def run_study(
         folder: Its directory; run again with the same one to go on.
         machine: Where to compute.
         cluster: A Ray cluster to compute on; None computes in this process.
-        started: Called with the study and the units to be computed, before they are.
-        log: Told what happens.
+        log: Told what will be done, and what happens.
     """
     store = Store(folder)
     with store.lock():
@@ -62,9 +62,7 @@ def run_study(
             study = prepare(spec, store, machine, log)
             contents = store.contents("scores", [unit.stem for unit in study.units])
             todo = [unit for unit in study.units if unit.stem not in contents.found]
-            if started is not None:
-                started(study, todo, machine)
-            for line in store.set_aside(contents.strange):  # not before, or a dry run would move files
+            for line in (*store.set_aside(contents.strange), *plan_lines(study, todo, machine)):
                 log(line)
             with watching(len(todo)) as watcher:
                 if cluster is None:
@@ -80,6 +78,15 @@ def run_study(
                 f"{folder}: no room left on the disk ({error.strerror}). What was finished is stored; make room and "
                 "run the same command again."
             ) from None
+        except SafetensorError as error:  # a checkpoint of a training, written by a library that has its own errors
+            raise StoreError(f"{folder}: a file could not be written ({error}). Run the same command again.") from None
+
+
+def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE) -> list[str]:
+    """Say what a study would compute and cost; nothing is trained or written."""
+    study = Study(spec, Store(folder), planning=True)
+    found = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    return plan_lines(study, [unit for unit in study.units if unit.stem not in found], machine)
 
 
 def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:

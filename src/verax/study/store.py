@@ -31,7 +31,7 @@ FORMAT = 1
 _SEAL = "seal"
 
 
-class StoreError(RuntimeError):
+class StoreError(ValueError):
     """A study directory that cannot be used; the message says why and what to do."""
 
 

@@ -8,26 +8,29 @@ from typing import Any
 
 from verax.models.checkpoints import Epoch
 from verax.models.files import ModelFileError, SavedModel, load
+from verax.models.recipes import Recipe
 from verax.study.explanations import Machine
 from verax.study.plan import Unit, units_of
 from verax.study.spec import ModelSpec, StudySpec
 from verax.study.store import Frozen, Store, StoreError, versions
-from verax.study.subjects import Material, Subject, load_dataset, material, obtain_model, subject
+from verax.study.subjects import Material, Subject, load_dataset, material, obtain_model, subject, untrained
 
 Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study with its models trained and its directory ready.
+    """A study and its directory.
 
     Attributes:
         spec: What is studied.
         store: Where.
+        planning: Whether models that are not there yet are taken untrained, which is enough for a plan.
     """
 
     spec: StudySpec
     store: Store
+    planning: bool = False
 
     @cached_property
     def materials(self) -> tuple[Material, ...]:
@@ -38,7 +41,7 @@ class Study:
     def subjects(self) -> dict[str, Subject]:
         """Every model with what it is explained on, by the model's name."""
         return {
-            model.name: subject(data, model, own, load(self.store.model(model.name)))
+            model.name: subject(data, model, own, self._saved(model, own))
             for data, own in zip(self.spec.data, self.materials, strict=True)
             for model in data.models
         }
@@ -47,6 +50,10 @@ class Study:
     def units(self) -> tuple[Unit, ...]:
         """All units of the study."""
         return tuple(unit for one in self.subjects.values() for unit in units_of(one, self.spec.metrics))
+
+    def _saved(self, model: ModelSpec, own: Material) -> SavedModel:
+        path = self.store.model(model.name)
+        return untrained(model, own.dataset) if self.planning and not path.is_file() else load(path)
 
     def facts(self) -> dict[str, Any]:
         """Versions and hashes: what the study is run with."""
@@ -89,9 +96,10 @@ def _model(model: ModelSpec, own: Material, store: Store, machine: Machine, log:
     if not path.is_file():
         log(f"{model.name}: training" if model.file is None else f"{model.name}: from {model.file}")
 
-    def progress(epoch: Epoch) -> None:
+    def progress(epoch: Epoch, recipe: Recipe) -> None:
         if epoch.number == 1 or epoch.number % 10 == 0:
-            log(f"{model.name}: epoch {epoch.number}, loss {epoch.loss:.3f}, validation AUROC {epoch.auroc:.4f}")
+            figures = f"loss {epoch.loss:.3f}, validation AUROC {epoch.auroc:.4f}"
+            log(f"{model.name}: epoch {epoch.number} of {recipe.epochs}, {figures}")
 
     try:
         return obtain_model(model, own.dataset, path, machine.device, progress)

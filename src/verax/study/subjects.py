@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +18,8 @@ from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.datasets.file import load_file
 from verax.datasets.heloc import load_heloc
 from verax.datasets.isic import load_isic
-from verax.models.architecture import Architecture
-from verax.models.checkpoints import Epoch
 from verax.models.files import ModelFileError, SavedModel, load, save
-from verax.models.inception import InceptionV1
-from verax.models.linear import Linear
-from verax.models.mlp import MLP
-from verax.models.recipes import RECIPES, Recipe
-from verax.models.training import train
+from verax.models.shipped import Progress, architecture_for, train_shipped
 from verax.perturbation import noise
 from verax.shapes import Float, Int
 from verax.study.spec import DataSpec, ModelSpec
@@ -126,6 +119,7 @@ def material(data: DataSpec, dataset: Dataset) -> Material:
     rows = dataset.split.rows(data.part)[: data.limit]
     if not len(rows):
         raise ValueError(f"data: {dataset.name} has no {data.part} rows.")
+    data.attributions.configurations(modality_of(dataset))  # refuses what is not for such data, before any training
     train_rows = _background_rows(dataset, data.background)
     inputs, background = (
         dataset.standardisation.apply(as_numbers(dataset.inputs[chosen])) for chosen in (rows, train_rows)
@@ -156,7 +150,7 @@ def obtain_model(
     dataset: Dataset,
     path: Path,
     device: str | None = None,
-    progress: Callable[[Epoch], None] | None = None,
+    progress: Progress = lambda epoch, recipe: None,
 ) -> SavedModel:
     """The trained model of a spec, kept at ``path``; trained or copied there when it is not there yet.
 
@@ -165,7 +159,7 @@ def obtain_model(
     if path.is_file():
         kept = load(path)
         _check_fits(model, dataset, kept)
-        _check_source(model, kept)
+        _check_source(model, dataset, kept)
         return kept
     if model.file is not None:
         found = load(Path(model.file).expanduser())
@@ -175,35 +169,18 @@ def obtain_model(
         save(path, found.module, found.architecture, dataset=dataset, **keep)
         return load(path)
     assert model.architecture is not None  # noqa: S101  # the spec has one or the other
-    recipe = dataclasses.replace(RECIPES.get((dataset.name, model.architecture), Recipe()), seed=model.seed)
-    architecture = architecture_for(model.architecture, dataset)
-    checkpoint = path.with_suffix(".checkpoint")
-    trained = train(architecture, dataset, recipe, device=device, checkpoint=checkpoint, progress=progress)
-    save(
-        path,
-        trained.module,
-        architecture,
-        dataset=dataset,
-        hyperparameters=dataclasses.asdict(recipe),
-        metrics=trained.metrics,
-        seed=model.seed,
-    )
-    checkpoint.unlink(missing_ok=True)
+    train_shipped(model.architecture, dataset, path, seed=model.seed, device=device, progress=progress)
     return load(path)
 
 
-def architecture_for(name: str, dataset: Dataset) -> Architecture:
-    """The architecture of a name, for the inputs of a data set."""
-    shape = tuple(dataset.inputs.shape[1:])
-    if name == "linear":
-        return Linear(shape[0] if len(shape) == 1 else shape)
-    if name == "mlp":
-        if len(shape) != 1:
-            raise ValueError(f"model: mlp is for tables; for the images of {dataset.name} use linear or inception.")
-        return MLP(shape[0])
-    if len(shape) != 3:
-        raise ValueError(f"model: inception is for images; for the table {dataset.name} use linear or mlp.")
-    return InceptionV1(channels=shape[0])
+def untrained(model: ModelSpec, dataset: Dataset) -> SavedModel:
+    """The model of a spec before its training, or the file that the spec names."""
+    if model.file is not None:
+        return load(Path(model.file).expanduser())
+    assert model.architecture is not None  # noqa: S101  # the spec has one or the other
+    architecture = architecture_for(model.architecture, dataset)
+    names = dataset.class_names, dataset.feature_names
+    return SavedModel(architecture.build(model.seed).eval(), architecture, dataset.standardisation, *names, info={})
 
 
 def tensor_hash(*tensors: Tensor) -> str:
@@ -226,10 +203,11 @@ def _background_rows(dataset: Dataset, count: int | None) -> Int[np.ndarray, " m
     return np.sort(rows[order[:count]])
 
 
-def _check_source(model: ModelSpec, kept: SavedModel) -> None:
+def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:
     """Refuse a kept model that the spec, or the file that it names, does not mean any more."""
     if model.file is None:
-        same = (_NAMES[type(kept.architecture).__name__], kept.info["seed"]) == (model.architecture, model.seed)
+        made = (_NAMES[type(kept.architecture).__name__], kept.info["seed"], kept.info["data"]["fingerprint"])
+        same = made == (model.architecture, model.seed, dataset.fingerprint)
     else:
         try:
             same = load(Path(model.file).expanduser()).info["weights"] == kept.info["weights"]

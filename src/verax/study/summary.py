@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 
+from verax.attribution import Rows
+from verax.study.cache import Cache
 from verax.study.explanations import Machine
 from verax.study.plan import Unit, calibrate, disk_bytes, forecast, total
 from verax.study.progress import duration
 from verax.study.study import Study
+from verax.study.subjects import Subject
+from verax.study.unit import compute
 
-_OUTSIDE = 1.5  # time in all over time in the model, when that time is not measured yet
+_OUTSIDE = 1.5  # time in all over time in the model, where a whole input would take too long to try
+_TRIAL_SECONDS = 3.0
 
 
 def plan_lines(study: Study, todo: Sequence[Unit], machine: Machine) -> list[str]:
@@ -30,10 +35,25 @@ def plan_lines(study: Study, todo: Sequence[Unit], machine: Machine) -> list[str
             f"    at most {rows.total.forward:,} rows forward, {rows.total.backward:,} of them backward "
             f"(without sharing {rows.unshared.forward:,} and {rows.unshared.backward:,})"
         )
-        forward, backward = calibrate(subject, machine)
-        seconds += rows.total.backward * backward + (rows.total.forward - rows.total.backward) * forward
+        seconds += inputs * _seconds_per_input(study, subject, rows.total, inputs, machine)
     disk = sum(disk_bytes(subject) for subject in study.subjects.values())
-    cache = study.spec.cache_gib
-    lines.append(f"  expected: at most about {duration(_OUTSIDE * seconds)}; identical rows are left out")
-    lines.append(f"  disk: about {disk / 2**20:.0f} MiB of tables, at most {cache:g} GiB of attributions")
+    lines.append(f"  expected: about {duration(seconds)}, and identical rows of an input are left out")
+    lines.append(
+        f"  disk: about {disk / 2**20:.0f} MiB of tables, at most {study.spec.cache_gib:g} GiB of attributions"
+    )
     return lines
+
+
+def _seconds_per_input(study: Study, subject: Subject, rows: Rows, inputs: int, machine: Machine) -> float:
+    """From a trial of a few inputs where that is quick, otherwise from the speed of the model alone.
+
+    The trial knows how many rows are identical, which nothing else does.
+    """
+    forward, backward = calibrate(subject, machine)
+    estimate = _OUTSIDE * (rows.backward * backward + (rows.forward - rows.backward) * forward) / inputs
+    count = min(len(subject.inputs), 8, int(_TRIAL_SECONDS / estimate))
+    if count < 1:
+        return estimate
+    nothing = Cache(study.store.folder, 0)
+    compute(subject, slice(0, 1), study.spec.metrics, machine, nothing)  # whatever happens at the first call only
+    return float(compute(subject, slice(0, count), study.spec.metrics, machine, nothing).costs["seconds"]) / count

@@ -100,7 +100,9 @@ def read_verdict(store: Store) -> dict[str, Any] | None:
 
 def _differences(unit: Unit, then: pl.DataFrame, again: pl.DataFrame, exact: bool) -> list[str]:
     """Columns that differ, each with the largest difference and where it is."""
-    names = ("configuration", "input_id")
+    if then.schema != again.schema:
+        return [f"{unit.stem}: has other columns than were computed."]
+    names = ("dataset", "model", "modality", "method", "configuration", "local", "input_id")
     if any(then[name].cast(pl.String).to_list() != again[name].cast(pl.String).to_list() for name in names):
         return [f"{unit.stem}: holds other inputs or configurations than were computed."]
     found = []

@@ -1,0 +1,110 @@
+"""The shipped way to a trained model: the recipe of data set and architecture, then its refinement if there is one."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from verax.datasets.base import Dataset
+from verax.models.architecture import Architecture
+from verax.models.checkpoints import Epoch
+from verax.models.files import model_paths, save
+from verax.models.inception import InceptionV1
+from verax.models.linear import Linear
+from verax.models.mlp import MLP
+from verax.models.recipes import RECIPES, REFINEMENTS, Recipe
+from verax.models.training import Trained, train
+
+Progress = Callable[[Epoch, Recipe], None]
+
+
+def architecture_for(name: str, dataset: Dataset) -> Architecture:
+    """The architecture of a name, ``"linear"``, ``"mlp"`` or ``"inception"``, for the inputs of a data set."""
+    shape = tuple(dataset.inputs.shape[1:])
+    if name == "linear":
+        return Linear(shape[0] if len(shape) == 1 else shape)
+    if name == "mlp":
+        if len(shape) != 1:
+            raise ValueError(f"model: mlp is for tables; for the images of {dataset.name} use linear or inception.")
+        return MLP(shape[0])
+    if len(shape) != 3:
+        raise ValueError(f"model: inception is for images; for the table {dataset.name} use linear or mlp.")
+    return InceptionV1(channels=shape[0])
+
+
+def train_shipped(
+    name: str,
+    dataset: Dataset,
+    path: Path,
+    *,
+    seed: int = 0,
+    epochs: int | None = None,
+    device: str | None = None,
+    init: Path | None = None,
+    progress: Progress = lambda epoch, recipe: None,
+) -> Trained:
+    """Train a model as shipped and save it; the run goes on where a killed one stopped.
+
+    Args:
+        name: The architecture.
+        dataset: What it learns. A data set without a recipe is trained with the general one.
+        path: Where to save, ``NAME.safetensors``; checkpoints lie beside it until the end.
+        seed: Of initial weights, order, augmentation and dropout.
+        epochs: Instead of the recipe's, without refinement, to try things out.
+        device: Where; a CUDA device where there is one by default.
+        init: Start from the weights of this file.
+        progress: Called after each epoch.
+    """
+    model_paths(path)  # a wrong name is refused before the work
+    architecture = architecture_for(name, dataset)
+    recipe = dataclasses.replace(RECIPES.get((dataset.name, name), Recipe()), seed=seed)
+    refinement = REFINEMENTS.get((dataset.name, name)) if epochs is None else None
+    if epochs is not None:
+        recipe = dataclasses.replace(recipe, epochs=epochs)
+    first = path.with_name(f"{path.stem}-first.safetensors") if refinement else path
+    run = _Run(architecture, dataset, device, progress)
+    if refinement is None:
+        return run.train(path, recipe, init)
+    if not first.with_suffix(".json").is_file():  # the last thing to be written
+        run.train(first, recipe, init)
+    found = run.train(path, dataclasses.replace(refinement, seed=seed), first)
+    for left in (first, first.with_suffix(".json"), _checkpoint(first)):
+        left.unlink(missing_ok=True)
+    return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the stages of a training share."""
+
+    architecture: Architecture
+    dataset: Dataset
+    device: str | None
+    progress: Progress
+
+    def train(self, path: Path, recipe: Recipe, init: Path | None) -> Trained:
+        """Train by one recipe and save."""
+        found = train(
+            self.architecture,
+            self.dataset,
+            recipe,
+            device=self.device,
+            checkpoint=_checkpoint(path),
+            init=init,
+            progress=lambda epoch: self.progress(epoch, recipe),
+        )
+        save(
+            path,
+            found.module,
+            self.architecture,
+            dataset=self.dataset,
+            hyperparameters=dataclasses.asdict(recipe),
+            metrics=found.metrics,
+            seed=recipe.seed,
+        )
+        _checkpoint(path).unlink(missing_ok=True)
+        return found
+
+
+def _checkpoint(path: Path) -> Path:
+    return path.with_suffix(".checkpoint")

@@ -1,0 +1,94 @@
+"""The shipped way to a model: recipe, then refinement, resumable at every point."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from verax.datasets.embedded import load_breast_cancer, load_digits
+from verax.models import load
+from verax.models.recipes import RECIPES, REFINEMENTS, Recipe
+from verax.models.shipped import architecture_for, train_shipped
+from verax.models.training import train
+
+PAIR = ("breast-cancer", "linear")
+FIRST = Recipe(epochs=3, batch_size=64, learning_rate=0.02)
+SECOND = Recipe(epochs=2, batch_size=64, learning_rate=0.001)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RECIPES, PAIR, FIRST)
+
+
+@pytest.fixture
+def refined(monkeypatch: pytest.MonkeyPatch, short: None) -> None:
+    monkeypatch.setitem(REFINEMENTS, PAIR, SECOND)
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return load(path).module.state_dict()
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.usefixtures("short")
+def test_without_refinement_it_is_plain_training(tmp_path: Path) -> None:
+    data = load_breast_cancer()
+    train_shipped("linear", data, tmp_path / "model.safetensors", seed=3)
+    recipe = dataclasses.replace(FIRST, seed=3)
+    plain = train(architecture_for("linear", data), data, recipe, device="cpu").module.state_dict()
+    assert same(weights(tmp_path / "model.safetensors"), plain)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+
+
+@pytest.mark.usefixtures("refined")
+def test_a_refinement_goes_on_from_the_recipe(tmp_path: Path) -> None:
+    seen = []
+    data, path = load_breast_cancer(), tmp_path / "model.safetensors"
+    train_shipped("linear", data, path, progress=lambda epoch, recipe: seen.append((recipe.epochs, epoch.number)))
+    assert seen == [(3, 1), (3, 2), (3, 3), (2, 1), (2, 2)]
+    assert load(path).info["hyperparameters"]["learning_rate"] == SECOND.learning_rate
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+
+    tried = tmp_path / "tried.safetensors"
+    train_shipped("linear", data, tried, epochs=1)
+    assert load(tried).info["hyperparameters"]["epochs"] == 1  # to try things out: no refinement
+
+
+@pytest.mark.usefixtures("refined")
+@pytest.mark.parametrize("stop", range(1, 5))
+def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path, stop: int) -> None:
+    class Killed(BaseException):
+        pass
+
+    seen = []
+
+    def kill(epoch: object, recipe: object) -> None:
+        seen.append(epoch)
+        if len(seen) == stop:
+            raise Killed
+
+    data, path = load_breast_cancer(), tmp_path / "model.safetensors"
+    with pytest.raises(Killed):
+        train_shipped("linear", data, path, progress=kill)
+    train_shipped("linear", data, path, progress=lambda epoch, recipe: seen.append(epoch))
+    train_shipped("linear", data, tmp_path / "whole.safetensors")
+    assert len(seen) == 5  # no epoch twice
+    assert same(weights(path), weights(tmp_path / "whole.safetensors"))
+
+
+@pytest.mark.usefixtures("short")
+def test_a_wrong_name_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"ends in \.safetensors"):
+        train_shipped("linear", load_breast_cancer(), tmp_path / "m.pt", progress=lambda *told: pytest.fail("worked"))
+
+
+def test_an_architecture_for_other_data_is_refused() -> None:
+    with pytest.raises(ValueError, match="mlp is for tables"):
+        architecture_for("mlp", load_digits())
+    with pytest.raises(ValueError, match="inception is for images"):
+        architecture_for("inception", load_breast_cancer())
