@@ -1,0 +1,90 @@
+"""The whole HELOC study of the paper: both models, 1,550 configurations, all metrics. Where does its time go?
+
+``python benchmarks/study.py heloc.csv``: runs ``verax study run paper-heloc`` from nothing to the report in a fresh
+process and a fresh directory, then reads from the study's files what each unit cost. ``--quick`` explains 64 inputs.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import common
+import polars as pl
+
+from verax.study.results import read_results
+from verax.study.store import read_facts
+from verax.study.study import open_study
+
+WANTED_SECONDS, WANTED_BYTES, WANTED_SHARE = 20 * 60, 8 * 2**30, 0.7
+PARTS = ("attribution_seconds", "guided_seconds", "infidelity_seconds")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="heloc.csv")
+    parser.add_argument("--quick", action="store_true", help="64 inputs, to see that everything runs")
+    parser.add_argument("--out", type=Path, help="keep the study in this directory")
+    options = parser.parse_args()
+    options.repeats = 1
+    common.print_header("The paper's HELOC study")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.out or Path(scratch) / "study"
+        command = [sys.executable, "-m", "verax", "study", "run", "paper-heloc"]
+        command += ["--data", str(options.data), "--out", str(folder), *(["--limit", "64"] if options.quick else [])]
+        wall = common.seconds(lambda: subprocess.run(command, check=True, capture_output=True))
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        units = [read_facts(path) for path in sorted((folder / "scores").glob("*.parquet"))]
+        costs = read_results(open_study(folder)).tables.costs
+    show(wall, peak, units, costs)
+    path = common.write_results("study", options, wall_seconds=wall, peak_bytes=peak, units=units)
+    print(f"\nRaw figures: {path}")
+
+
+def show(wall: float, peak: int, units: list[dict[str, Any]], costs: pl.DataFrame) -> None:
+    """Print rows with and without sharing, and the share of time inside the model."""
+    rows = []
+    for name in (*dict.fromkeys(unit["model"] for unit in units), "both"):
+        own = [unit for unit in units if name in (unit["model"], "both")]
+        shared = costs if name == "both" else costs.filter(pl.col("model") == name)
+        seconds = sum(unit["seconds"] for unit in own)
+        inside = sum(unit["model_seconds"] for unit in own) / seconds
+        times = [f"{sum(unit[part] for unit in own):.1f}" for part in PARTS]
+        forward, alone = (float(shared[column].sum()) for column in ("rows_forward", "rows_forward_unshared"))
+        rows.append(
+            (
+                name,
+                f"{forward:,.0f}",
+                f"{alone:,.0f}",
+                f"{alone / forward:.0f}",
+                *times,
+                f"{seconds:.1f}",
+                f"{inside:.2f}",
+            )
+        )
+    head = (
+        "model",
+        "rows",
+        "without sharing",
+        "ratio",
+        "explain, s",
+        "PC, DPC, s",
+        "Infidelity, s",
+        "all, s",
+        "in the model",
+    )
+    common.print_table(head, rows)
+    print(
+        f"\nWhole command: {wall:.0f} s ({common.verdict(wall < WANTED_SECONDS)}, wanted < {WANTED_SECONDS} s), ",
+        end="",
+    )
+    print(f"peak {peak / 2**30:.2f} GiB ({common.verdict(peak < WANTED_BYTES)}, wanted < 8 GiB)")
+    share = sum(unit["model_seconds"] for unit in units) / sum(unit["seconds"] for unit in units)
+    print(f"Time of the units inside the model: {share:.2f} ({common.verdict(share >= WANTED_SHARE)}, wanted 0.7)")
+
+
+if __name__ == "__main__":
+    main()
