@@ -1,6 +1,7 @@
 import copy
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import captum.attr
@@ -235,3 +236,21 @@ def test_code_between_two_pieces_has_ordinary_relus() -> None:
         with torch.enable_grad():
             (found,) = torch.autograd.grad(-torch.relu(x), x)
         assert found == -1
+
+
+def test_a_module_that_returns_an_object_with_logits_is_looked_into() -> None:
+    class Wrapped(nn.Module):
+        """Returns its logits as models of Hugging Face do."""
+
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> SimpleNamespace:
+            return SimpleNamespace(logits=self.inner(x))
+
+    x = torch.randn(3, 4)
+    plain = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2))
+    torch.testing.assert_close(GuidedBackprop()(Wrapped(plain), x), GuidedBackprop()(plain, x))
+    with pytest.raises(ValueError, match="networks of ReLUs"):
+        GuidedBackprop()(Wrapped(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))), x)

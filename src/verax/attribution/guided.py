@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from verax.adapters.base import without_wrapper
 from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
 from verax.attribution.gradient import input_gradients
 
@@ -138,6 +139,7 @@ def _refuse_compiled(module: nn.Module) -> None:
 
 def _check_graph(output: object) -> None:
     """Refuse a model with ReLUs that were missed, or with other activations only."""
+    output = without_wrapper(output, "logits")
     if not isinstance(output, Tensor) or output.grad_fn is None:
         return
     found = _operations(output)

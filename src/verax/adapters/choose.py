@@ -1,0 +1,70 @@
+"""The choice of the adapter for a model."""
+
+import os
+from pathlib import Path
+from typing import get_args
+
+from torch import nn
+from torch.export import ExportedProgram
+
+from verax.adapters.base import Adapter, ArrayKind, Returns
+from verax.adapters.classifiers import adapt_booster, adapt_classifier, is_booster
+from verax.adapters.function import PlainCallable
+from verax.adapters.onnx import adapt_session, is_session, load_session
+from verax.adapters.torch_module import TorchModule, exported_module, load_exported
+
+
+def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:
+    """Choose the adapter for a model, or say which kinds of model there are."""
+    _check_choice("returns", returns, get_args(Returns))
+    _check_choice("takes", takes, get_args(ArrayKind))
+    if isinstance(model, str | os.PathLike):
+        model = _from_file(Path(model))
+    if isinstance(model, ExportedProgram):
+        model = exported_module(model)
+    if isinstance(model, nn.Module):
+        _refuse_takes(takes, "a torch module takes torch tensors")
+        return TorchModule(model, returns or "logits")
+    if is_session(model):
+        _refuse_takes(takes, "an ONNX model takes NumPy arrays")
+        return adapt_session(model, returns)
+    if is_booster(model):
+        _refuse_takes(takes, "a booster takes NumPy arrays")
+        return adapt_booster(model, returns)
+    if hasattr(model, "predict"):
+        _refuse_takes(takes, "a scikit-learn estimator takes NumPy arrays")
+        return adapt_classifier(model, returns)
+    if callable(model):
+        if returns is None:
+            raise ValueError(
+                "model: a plain callable does not say whether it returns logits or probabilities; "
+                'wrap it once: verax.Scorer(model, returns="logits") or verax.Scorer(model, returns="probabilities").'
+            )
+        return PlainCallable(model, returns, takes)
+    raise TypeError(
+        "model: expected a torch.nn.Module, an exported program, a scikit-learn, XGBoost or LightGBM classifier, an "
+        "ONNX Runtime session, a path to a .onnx or .pt2 file, a callable or a verax.Scorer, "
+        f"found {type(model).__name__}."
+    )
+
+
+def _from_file(path: Path) -> object:
+    if path.suffix not in (".onnx", ".pt2"):
+        raise ValueError(
+            f"model: expected a path to a .onnx or .pt2 file, found {str(path)!r}; "
+            "verax.models.load reads what verax train saves."
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f"model: there is no file {str(path)!r}.")
+    return load_session(path) if path.suffix == ".onnx" else load_exported(path)
+
+
+def _refuse_takes(takes: ArrayKind | None, reason: str) -> None:
+    if takes is not None:
+        raise ValueError(f"takes: only for plain callables ({reason}); leave it out.")
+
+
+def _check_choice(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
+    if value is not None and value not in allowed:
+        choices = " or ".join(f'"{choice}"' for choice in allowed)
+        raise ValueError(f"{name}: expected {choices}, found {value!r}.")

@@ -1,0 +1,236 @@
+"""The metrics with Captum's calling convention: a forward function, one tensor or a tuple of them, one score per row.
+
+Names and meaning of the arguments are Captum's, defaults are those of Verax. Captum itself is not needed.
+
+All tensors of a tuple together are one input, and as in Captum every element is a feature unless ``feature_mask``
+puts elements together. The class score that is followed is that of ``target``; ``None`` stands for the predicted
+class, or for the score itself where ``forward_func`` returns one score per row.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from verax.adapters import Returns
+from verax.arguments import Problem, problem
+from verax.engine import Metric, run
+from verax.interop.joined import Call, joined_call
+from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
+from verax.metrics.prediction_change import Reading
+from verax.outputs import Output, checked_output
+from verax.perturbation.order import Order
+from verax.perturbation.sampled import Perturbation
+from verax.scoring import Scorer
+from verax.shapes import Float
+
+_SIZES = (1, 2, 4, 8)
+
+
+def prediction_change(
+    forward_func: Any,
+    inputs: Any,
+    attributions: Any,
+    baselines: Any = None,
+    additional_forward_args: Any = None,
+    target: Any = None,
+    steps: int = 20,
+    max_examples_per_batch: int | None = None,
+    *,
+    feature_mask: Any = None,
+    order: Order = "signed",
+    returns: Returns | None = None,
+    output: Output = "probability",
+) -> Float[Tensor, " n"]:
+    """Measure Prediction Change (PC): rates baseline-oriented attributions. Higher is better.
+
+    Args:
+        forward_func: A module or a function that returns class scores ``(N, classes)``, or one score per row for a
+            binary model. It is called with the tensors of ``inputs``, then ``additional_forward_args``.
+        inputs: One tensor or a tuple of tensors, one row per example.
+        attributions: As ``inputs``, in the same shapes.
+        baselines: What removed features become: None (0), a number, a tensor, or a tuple with one of these per tensor.
+        additional_forward_args: One further argument or a tuple of them. Tensors with one row per example follow
+            their example; anything else is handed over as it is.
+        target: A class for all rows, or one class per row.
+        steps: Steps from the input to the baseline.
+        max_examples_per_batch: Rows per call of ``forward_func``.
+        feature_mask: Group numbers of the elements, ``(1 or N, ...)``, one tensor for each of ``inputs``.
+        order: Rank by ``"signed"`` attribution or by its ``"magnitude"``.
+        returns: Whether ``forward_func`` returns ``"logits"`` or ``"probabilities"``. A function must say; a module is
+            taken to return logits.
+        output: The score that is followed, ``"probability"`` or ``"logit"``.
+
+    Returns:
+        One score per example.
+
+    Example:
+        >>> import torch
+        >>> from verax.interop import captum
+        >>> model = torch.nn.Bilinear(3, 4, 2)
+        >>> x = torch.randn(5, 3), torch.randn(5, 4)
+        >>> captum.prediction_change(model, x, attributions=x, target=1).shape
+        torch.Size([5])
+    """
+    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    return _scores(call, PredictionChange(order, steps), returns, output, max_examples_per_batch)
+
+
+def directed_prediction_change(
+    forward_func: Any,
+    inputs: Any,
+    attributions: Any,
+    baselines: Any = None,
+    additional_forward_args: Any = None,
+    target: Any = None,
+    steps: int = 20,
+    max_examples_per_batch: int | None = None,
+    *,
+    feature_mask: Any = None,
+    order: Reading = "magnitude",
+    returns: Returns | None = None,
+    output: Output = "probability",
+) -> Float[Tensor, " n"]:
+    """Measure Directed Prediction Change (DPC): rates local attributions. Higher is better.
+
+    Takes the arguments of ``prediction_change``, with another ``order``.
+
+    Args:
+        order: The reading of the definition: ``"magnitude"``, ``"signed"`` or ``"literal"``.
+
+    Example:
+        >>> import torch
+        >>> from verax.interop import captum
+        >>> weight = torch.tensor([1.0, -2.0, 0.5])
+        >>> x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+        >>> scores = captum.directed_prediction_change(
+        ...     lambda rows: rows @ weight, x, weight.expand(50, 3), returns="logits"
+        ... )
+        >>> bool(scores.mean() > 0)
+        True
+    """
+    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    return _scores(call, DirectedPredictionChange(order, steps), returns, output, max_examples_per_batch)
+
+
+def infidelity(
+    forward_func: Any,
+    inputs: Any,
+    attributions: Any,
+    baselines: Any = None,
+    additional_forward_args: Any = None,
+    target: Any = None,
+    n_perturb_samples: int = 640,
+    max_examples_per_batch: int | None = None,
+    normalize: bool = True,
+    *,
+    feature_mask: Any = None,
+    sigma: float = 0.2,
+    subset: int | None = None,
+    perturbation: Perturbation = "gaussian",
+    seed: int = 0,
+    returns: Returns | None = None,
+    output: Output = "probability",
+) -> Float[Tensor, " n"]:
+    """Measure Infidelity. Lower is better.
+
+    Takes the arguments of ``captum.metrics.infidelity`` but for ``perturb_func``, in whose place stand ``sigma``,
+    ``subset`` and ``perturbation``, and those of ``prediction_change``.
+
+    Args:
+        n_perturb_samples: Draws per example.
+        normalize: Fit the scale of each attribution first.
+        sigma: Standard deviation of the Gaussian perturbation.
+        subset: Features perturbed in each draw; all by default.
+        perturbation: ``"gaussian"`` (local) or ``"baseline"`` (baseline-oriented: replaces a random subset).
+        seed: Same seed, same draws, whatever the batches.
+
+    Example:
+        >>> import torch
+        >>> from verax.interop import captum
+        >>> model = torch.nn.Linear(4, 2, dtype=torch.float64)
+        >>> x = torch.randn(8, 4, dtype=torch.float64)
+        >>> gradient = model.weight[1].expand(8, 4)
+        >>> bool(captum.infidelity(model, x, gradient, target=1, output="logit").max() < 1e-12)
+        True
+    """
+    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    metric = Infidelity(sigma, subset, n_perturb_samples, normalize, seed, perturbation)
+    return _scores(call, metric, returns, output, max_examples_per_batch)
+
+
+def sensitivity_n(
+    forward_func: Any,
+    inputs: Any,
+    attributions: Any,
+    baselines: Any = None,
+    additional_forward_args: Any = None,
+    target: Any = None,
+    n_perturb_samples: int = 64,
+    max_examples_per_batch: int | None = None,
+    *,
+    feature_mask: Any = None,
+    sizes: tuple[int, ...] | None = None,
+    seed: int = 0,
+    returns: Returns | None = None,
+    output: Output = "probability",
+) -> Float[Tensor, " n"]:
+    """Measure the error of Sensitivity-N. Lower is better.
+
+    Takes the arguments of ``prediction_change``, and:
+
+    Args:
+        n_perturb_samples: Random subsets per example and size.
+        sizes: The subset sizes N; by default those of 1, 2, 4 and 8 that there are features for.
+        seed: Same seed, same subsets.
+
+    Example:
+        >>> import torch
+        >>> from verax.interop import captum
+        >>> model = torch.nn.Linear(4, 2, dtype=torch.float64)
+        >>> x = torch.randn(8, 4, dtype=torch.float64)
+        >>> exact = x * model.weight[1]
+        >>> bool(captum.sensitivity_n(model, x, exact, target=1, output="logit").max() < 1e-12)
+        True
+    """
+    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    fitting = sizes or tuple(size for size in _SIZES if size <= call.fewest_features)
+    return _scores(call, SensitivityN(fitting, n_perturb_samples, seed), returns, output, max_examples_per_batch)
+
+
+def _scores(
+    call: Call, metric: Metric, returns: Returns | None, output: Output, batch_size: int | None
+) -> Float[Tensor, " n"]:
+    """Run a metric on all rows at once, or on one after another where further arguments belong to rows."""
+    if returns is None and not isinstance(call.model.forward_func, nn.Module):
+        raise ValueError(
+            "returns: a function does not say whether it returns logits or probabilities; "
+            'pass returns="logits" or returns="probabilities".'
+        )
+    checked_output(output)
+    _problem(call)  # stops what is wrong with the arguments before the model runs
+    found = []
+    for part in _counted(call, returns, output).parts():
+        scorer = Scorer(part.model, returns=returns)
+        found.append(run(scorer, _problem(part), {metric.name: metric}, output, batch_size, None)[metric.name].value)
+    return torch.cat(found)
+
+
+def _problem(call: Call) -> Problem:
+    return problem(call.inputs, call.attributions, target=call.target, baselines=call.baselines, features=call.features)
+
+
+def _counted(call: Call, returns: Returns | None, output: Output) -> Call:
+    """Turn Captum's number of an output into a class: the only output of a binary model is 0 there and class 1 here."""
+    first = next(call.parts())
+    scorer = Scorer(first.model, returns=returns)
+    with scorer.session(first.inputs[:1], "torch", output) as session:
+        scores = scorer.adapter(first.inputs[:1].to(session.device, session.dtype, copy=True), "torch")
+    if not isinstance(scores, Tensor) or scores.numel() != 1:
+        return call
+    if call.target is not None and torch.as_tensor(call.target).any():
+        raise ValueError(
+            f"target: forward_func returns one score per row, so there is output 0 alone; found {call.target}."
+        )
+    return replace(call, target=1)

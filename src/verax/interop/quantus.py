@@ -1,0 +1,155 @@
+"""PC and DPC as metrics of Quantus, to be called alone or run by ``quantus.evaluate``."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from verax.adapters.base import optional_package
+from verax.evaluation import directed_prediction_change, prediction_change
+from verax.metrics.prediction_change import GuidedResult, Reading
+from verax.outputs import Output
+from verax.perturbation.order import Order
+from verax.scoring import Scorer
+
+_quantus = optional_package("quantus", "quantus", "verax.interop.quantus")
+_enums = _quantus.helpers.enums
+
+_SETTINGS = {
+    "abs": False,
+    "normalise": False,
+    "normalise_func": None,
+    "normalise_func_kwargs": None,
+    "return_aggregate": False,
+    "aggregate_func": None,
+    "default_plot_func": None,
+    "disable_warnings": False,
+    "display_progressbar": False,
+}
+
+
+class _GuidedMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-defined]
+    """What PC and DPC share: Quantus prepares data and model, Verax measures."""
+
+    data_applicability: ClassVar[Any] = {_enums.DataType.IMAGE, _enums.DataType.TIMESERIES, _enums.DataType.TABULAR}
+    model_applicability: ClassVar[Any] = {_enums.ModelType.TORCH, _enums.ModelType.TF}
+    score_direction: ClassVar[Any] = _enums.ScoreDirection.HIGHER
+    evaluation_category: ClassVar[Any] = _enums.EvaluationCategory.FAITHFULNESS
+    measure: ClassVar[Callable[..., GuidedResult]]
+
+    def __init__(self, order: str, steps: int, baselines: Any, features: Any, settings: dict[str, Any]) -> None:
+        if unknown := sorted(settings.keys() - _SETTINGS):
+            raise TypeError(f"{unknown[0]}: no such setting; those of Quantus are {', '.join(_SETTINGS)}.")
+        super().__init__(**(_SETTINGS | settings))
+        self.order, self.steps, self.baselines, self.features = order, steps, baselines, features
+
+    def __call__(
+        self,
+        model: Any,
+        x_batch: Any,
+        y_batch: Any,
+        a_batch: Any = None,
+        s_batch: Any = None,
+        channel_first: bool | None = None,
+        explain_func: Callable[..., Any] | None = None,
+        explain_func_kwargs: dict[str, Any] | None = None,
+        model_predict_kwargs: dict[str, Any] | None = None,
+        softmax: bool | None = True,
+        device: str | None = None,
+        batch_size: int = 64,
+        **kwargs: Any,
+    ) -> list[float]:
+        """Score attributions; the arguments are those of every metric of Quantus.
+
+        With ``softmax`` the probability of the class in ``y_batch`` is followed, without it the logit.
+        """
+        scores = super().__call__(
+            model=model,
+            x_batch=x_batch,
+            y_batch=y_batch,
+            a_batch=a_batch,
+            s_batch=s_batch,
+            channel_first=channel_first,
+            explain_func=explain_func,
+            explain_func_kwargs=explain_func_kwargs,
+            model_predict_kwargs=model_predict_kwargs,
+            softmax=softmax,
+            device=device,
+            batch_size=batch_size,
+            **kwargs,
+        )
+        return list(scores)
+
+    def evaluate_batch(self, model: Any, x_batch: Any, y_batch: Any, a_batch: Any, **kwargs: Any) -> list[float]:
+        """Score one batch; Quantus calls this."""
+
+        def scores(rows: Any) -> Any:
+            return model.predict(model.shape_input(rows, rows.shape, channel_first=True, batched=True))
+
+        output: Output = "probability" if model.softmax else "logit"
+        features = self.features
+        if isinstance(features, str) and features == "auto" and a_batch.shape != x_batch.shape:
+            features = "pixel"  # Quantus gives attributions without channels a single one
+        result = type(self).measure(
+            Scorer(scores, returns="probabilities" if model.softmax else "logits", takes="numpy"),
+            x_batch,
+            a_batch,
+            target=y_batch,
+            baselines=self.baselines,
+            steps=self.steps,
+            features=features,
+            order=self.order,
+            output=output,
+        )
+        return [float(value) for value in result.value]
+
+
+class PredictionChange(_GuidedMetric):
+    """Prediction Change (PC): rates baseline-oriented attributions. Higher is better.
+
+    Args:
+        order: Rank by ``"signed"`` attribution or by its ``"magnitude"``.
+        steps: Steps from the input to the baseline.
+        baselines: What removed features become: a number or an array that broadcasts to one input, channels first.
+        features: What one feature is: ``"element"``, ``"pixel"``, an array of group numbers, or ``"auto"``.
+        settings: Settings of every metric of Quantus: ``abs``, ``normalise``, ``return_aggregate`` and so on. They are
+            off by default; normalising changes nothing.
+
+    Example:
+        >>> import numpy as np, quantus, torch
+        >>> from verax.interop.quantus import DirectedPredictionChange, PredictionChange
+        >>> model, x = torch.nn.Linear(4, 3).eval(), np.random.default_rng(0).normal(size=(6, 4))
+        >>> metrics = {"PC": PredictionChange(), "DPC": DirectedPredictionChange()}
+        >>> found = quantus.evaluate(metrics, {"input": x}, model, x, y_batch=np.zeros(6, dtype=int))
+        >>> sorted(found["input"]), len(found["input"]["PC"])
+        (['DPC', 'PC'], 6)
+    """
+
+    name: ClassVar[str] = "Prediction Change"
+    measure = prediction_change
+
+    def __init__(
+        self, order: Order = "signed", steps: int = 20, baselines: Any = 0.0, features: Any = "auto", **settings: Any
+    ) -> None:
+        super().__init__(order, steps, baselines, features, settings)
+
+
+class DirectedPredictionChange(_GuidedMetric):
+    """Directed Prediction Change (DPC): rates local attributions. Higher is better.
+
+    Takes the arguments of ``PredictionChange``, with another ``order``.
+
+    Args:
+        order: The reading of the definition: ``"magnitude"``, ``"signed"`` or ``"literal"``.
+    """
+
+    name: ClassVar[str] = "Directed Prediction Change"
+    measure = directed_prediction_change
+
+    def __init__(
+        self,
+        order: Reading = "magnitude",
+        steps: int = 20,
+        baselines: Any = 0.0,
+        features: Any = "auto",
+        **settings: Any,
+    ) -> None:
+        super().__init__(order, steps, baselines, features, settings)
