@@ -77,8 +77,11 @@ def status(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The study
             typer.echo(f"  {name}: {done} of {len(own)} units")
         cache = study.store.cache(study.spec.cache_gib)
         typer.echo(f"attributions kept: {cache.size() / 2**20:.0f} MiB of at most {cache.limit / 2**20:.0f}")
-        for path, reason in contents.strange:
-            typer.echo(f"{path.name}: {reason}; the next run sets it aside")
+        others = [
+            one for kind in ("uncertainty", "examples", "attributions") for one in study.store.contents(kind).strange
+        ]
+        for path, reason in (*contents.strange, *others):
+            typer.echo(f"{path.parent.name}/{path.name}: {reason}; the next run sets it aside")
 
 
 @study_app.command("report")

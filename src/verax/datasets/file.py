@@ -1,6 +1,7 @@
 """A data set from one file: NumPy's ``.npz`` with inputs and labels."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -27,48 +28,58 @@ def load_file(path: str | Path, *, seed: int = 0) -> Dataset:
         (50, ('feature 0', 'feature 1', 'feature 2'))
     """
     arrays = _read(Path(path))
-    for name in ("inputs", "labels"):
-        if name not in arrays:
-            raise ValueError(f"{path}: expected an array {name!r}, found {', '.join(sorted(arrays)) or 'none'}.")
-    inputs, labels = arrays["inputs"], arrays["labels"]
+    inputs, labels = _checked(path, arrays)
     images = inputs.ndim == 4
-    if inputs.ndim not in (2, 4) or images != (inputs.dtype == np.uint8):
-        raise ValueError(
-            f"{path}: inputs: expected numbers (N, features) or uint8 pixels (N, channels, height, width), found "
-            f"{inputs.dtype} {inputs.shape}."
-        )
-    if labels.shape != inputs.shape[:1] or not np.isin(labels, (0, 1)).all():
-        raise ValueError(f"{path}: labels: expected 0 or 1 for each of {len(inputs)} inputs, found {labels.shape}.")
-    if not images and not (np.issubdtype(inputs.dtype, np.number) and np.isfinite(inputs).all()):
-        raise ValueError(f"{path}: inputs: expected finite numbers.")
-    own = inputs if images else inputs.astype(np.float64)
-    split = make_split(len(own), seed)
-    ids = _names(arrays, "ids", len(own), "row")
+    split = make_split(len(inputs), seed)
+    ids = _names(path, arrays, "ids", len(inputs), "row")
     return Dataset(
         name=Path(path).stem,
-        inputs=own,
-        labels=labels.astype(np.int64),
+        inputs=inputs,
+        labels=labels,
         ids=ids,
-        feature_names=() if images else _names(arrays, "feature_names", own.shape[1], "feature"),
-        class_names=_names(arrays, "class_names", 2, "class"),
+        feature_names=() if images else _names(path, arrays, "feature_names", inputs.shape[1], "feature"),
+        class_names=_names(path, arrays, "class_names", 2, "class"),
         split=split,
-        standardisation=(standardise_channels if images else standardise_columns)(own[split.train]),
-        fingerprint=fingerprint(own, labels.astype(np.int64), ids),
+        standardisation=(standardise_channels if images else standardise_columns)(inputs[split.train]),
+        fingerprint=fingerprint(inputs, labels, ids),
     )
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: cannot be read as an .npz file of plain arrays: {error}.") from None
 
 
-def _names(arrays: dict[str, Any], name: str, count: int, word: str) -> tuple[str, ...]:
+def _checked(path: str | Path, arrays: dict[str, Any]) -> tuple[Any, Any]:
+    """Inputs as numbers or pixels, and labels as whole numbers."""
+    for name in ("inputs", "labels"):
+        if name not in arrays:
+            raise ValueError(f"{path}: expected an array {name!r}, found {', '.join(sorted(arrays)) or 'none'}.")
+    inputs, labels = arrays["inputs"], arrays["labels"]
+    images = inputs.ndim == 4 and inputs.dtype == np.uint8
+    table = inputs.ndim == 2 and (np.issubdtype(inputs.dtype, np.floating) or np.issubdtype(inputs.dtype, np.integer))
+    if not (images or table) or not inputs.size:
+        raise ValueError(
+            f"{path}: inputs: expected real numbers (N, features) or uint8 pixels (N, channels, height, width), found "
+            f"{inputs.dtype} {inputs.shape}."
+        )
+    if labels.shape != inputs.shape[:1] or not np.isin(labels, (0, 1)).all():
+        raise ValueError(f"{path}: labels: expected 0 or 1 for each of {len(inputs)} inputs, found {labels.shape}.")
+    if table and not np.isfinite(inputs).all():
+        raise ValueError(f"{path}: inputs: expected finite numbers, found NaN or infinity.")
+    return inputs if images else inputs.astype(np.float64), labels.astype(np.int64)
+
+
+def _names(path: str | Path, arrays: dict[str, Any], name: str, count: int, word: str) -> tuple[str, ...]:
     if name not in arrays:
         return tuple(f"{word} {number}" for number in range(count))
-    found = tuple(str(one) for one in arrays[name])
+    given = arrays[name]
+    if given.ndim != 1:
+        raise ValueError(f"{path}: {name}: expected a list of names, found an array of shape {given.shape}.")
+    found = tuple(str(one.decode() if isinstance(one, bytes) else one) for one in given.tolist())
     if len(found) != count or len(set(found)) != count:
-        raise ValueError(f"{name}: expected {count} different names, found {len(set(found))}.")
+        raise ValueError(f"{path}: {name}: expected {count} different names, found {len(set(found))}.")
     return found

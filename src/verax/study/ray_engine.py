@@ -41,7 +41,7 @@ class Cluster:
 
 def run_ray(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, cluster: Cluster) -> None:
     """Run units as Ray tasks."""
-    ray = _ray()
+    ray = load_ray()
     started = not ray.is_initialized()
     if started:
         _connect(ray, cluster)
@@ -97,7 +97,8 @@ def _connect(ray: Any, cluster: Cluster) -> None:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
 
 
-def _ray() -> Any:
+def load_ray() -> Any:
+    """Ray itself, or which extra to install."""
     try:
         import ray  # noqa: PLC0415  # an extra
     except ImportError:

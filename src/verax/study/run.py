@@ -11,7 +11,7 @@ from verax.study.engine import run_local
 from verax.study.examples import examples_stem, make_examples
 from verax.study.explanations import Machine
 from verax.study.progress import Watcher, watching
-from verax.study.ray_engine import Cluster, run_ray
+from verax.study.ray_engine import Cluster, load_ray, run_ray
 from verax.study.report import write_study_report
 from verax.study.results import chosen_examples
 from verax.study.spec import StudySpec
@@ -55,6 +55,8 @@ def run_study(
         cluster: A Ray cluster to compute on; None computes in this process.
         log: Told what will be done, and what happens.
     """
+    if cluster is not None:
+        load_ray()  # or say that it is missing, before anything is trained
     store = Store(folder)
     with store.lock():
         try:
@@ -62,7 +64,8 @@ def run_study(
             study = prepare(spec, store, machine, log)
             contents = store.contents("scores", [unit.stem for unit in study.units])
             todo = [unit for unit in study.units if unit.stem not in contents.found]
-            for line in (*store.set_aside(contents.strange), *plan_lines(study, todo, machine)):
+            strange = contents.strange + store.contents("attributions").strange
+            for line in (*store.set_aside(strange), *plan_lines(study, todo, machine)):
                 log(line)
             with watching(len(todo)) as watcher:
                 if cluster is None:

@@ -130,19 +130,19 @@ class Store:
         write_atomically(path, content)
         return path
 
-    def contents(self, kind: str, wanted: Collection[str]) -> Contents:
-        """What is there of the wanted results, every file read and checked."""
+    def contents(self, kind: str, wanted: Collection[str] | None = None) -> Contents:
+        """What is there of the wanted results, or of any, every file read and checked."""
         found = Contents()
         folder = self.folder / kind
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             stem = Sealed.stem(path) if path.is_file() else None
             if path.name.startswith(".") and path.suffix == ".part":
-                found.strange.append((path, "left over by a killed run"))
+                found.strange.append((path, "half written, by a run that works now or was killed"))
             elif stem is None:
                 found.strange.append((path, "not a file of a study"))
             elif Sealed.read(path) is None:
                 found.strange.append((path, "damaged: its content is not what its name says"))
-            elif stem not in wanted:
+            elif wanted is not None and stem not in wanted:
                 found.strange.append((path, "not part of this study"))
             elif stem in found.found:
                 found.strange.append((path, f"holds the same unit as {found.found[stem].name}"))

@@ -130,6 +130,10 @@ def _check_same(spec: StudySpec, store: Store, log: Log) -> None:
                 f"{store.folder}: holds another study: {name} is {old.get(name)!r} there and {new.get(name)!r} here. "
                 "Choose another --out."
             )
+    for then, now in zip(there.spec.data, spec.data, strict=True):
+        if now.limit is not None and (then.limit is None or now.limit < then.limit):
+            whole = "all" if then.limit is None else f"{then.limit}"
+            raise StoreError(f"{store.folder}: explains {whole} inputs of {then.name}; a study may grow, not shrink.")
 
 
 def _identity(spec: StudySpec) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def subject(data: DataSpec, model: ModelSpec, own: Material, saved: SavedModel) 
         own.dataset,
         saved.module.eval(),
         _NAMES[type(saved.architecture).__name__],
-        dict(saved.info.get("metrics") or {}),
+        _figures(saved.info.get("metrics")),
         own.rows,
         own.inputs,
         own.background,
@@ -201,6 +201,16 @@ def _background_rows(dataset: Dataset, count: int | None) -> Int[np.ndarray, " m
     key = noise.input_keys(torch.zeros(1, 1), dataset.split.seed, "background")
     order = noise.words(key, 0, len(rows))[0].argsort(stable=True).numpy()
     return np.sort(rows[order[:count]])
+
+
+def _figures(metrics: Any) -> dict[str, dict[str, float]]:
+    """Figures by part of the data, as training writes them; the metrics of one's own model may be anything."""
+    parts = metrics.items() if isinstance(metrics, dict) else ()
+    found = {part: own for part, own in parts if isinstance(own, dict)}
+    return {
+        part: {name: float(value) for name, value in own.items() if isinstance(value, int | float)}
+        for part, own in found.items()
+    }
 
 
 def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:

@@ -62,7 +62,10 @@ def verify(
 ) -> Verdict:
     """Recompute a share of the units, at least one, without the cache, and compare."""
     stored = study.store.contents("scores", [unit.stem for unit in study.units])
-    different = [f"{path.name}: {reason}" for path, reason in stored.strange]
+    strange = stored.strange + [
+        one for kind in ("uncertainty", "examples") for one in study.store.contents(kind).strange
+    ]
+    different = [f"{path.parent.name}/{path.name}: {reason}" for path, reason in strange]
     there = [unit for unit in study.units if unit.stem in stored.found]
     if not there:
         raise StoreError(f"{study.store.folder}: no finished unit to verify.")

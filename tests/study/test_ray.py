@@ -1,0 +1,145 @@
+"""The engine on Ray: the same table as in one process, also when workers die."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from study.studies import ran, same, scores, spec, stamps, table
+from verax.study.ray_engine import Cluster, _connect
+from verax.study.run import run_study
+from verax.study.spec import StudySpec
+
+CLUSTER = Cluster(workers=2)
+
+
+def many(limit: int = 32) -> StudySpec:
+    """Units enough to be interrupted."""
+    return spec(table(limit=limit, chunk=2), uncertainty={"inputs": 0}, examples=0)
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """A cluster of two workers on this machine."""
+    found = pytest.importorskip("ray", reason="Ray is not installed")
+    with quiet():
+        _connect(found, CLUSTER)
+    yield found
+    found.shutdown()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Ray warns of its own plans for the future."""
+    import warnings  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture(scope="module")
+def local(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same study in this process, with one thread, as workers have."""
+    folder = tmp_path_factory.mktemp("local") / "study"
+    shutil.copytree(finished / "models", folder / "models")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
+            patch.setattr("verax.study.summary._seconds_per_input", lambda *arguments: 0.0)
+            ran(many(), folder)
+    finally:
+        torch.set_num_threads(threads)
+    return folder
+
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+)
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_cluster_gives_the_same_table_and_the_study_may_grow(trained: Path, local: Path) -> None:
+    """Bit for bit. Workers stay, so they must notice that the study is another one than before."""
+    assert ran(many(8), trained, cluster=CLUSTER)[0].computed == 4
+    before = stamps(trained)
+    assert ran(many(), trained, cluster=CLUSTER)[0].computed == 12
+    assert before.items() <= stamps(trained).items()
+    assert same(scores(trained), scores(local))
+    assert ran(many(), trained, cluster=CLUSTER)[0].computed == 0
+
+
+@pytest.mark.usefixtures("ray")
+def test_workers_that_die_are_replaced(trained: Path, local: Path) -> None:
+    killed: list[int] = []
+    stop = threading.Event()
+
+    def kill() -> None:
+        """Kill two workers, one after the other, while units are being computed."""
+        for wanted in (1, 5):
+            while len(list(trained.glob("scores/*.parquet"))) < wanted and not stop.is_set():
+                time.sleep(0.005)
+            for pid in workers_of(os.getpid())[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        found, _ = ran(many(), trained, cluster=CLUSTER)
+    finally:
+        stop.set()
+        thread.join()
+    assert found.computed == 16
+    assert killed
+    assert same(scores(trained), scores(local))
+    assert len(stamps(trained)) == 16
+
+
+def workers_of(driver: int) -> list[int]:
+    """Ray's workers that run a task of ours: processes below this one."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(entry.name)
+            if b"ray::_task" in (entry / "cmdline").read_bytes() and driver in ancestors(pid):
+                found.append(pid)
+    return found
+
+
+def ancestors(pid: int) -> set[int]:
+    found: set[int] = set()
+    while pid > 1:
+        pid = int((Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        found.add(pid)
+    return found
+
+
+@pytest.mark.usefixtures("ray")
+def test_an_error_in_a_task_is_raised_as_it_was(trained: Path) -> None:
+    """Not wrapped in the traceback of another process, so that the command line can tell it in one line."""
+    (trained / "scores").write_text("in the way")
+    with pytest.raises(FileExistsError) as found:
+        run_study(many(4), trained, cluster=CLUSTER)
+    assert type(found.value) is FileExistsError
+    assert "ray::" not in str(found.value)
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is trained."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"ray is not installed; pip install 'verax\[ray\]'"):
+        run_study(many(), tmp_path / "study", cluster=CLUSTER)
+    assert not (tmp_path / "study").exists()

@@ -1,0 +1,235 @@
+"""The store: one table for every reader, costs that add up, and a cache that keeps to its room."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from study.studies import flip, scores, whole
+from verax.analysis.tables import COST_COLUMNS, SCORES_SCHEMA, UNCERTAINTY_SCHEMA
+from verax.study.cache import Cache
+from verax.study.files import Sealed
+from verax.study.results import read_results
+from verax.study.store import Frozen, Store, read_facts, read_tables, versions
+from verax.study.study import open_study
+
+NAMES = ("dataset", "model", "modality", "method", "configuration")
+ORDER = ["model", "configuration", "input"]
+
+
+def plain(table: pl.DataFrame) -> pl.DataFrame:
+    """Words as words, in an order that every reader can give."""
+    return table.with_columns(pl.col(NAMES).cast(pl.String)).sort(ORDER)
+
+
+@pytest.fixture(scope="module")
+def wanted(finished: Path) -> pl.DataFrame:
+    return plain(scores(finished, seconds=True))
+
+
+def test_every_file_has_the_schema(finished: Path) -> None:
+    for path in (finished / "scores").iterdir():
+        assert pl.read_parquet(path).schema == dict(SCORES_SCHEMA)
+    for path in (finished / "uncertainty").iterdir():
+        assert pl.read_parquet(path).schema == dict(UNCERTAINTY_SCHEMA)
+
+
+def test_polars_reads_one_table(finished: Path, wanted: pl.DataFrame) -> None:
+    for found in (
+        pl.read_parquet(finished / "scores" / "*.parquet"),
+        pl.scan_parquet(finished / "scores" / "*.parquet").collect(),
+    ):
+        assert plain(found).equals(wanted)
+
+
+def test_pandas_reads_one_table(finished: Path, wanted: pl.DataFrame) -> None:
+    found = pd.read_parquet(finished / "scores")
+    found = found.astype(dict.fromkeys(NAMES, str)).sort_values(ORDER, ignore_index=True)
+    assert list(found.columns) == wanted.columns
+    for name in wanted.columns:
+        assert found[name].tolist() == wanted[name].to_list(), name
+
+
+def test_duckdb_reads_one_table(finished: Path, wanted: pl.DataFrame) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    query = f"SELECT * FROM '{finished}/scores/*.parquet' ORDER BY model, configuration, input"  # noqa: S608
+    with duckdb.connect() as connection:
+        asked = connection.execute(query)
+        columns, rows = [one[0] for one in asked.description], asked.fetchall()
+        mean = connection.execute(f"SELECT avg(pc) FROM '{finished}/scores/*.parquet'").fetchone()[0]  # noqa: S608
+    assert columns == wanted.columns
+    assert rows == wanted.rows()
+    assert mean == pytest.approx(float(wanted["pc"].cast(pl.Float64).mean()))  # type: ignore[arg-type]
+
+
+def test_costs_of_rows_sum_to_those_of_the_unit(finished: Path) -> None:
+    for path in (finished / "scores").iterdir():
+        table, facts = pl.read_parquet(path), read_facts(path)
+        sums = {name: float(table[name].cast(pl.Float64).sum()) for name in COST_COLUMNS}
+        total = {**facts, "attribution_rows_backward": facts["rows_backward"]}
+        for name in COST_COLUMNS:
+            assert sums[name] == pytest.approx(total[name], rel=1e-4), name
+        rows = ("attribution_rows", "guided_rows", "infidelity_rows")
+        assert sum(facts[name] for name in rows) == facts["rows_forward"]
+        assert 0 < facts["metric_model_seconds"] < facts["model_seconds"] < facts["seconds"]
+        assert (facts["device"], facts["versions"]) == ("cpu", versions())
+        assert facts["inputs"] * table["configuration"].n_unique() == table.height
+
+
+def test_facts_are_plain_metadata_of_parquet(finished: Path) -> None:
+    """Other tools read them too."""
+    path = next((finished / "scores").iterdir())
+    metadata = pq.read_metadata(path).metadata
+    assert metadata is not None
+    assert json.loads(metadata[b"verax"]) == read_facts(path)
+    assert read_facts(path)["unit"] == Sealed.stem(path)
+
+
+def test_results_are_in_the_order_of_the_study(finished: Path) -> None:
+    found = read_results(open_study(finished))
+    assert found.missing == ()
+    assert [one.name for one in found.tables.models] == ["Cancer-Linear", "Cancer-MLP", "Digits-Linear"]
+    assert [one.features for one in found.tables.models] == [30, 30, 64]
+    assert [one.inputs for one in found.tables.models] == [10, 10, 3]
+    assert found.tables.models[0].metrics["test"]["auroc"] > 0.9
+    assert [one.model for one in found.examples] == ["Cancer-Linear", "Cancer-MLP", "Digits-Linear"]
+    assert dict(found.tables.settings) == {**whole().metrics.model_dump()}
+    costs = found.tables.costs
+    assert costs.height == 8
+    assert costs["rows_forward"].sum() == sum(
+        read_facts(path)["rows_forward"] for path in (finished / "scores").iterdir()
+    )
+    assert (costs["rows_forward_unshared"] > costs["rows_forward"]).all()
+
+
+def test_no_files_make_an_empty_table() -> None:
+    assert read_tables([]).is_empty()
+
+
+def test_the_spec_survives_the_store(tmp_path: Path) -> None:
+    facts = {"versions": versions(), "data": [], "models": [{"name": "ümlaut", "metrics": {"auroc": 1 / 3}}]}
+    store = Store(tmp_path)
+    store.freeze(whole(), facts)
+    assert store.frozen() == Frozen(whole(), facts)
+
+
+# The cache.
+
+
+def key(number: int) -> str:
+    return f"{number:064x}"
+
+
+def kept(cache: Cache) -> set[int]:
+    return {int(path.name.split(".")[0], 16) for path in cache.folder.glob("*.safetensors")}
+
+
+def aged(cache: Cache, number: int, seconds: int) -> None:
+    (path,) = cache.folder.glob(f"{key(number)}.*")
+    os.utime(path, (seconds, seconds))
+
+
+ENTRY = torch.arange(1000.0).reshape(10, 100)  # 4,000 bytes, and up to 1,024 to describe them
+COST = (7, 3, 0.25)
+
+
+def test_the_cache_gives_back_the_same_bits(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "new", 10_000)
+    values = torch.tensor([[0.1, -0.0, torch.inf, torch.nan]])
+    cache.put(key(1), values, COST)
+    found = cache.get(key(1), (1, 4))
+    assert found is not None
+    assert found[0].view(torch.int32).equal(values.view(torch.int32))
+    assert found[1] == COST
+    assert cache.get(key(2), (1, 4)) is None
+    assert 0 < cache.size() < 10_000
+
+
+def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 3 * 5_024)
+    for number in (1, 2, 3):
+        cache.put(key(number), ENTRY, COST)
+        aged(cache, number, 1000 + number)
+    assert kept(cache) == {1, 2, 3}
+    assert cache.get(key(1), (10, 100)) is not None  # used now
+    cache.put(key(4), ENTRY, COST)
+    assert kept(cache) == {1, 3, 4}
+    aged(cache, 1, 1000)
+    cache.put(key(5), ENTRY, COST)
+    assert kept(cache) == {3, 4, 5}
+
+
+def test_the_cache_never_takes_more_than_its_room(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 20_000)
+    for number in range(20):
+        cache.put(key(number), torch.zeros(1 + 37 * number % 1500), COST)
+        assert cache.size() <= 20_000
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) == cache.size()
+    assert len(kept(cache)) > 1
+
+
+def test_too_large_ones_are_not_kept_and_push_nothing_out(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 6_000)
+    cache.put(key(1), ENTRY, COST)
+    cache.put(key(2), torch.zeros(1500), COST)
+    assert kept(cache) == {1}
+
+
+def test_without_room_nothing_is_written(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "none", 0)
+    cache.put(key(1), torch.zeros(0), COST)
+    assert cache.get(key(1), (0,)) is None
+    assert cache.size() == 0
+    assert not (tmp_path / "none").exists()
+
+
+def test_damaged_entries_are_dropped(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    for place in (0, 8, 40, 200, 2000, -1):
+        cache.put(key(1), ENTRY, COST)
+        (path,) = tmp_path.iterdir()
+        flip(path, place, 3)
+        assert cache.get(key(1), (10, 100)) is None
+        assert not list(tmp_path.iterdir())
+
+
+def test_entries_that_are_something_else_are_dropped(tmp_path: Path) -> None:
+    """Whole files, as their names say, that are not what is asked for."""
+    cache = Cache(tmp_path, 1 << 20)
+    cache.put(key(1), ENTRY, COST)
+    assert cache.get(key(1), (100, 10)) is None
+    assert not list(tmp_path.iterdir())
+    for content in (b"", b"no safetensors", bytes(100)):
+        (tmp_path / Sealed.name(key(1), content, ".safetensors")).write_bytes(content)
+        assert cache.get(key(1), (10, 100)) is None
+        assert not list(tmp_path.iterdir())
+
+
+def test_another_worker_may_drop_what_is_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    cache.put(key(1), ENTRY, COST)
+
+    def gone(path: Path) -> None:
+        path.unlink()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("os.utime", gone)
+    found = cache.get(key(1), (10, 100))
+    assert found is not None
+    assert found[0].equal(ENTRY)
+
+
+def test_names_hold_a_hash_of_the_content(tmp_path: Path) -> None:
+    name = Sealed.name("a.b-c.000000-000004", b"content", ".parquet")
+    assert name == "a.b-c.000000-000004.ed7002b439e9ac84.parquet"
+    assert Sealed.stem(Path(name)) == "a.b-c.000000-000004"
+    for other in ("a.parquet", "a.ed7002b439e9ac8.parquet", "a.ED7002B439E9AC84.parquet", ".ed7002b439e9ac84.parquet"):
+        assert Sealed.stem(Path(other)) is None
+    assert Sealed.read(tmp_path / name) is None
+    (tmp_path / name).write_bytes(b"content")
+    assert Sealed.read(tmp_path / name) == b"content"
