@@ -221,3 +221,11 @@ def test_empty_study(tmp_path: Path) -> None:
     page = written(tmp_path / "page.html", nothing)
     assert page.json("charts") == {}
     assert "No models." in page.text
+
+
+def test_an_incomplete_study_says_so_at_the_top(tmp_path: Path, report: Path) -> None:
+    path = tmp_path / "report.html"
+    write_report(path, study(("HELOC-MLP",), inputs=2), (), {**PROVENANCE, "incomplete": "3 of 9 units are missing"})
+    header = path.read_text(encoding="utf-8").partition("</header>")[0]
+    assert "This study is incomplete: 3 of 9 units are missing." in header
+    assert "incomplete" not in report.read_text(encoding="utf-8").partition("</header>")[0]

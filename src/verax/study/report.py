@@ -30,7 +30,8 @@ def provenance(study: Study, found: Results) -> dict[str, str]:
     lines |= {f"version of {name}": str(value) for name, value in facts["versions"].items()}
     lines |= {f"data {one['name']}": f"fingerprint {one['fingerprint']}" for one in facts["data"]}
     lines |= {f"model {one['name']}": f"weights {one['weights']}" for one in facts["models"]}
-    done = len(study.units) - len(found.missing)
-    lines["units"] = f"{done} of {len(study.units)}"
+    lines["units"] = str(len(study.units))
+    if found.missing:
+        lines["incomplete"] = f"{len(found.missing)} of {len(study.units)} units are missing"
     lines["check it"] = f"verax verify {study.store.folder.name}"
     return lines
