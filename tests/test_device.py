@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 import verax
+from verax.arguments import Task, problem
 from verax.perturbation import noise
+from verax.perturbation.guided import Experiment, guided_scores
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -66,3 +68,100 @@ def test_out_of_memory_on_the_device_halves_the_batch() -> None:
     found = verax.prediction_change(scorer, x, x)
     torch.testing.assert_close(found.value, verax.prediction_change(model, x, x).value, rtol=0, atol=1e-6)
     assert max(calls) > 100 >= calls[-1]
+
+
+# Precision, layout, streaming
+
+
+def normed_network(size: int = 32) -> nn.Module:
+    torch.manual_seed(0)
+    body = (nn.Conv2d(3, 16, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3), nn.ReLU())
+    model = nn.Sequential(*body, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * (size // 2 - 2) ** 2, 2))
+    model[1].running_mean.normal_()
+    model[1].running_var.uniform_(0.5, 2)
+    return model
+
+
+def images(count: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+
+
+METRICS = ("pc", verax.metrics.DirectedPredictionChange(order="signed"))
+TOLERANCE = {None: 2e-3, "float32": 1e-5, "tf32": 2e-3, "bfloat16": 0.03, "float16": 4e-3}
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("home", ["cpu", "cuda"])
+def test_every_precision_scores_images_as_the_cpu_does(precision, home) -> None:
+    model, x, a = normed_network(), images(9), images(9, seed=2)
+    wanted = verax.evaluate(model, x, a, METRICS)
+    scorer = verax.Scorer(model.to(home), precision=precision, device="cuda")
+    before = [(one.data_ptr(), one.stride()) for one in model.parameters()] if home == "cuda" else None
+    found = verax.evaluate(scorer, x, a, METRICS, batch_size=50)
+    for name in ("pc", "dpc"):
+        torch.testing.assert_close(found[name].morf, wanted[name].morf, rtol=0, atol=TOLERANCE[precision])
+        assert found[name].rows == wanted[name].rows
+    assert next(model.parameters()).device.type == home
+    if before is not None:
+        assert [(one.data_ptr(), one.stride()) for one in model.parameters()] == before
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.compile, about itself
+@pytest.mark.parametrize("precision", ["tf32", "float16"])
+def test_compiled_scores_are_the_same(precision) -> None:
+    model, x, a = normed_network().cuda(), images(9).cuda(), images(9, seed=2).cuda()
+    scorer = verax.Scorer(model, precision=precision, compile=True, batch_size=64)
+    found, wanted = verax.evaluate(scorer, x, a, METRICS), verax.evaluate(model, x, a, METRICS)
+    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
+    assert found.rows == wanted.rows
+
+
+def test_a_model_runs_channels_last() -> None:
+    seen = []
+    model = normed_network().cuda()
+    model[3].register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    verax.prediction_change(model, images(3).cuda(), images(3).cuda())
+    assert all(one.is_contiguous(memory_format=torch.channels_last) for pair in seen for one in pair)
+
+
+@pytest.mark.parametrize("method", [verax.attribution.Gradient(), verax.attribution.GuidedBackprop()])
+def test_gradients_of_images_agree_between_devices(method) -> None:
+    model, x = normed_network().double(), images(5).double()
+    here, there = method(model, x), method(model, x, device="cuda")
+    torch.testing.assert_close(there, here, rtol=0, atol=1e-9)
+    assert there.is_contiguous()
+
+
+def test_nothing_waits_inside_the_guided_stream() -> None:
+    x, scorer = images(20).cuda(), verax.Scorer(normed_network().cuda(), batch_size=64)
+    asked = problem(x, images(20, seed=2).cuda(), target=None, baselines=0.0, features="auto")
+    with scorer.session(x, "torch", "probability") as session:
+        scores = session.class_scores(x)
+        task = Task(asked, scores.argmax(1), scores.amax(1))
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            (found,) = guided_scores(session, task, [Experiment("signed", 20)])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert torch.isfinite(found.curves).all()
+
+
+def test_scores_that_are_not_finite_are_found_although_nothing_waits() -> None:
+    class Holes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            sums = x.flatten(1).sum(1)
+            return torch.where((x == 0).flatten(1).sum(1) > 1500, torch.nan, sums)
+
+    with pytest.raises(ValueError, match=r"expected finite class scores.*a perturbed copy of the input"):
+        verax.prediction_change(Holes(), images(4).cuda(), images(4).cuda())
+
+
+def test_images_on_the_cpu_go_to_the_device_block_by_block(monkeypatch) -> None:
+    monkeypatch.setattr("verax.perturbation.guided.block_bytes", lambda device: 1 << 20)
+    model, x, a = normed_network(), images(40), torch.stack([images(40, seed=seed) for seed in (2, 3)])
+    groups = (torch.arange(1024) // 8).reshape(32, 32)
+    for features in ("auto", groups):
+        wanted = verax.prediction_change(model, x, a, features=features)
+        scorer = verax.Scorer(model, precision="float32", device="cuda", batch_size=100)
+        found = verax.prediction_change(scorer, x, a, features=features)
+        torch.testing.assert_close(found.value, wanted.value, rtol=0, atol=1e-5)

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from verax import adapters
 from verax.adapters import Adapter, ArrayKind, Returns
+from verax.finite import FiniteCheck
+from verax.holding import evaluation_mode, gradients_off, laid_out, moved
+from verax.inference import Inference, Runner
 from verax.outputs import Output, check_scale, checked_outputs, class_scores, not_finite, target_scores
+from verax.precision import Precision, checked_precision, single_precision
 from verax.shapes import Float, Int
 
 BuildRows = Callable[[int, int], Tensor]
@@ -22,9 +26,10 @@ NOT_DIFFERENTIABLE = (
 
 # Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
 # then runs the same batches and returns the same bits. On a CPU 2,048 rows are the best batch of benchmarks/guided.py;
-# the other figures are chosen for their memory and have not been tuned.
+# the figure for larger rows is chosen for its memory and has not been tuned. On a GPU a batch is a power of two, which
+# fills its tiles and fits LIME's samples: 1,024 images of 3 x 224 x 224.
 _CPU_ELEMENTS, _CPU_ROWS = 1 << 21, (8, 2048)
-_GPU_ELEMENTS, _GPU_ROWS = 1 << 26, (32, 65536)
+_GPU_ELEMENTS, _GPU_ROWS = 1 << 28, (32, 65536)
 
 
 class Scorer:
@@ -38,6 +43,14 @@ class Scorer:
         takes: ``"torch"`` or ``"numpy"``, for a plain callable that wants one kind of array whatever the inputs are.
         batch_size: Rows per model call; found automatically when left out, halved when memory runs out.
         device: Where to run. A module is moved there for the call and moved back afterwards.
+        precision: In what precision a torch module runs on a GPU: ``"float32"`` (exact), ``"tf32"``, ``"bfloat16"`` or
+            ``"float16"`` (the faster, the less exact; of the two last, float16 is the more exact). None leaves torch's
+            settings alone. Scores are computed from the outputs in single precision at least.
+        compile: Whether to use ``torch.compile``. It costs seconds at the first call and gains most on a GPU; partial
+            batches are filled up, so that it happens once. Keep the Scorer: another one compiles again.
+
+    With a precision or ``compile``, plain forward passes run on a copy of the module, made anew for every call, whose
+    batch norms are folded into the convolutions before them. Gradients are always taken through the module itself.
 
     Attributes:
         rows: Model rows evaluated so far, over all calls.
@@ -62,10 +75,14 @@ class Scorer:
         takes: ArrayKind | None = None,
         batch_size: int | None = None,
         device: str | torch.device | None = None,
+        precision: Precision | None = None,
+        compile: bool = False,  # noqa: A002  # torch's own name for it
     ) -> None:
         if isinstance(model, Scorer):
             raise TypeError("model: already a verax.Scorer; pass it on as it is.")
+        checked_precision(precision)
         self.adapter: Adapter = adapters.adapt(model, returns, takes)
+        self.inference = Inference(self.adapter, precision, compile)
         self.returns_was_said = returns is not None
         self.batch_size = checked_batch_size(batch_size)
         self.device = checked_device(device)
@@ -91,13 +108,19 @@ class Scorer:
 
         With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
         """
+        module = self.adapter.module
         home = adapters.home(self.adapter, fallback=inputs.device)
-        target = checked_device(device) or self.device or home
+        place = checked_device(device) or self.device or home
         dtype = adapters.floating_dtype(self.adapter, fallback=inputs.dtype)
-        size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), target)
-        mode = _gradients_off() if gradients else torch.inference_mode()
-        with _evaluation_mode(self.adapter.module), _moved(self.adapter.module, home, target), mode:
-            yield Session(self, kind, output, target, dtype, size)
+        layout = best_layout(inputs, place)
+        size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), place)
+        with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
+            runner = self.inference.runner(dtype, layout, gradients)
+            mode = gradients_off() if gradients else torch.inference_mode()
+            with single_precision(self.inference.precision), mode:
+                session = Session(self, kind, output, place, dtype, size, runner)
+                yield session
+                session.finite.settle()
 
 
 @dataclass
@@ -110,7 +133,13 @@ class Session:
     device: torch.device
     dtype: torch.dtype
     batch_size: int
+    runner: Runner
     classes: int = 0  # known after the first call
+
+    def __post_init__(self) -> None:
+        self.finite = FiniteCheck(
+            lambda score, row: not_finite(score, row, "a perturbed copy of the input", self.output)
+        )
 
     def class_scores(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
         """Score every class of unperturbed inputs; this is the first model call and checks what comes back."""
@@ -126,7 +155,7 @@ class Session:
         return scores
 
     def target_scores(
-        self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"]
+        self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"], streamed: bool = False
     ) -> Float[Tensor, " rows"]:
         """Score many perturbed rows in bounded memory.
 
@@ -134,11 +163,15 @@ class Session:
             build: Makes rows ``start`` to ``stop`` on this session's device when they are needed.
             owner: Which input each row came from.
             target: The class of each input.
+            streamed: For callers that make all rows before they read a score: ``build`` gives rows of its own in the
+                runner's precision and layout, which the model may overwrite, and scores that are not finite may be
+                found by the next call or by ``finite.settle``, so that a GPU need not wait for the host.
         """
         wanted = target[owner]
         parts: list[Tensor] = []
         done = 0
-        for raw in self._batches(build, len(owner), self._forward):
+        run = self._run if streamed else self._forward
+        for raw in self._batches(build, len(owner), run):
             returns = self.scorer.adapter.returns
             parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
             done += len(raw)
@@ -147,10 +180,7 @@ class Session:
             if parts
             else torch.empty(0, device=self.device, dtype=torch.promote_types(self.dtype, torch.float32))
         )
-        bad = (~torch.isfinite(scores)).nonzero()
-        if len(bad):
-            first = bad[0, 0]
-            raise ValueError(not_finite(scores[first], int(owner[first]), "a perturbed copy of the input", self.output))
+        (self.finite.later if streamed else self.finite.now)(scores, owner)
         return scores
 
     def target_gradients(
@@ -170,7 +200,7 @@ class Session:
                     raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
                 with self.clocked():
                     (found,) = torch.autograd.grad(scores.sum(), leaf)
-            return found
+            return found.contiguous()
 
         parts: list[Tensor] = []
         for part in self._batches(build, len(owner), gradient):
@@ -200,28 +230,43 @@ class Session:
             try:
                 found = run(build(start, stop))
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or stop - start == 1:
+                rows = self.batch_size if self.runner.fixed else stop - start
+                if not is_out_of_memory(error) or rows == 1:
                     raise
-                self.batch_size = (stop - start) // 2
+                self.batch_size = rows // 2
                 continue
             self.scorer.rows += stop - start
             start = stop
             yield found
 
     def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
-        own = batch.to(self.dtype, copy=True)  # a model that begins in place must not overwrite the user's inputs
+        # a copy: a model that begins in place must not overwrite the user's inputs
+        return self._run(batch.to(self.runner.dtype, copy=True, memory_format=self.runner.layout))
+
+    def _run(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
+        """Run the model on rows that it may overwrite."""
+        count = len(batch)
+        if self.runner.fixed and count < self.batch_size:
+            batch = self.runner.filled(batch, self.batch_size)
         with self.clocked():
-            raw = self.scorer.adapter(own, self.kind)
-        outputs = checked_outputs(raw, len(batch), self.device)
+            raw = self.runner.adapter(batch, self.kind)
+        outputs = checked_outputs(raw, len(batch), self.device)[:count]
         if self.classes == 0:
             check_scale(outputs, self.scorer.adapter.returns, self.scorer.returns_was_said)
         return outputs
 
 
+def best_layout(inputs: Float[Tensor, "n *shape"], device: torch.device) -> torch.memory_format:
+    """Channels last for images on a GPU, where convolutions are made for it."""
+    return torch.channels_last if inputs.ndim == 4 and device.type == "cuda" else torch.preserve_format
+
+
 def automatic_batch_size(row_elements: int, device: torch.device) -> int:
     """Rows per model call: large enough to keep the hardware busy, small enough for the caches or the memory."""
-    elements, (least, most) = (_CPU_ELEMENTS, _CPU_ROWS) if device.type == "cpu" else (_GPU_ELEMENTS, _GPU_ROWS)
-    return max(least, min(most, elements // row_elements))
+    if device.type == "cpu":
+        return min(max(_CPU_ELEMENTS // row_elements, _CPU_ROWS[0]), _CPU_ROWS[1])
+    fitting = min(max(_GPU_ELEMENTS // row_elements, _GPU_ROWS[0]), _GPU_ROWS[1])
+    return 1 << (fitting.bit_length() - 1)
 
 
 def checked_device(device: str | torch.device | None) -> torch.device | None:
@@ -247,38 +292,3 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and ("allocate memory" in text or "out of memory" in text)
-
-
-@contextlib.contextmanager
-def _evaluation_mode(module: nn.Module | None) -> Iterator[None]:
-    """Switch to evaluation mode and give every submodule its own mode back."""
-    if module is None:
-        yield
-        return
-    modes = [(part, part.training) for part in module.modules()]
-    try:
-        with contextlib.suppress(NotImplementedError):  # an exported program has one mode and no switch
-            module.eval()
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
-
-
-@contextlib.contextmanager
-def _gradients_off() -> Iterator[None]:
-    """Off, but to be had on demand, also where the caller is in inference mode."""
-    with torch.inference_mode(False), torch.no_grad():
-        yield
-
-
-@contextlib.contextmanager
-def _moved(module: nn.Module | None, home: torch.device, target: torch.device) -> Iterator[None]:
-    if module is None or home == target:
-        yield
-        return
-    try:
-        module.to(target)
-        yield
-    finally:
-        module.to(home)

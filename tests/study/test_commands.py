@@ -232,7 +232,7 @@ def test_a_report_of_what_is_finished(copied: Path) -> None:
     assert found.exit_code == 0, found.output
     assert found.stdout == f"Report: file://{copied}/report.html\n"
     page = (copied / "report.html").read_text()
-    assert "1 of 8" in page
+    assert "This study is incomplete: 7 of 8 units are missing." in page
 
 
 # Verification.

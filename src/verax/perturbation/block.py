@@ -9,6 +9,7 @@ from torch import Tensor
 from verax.arguments import Problem
 from verax.scoring import Session
 from verax.shapes import Float, Int
+from verax.transfer import to_device
 
 
 def block_bytes(device: torch.device) -> int:
@@ -29,14 +30,14 @@ class Block:
     baselines: Float[Tensor, "b *shape"]
     attributions: Float[Tensor, "k b features"]
     direction: Float[Tensor, "b features"]
-    counts: Int[Tensor, " c"]
+    counts: Int[Tensor, " c"]  # on the CPU: sizes follow from it
 
 
 def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block:
     """Bring one block to the device and reduce it from elements to features."""
-    inputs = problem.inputs[rows].to(session.device)
-    baselines = problem.baselines[rows].to(session.device)
-    stacked = torch.stack([one[rows] for one in problem.attributions[which]]).to(session.device)
+    inputs = to_device(problem.inputs[rows], session.device)
+    baselines = to_device(problem.baselines[rows], session.device)
+    stacked = to_device(torch.stack([one[rows] for one in problem.attributions[which]]), session.device)
     return Block(
         rows=rows,
         which=which,
@@ -44,7 +45,7 @@ def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block
         baselines=baselines,
         attributions=problem.features.reduce(stacked, rows),
         direction=problem.features.reduce((inputs.double() - baselines.double()), rows),
-        counts=problem.features.counts(rows),
+        counts=problem.features.counts(rows).cpu(),
     )
 
 
@@ -58,15 +59,47 @@ def shared_blocks(problem: Problem, experiments: int, jobs: int, budget: int) ->
         yield rows, [slice(0, k)]
 
 
-def separate_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
+def separate_blocks(
+    problem: Problem, experiments: int, jobs: int, budget: int, batch_size: int
+) -> Iterator[tuple[slice, list[slice]]]:
     """Blocks of inputs and, for each, blocks of attributions, for inputs with many features."""
     k, n = len(problem.attributions), len(problem)
-    # the attribution itself; a sequence and ranks for every experiment, float64 sums for one
+    # the attribution itself; a sequence and ranks from both ends for every experiment, float64 sums for one
     per_pair = problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48) + 32 * jobs
     pairs = max(1, budget // per_pair)
-    height = min(n, pairs)
+    inner = jobs // experiments - 2  # rows of one attribution in one experiment; the ends are shared
+    height = min(n, whole_batches(pairs, inner, batch_size))
     for rows in pieces(n, height):
         yield rows, list(pieces(k, max(1, pairs // height)))
+
+
+def whole_batches(count: int, rows: int, batch_size: int) -> int:
+    """Reduce a number of things with some rows each, so that the last batch of their rows is nearly full.
+
+    Example:
+        >>> whole_batches(243, 38, 1024), 242 * 38 / 1024
+        (242, 8.98046875)
+    """
+    return count * rows // batch_size * batch_size // max(1, rows) or count
+
+
+def rectangles(start: int, stop: int, width: int) -> Iterator[tuple[slice, slice]]:
+    """Cut cells ``start`` to ``stop`` of a table, counted row by row, into at most three rectangles, in their order.
+
+    Example:
+        >>> for rows, columns in rectangles(2, 15, width=4):
+        ...     print(list(range(4))[rows], list(range(4))[columns])
+        [0] [2, 3]
+        [1, 2] [0, 1, 2, 3]
+        [3] [0, 1, 2]
+    """
+    while start < stop:
+        row, column = divmod(start, width)
+        rows = 0 if column else (stop - start) // width
+        columns = slice(0, width) if rows else slice(column, min(width, column + stop - start))
+        rows = rows or 1
+        yield slice(row, row + rows), columns
+        start += rows * (columns.stop - columns.start)
 
 
 def pieces(count: int, size: int) -> Iterator[slice]:

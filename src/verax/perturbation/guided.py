@@ -5,17 +5,18 @@ cut points; rows of one input that remove the same set are scored once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from verax.arguments import Task
 from verax.perturbation import memo
-from verax.perturbation.block import Block, block_bytes, load, separate_blocks, shared_blocks
+from verax.perturbation.block import Block, block_bytes, load, rectangles, separate_blocks, shared_blocks
 from verax.perturbation.order import Order, cut_points, ranks, removal_order
 from verax.scoring import Session
 from verax.shapes import Float, Int
+from verax.transfer import send, to_device
 
 
 @dataclass(frozen=True)
@@ -52,24 +53,25 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
         experiments: What to run. Rows that occur in several are scored once.
     """
     problem = task.problem
-    results = [_empty_result(task, experiment) for experiment in experiments]
-    use_memo = problem.features.most <= memo.MOST_FEATURES
+    results = [_empty_result(task, experiment, session.device) for experiment in experiments]
     jobs = sum(2 * min(experiment.steps, problem.features.most) for experiment in experiments)
-    cut = shared_blocks if use_memo else separate_blocks
-    blocks = cut(problem, len(experiments), jobs, block_bytes(session.device))
-    for rows, parts in blocks:
-        replaced: Tensor | None = None  # scores with everything replaced, once per input
-        for which in parts:
+    sizes = (len(experiments), jobs, block_bytes(session.device))
+    if problem.features.most <= memo.MOST_FEATURES:
+        for rows, (which,) in shared_blocks(problem, *sizes):
             block = load(session, problem, rows, which)
             plans = [_Plan(block, experiment) for experiment in experiments]
-            if use_memo:
-                sets = torch.cat([plan.bit_masks() for plan in plans], dim=1)
-                scores, replaced = memo.score_sets(session, task, block, sets)
-            else:
-                replaced = _everything_replaced(session, task, block) if replaced is None else replaced
+            sets = torch.cat([plan.bit_masks() for plan in plans], dim=1)
+            _store(results, plans, block, *memo.score_sets(session, task, block, sets))
+    else:
+        replaced = _everything_replaced(session, task)
+        for rows, parts in separate_blocks(problem, *sizes, session.batch_size):
+            for which in parts:
+                block = load(session, problem, rows, which)
+                plans = [_Plan(block, experiment) for experiment in experiments]
                 scores = torch.cat([_score_ranked(session, task, block, plan) for plan in plans], dim=1)
-            _store(results, plans, block, scores, replaced)
-    return results
+                _store(results, plans, block, scores, replaced[rows])
+        session.finite.settle()
+    return [_at_home(result, problem.inputs.device) for result in results]
 
 
 class _Plan:
@@ -77,10 +79,12 @@ class _Plan:
 
     def __init__(self, block: Block, experiment: Experiment) -> None:
         device = block.attributions.device
+        cuts = cut_points(block.counts, experiment.steps, block.attributions.shape[-1])
         self.block = block
-        self.counts = block.counts.to(device)[:, None]
-        self.cuts = cut_points(block.counts, experiment.steps, block.attributions.shape[-1]).to(device)
-        self.sequence = removal_order(block.attributions, experiment.order, block.counts)
+        self.longest = int(cuts.diff().max())
+        self.cuts = send(cuts, device)
+        self.counts = send(block.counts, device)[:, None]
+        self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0])
 
     @property
     def inner(self) -> int:
@@ -101,11 +105,20 @@ class _Plan:
         last = everything[self.counts] ^ _along(prefixes, self.counts - inner)
         return torch.stack((first, last), dim=2).transpose(0, 1).reshape(prefixes.shape[1], self.jobs)
 
+    def places(self) -> Int[Tensor, "pairs 2 features"]:
+        """Ranks of the features for every pair of an input and an attribution, from the top and from the bottom.
+
+        At a point with cut c, features with ranks below c are gone: for MoRF from the top, for LeRF from the bottom,
+        which is MoRF's exact reverse.
+        """
+        top = ranks(self.sequence)
+        bottom = (self.counts.to(top.dtype) - 1) - top
+        return torch.stack((top, bottom), dim=2).transpose(0, 1).flatten(0, 1)
+
     def signs(self, values: Float[Tensor, "k b features"]) -> Int[Tensor, "k b 2 steps"]:
         """Sign of the sum of what each step removes. Summed in float64, each step on its own: 0 stays exactly 0."""
         ordered = torch.take_along_dim(values.double(), self.sequence, dim=-1)
-        length = int((self.cuts[:, 1:] - self.cuts[:, :-1]).max())
-        place = self.cuts[:, :-1, None] + torch.arange(length, device=self.cuts.device)
+        place = self.cuts[:, :-1, None] + torch.arange(self.longest, device=self.cuts.device)
         inside = place < self.cuts[:, 1:, None]
         last = self.counts[..., None] - 1
         shape = (*values.shape[:-1], *place.shape[1:])
@@ -126,27 +139,51 @@ def _along(values: Tensor, index: Int[Tensor, "c m"]) -> Tensor:
 def _score_ranked(session: Session, task: Task, block: Block, plan: _Plan) -> Float[Tensor, "b jobs"]:
     """Score every removed set of a block whose features are too many for bit masks."""
     k, b, _ = plan.sequence.shape
-    place = ranks(plan.sequence).transpose(0, 1).flatten(0, 1)
-    each = 2 * plan.inner
-    owner = torch.arange(b, device=session.device).repeat_interleave(k * each)
+    places, cuts = plan.places(), plan.cuts[:, 1:-1].to(torch.int32)
+    dtype, layout = session.runner.dtype, session.runner.layout
+    inputs, baselines = (one.to(dtype, memory_format=layout) for one in (block.inputs, block.baselines))
+    row = torch.arange(b, device=session.device).repeat_interleave(k)  # the input of each pair
 
     def build(start: int, stop: int) -> Tensor:
-        job = torch.arange(start, stop, device=session.device)
-        pair, curve, point = job // each, job % each // plan.inner, job % plan.inner + 1
-        row = pair // k
-        cut = plan.cuts.expand(b, -1)[row, point]
-        # LeRF is MoRF's exact reverse: with d features, rank >= d - cut goes, which is not (rank < d - cut)
-        bound = torch.where(curve == 0, cut, plan.counts.expand(b, 1)[row, 0] - cut).to(place.dtype)
-        removed = (place[pair] < bound[:, None]) ^ (curve == 1)[:, None]
-        mask = task.problem.features.expand(removed, row + block.rows.start)
-        return torch.where(mask, block.baselines[row], block.inputs[row])
+        """Make rows in one go for each rectangle of pairs and points of their curves, straight into the batch."""
+        batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=_dense(layout))
+        done = 0
+        for pairs, points in rectangles(start, stop, 2 * plan.inner):
+            bound = cuts if len(cuts) == 1 else cuts[row[pairs]]
+            removed = (places[pairs, :, None] < bound[:, None, :, None]).flatten(1, 2)[:, points]
+            height, width = removed.shape[:2]
+            owner = row[pairs].repeat_interleave(width) + block.rows.start
+            mask = task.problem.features.expand(removed.flatten(0, 1), owner)
+            part = batch[done : done + height * width]
+            at = pairs if k == 1 else row[pairs]
+            values = (_as_table(mask, height), baselines[at][:, None], inputs[at][:, None])
+            torch.where(*values, out=_as_table(part, height))
+            done += height * width
+        return batch
 
-    return session.target_scores(build, owner + block.rows.start, task.target).reshape(b, plan.jobs)
+    owner = torch.arange(block.rows.start, block.rows.stop, device=session.device).repeat_interleave(plan.jobs)
+    return session.target_scores(build, owner, task.target, streamed=True).reshape(b, plan.jobs)
 
 
-def _everything_replaced(session: Session, task: Task, block: Block) -> Float[Tensor, " b"]:
-    owner = torch.arange(block.rows.start, block.rows.stop, device=session.device)
-    return session.target_scores(lambda start, stop: block.baselines[start:stop], owner, task.target)
+def _as_table(rows: Tensor, height: int) -> Tensor:
+    """See rows as a table of rows, whatever their memory layout."""
+    return rows.view(height, len(rows) // height, *rows.shape[1:])
+
+
+def _dense(layout: torch.memory_format) -> torch.memory_format:
+    return layout if layout is torch.channels_last else torch.contiguous_format
+
+
+def _everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
+    """Score all inputs with everything replaced, in whole batches."""
+    dtype, layout = session.runner.dtype, session.runner.layout
+
+    def build(start: int, stop: int) -> Tensor:
+        batch = to_device(task.problem.baselines[start:stop], session.device)
+        return batch.to(dtype, copy=True, memory_format=layout)
+
+    owner = torch.arange(len(task.problem), device=session.device)
+    return session.target_scores(build, owner, task.target, streamed=True)
 
 
 def _store(
@@ -160,17 +197,21 @@ def _store(
         curves = result.curves[block.which, block.rows]
         curves[..., 1:-1] = part.reshape(*shape, plan.inner).transpose(0, 1).to(curves)
         curves[..., -1] = replaced[:, None].to(curves)
-        result.attribution_sign[block.which, block.rows] = plan.signs(block.attributions).to(curves.device)
-        direction = block.direction.expand(k, -1, -1)
-        result.direction_sign[block.which, block.rows] = plan.signs(direction).to(curves.device)
+        result.attribution_sign[block.which, block.rows] = plan.signs(block.attributions)
+        result.direction_sign[block.which, block.rows] = plan.signs(block.direction.expand(k, -1, -1))
 
 
-def _empty_result(task: Task, experiment: Experiment) -> GuidedScores:
+def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> GuidedScores:
     problem = task.problem
     k, n = len(problem.attributions), len(problem)
     steps = min(experiment.steps, problem.features.most)
-    curves = torch.empty(k, n, 2, steps + 1, dtype=problem.layout.dtype, device=problem.inputs.device)
+    curves = torch.empty(k, n, 2, steps + 1, dtype=problem.layout.dtype, device=device)
     curves[..., 0] = task.clean[:, None].to(curves)
-    signs = torch.empty(2, k, n, 2, steps, dtype=torch.int8, device=problem.inputs.device)
-    points = problem.features.counts(slice(None)).clamp(max=experiment.steps).to(curves.device) + 1
-    return GuidedScores(curves, signs[0], signs[1], points.expand(n))
+    signs = torch.empty(2, k, n, 2, steps, dtype=torch.int8, device=device)
+    points = problem.features.counts(slice(None)).clamp(max=experiment.steps) + 1
+    return GuidedScores(curves, signs[0], signs[1], send(points, device).expand(n))
+
+
+def _at_home(result: GuidedScores, device: torch.device) -> GuidedScores:
+    """Bring results to where the inputs are."""
+    return replace(result, **{field: value.to(device) for field, value in vars(result).items()})
