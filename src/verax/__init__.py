@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from verax import attribution, metrics
+from verax.comparing import compare
 from verax.engine import Evaluation
 from verax.evaluation import (
     directed_prediction_change,
@@ -24,6 +25,7 @@ __all__ = [
     "Scorer",
     "__version__",
     "attribution",
+    "compare",
     "datasets",
     "directed_prediction_change",
     "evaluate",

@@ -8,6 +8,7 @@ import typer
 
 import verax
 from verax.cli_common import one_line_errors
+from verax.cli_evaluate import SeveralPaths, evaluate
 from verax.cli_study import study_app, verify
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ app = typer.Typer(
 
 app.add_typer(study_app, name="study")
 app.command()(verify)
+app.command("evaluate", cls=SeveralPaths)(evaluate)
 
 
 class DatasetName(StrEnum):

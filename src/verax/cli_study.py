@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from verax.cli_common import one_line_errors
+from verax.cli_common import checked_device_name, one_line_errors
 
 study_app = typer.Typer(no_args_is_help=True, help="Compare many explanation methods on a model, in full.")
 
@@ -42,7 +42,7 @@ def run(
         loaded = load_spec(spec, data=data, limit=limit)
         folder = out or Path(f"{loaded.name}-study")
         cluster = Cluster(address, workers, threads) if engine is EngineName.ray else None
-        machine = Machine(_checked(device), batch_size)
+        machine = Machine(checked_device_name(device), batch_size)
         if dry_run:
             typer.echo("\n".join(plan_study(loaded, folder, machine)))
             return
@@ -109,7 +109,7 @@ def verify(
         from verax.study.verify import write_verdict
 
         study = open_study(folder)
-        machine = Machine(_checked(device))
+        machine = Machine(checked_device_name(device))
         share = _share(sample)
         verdict = recompute(study, share, machine, seed, lambda unit: typer.echo(f"computing {unit}", err=True))
         write_verdict(study.store, verdict)
@@ -131,15 +131,3 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise ValueError(f"--sample: expected a share such as 1% or 0.01, found {text!r}.")
     return share
-
-
-def _checked(device: str) -> str:
-    """Refuse a device that is not there before anything is loaded or trained for it."""
-    import torch
-
-    from verax.scoring import checked_device
-
-    found = checked_device(device)
-    if found is not None and found.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"--device: {device} was asked for, but torch finds no CUDA device here; use cpu.")
-    return device

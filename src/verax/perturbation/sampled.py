@@ -102,16 +102,22 @@ def check_subset(draws: Draws, problem: Problem) -> None:
 
 
 def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effects]:
-    """Run the experiment, a block of inputs at a time; memory does not grow with inputs, draws or attributions."""
+    """Run the experiment, a block of inputs at a time; memory does not grow with inputs, draws or attributions.
+
+    What is yielded is overwritten by the next block.
+    """
     problem = task.problem
     check_subset(draws, problem)
     k, budget = len(problem.attributions), block_bytes(session.device)
     # words, look-ups and differences of every element, and the sort that chooses features
     per_draw = 32 * problem.inputs[0].numel() + 48 * problem.features.most
     height = max(1, budget // (draws.samples * max(8 * k, per_draw)))
+    # one buffer for all blocks: memory that is new to a process costs more than the numbers written to it
+    height = min(height, len(problem))
+    buffer = torch.empty(height, k, draws.samples, dtype=problem.layout.dtype, device=session.device)
     for rows in pieces(len(problem), height):
         inputs = problem.inputs[rows].to(session.device)
-        predicted = torch.empty(len(inputs), k, draws.samples, dtype=problem.layout.dtype, device=session.device)
+        predicted = buffer[: len(inputs)]
         actual = torch.empty(len(inputs), draws.samples, dtype=torch.float64, device=session.device)
         for part in pieces(draws.samples, max(1, budget // (per_draw * len(inputs)))):
             moved, chosen = _perturb(session, problem, draws, rows, inputs, part)
@@ -119,7 +125,7 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
             actual[:, part] = task.clean[rows].double()[:, None] - scores.double()
             weights = (inputs[:, None] - moved).flatten(2) if draws.effect == "dot" or chosen is None else chosen
             for which in pieces(k, max(1, budget // (8 * weights[:, 0].numel()))):
-                predicted[:, which, part] = _predict(session, problem, draws, rows, which, weights)
+                _predict(session, problem, draws, rows, which, weights, out=predicted[:, which, part])
         yield Effects(draws, rows, predicted.transpose(0, 1), actual)
 
 
@@ -169,13 +175,18 @@ def _scores(
 
 
 def _predict(
-    session: Session, problem: Problem, draws: Draws, rows: slice, which: slice, weights: Shaped[Tensor, "b draws m"]
-) -> Float[Tensor, "b k draws"]:
+    session: Session,
+    problem: Problem,
+    draws: Draws,
+    rows: slice,
+    which: slice,
+    weights: Shaped[Tensor, "b draws m"],
+    out: Float[Tensor, "b k draws"],
+) -> None:
     """Predicted effects: attributions against the perturbation's elements, or against its chosen features."""
     attributions = torch.stack([one[rows] for one in problem.attributions[which]]).to(session.device)
     if draws.effect == "dot":
         attributions = spread(attributions, tuple(problem.inputs.shape[1:])).flatten(2)
     else:
         attributions = problem.features.reduce(attributions, rows)
-    dtype = problem.layout.dtype
-    return attributions.to(dtype).transpose(0, 1) @ weights.to(dtype).transpose(1, 2)
+    torch.bmm(attributions.to(out.dtype).transpose(0, 1), weights.to(out.dtype).transpose(1, 2), out=out)

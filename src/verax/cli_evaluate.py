@@ -1,0 +1,260 @@
+"""The command ``verax evaluate``: a model file, inputs and attributions from files in; a table and a ranking out."""
+
+import contextlib
+import importlib
+import io
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from verax.cli_common import one_line_errors
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from verax import Scorer
+    from verax.comparing import Comparison, Ranked
+    from verax.tabular_files import Array
+
+_SEVERAL = "--attributions"
+
+
+class SeveralPaths(TyperCommand):
+    """Lets several paths follow one ``--attributions``; it may be repeated as well."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option for each path, which is the form that the parser knows."""
+        return super().parse_args(ctx, _repeated(args))
+
+
+def evaluate(
+    model: Annotated[Path, typer.Option(help=".onnx, .pt2 (torch.export), or .safetensors from verax train.")],
+    inputs: Annotated[Path, typer.Option(help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv.")],
+    attributions: Annotated[list[Path], typer.Option(_SEVERAL, help="One or several files; each names a ranked one.")],
+    out: Annotated[Path | None, typer.Option(help="A .parquet file: one row per attribution and input.")] = None,
+    report: Annotated[Path | None, typer.Option(help="An .html file with table, rankings and charts.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="pc, dpc, infidelity, sensitivity_n; repeat it.")] = None,
+    target: Annotated[str | None, typer.Option(help="A class, or a file with one per input; else predicted.")] = None,
+    baseline: Annotated[str, typer.Option(help="What removed features become: a number or a file.")] = "0",
+    returns: Annotated[str | None, typer.Option(help="What the model gives: logits or probabilities.")] = None,
+    steps: Annotated[int, typer.Option(help="PC and DPC: steps from input to baseline.")] = 20,
+    samples: Annotated[int, typer.Option(help="Infidelity: draws per input.")] = 640,
+    sigma: Annotated[float, typer.Option(help="Infidelity: standard deviation of the perturbation.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Same seed, same draws.")] = 0,
+    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cpu by default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rankings as JSON.")] = False,
+) -> None:
+    """Rank attributions of a model by how faithful they are: PC, DPC and Infidelity with intervals.
+
+    verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet
+    """
+    with one_line_errors():
+        from verax.comparing import compare
+        from verax.tabular_files import read_attributions, read_inputs
+
+        _check_output("--out", out, ".parquet", [inputs, *attributions])
+        _check_output("--report", report, ".html", [out, inputs, *attributions])
+        scorer, rows = _open(model, returns, _checked_device(device), read_inputs(inputs))
+        found = compare(
+            scorer,
+            rows.values,
+            read_attributions(attributions, rows),
+            metric or ("pc", "dpc", "infidelity"),
+            target=_number_or_file("--target", target, int, rows),
+            baselines=_number_or_file("--baseline", baseline, float, rows),
+            steps=steps,
+            samples=samples,
+            sigma=sigma,
+            seed=seed,
+            batch_size=batch_size,
+            level=level,
+        )
+        facts = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, attributions))}
+        facts |= {"target": target or "the predicted class", "baseline": baseline}
+        written = _write(found, out, report, {name: str(value) for name, value in facts.items()})
+    typer.echo(as_json_text(found) if as_json else f"{found}\n\n{found.evaluation.rows:,} model rows.")
+    for path in written:
+        typer.echo(f"Saved as {path}", err=as_json)
+
+
+def score_table(comparison: "Comparison") -> "pl.DataFrame":
+    """One row per attribution and input: the scores, and Infidelity's Monte-Carlo standard error."""
+    import polars as pl
+
+    names, count = comparison.names, comparison.inputs
+    results = comparison.evaluation
+    target = next(iter(results.values())).context.target.cpu().numpy()
+    columns: dict[str, Any] = {
+        "attribution": [name for name in names for _ in range(count)],
+        "input": list(range(count)) * len(names),
+        "target": target.tolist() * len(names),
+    }
+    for name, result in results.items():
+        columns[name] = result.scores.double().cpu().flatten().numpy()
+        if name == "infidelity":
+            columns["infidelity_se"] = result.errors.double().cpu().flatten().numpy()
+    return pl.DataFrame(columns)
+
+
+def as_json_text(comparison: "Comparison") -> str:
+    """The rankings as JSON; numbers that are none, such as the interval of a single input, are null."""
+    metrics = {
+        name: {
+            "higher_is_better": comparison.evaluation[name].metric.higher_is_better,
+            "best": comparison.best(name),
+            "ranking": [_plain(one) for one in comparison.ranking(name)],
+        }
+        for name in comparison.metrics
+    }
+    whole = {"inputs": comparison.inputs, "rows": comparison.evaluation.rows, "level": comparison.level}
+    return json.dumps(_without_nan(whole | {"metrics": metrics}), indent=2, allow_nan=False)
+
+
+def _plain(one: "Ranked") -> dict[str, Any]:
+    after = one.against_next
+    return asdict(one) | {"against_next": None if after is None else asdict(after) | {"word": after.word}}
+
+
+def _repeated(args: Iterable[str]) -> list[str]:
+    """Turn ``--attributions a b`` into ``--attributions a --attributions b``.
+
+    Example:
+        >>> _repeated(["--inputs", "x", "--attributions", "a", "b", "--seed", "1"])
+        ['--inputs', 'x', '--attributions', 'a', '--attributions', 'b', '--seed', '1']
+    """
+    found: list[str] = []
+    inside = False
+    for arg in args:
+        if arg.startswith("-"):
+            inside = arg.split("=")[0] == _SEVERAL
+        elif inside and found[-1] != _SEVERAL:
+            found.append(_SEVERAL)
+        found.append(arg)
+    return found
+
+
+def _check_output(option: str, path: Path | None, suffix: str, taken: Iterable[Path | None]) -> None:
+    """Refuse, before any work, a file that cannot be written or that is one of the others."""
+    if path is None:
+        return
+    if path.suffix.lower() != suffix:
+        raise ValueError(f"{option}: expected a file name that ends in {suffix}, found {path}.")
+    if path.is_dir():
+        raise ValueError(f"{option}: {path} is a folder; wanted is a file name.")
+    if path.resolve() in [other.resolve() for other in taken if other is not None]:
+        raise ValueError(f"{option}: {path} is also read or written for another option; it would be overwritten.")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise ValueError(f"{option}: {path} cannot be written, {folder} is no folder.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{option}: {path} cannot be written, no rights in {folder}.")
+
+
+def _open(path: Path, returns: Any, device: str | None, inputs: "Array") -> "tuple[Scorer, Array]":
+    """Open the model, put the inputs' columns in its order where it knows their names, and try the first rows."""
+    from verax import Scorer
+
+    if path.suffix not in (".onnx", ".pt2", ".safetensors"):
+        raise ValueError(f"--model: expected a file that ends in .onnx, .pt2 or .safetensors, found {path}.")
+    if returns not in (None, "logits", "probabilities"):
+        raise ValueError(f"--returns: expected logits or probabilities, found {returns}.")
+    if not path.is_file():
+        raise FileNotFoundError(f"--model: there is no file {path}.")
+    if path.suffix == ".safetensors":
+        from verax.models import load
+
+        saved = load(path)
+        if saved.feature_names:
+            inputs = inputs.ordered(saved.feature_names, str(path))
+        scorer = Scorer(saved.module, returns=returns, device=device)
+    else:
+        scorer = Scorer(path, returns=returns, device=device)
+    _try(scorer, inputs, path)
+    return scorer, inputs
+
+
+def _try(scorer: "Scorer", inputs: "Array", path: Path) -> None:
+    """Score two rows, so that inputs of another shape are told in a line."""
+    from verax.arguments import checked_inputs
+
+    rows = checked_inputs(inputs.values)[:2]
+    try:
+        with scorer.session(rows, "numpy", "probability") as session:
+            session.class_scores(rows)
+    except _model_errors(path) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(
+            f"{inputs.source}: {path} cannot score rows of shape {tuple(rows.shape[1:])}: {reason}"
+        ) from None
+
+
+def _model_errors(path: Path) -> tuple[type[Exception], ...]:
+    """What a model may raise on rows that do not fit it; ONNX Runtime's errors have no common type."""
+    if path.suffix != ".onnx":
+        return (RuntimeError, AssertionError)
+    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+    return (state.Fail, state.InvalidArgument, state.RuntimeException, state.NotImplemented)
+
+
+def _checked_device(device: str | None) -> str | None:
+    from verax.cli_common import checked_device_name
+
+    return None if device is None else checked_device_name(device)
+
+
+def _number_or_file(option: str, text: str | None, kind: type[int] | type[float], inputs: "Array") -> Any:
+    """Read an option that is a number or a file with one for each input."""
+    from verax.tabular_files import SUFFIXES, read_inputs
+
+    if text is None:
+        return None
+    if Path(text).suffix.lower() not in SUFFIXES:
+        try:
+            return kind(text)
+        except ValueError:
+            wanted = "a class number" if kind is int else "a number"
+            raise ValueError(f"{option}: expected {wanted} or a file ({', '.join(SUFFIXES)}), found {text}.") from None
+    found = read_inputs(Path(text))
+    if kind is float:
+        return (found if inputs.columns is None else found.ordered(inputs.columns, inputs.source)).values
+    classes = found.values[:, 0] if found.values.shape[1:] == (1,) else found.values
+    if not ((classes == classes.round()) & (abs(classes) < 1 << 31)).all():
+        raise ValueError(f"{option}: {text}: expected class numbers, found others.")
+    return classes.astype("int64")
+
+
+def _write(comparison: "Comparison", out: Path | None, report: Path | None, facts: dict[str, str]) -> list[Path]:
+    """Write what was asked for: all of it, or nothing."""
+    from verax.datasets.download import whole_or_nothing
+
+    files: dict[Path, bytes] = {}
+    if out is not None:
+        buffer = io.BytesIO()
+        score_table(comparison).write_parquet(buffer)
+        files[out] = buffer.getvalue()
+    if report is not None:
+        from verax.report.comparison import comparison_page
+
+        files[report] = comparison_page(comparison, facts).encode()
+    with contextlib.ExitStack() as stack:  # a file appears under its name when the last one is written
+        opened = [(stack.enter_context(whole_or_nothing(path)), content) for path, content in files.items()]
+        for file, content in opened:
+            file.write(content)
+    return list(files)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
