@@ -87,19 +87,13 @@ def train(
 
 
 def _load(name: DatasetName, data: Path | None, seed: int, cache: Path | None) -> "Dataset":
-    from verax.datasets.embedded import load_breast_cancer, load_digits
-    from verax.datasets.heloc import load_heloc
-    from verax.datasets.isic import load_isic
+    from verax.datasets.named import load_named
 
-    if name is DatasetName.heloc:
-        return load_heloc(data, seed=seed, cache=cache)
-    if name is DatasetName.isic:
-        if data is None:
-            raise ValueError("--data: isic needs the folder that holds the images and their labels.")
-        return load_isic(data, seed=seed, cache=cache)
-    if data is not None:
+    if name is DatasetName.isic and data is None:
+        raise ValueError("--data: isic needs the folder that holds the images and their labels.")
+    if name in (DatasetName.breast_cancer, DatasetName.digits) and data is not None:
         raise ValueError(f"--data: {name.value} comes with scikit-learn and takes none.")
-    return load_breast_cancer(seed) if name is DatasetName.breast_cancer else load_digits(seed)
+    return load_named(name.value, data, seed=seed, cache=cache)
 
 
 def _show(epoch: "Epoch", recipe: "Recipe") -> None:

@@ -13,6 +13,7 @@ from verax.report.curves import ROLES, input_key, input_label, members
 from verax.report.draw import panels, plain
 from verax.report.heatmaps import COLOURS, grey, grey_image, heat_map, per_pixel, scaled
 from verax.report.names import METHOD_NAMES, method_name
+from verax.report.rows import as_columns
 from verax.report.spec import spec
 from verax.report.style import NEGATIVE, POSITIVE, number
 from verax.report.view import View
@@ -61,11 +62,7 @@ def _cell(example: Example, c: int, at: int) -> dict[str, str]:
 
 def columns(view: View) -> dict[str, list[Any]]:
     """One row per table input and configuration: feature labels and attributions as lists."""
-    found: dict[str, list[Any]] = {}
-    for row in _rows(view):
-        for name, value in row.items():
-            found.setdefault(name, []).append(value)
-    return found
+    return as_columns(_rows(view))
 
 
 def _rows(view: View) -> Iterator[dict[str, Any]]:

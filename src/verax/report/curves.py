@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from verax.analysis.tables import Example
 from verax.report.draw import legend_below, panels, plain
 from verax.report.names import method_name
+from verax.report.rows import as_columns
 from verax.report.spec import spec
 from verax.report.style import BLUE, VERMILION, number
 from verax.report.view import View
@@ -44,11 +45,7 @@ def members(example: Example) -> list[tuple[str, str, int]]:
 
 def columns(view: View) -> dict[str, list[Any]]:
     """One row per example input and configuration, with its four curves as lists."""
-    found: dict[str, list[Any]] = {}
-    for row in _rows(view):
-        for name, value in row.items():
-            found.setdefault(name, []).append(value)
-    return found
+    return as_columns(_rows(view))
 
 
 def _rows(view: View) -> Iterator[dict[str, Any]]:

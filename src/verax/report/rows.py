@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 DIGITS = 6
@@ -19,6 +19,15 @@ def encoded(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         {'model': {'words': ['a', 'b'], 'codes': [0, 1, 0]}, 'pc': [0.123457, None, None]}
     """
     return {name: _column(list(values)) for name, values in columns.items()}
+
+
+def as_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows with the same names as columns; no rows are no columns."""
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            found.setdefault(name, []).append(value)
+    return found
 
 
 def _column(values: list[Any]) -> Any:

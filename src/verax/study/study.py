@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from verax.datasets.named import load_named
 from verax.models.checkpoints import Epoch
 from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe
@@ -13,7 +14,7 @@ from verax.study.explanations import Machine
 from verax.study.plan import Unit, units_of
 from verax.study.spec import ModelSpec, StudySpec
 from verax.study.store import Frozen, Store, StoreError, versions
-from verax.study.subjects import Material, Subject, load_dataset, material, obtain_model, subject, untrained
+from verax.study.subjects import Material, Subject, material, obtain_model, subject, untrained
 
 Log = Callable[[str], None]
 
@@ -35,7 +36,10 @@ class Study:
     @cached_property
     def materials(self) -> tuple[Material, ...]:
         """Inputs and background of each data set."""
-        return tuple(material(data, load_dataset(data)) for data in self.spec.data)
+        return tuple(
+            material(data, load_named(data.name, None if data.path is None else Path(data.path), seed=data.seed))
+            for data in self.spec.data
+        )
 
     @cached_property
     def subjects(self) -> dict[str, Subject]:

@@ -14,10 +14,6 @@ from torch import Tensor, nn
 from verax.attribution import Attribution, LimeImage
 from verax.attribution.base import Modality
 from verax.datasets.base import Dataset, as_numbers
-from verax.datasets.embedded import load_breast_cancer, load_digits
-from verax.datasets.file import load_file
-from verax.datasets.heloc import load_heloc
-from verax.datasets.isic import load_isic
 from verax.models.files import ModelFileError, SavedModel, load, save
 from verax.models.shipped import Progress, architecture_for, train_shipped
 from verax.perturbation import noise
@@ -87,20 +83,6 @@ class Subject:
 def modality_of(dataset: Dataset) -> Modality:
     """Whether a data set holds tables or images."""
     return "tabular" if dataset.inputs.ndim == 2 else "image"
-
-
-def load_dataset(data: DataSpec, cache: Path | None = None) -> Dataset:
-    """Load the data set of a spec."""
-    path = None if data.path is None else Path(data.path)
-    if data.name == "heloc":
-        return load_heloc(path, seed=data.seed, cache=cache)
-    if data.name == "breast-cancer":
-        return load_breast_cancer(data.seed)
-    if data.name == "digits":
-        return load_digits(data.seed)
-    if path is None:
-        raise ValueError(f"path: {data.name} needs one; pass --data PATH or write it into the spec.")
-    return load_isic(path, seed=data.seed, cache=cache) if data.name == "isic" else load_file(path, seed=data.seed)
 
 
 @dataclass(frozen=True)

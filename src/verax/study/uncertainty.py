@@ -34,27 +34,30 @@ def uncertainty_table(subject: Subject, spec: StudySpec, machine: Machine, cache
     found = verax.infidelity_uncertainty(
         scorer, inputs, explanations.values, study, batch_size=machine.batch_size, device=machine.device
     )
-    records = []
-    for one in configurations:
-        name = one.canonical
-        independent = found.mean_independent[name] if asked.independent else [None] * len(asked.sizes)
-        for place, draws in enumerate(asked.sizes):
-            records.append(
-                {
-                    "dataset": subject.dataset.name,
-                    "model": subject.model.name,
-                    "method": type(one).__name__,
-                    "configuration": name,
-                    "draws": draws,
-                    "inputs": len(inputs),
-                    "value": found.mean_value[name][place],
-                    "resampled_sd": found.mean_resampled[name][place],
-                    "analytic_se": found.mean_analytic[name][place],
-                    "independent_sd": independent[place],
-                    "per_input_resampled": float(found.resampled[name][:, place].mean()),
-                    "per_input_analytic": float(found.analytic[name][:, place].mean()),
-                }
-            )
+    # each is computed for all configurations when it is asked for
+    values, resampled, analytic = found.mean_value, found.mean_resampled, found.mean_analytic
+    independent = found.mean_independent or {one.canonical: [None] * len(asked.sizes) for one in configurations}
+    per_input = {name: values.mean(0).tolist() for name, values in found.resampled.items()}
+    per_input_analytic = {name: values.mean(0).tolist() for name, values in found.analytic.items()}
+    records = [
+        {
+            "dataset": subject.dataset.name,
+            "model": subject.model.name,
+            "method": type(one).__name__,
+            "configuration": name,
+            "draws": draws,
+            "inputs": len(inputs),
+            "value": values[name][place],
+            "resampled_sd": resampled[name][place],
+            "analytic_se": analytic[name][place],
+            "independent_sd": independent[name][place],
+            "per_input_resampled": per_input[name][place],
+            "per_input_analytic": per_input_analytic[name][place],
+        }
+        for one in configurations
+        for name in (one.canonical,)
+        for place, draws in enumerate(asked.sizes)
+    ]
     return pl.DataFrame(records, schema_overrides={"independent_sd": pl.Float64})
 
 
