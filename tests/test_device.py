@@ -7,7 +7,8 @@ from torch import nn
 import verax
 from verax.arguments import Task, problem
 from verax.perturbation import noise
-from verax.perturbation.guided import Experiment, guided_scores
+from verax.perturbation.guided import guided_scores
+from verax.perturbation.plan import Experiment
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

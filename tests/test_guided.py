@@ -208,7 +208,11 @@ def test_the_64th_feature_alone_is_removed() -> None:
 @pytest.mark.parametrize("baseline", ["zero", "touching"])
 @pytest.mark.parametrize("steps", [1, 4, 20])
 @pytest.mark.parametrize("rounded", [False, True])
-def test_the_memo_scores_every_distinct_row_once(groups: str, baseline: str, steps: int, rounded: bool) -> None:
+@pytest.mark.parametrize("most", [64, 0], ids=["bits", "digests"])
+def test_every_distinct_row_is_scored_once(
+    monkeypatch: pytest.MonkeyPatch, groups: str, baseline: str, steps: int, rounded: bool, most: int
+) -> None:
+    monkeypatch.setattr(memo, "MOST_FEATURES", most)
     case = Case.random(7, 9, baseline=baseline, groups=groups, rounded=rounded, attributions=4)
     signed = case.evaluate({"pc": PredictionChange(steps=steps)})
     assert signed.rows == case.distinct_rows({"signed"}, steps)
@@ -233,8 +237,9 @@ def test_readings_that_share_an_experiment_cost_it_once(elements: int) -> None:
     assert everything == 5 * 78 if elements == 70 else everything <= 5 * 78
 
 
-def test_attributions_with_the_same_order_cost_as_one() -> None:
-    case = Case.random(4, 20, attributions=1)
+@pytest.mark.parametrize("elements", [20, 70])
+def test_attributions_with_the_same_order_cost_as_one(elements: int) -> None:
+    case = Case.random(4, elements, attributions=1)
     one = case.evaluate(["pc"]).rows
     case.attributions = np.concatenate([case.attributions, case.attributions * 2, np.exp(case.attributions)])
     assert case.evaluate(["pc"]).rows == one

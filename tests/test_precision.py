@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import verax
 from verax.folding import ConvolutionReLU, folded
 from verax.holding import laid_out
-from verax.inference import Inference
+from verax.inference import Inference, Runner
 from verax.perturbation.block import rectangles, whole_batches
 from verax.precision import checked_precision, single_precision
 
@@ -89,6 +89,40 @@ def test_gradients_are_taken_through_the_module_itself(precision):
     model = convnet()
     for method in (verax.attribution.Gradient(), verax.attribution.GuidedBackprop()):
         assert torch.equal(method(verax.Scorer(model, precision=precision), IMAGES), method(model, IMAGES))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_forward_passes_beside_gradients_run_on_the_copy(precision):
+    model = convnet()
+    lime, gradient = verax.attribution.LimeImage(samples=16), verax.attribution.Gradient()
+    together = verax.attribution.attribute([lime, gradient], verax.Scorer(model, precision=precision), IMAGES)
+    assert torch.equal(together[lime.canonical], lime(verax.Scorer(model, precision=precision), IMAGES))
+    assert torch.equal(together[gradient.canonical], gradient(model, IMAGES))
+    if precision in ("bfloat16", "float16"):
+        assert not torch.equal(together[lime.canonical], lime(model, IMAGES))
+
+
+def test_nothing_is_compiled_twice_for_gradients(monkeypatch):
+    modes = []
+
+    class Compiled(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+        def forward(self, x):
+            modes.append(torch.is_inference_mode_enabled())
+            return self.module(x)
+
+    monkeypatch.setattr(torch, "compile", lambda module, dynamic: Compiled(module))
+    scorer = verax.Scorer(convnet(), compile=True)
+    found = verax.attribution.attribute(
+        [verax.attribution.LimeImage(samples=16), verax.attribution.VarGrad()], scorer, IMAGES
+    )
+    assert not any(value.is_inference() for value in found.values())
+    scores(scorer)
+    assert len(modes) > 2
+    assert all(modes)
 
 
 def test_weights_are_read_anew_in_every_call():
@@ -341,7 +375,7 @@ def test_what_was_compiled_is_kept_as_long_as_the_structure_stays(monkeypatch):
     )
     for change in changes:
         change()
-        made.append(inference.runner(torch.float32, torch.preserve_format, gradients=False).adapter.module)
+        made.append(inference.runner(Runner(inference.adapter, torch.float32, torch.preserve_format)).adapter.module)
     assert made[0] is made[1]
     assert len({id(one) for one in made}) == 3
 

@@ -55,18 +55,18 @@ class Inference:
         self.structure: list[Any] = []
         self.compiled: Any = None
 
-    def runner(self, dtype: torch.dtype, layout: torch.memory_format, gradients: bool) -> Runner:
-        """Give the runner of a session. Gradients are always taken through the module itself."""
+    def runner(self, plain: Runner) -> Runner:
+        """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
         wanted = self.precision is not None or self.compile
-        if gradients or not wanted or not isinstance(self.adapter, TorchModule):
-            return Runner(self.adapter, dtype, layout)
-        own = DTYPES[self.precision] if self.precision else dtype
+        if not wanted or not isinstance(self.adapter, TorchModule):
+            return plain
+        own = DTYPES[self.precision] if self.precision else plain.dtype
         with gradients_off():
             fresh = folded(self.adapter.module).to(own)
-            if layout is torch.channels_last:
-                fresh = fresh.to(memory_format=layout)  # type: ignore[call-overload]
+            if plain.layout is torch.channels_last:
+                fresh = fresh.to(memory_format=plain.layout)  # type: ignore[call-overload]
             module = self._compiled(fresh) if self.compile else fresh
-        return Runner(replace(self.adapter, module=module), own, layout, fixed=self.compile)
+        return Runner(replace(self.adapter, module=module), own, plain.layout, fixed=self.compile)
 
     def _compiled(self, fresh: nn.Module) -> Any:
         structure = _structure(fresh)

@@ -115,17 +115,21 @@ class Scorer:
         layout = best_layout(inputs, place)
         size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), place)
         with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
-            runner = self.inference.runner(dtype, layout, gradients)
+            plain = Runner(self.adapter, dtype, layout)
+            runner = self.inference.runner(plain)
             mode = gradients_off() if gradients else torch.inference_mode()
             with single_precision(self.inference.precision), mode:
-                session = Session(self, kind, output, place, dtype, size, runner)
+                session = Session(self, kind, output, place, dtype, size, runner, plain)
                 yield session
                 session.finite.settle()
 
 
 @dataclass
 class Session:
-    """A model held ready for one call. Experiments see models only through this."""
+    """A model held ready for one call. Experiments see models only through this.
+
+    Plain forward passes go through ``runner``, maybe a fast copy; gradients through ``plain``, the module itself.
+    """
 
     scorer: Scorer
     kind: ArrayKind
@@ -134,6 +138,7 @@ class Session:
     dtype: torch.dtype
     batch_size: int
     runner: Runner
+    plain: Runner
     classes: int = 0  # known after the first call
 
     def __post_init__(self) -> None:
@@ -170,7 +175,7 @@ class Session:
         wanted = target[owner]
         parts: list[Tensor] = []
         done = 0
-        run = self._run if streamed else self._forward
+        run = self._run_fast if streamed else self._forward
         for raw in self._batches(build, len(owner), run):
             returns = self.scorer.adapter.returns
             parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
@@ -193,7 +198,8 @@ class Session:
         def gradient(batch: Tensor) -> Tensor:
             leaf = batch.to(self.dtype, copy=True).requires_grad_()
             with torch.enable_grad():
-                raw = self._forward(leaf)
+                # a copy again: a model that begins in place may not change a leaf
+                raw = self._run(leaf.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain)
                 picked = wanted[done : done + len(raw)]
                 scores = target_scores(raw, picked, self.scorer.adapter.returns, self.output)
                 if scores.grad_fn is None:
@@ -203,7 +209,7 @@ class Session:
             return found.contiguous()
 
         parts: list[Tensor] = []
-        for part in self._batches(build, len(owner), gradient):
+        for part in self._batches(build, len(owner), gradient, fixed=False):
             done += len(part)
             self.scorer.rows_backward += len(part)
             parts.append(part)
@@ -222,15 +228,18 @@ class Session:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _batches(self, build: BuildRows, count: int, run: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+    def _batches(
+        self, build: BuildRows, count: int, run: Callable[[Tensor], Tensor], fixed: bool | None = None
+    ) -> Iterator[Tensor]:
         """Run the model over rows 0 to count, halving the batch when memory runs out."""
+        fixed = self.runner.fixed if fixed is None else fixed
         start = 0
         while start < count:
             stop = min(start + self.batch_size, count)
             try:
                 found = run(build(start, stop))
             except (RuntimeError, MemoryError) as error:
-                rows = self.batch_size if self.runner.fixed else stop - start
+                rows = self.batch_size if fixed else stop - start
                 if not is_out_of_memory(error) or rows == 1:
                     raise
                 self.batch_size = rows // 2
@@ -241,16 +250,23 @@ class Session:
 
     def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
         # a copy: a model that begins in place must not overwrite the user's inputs
-        return self._run(batch.to(self.runner.dtype, copy=True, memory_format=self.runner.layout))
+        return self._run_fast(batch.to(self.runner.dtype, copy=True, memory_format=self.runner.layout))
 
-    def _run(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
-        """Run the model on rows that it may overwrite."""
+    def _run_fast(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
+        """Run a plain forward pass on rows that the model may overwrite."""
         count = len(batch)
         if self.runner.fixed and count < self.batch_size:
             batch = self.runner.filled(batch, self.batch_size)
+        if self.runner is self.plain or torch.is_inference_mode_enabled():
+            return self._run(batch, self.runner)[:count]
+        with torch.inference_mode():  # as in sessions without gradients, so that nothing is compiled twice
+            found = self._run(batch, self.runner)[:count]
+        return found.clone()  # an ordinary tensor, which gradients may meet
+
+    def _run(self, batch: Tensor, runner: Runner) -> Float[Tensor, "batch outputs"]:
         with self.clocked():
-            raw = self.runner.adapter(batch, self.kind)
-        outputs = checked_outputs(raw, len(batch), self.device)[:count]
+            raw = runner.adapter(batch, self.kind)
+        outputs = checked_outputs(raw, len(batch), self.device)
         if self.classes == 0:
             check_scale(outputs, self.scorer.adapter.returns, self.scorer.returns_was_said)
         return outputs

@@ -76,7 +76,12 @@ def other_label(subject: Subject) -> Subject:
     return replace(subject, labels=labels)
 
 
+def other_precision(subject: Subject) -> Subject:
+    return replace(subject, model=subject.model.model_copy(update={"precision": "tf32"}))
+
+
 EVERYTHING: dict[str, Callable[[Subject], Subject]] = {
+    "precision": other_precision,
     "one weight": other_weights,
     "one buffer": other_buffer,
     "one value of one input": lambda s: replace(s, inputs=with_tensor(s.inputs, (2, 7))),

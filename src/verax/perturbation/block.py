@@ -59,18 +59,23 @@ def shared_blocks(problem: Problem, experiments: int, jobs: int, budget: int) ->
         yield rows, [slice(0, k)]
 
 
-def separate_blocks(
-    problem: Problem, experiments: int, jobs: int, budget: int, batch_size: int
-) -> Iterator[tuple[slice, list[slice]]]:
-    """Blocks of inputs and, for each, blocks of attributions, for inputs with many features."""
+def joint_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
+    """For inputs with many features: blocks of inputs with all attributions, or of one input with some after others."""
     k, n = len(problem.attributions), len(problem)
-    # the attribution itself; a sequence and ranks from both ends for every experiment, float64 sums for one
-    per_pair = problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48) + 32 * jobs
-    pairs = max(1, budget // per_pair)
-    inner = jobs // experiments - 2  # rows of one attribution in one experiment; the ends are shared
-    height = min(n, whole_batches(pairs, inner, batch_size))
-    for rows in pieces(n, height):
-        yield rows, list(pieces(k, max(1, pairs // height)))
+    pairs = max(1, budget // (_ranked_bytes(problem, experiments, jobs) + 16 * problem.features.most))
+    for rows in pieces(n, max(1, min(n, pairs // k))):
+        yield rows, list(pieces(k, pairs))
+
+
+def lone_blocks(problem: Problem, jobs: int, budget: int, batch_size: int) -> Iterator[slice]:
+    """Blocks of inputs with many features and one attribution each, whose rows fill whole batches."""
+    pairs = max(1, budget // _ranked_bytes(problem, 1, jobs))
+    yield from pieces(len(problem), min(len(problem), whole_batches(pairs, jobs - 2, batch_size)))
+
+
+def _ranked_bytes(problem: Problem, experiments: int, jobs: int) -> int:
+    """Of one attribution of one input: itself; a sequence and ranks for every experiment, float64 sums for one."""
+    return problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48) + 32 * jobs
 
 
 def whole_batches(count: int, rows: int, batch_size: int) -> int:

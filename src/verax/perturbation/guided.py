@@ -12,19 +12,12 @@ from torch import Tensor
 
 from verax.arguments import Task
 from verax.perturbation import memo
-from verax.perturbation.block import Block, block_bytes, load, rectangles, separate_blocks, shared_blocks
-from verax.perturbation.order import Order, cut_points, ranks, removal_order
+from verax.perturbation.block import Block, block_bytes, joint_blocks, load, lone_blocks, rectangles, shared_blocks
+from verax.perturbation.distinct import Known
+from verax.perturbation.plan import Experiment, Plan
 from verax.scoring import Session
 from verax.shapes import Float, Int
 from verax.transfer import send, to_device
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One guided perturbation experiment: how features are ordered and in how many steps they go."""
-
-    order: Order
-    steps: int
 
 
 @dataclass(frozen=True)
@@ -59,110 +52,53 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
     if problem.features.most <= memo.MOST_FEATURES:
         for rows, (which,) in shared_blocks(problem, *sizes):
             block = load(session, problem, rows, which)
-            plans = [_Plan(block, experiment) for experiment in experiments]
+            plans = [Plan(block, experiment) for experiment in experiments]
             sets = torch.cat([plan.bit_masks() for plan in plans], dim=1)
             _store(results, plans, block, *memo.score_sets(session, task, block, sets))
-    else:
+    elif len(problem.attributions) * len(experiments) > 1:
         replaced = _everything_replaced(session, task)
-        for rows, parts in separate_blocks(problem, *sizes, session.batch_size):
+        for rows, parts in joint_blocks(problem, *sizes):
+            known = Known(session, task, rows, replaced[rows])
             for which in parts:
                 block = load(session, problem, rows, which)
-                plans = [_Plan(block, experiment) for experiment in experiments]
-                scores = torch.cat([_score_ranked(session, task, block, plan) for plan in plans], dim=1)
-                _store(results, plans, block, scores, replaced[rows])
+                plans = [Plan(block, experiment) for experiment in experiments]
+                _store(results, plans, block, known.score(block, plans), replaced[rows])
+        session.finite.settle()
+    else:  # one ranking of each input: its sets differ, so that nothing has to wait until they are compared
+        replaced = _everything_replaced(session, task)
+        for rows in lone_blocks(problem, *sizes[1:], session.batch_size):
+            block = load(session, problem, rows, slice(0, 1))
+            plan = Plan(block, experiments[0])
+            _store(results, [plan], block, _score_ranked(session, task, block, plan), replaced[rows])
         session.finite.settle()
     return [_at_home(result, problem.inputs.device) for result in results]
 
 
-class _Plan:
-    """The removed sets of one experiment on one block, in the fixed layout (input, attribution, curve, inner point)."""
-
-    def __init__(self, block: Block, experiment: Experiment) -> None:
-        device = block.attributions.device
-        cuts = cut_points(block.counts, experiment.steps, block.attributions.shape[-1])
-        self.block = block
-        self.longest = int(cuts.diff().max())
-        self.cuts = send(cuts, device)
-        self.counts = send(block.counts, device)[:, None]
-        self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0])
-
-    @property
-    def inner(self) -> int:
-        """Points between the two shared ends."""
-        return self.cuts.shape[1] - 2
-
-    @property
-    def jobs(self) -> int:
-        """Rows of each input."""
-        return len(self.block.attributions) * 2 * self.inner
-
-    def bit_masks(self) -> Int[Tensor, "b jobs"]:
-        """Write every removed set as the bits of one integer."""
-        prefixes = memo.prefix_bits(self.sequence)
-        everything = memo.prefix_bits(torch.arange(prefixes.shape[-1] - 1, device=prefixes.device))
-        inner = self.cuts[:, 1:-1]
-        first = _along(prefixes, inner)
-        last = everything[self.counts] ^ _along(prefixes, self.counts - inner)
-        return torch.stack((first, last), dim=2).transpose(0, 1).reshape(prefixes.shape[1], self.jobs)
-
-    def places(self) -> Int[Tensor, "pairs 2 features"]:
-        """Ranks of the features for every pair of an input and an attribution, from the top and from the bottom.
-
-        At a point with cut c, features with ranks below c are gone: for MoRF from the top, for LeRF from the bottom,
-        which is MoRF's exact reverse.
-        """
-        top = ranks(self.sequence)
-        bottom = (self.counts.to(top.dtype) - 1) - top
-        return torch.stack((top, bottom), dim=2).transpose(0, 1).flatten(0, 1)
-
-    def signs(self, values: Float[Tensor, "k b features"]) -> Int[Tensor, "k b 2 steps"]:
-        """Sign of the sum of what each step removes. Summed in float64, each step on its own: 0 stays exactly 0."""
-        ordered = torch.take_along_dim(values.double(), self.sequence, dim=-1)
-        place = self.cuts[:, :-1, None] + torch.arange(self.longest, device=self.cuts.device)
-        inside = place < self.cuts[:, 1:, None]
-        last = self.counts[..., None] - 1
-        shape = (*values.shape[:-1], *place.shape[1:])
-        sums = [
-            (_along(ordered, at.clamp(0, values.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(-1)
-            for at in (place, last - place)
-        ]
-        return torch.stack(sums, dim=2).sign().to(torch.int8)
-
-
-def _along(values: Tensor, index: Int[Tensor, "c m"]) -> Tensor:
-    """Pick entries of the last axis, with one index for all inputs or one each."""
-    if len(index) == 1:
-        return values[..., index[0]]
-    return torch.take_along_dim(values, index.expand(*values.shape[:-1], -1), dim=-1)
-
-
-def _score_ranked(session: Session, task: Task, block: Block, plan: _Plan) -> Float[Tensor, "b jobs"]:
-    """Score every removed set of a block whose features are too many for bit masks."""
-    k, b, _ = plan.sequence.shape
-    places, cuts = plan.places(), plan.cuts[:, 1:-1].to(torch.int32)
+def _score_ranked(session: Session, task: Task, block: Block, plan: Plan) -> Float[Tensor, "b jobs"]:
+    """Score every removed set of a block with one attribution, whose features are too many for bit masks."""
+    ranks, cuts, counts = plan.ranks(), plan.cuts[:, 1:-1].to(torch.int32), plan.counts.to(torch.int32)
+    places = torch.stack((ranks, (counts - 1) - ranks), dim=1)  # from the top for MoRF, from the bottom for LeRF
     dtype, layout = session.runner.dtype, session.runner.layout
     inputs, baselines = (one.to(dtype, memory_format=layout) for one in (block.inputs, block.baselines))
-    row = torch.arange(b, device=session.device).repeat_interleave(k)  # the input of each pair
+    owner = torch.arange(block.rows.start, block.rows.stop, device=session.device)
 
     def build(start: int, stop: int) -> Tensor:
-        """Make rows in one go for each rectangle of pairs and points of their curves, straight into the batch."""
+        """Make rows in one go for each rectangle of inputs and points of their curves, straight into the batch."""
         batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=_dense(layout))
         done = 0
-        for pairs, points in rectangles(start, stop, 2 * plan.inner):
-            bound = cuts if len(cuts) == 1 else cuts[row[pairs]]
-            removed = (places[pairs, :, None] < bound[:, None, :, None]).flatten(1, 2)[:, points]
+        for rows, points in rectangles(start, stop, 2 * plan.inner):
+            bound = cuts if len(cuts) == 1 else cuts[rows]
+            removed = (places[rows, :, None] < bound[:, None, :, None]).flatten(1, 2)[:, points]
             height, width = removed.shape[:2]
-            owner = row[pairs].repeat_interleave(width) + block.rows.start
-            mask = task.problem.features.expand(removed.flatten(0, 1), owner)
+            mask = task.problem.features.expand(removed.flatten(0, 1), owner[rows].repeat_interleave(width))
             part = batch[done : done + height * width]
-            at = pairs if k == 1 else row[pairs]
-            values = (_as_table(mask, height), baselines[at][:, None], inputs[at][:, None])
+            values = (_as_table(mask, height), baselines[rows][:, None], inputs[rows][:, None])
             torch.where(*values, out=_as_table(part, height))
             done += height * width
         return batch
 
-    owner = torch.arange(block.rows.start, block.rows.stop, device=session.device).repeat_interleave(plan.jobs)
-    return session.target_scores(build, owner, task.target, streamed=True).reshape(b, plan.jobs)
+    jobs = owner.repeat_interleave(plan.jobs)
+    return session.target_scores(build, jobs, task.target, streamed=True).reshape(len(owner), plan.jobs)
 
 
 def _as_table(rows: Tensor, height: int) -> Tensor:
@@ -187,7 +123,7 @@ def _everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
 
 
 def _store(
-    results: list[GuidedScores], plans: list[_Plan], block: Block, scores: Tensor, replaced: Float[Tensor, " b"]
+    results: list[GuidedScores], plans: list[Plan], block: Block, scores: Tensor, replaced: Float[Tensor, " b"]
 ) -> None:
     k, b = block.attributions.shape[:2]
     shape = (b, k, 2)

@@ -15,7 +15,6 @@ from verax.attribution import Attribution
 from verax.datasets.base import as_numbers
 from verax.engine import Metric
 from verax.metrics import DirectedPredictionChange, PredictionChange
-from verax.scoring import Scorer
 from verax.study.cache import Cache
 from verax.study.explanations import Machine, explain
 from verax.study.keys import other_key
@@ -56,7 +55,7 @@ def examples_stem(subject: Subject, spec: StudySpec, chosen: Chosen) -> str:
 def make_examples(subject: Subject, spec: StudySpec, chosen: Chosen, machine: Machine, cache: Cache) -> bytes:
     """Explain the inputs and follow their curves; the content of a safetensors file."""
     rows = _rows(subject, spec)
-    scorer = Scorer(subject.module, returns="logits")
+    scorer = subject.scorer(machine.compile)
     configurations = [one for one, _ in chosen]
     explanations = explain(subject, configurations, rows, scorer, machine, cache)
     inputs = subject.inputs[rows].to(machine.device)

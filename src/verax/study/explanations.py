@@ -19,10 +19,23 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Machine:
-    """Where to compute; no result depends on it beyond rounding."""
+    """Where and how to compute; no result depends on it beyond rounding.
+
+    Attributes:
+        device: ``"cpu"`` or a CUDA device.
+        batch_size: Rows in a model call; found automatically.
+        compile: Whether models are compiled, which pays on a GPU.
+    """
 
     device: str = "cpu"
     batch_size: int | None = None
+    compile: bool = False
+
+    @property
+    def name(self) -> str:
+        """The device in words, and whether models are compiled: results with the same name have the same bits."""
+        cuda = torch.device(self.device).type == "cuda"
+        return (torch.cuda.get_device_name(self.device) if cuda else "cpu") + (", compiled" if self.compile else "")
 
 
 @dataclass

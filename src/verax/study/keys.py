@@ -22,6 +22,7 @@ def attributions_key(subject: Subject, rows: slice, family: Family, members: Seq
     """Of a family's attributions of some inputs."""
     return digest(
         weights=subject.weights_hash,
+        precision=subject.model.precision,
         background=subject.background_hash,
         inputs=tensor_hash(subject.inputs[rows]),
         family=type(family).__name__,
@@ -58,6 +59,7 @@ def _subject(subject: Subject, rows: slice, configurations: Sequence[Attribution
         "dataset": subject.dataset.name,
         "model": subject.model.name,
         "weights": subject.weights_hash,
+        "precision": subject.model.precision,
         "background": subject.background_hash,
         "inputs": tensor_hash(subject.inputs[rows]),
         "ids": [subject.dataset.ids[row] for row in subject.rows[rows]],

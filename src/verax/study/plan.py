@@ -8,7 +8,7 @@ import torch
 
 from verax.attribution import Attribution, Family, Given, Place, Rows, families
 from verax.features import feature_map
-from verax.scoring import Scorer, automatic_batch_size
+from verax.scoring import automatic_batch_size
 from verax.study.explanations import Machine
 from verax.study.keys import scores_key
 from verax.study.spec import MetricsSpec
@@ -121,7 +121,7 @@ def forecast(subject: Subject, rows: slice, metrics: MetricsSpec, machine: Machi
 
 def calibrate(subject: Subject, machine: Machine) -> tuple[float, float]:
     """Seconds per model row, forward and backward, from a few batches."""
-    scorer = Scorer(subject.module, returns="logits")
+    scorer = subject.scorer(machine.compile)
     size = _place(subject, machine).batch_size
     inputs = subject.inputs[torch.arange(size) % len(subject.inputs)].to(machine.device)
     owner = torch.arange(size, device=machine.device)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from verax.attribution import Attribution
 from verax.attribution.base import Modality
 from verax.datasets.base import Part
+from verax.precision import Precision
 from verax.study.configurations import chosen, configuration
 
 Count = Annotated[int, Field(ge=1)]
@@ -39,12 +40,15 @@ class ModelSpec(_Table):
         architecture: What to train.
         file: A trained model, ``.safetensors`` with its sidecar.
         seed: Of the training.
+        precision: In which forward passes run on a GPU, ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"``, as
+            for ``verax.Scorer``; torch's own settings where left out.
     """
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     architecture: Literal["linear", "mlp", "inception"] | None = None
     file: str | None = None
     seed: int = 0
+    precision: Precision | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelSpec":
@@ -218,13 +222,20 @@ def shipped() -> list[str]:
     return sorted(entry.name[:-5] for entry in _folder().iterdir() if entry.name.endswith(".toml"))
 
 
-def load_spec(spec: str | Path, *, data: str | Path | None = None, limit: int | None = None) -> StudySpec:
+def load_spec(
+    spec: str | Path,
+    *,
+    data: str | Path | None = None,
+    limit: int | None = None,
+    precision: Precision | None = None,
+) -> StudySpec:
     """Read a shipped spec by its name, or a TOML file.
 
     Args:
         spec: A name, or a path that ends in ``.toml``.
         data: Where the data are, instead of what the spec says.
         limit: Explain only the first rows.
+        precision: In which every model runs, instead of what the spec says.
 
     Example:
         >>> load_spec("paper-heloc").metrics.samples
@@ -235,7 +246,8 @@ def load_spec(spec: str | Path, *, data: str | Path | None = None, limit: int | 
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{source}: no TOML: {error}.") from None
-    return parse_spec(_placed(content, data, limit), source)
+    found = parse_spec(_placed(content, data, limit), source)
+    return found if precision is None else _in_precision(found, precision)
 
 
 def parse_spec(content: Mapping[str, Any], source: str) -> StudySpec:
@@ -278,6 +290,14 @@ def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None)
         if one.get("path") is not None:
             one["path"] = str(Path(str(one["path"])).expanduser().absolute())
     return {**content, "data": own}
+
+
+def _in_precision(spec: StudySpec, precision: Precision) -> StudySpec:
+    data = []
+    for one in spec.data:
+        models = tuple(model.model_copy(update={"precision": precision}) for model in one.models)
+        data.append(one.model_copy(update={"models": models}))
+    return spec.model_copy(update={"data": tuple(data)})
 
 
 def _explained(source: str, error: Any) -> str:

@@ -17,6 +17,7 @@ from verax.datasets.base import Dataset, as_numbers
 from verax.models.files import ModelFileError, SavedModel, load, save
 from verax.models.shipped import Progress, architecture_for, train_shipped
 from verax.perturbation import noise
+from verax.scoring import Scorer
 from verax.shapes import Float, Int
 from verax.study.spec import DataSpec, ModelSpec
 
@@ -70,6 +71,18 @@ class Subject:
     def background_hash(self) -> str:
         """Hash of the background and its classes."""
         return tensor_hash(self.background, self.labels)
+
+    @cached_property
+    def _scorers(self) -> dict[bool, Scorer]:
+        return {}
+
+    def scorer(self, compiled: bool) -> Scorer:
+        """What runs the model; one and the same at every call, because compiling takes long."""
+        if compiled not in self._scorers:
+            self._scorers[compiled] = Scorer(
+                self.module, returns="logits", precision=self.model.precision, compile=compiled
+            )
+        return self._scorers[compiled]
 
     def used(self, configuration: Attribution) -> Attribution:
         """The configuration as it is computed: image LIME is told how to undo this data set's standardisation."""

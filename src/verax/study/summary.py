@@ -51,9 +51,13 @@ def _seconds_per_input(study: Study, subject: Subject, rows: Rows, inputs: int, 
     """
     forward, backward = calibrate(subject, machine)
     estimate = _OUTSIDE * (rows.backward * backward + (rows.forward - rows.backward) * forward) / inputs
-    count = min(len(subject.inputs), 8, int(_TRIAL_SECONDS / estimate))
-    if count < 1:
+    if estimate > _TRIAL_SECONDS:
         return estimate
-    nothing = Cache(study.store.folder, 0)
-    compute(subject, slice(0, 1), study.spec.metrics, machine, nothing)  # whatever happens at the first call only
-    return float(compute(subject, slice(0, count), study.spec.metrics, machine, nothing).costs["seconds"]) / count
+
+    def seconds(count: int) -> float:
+        nothing = Cache(study.store.folder, 0)
+        return float(compute(subject, slice(0, count), study.spec.metrics, machine, nothing).costs["seconds"])
+
+    first = seconds(1)  # with whatever happens at the first call only
+    count = min(len(subject.inputs), 8, int(_TRIAL_SECONDS / first))
+    return seconds(count) / count if count else first

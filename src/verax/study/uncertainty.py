@@ -4,7 +4,6 @@ import polars as pl
 
 import verax
 from verax.metrics import Infidelity, InfidelityUncertainty
-from verax.scoring import Scorer
 from verax.study.cache import Cache
 from verax.study.configurations import thinned
 from verax.study.explanations import Machine, explain
@@ -25,7 +24,7 @@ def uncertainty_stem(subject: Subject, spec: StudySpec) -> str:
 def uncertainty_table(subject: Subject, spec: StudySpec, machine: Machine, cache: Cache) -> pl.DataFrame:
     """One row for each configuration and number of draws."""
     rows, asked = _rows(subject, spec), spec.uncertainty
-    scorer = Scorer(subject.module, returns="logits")
+    scorer = subject.scorer(machine.compile)
     configurations = thinned(subject.configurations, asked.every)
     explanations = explain(subject, configurations, rows, scorer, machine, cache)
     pool = Infidelity(spec.metrics.sigma, spec.metrics.subset, asked.samples, seed=spec.metrics.seed)

@@ -12,7 +12,6 @@ import verax
 from verax.analysis.tables import SCORES_SCHEMA
 from verax.engine import Evaluation, Metric
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange
-from verax.scoring import Scorer
 from verax.study.cache import Cache
 from verax.study.explanations import Explanations, Machine, Tell, explain
 from verax.study.spec import MetricsSpec
@@ -54,7 +53,8 @@ def compute(
 ) -> UnitResult:
     """Explain some inputs by every configuration of the subject and measure every metric of the study."""
     began = time.perf_counter()
-    scorer = Scorer(subject.module, returns="logits")
+    scorer = subject.scorer(machine.compile)
+    at_first = scorer.model_seconds
     explanations = explain(subject, subject.configurations, rows, scorer, machine, cache, tell)
     tell("metrics")
     inputs = subject.inputs[rows].to(machine.device)
@@ -64,7 +64,7 @@ def compute(
     table = _table(subject, rows, explanations, evaluation)
     costs = {
         "seconds": time.perf_counter() - began,
-        "model_seconds": scorer.model_seconds if machine.device == "cpu" else None,
+        "model_seconds": scorer.model_seconds - at_first if machine.device == "cpu" else None,
         "metric_model_seconds": scorer.model_seconds - before if machine.device == "cpu" else None,
         "attribution_seconds": explanations.total.seconds,
         "guided_seconds": evaluation["pc"].seconds,
@@ -75,7 +75,7 @@ def compute(
         "attribution_rows": explanations.total.rows.forward,
         "guided_rows": evaluation["pc"].rows,
         "infidelity_rows": evaluation.rows - evaluation["pc"].rows,
-        "device": device_name(machine.device),
+        "device": machine.name,
     }
     return UnitResult(table, costs)
 
@@ -137,8 +137,3 @@ def _shares(subject: Subject, n: int, explanations: Explanations, evaluation: Ev
     }
     count = len(each) * n
     return columns | {name: np.full(count, value / count) for name, value in totals.items()}
-
-
-def device_name(device: str) -> str:
-    """The device in words."""
-    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else "cpu"

@@ -15,7 +15,7 @@ from verax.study.explanations import Machine
 from verax.study.plan import Unit
 from verax.study.store import Store, StoreError, read_facts, versions
 from verax.study.study import Study
-from verax.study.unit import compute, device_name
+from verax.study.unit import compute
 
 VALUES = (
     "input",
@@ -78,7 +78,7 @@ def verify(
         tell(unit.stem)
         path = stored.found[unit.stem]
         facts = read_facts(path)
-        same = facts["versions"] == versions() and facts["device"] == device_name(machine.device)
+        same = facts["versions"] == versions() and facts["device"] == machine.name
         bitwise &= same
         again = compute(study.subjects[unit.model], unit.rows, study.spec.metrics, machine, Cache(path.parent, 0)).table
         then = pl.read_parquet(path)

@@ -1,0 +1,84 @@
+"""Plans: which features an experiment has removed at each point of its curves, for every attribution of a block."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from verax.perturbation import memo
+from verax.perturbation.block import Block
+from verax.perturbation.order import Order, cut_points, ranks, removal_order
+from verax.shapes import Float, Int
+from verax.transfer import send
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One guided perturbation experiment: how features are ordered and in how many steps they go."""
+
+    order: Order
+    steps: int
+
+
+class Plan:
+    """The removed sets of one experiment on one block, in the fixed layout (input, attribution, curve, inner point)."""
+
+    def __init__(self, block: Block, experiment: Experiment) -> None:
+        device = block.attributions.device
+        cuts = cut_points(block.counts, experiment.steps, block.attributions.shape[-1])
+        self.block = block
+        self.longest = int(cuts.diff().max())
+        self.cuts = send(cuts, device)
+        self.counts = send(block.counts, device)[:, None]
+        self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0])
+
+    @property
+    def inner(self) -> int:
+        """Points between the two shared ends."""
+        return self.cuts.shape[1] - 2
+
+    @property
+    def jobs(self) -> int:
+        """Rows of each input."""
+        return len(self.block.attributions) * 2 * self.inner
+
+    def bit_masks(self) -> Int[Tensor, "b jobs"]:
+        """Write every removed set as the bits of one integer."""
+        prefixes = memo.prefix_bits(self.sequence)
+        everything = memo.prefix_bits(torch.arange(prefixes.shape[-1] - 1, device=prefixes.device))
+        inner = self.cuts[:, 1:-1]
+        first = _along(prefixes, inner)
+        last = everything[self.counts] ^ _along(prefixes, self.counts - inner)
+        return torch.stack((first, last), dim=2).transpose(0, 1).reshape(prefixes.shape[1], self.jobs)
+
+    def digests(self, words: Int[Tensor, "b features"]) -> Int[Tensor, "b jobs"]:
+        """Write every removed set as the sum of its features' words; sums wrap around."""
+        sums = torch.take_along_dim(words.expand(self.sequence.shape), self.sequence, dim=-1).cumsum(-1)
+        sums = torch.cat((torch.zeros_like(sums[..., :1]), sums), dim=-1)
+        inner = self.cuts[:, 1:-1]
+        first, last = _along(sums, inner), words.sum(1)[:, None] - _along(sums, self.counts - inner)
+        return torch.stack((first, last), dim=2).transpose(0, 1).reshape(len(words), self.jobs)
+
+    def ranks(self) -> Int[Tensor, "pairs features"]:
+        """The place of each feature in its sequence, attribution by attribution."""
+        return ranks(self.sequence).flatten(0, 1)
+
+    def signs(self, values: Float[Tensor, "k b features"]) -> Int[Tensor, "k b 2 steps"]:
+        """Sign of the sum of what each step removes. Summed in float64, each step on its own: 0 stays exactly 0."""
+        ordered = torch.take_along_dim(values.double(), self.sequence, dim=-1)
+        place = self.cuts[:, :-1, None] + torch.arange(self.longest, device=self.cuts.device)
+        inside = place < self.cuts[:, 1:, None]
+        last = self.counts[..., None] - 1
+        shape = (*values.shape[:-1], *place.shape[1:])
+        sums = [
+            (_along(ordered, at.clamp(0, values.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(-1)
+            for at in (place, last - place)
+        ]
+        return torch.stack(sums, dim=2).sign().to(torch.int8)
+
+
+def _along(values: Tensor, index: Int[Tensor, "c m"]) -> Tensor:
+    """Pick entries of the last axis, with one index for all inputs or one each."""
+    if len(index) == 1:
+        return values[..., index[0]]
+    return torch.take_along_dim(values, index.expand(*values.shape[:-1], -1), dim=-1)
