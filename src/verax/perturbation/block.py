@@ -15,9 +15,13 @@ from verax.transfer import to_device
 def block_bytes(device: torch.device) -> int:
     """Working memory of one block; results and the model's own activations come on top.
 
-    Small enough for a laptop on a CPU, large enough to fill many batches of images on an accelerator.
+    Small enough for a laptop on a CPU. On a GPU an eighth of its memory, rounded down to a power of two, so that a
+    block fills many batches of images.
     """
-    return 1 << 26 if device.type == "cpu" else 1 << 30
+    if device.type != "cuda":
+        return 1 << 26 if device.type == "cpu" else 1 << 30
+    eighth = torch.cuda.get_device_properties(device).total_memory // 8
+    return 1 << (eighth.bit_length() - 1)
 
 
 @dataclass(frozen=True)
