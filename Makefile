@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check docs format bench clean
 
 demo: $(READY)
 	$(VENV)/bin/verax study run demo --out demo-study
@@ -16,6 +16,9 @@ check: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+docs: $(READY)
+	$(VENV)/bin/python -m zensical build --strict --clean
+
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
@@ -27,7 +30,7 @@ bench: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --constraint constraints.txt hatchling editables
-	$(VENV)/bin/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	$(VENV)/bin/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,docs]'
 	touch $(READY)
 
 clean:

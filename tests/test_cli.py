@@ -39,7 +39,7 @@ def test_train_goes_on_after_an_interruption(tmp_path: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("verax.cli._show", stop)
+        patch.setattr("verax.cli_train._show", stop)
         assert RUN.invoke(app, [*command, str(tmp_path / "cut.safetensors")]).exit_code != 0
     assert (tmp_path / "cut.checkpoint").exists()
     assert RUN.invoke(app, [*command, str(tmp_path / "cut.safetensors")]).exit_code == 0

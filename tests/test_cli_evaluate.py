@@ -392,7 +392,10 @@ def test_outputs_are_checked_before_the_model_is_opened(folder, wrong, monkeypat
 
 
 def test_a_folder_without_rights(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("os.access", lambda path, _: Path(path) != tmp_path)  # who is root may write anywhere
+    def refuse(dir):  # noqa: A002  # as tempfile calls it
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)  # who is root may write anywhere
     command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", folder / "noise.npy"]
     found = invoke(*command, "--out", tmp_path / "new" / "r.parquet")
     assert found.exit_code == 2

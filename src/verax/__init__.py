@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from verax import attribution, metrics
+from verax import attribution, groups, metrics
 from verax.comparing import compare
 from verax.engine import Evaluation
 from verax.evaluation import (
@@ -17,6 +17,7 @@ from verax.scoring import Scorer
 
 if TYPE_CHECKING:
     from verax import datasets, models
+    from verax.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -29,16 +30,20 @@ __all__ = [
     "datasets",
     "directed_prediction_change",
     "evaluate",
+    "groups",
     "infidelity",
     "infidelity_uncertainty",
     "metrics",
     "models",
     "prediction_change",
+    "tune",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``verax.datasets`` and ``verax.models`` when they are first used, to keep ``import verax`` light."""
+    """Import what is large when it is first used, to keep ``import verax`` light."""
     if name in ("datasets", "models"):
         return importlib.import_module(f"verax.{name}")
+    if name == "tune":
+        return importlib.import_module("verax.tuning").tune
     raise AttributeError(f"module 'verax' has no attribute {name!r}")

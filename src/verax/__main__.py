@@ -2,4 +2,4 @@
 
 from verax.cli import app
 
-app()
+app(prog_name="verax")

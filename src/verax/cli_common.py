@@ -1,19 +1,99 @@
-"""What all commands share."""
+"""What all commands share: how they end, what they refuse before any work, and how they print."""
 
 import contextlib
-from collections.abc import Iterator
+import json
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
+
+FAILED, REFUSED, STOPPED = 1, 2, 130
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    a check failed: verify found a difference, doctor something broken
+  2    cannot be done as asked: one line says why, and nothing is written
+  130  stopped with Ctrl-C"""
+
+PLAIN = {"max_content_width": 120, "help_option_names": ["-h", "--help"]}  # help as wide as the terminal, within reason
+
+_UsageError: Any = typer.BadParameter.__mro__[1]  # all wrong usage; typer has no name for it
+
+
+class Commands(TyperGroup):
+    """Commands whose wrong usage is told in one line, as everything else that is wrong."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command and end the process with its exit code."""
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except _UsageError as error:
+            if not standalone_mode:
+                raise
+            typer.echo(_usage(error), err=True)
+            code = REFUSED
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+
+def _usage(error: Any) -> str:
+    text = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":  # whose message is the help
+        return str(text)
+    line = " ".join(text.split())
+    return f"verax: {line}{'' if line.endswith(('.', '?')) else '.'} See '{error.ctx.command_path} --help'."
+
+
+def examples(*lines: str) -> str:
+    r"""Examples for the end of a help page, each on a line of its own.
+
+    Example:
+        >>> examples("verax doctor")
+        '\x08\nExample:\n  verax doctor'
+    """
+    return "\n  ".join(["\b\nExample:" if len(lines) == 1 else "\b\nExamples:", *lines])
 
 
 @contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """What a user can mend is told in one line, with exit code 2."""
+def one_line_errors(stopped: str = "Nothing was written.") -> Iterator[None]:
+    """What a user can mend is told in one line, with exit code 2; Ctrl-C is no error, and ends with 130.
+
+    Args:
+        stopped: What to say after Ctrl-C about the work so far.
+    """
     try:
         yield
-    except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
-        typer.echo(f"verax: {error}", err=True)
-        raise typer.Exit(2) from None
+    except BrokenPipeError:  # whoever reads has read enough; typer ends quietly
+        raise
+    except (ValueError, TypeError, OSError, EOFError, ImportError, MemoryError, FloatingPointError) as error:
+        typer.echo(f"verax: {_said(error)}", err=True)
+        raise typer.Exit(REFUSED) from None
+    except KeyboardInterrupt:
+        typer.echo(f"verax: stopped. {stopped}", err=True)
+        raise typer.Exit(STOPPED) from None
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:  # the system's words, without its number
+        return f"{error.filename}: {error.strerror}."
+    text = str(error) or type(error).__name__
+    return re.sub(r"\s+", " ", text) if re.search(r"\n\s", text) else text  # an indented line goes on with the last
 
 
 def checked_device_name(device: str) -> str:
@@ -23,6 +103,56 @@ def checked_device_name(device: str) -> str:
     from verax.scoring import checked_device
 
     found = checked_device(device)
-    if found is not None and found.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"--device: {device} was asked for, but torch finds no CUDA device here; use cpu.")
+    if found is not None and found.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"--device: expected cpu, cuda or mps, found {device}.")
+    if found is not None and found.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not count:
+            raise ValueError(f"--device: {device} was asked for, but torch finds no CUDA device here; use cpu.")
+        if (found.index or 0) >= count:
+            raise ValueError(f"--device: {device} was asked for, but torch finds only {count}, from cuda:0.")
+    if found is not None and found.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"--device: {device} was asked for, but torch finds none here; use cpu.")
     return device
+
+
+def check_file(option: str, path: Path, suffix: str, taken: Iterable[Path] = ()) -> None:
+    """Refuse, before any work, a file that cannot be written or that is one of the others."""
+    if path.suffix.lower() != suffix:
+        raise ValueError(f"{option}: expected a file name that ends in {suffix}, found {path}.")
+    if path.is_dir():
+        raise ValueError(f"{option}: {path} is a folder; wanted is a file name.")
+    if path.resolve() in [other.resolve() for other in taken]:
+        raise ValueError(f"{option}: {path} is also read or written for another option; it would be overwritten.")
+    check_folder(option, path.parent, path)
+
+
+def check_folder(option: str, folder: Path, wanted: Path | None = None) -> None:
+    """Refuse, before any work, a folder in which nothing can be written; one that is missing will be made."""
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option}: {wanted or folder} cannot be written, {there} is no folder.")
+    try:
+        with tempfile.TemporaryFile(dir=there):  # rights can be read, but not those of every kind of disk
+            pass
+    except OSError as error:
+        why = "no rights" if isinstance(error, PermissionError) else error.strerror
+        raise ValueError(f"{option}: {wanted or folder} cannot be written, {why} in {there}.") from None
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, the only thing on the standard output; numbers that are none are null."""
+    typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
+
+
+def tell(line: str) -> None:
+    """Say what happens, on the standard error, where it is in nobody's way."""
+    typer.echo(line, err=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,9 +3,6 @@
 import contextlib
 import importlib
 import io
-import json
-import math
-import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from verax.cli_common import one_line_errors
+from verax import cli_complete
+from verax.cli_common import check_file, checked_device_name, examples, one_line_errors, print_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +22,12 @@ if TYPE_CHECKING:
     from verax.tabular_files import Array
 
 _SEVERAL = "--attributions"
+
+EXAMPLES = examples(
+    "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet",
+    "verax evaluate --model m.pt2 --inputs x.csv --attributions ig.csv --target 1 --report result.html",
+    "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric dpc --json",
+)
 
 
 class SeveralPaths(TyperCommand):
@@ -37,40 +41,61 @@ class SeveralPaths(TyperCommand):
 def evaluate(
     model: Annotated[Path, typer.Option(help=".onnx, .pt2 (torch.export), or .safetensors from verax train.")],
     inputs: Annotated[Path, typer.Option(help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv.")],
-    attributions: Annotated[list[Path], typer.Option(_SEVERAL, help="One or several files; each names a ranked one.")],
+    attributions: Annotated[
+        list[Path], typer.Option(_SEVERAL, metavar="FILE...", help="One or several files, each an attribution.")
+    ],
     out: Annotated[Path | None, typer.Option(help="A .parquet file: one row per attribution and input.")] = None,
     report: Annotated[Path | None, typer.Option(help="An .html file with table, rankings and charts.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="pc, dpc, infidelity, sensitivity_n; repeat it.")] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="pc, dpc, infidelity or sensitivity_n; repeat it for several.",
+            autocompletion=cli_complete.metrics,
+        ),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="A class, or a file with one per input; else predicted.")] = None,
     baseline: Annotated[str, typer.Option(help="What removed features become: a number or a file.")] = "0",
-    returns: Annotated[str | None, typer.Option(help="What the model gives: logits or probabilities.")] = None,
+    returns: Annotated[
+        str | None,
+        typer.Option(help="What the model gives: logits or probabilities.", autocompletion=cli_complete.returns),
+    ] = None,
     steps: Annotated[int, typer.Option(help="PC and DPC: steps from input to baseline.")] = 20,
     samples: Annotated[int, typer.Option(help="Infidelity: draws per input.")] = 640,
     sigma: Annotated[float, typer.Option(help="Infidelity: standard deviation of the perturbation.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Same seed, same draws.")] = 0,
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cpu by default.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=cli_complete.devices)
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rankings as JSON.")] = False,
 ) -> None:
-    """Rank attributions of a model by how faithful they are: PC, DPC and Infidelity with intervals.
+    """Rank attributions of a model by how faithful they are.
 
-    verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet
+    Measures PC, DPC and Infidelity, with intervals; the table says which attribution is better, and whether the
+    difference is real. Attributions are arrays like the inputs: one number for each feature of each input. Every file
+    is one attribution, called by its name; an .npz or .safetensors file may hold several.
     """
     with one_line_errors():
         from verax.comparing import compare
         from verax.tabular_files import read_attributions, read_inputs
 
-        _check_output("--out", out, ".parquet", [inputs, *attributions])
-        _check_output("--report", report, ".html", [out, inputs, *attributions])
-        scorer, rows = _open(model, returns, _checked_device(device), read_inputs(inputs))
+        taken = [model, inputs, *attributions]
+        if out is not None:
+            check_file("--out", out, ".parquet", taken)
+            taken.append(out)
+        if report is not None:
+            check_file("--report", report, ".html", taken)
+        where = None if device is None else checked_device_name(device)
+        scorer, rows = open_model(model, returns, where, read_inputs(inputs))
         found = compare(
             scorer,
             rows.values,
             read_attributions(attributions, rows),
             metric or ("pc", "dpc", "infidelity"),
-            target=_number_or_file("--target", target, int, rows),
-            baselines=_number_or_file("--baseline", baseline, float, rows),
+            target=number_or_file("--target", target, int, rows),
+            baselines=number_or_file("--baseline", baseline, float, rows),
             steps=steps,
             samples=samples,
             sigma=sigma,
@@ -81,7 +106,10 @@ def evaluate(
         facts = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, attributions))}
         facts |= {"target": target or "the predicted class", "baseline": baseline}
         written = _write(found, out, report, {name: str(value) for name, value in facts.items()})
-    typer.echo(as_json_text(found) if as_json else f"{found}\n\n{found.evaluation.rows:,} model rows.")
+    if as_json:
+        print_json(ranking_facts(found))
+    else:
+        typer.echo(f"{found}\n\n{found.evaluation.rows:,} model rows.")
     for path in written:
         typer.echo(f"Saved as {path}", err=as_json)
 
@@ -105,8 +133,8 @@ def score_table(comparison: "Comparison") -> "pl.DataFrame":
     return pl.DataFrame(columns)
 
 
-def as_json_text(comparison: "Comparison") -> str:
-    """The rankings as JSON; numbers that are none, such as the interval of a single input, are null."""
+def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
+    """The rankings as plain values; numbers that are none, such as the interval of a single input, are NaN."""
     metrics = {
         name: {
             "higher_is_better": comparison.evaluation[name].metric.higher_is_better,
@@ -116,7 +144,7 @@ def as_json_text(comparison: "Comparison") -> str:
         for name in comparison.metrics
     }
     whole = {"inputs": comparison.inputs, "rows": comparison.evaluation.rows, "level": comparison.level}
-    return json.dumps(_without_nan(whole | {"metrics": metrics}), indent=2, allow_nan=False)
+    return whole | {"metrics": metrics}
 
 
 def _plain(one: "Ranked") -> dict[str, Any]:
@@ -142,24 +170,7 @@ def _repeated(args: Iterable[str]) -> list[str]:
     return found
 
 
-def _check_output(option: str, path: Path | None, suffix: str, taken: Iterable[Path | None]) -> None:
-    """Refuse, before any work, a file that cannot be written or that is one of the others."""
-    if path is None:
-        return
-    if path.suffix.lower() != suffix:
-        raise ValueError(f"{option}: expected a file name that ends in {suffix}, found {path}.")
-    if path.is_dir():
-        raise ValueError(f"{option}: {path} is a folder; wanted is a file name.")
-    if path.resolve() in [other.resolve() for other in taken if other is not None]:
-        raise ValueError(f"{option}: {path} is also read or written for another option; it would be overwritten.")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not folder.is_dir():
-        raise ValueError(f"{option}: {path} cannot be written, {folder} is no folder.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{option}: {path} cannot be written, no rights in {folder}.")
-
-
-def _open(path: Path, returns: Any, device: str | None, inputs: "Array") -> "tuple[Scorer, Array]":
+def open_model(path: Path, returns: Any, device: str | None, inputs: "Array") -> "tuple[Scorer, Array]":
     """Open the model, put the inputs' columns in its order where it knows their names, and try the first rows."""
     from verax import Scorer
 
@@ -205,13 +216,7 @@ def _model_errors(path: Path) -> tuple[type[Exception], ...]:
     return (state.Fail, state.InvalidArgument, state.RuntimeException, state.NotImplemented)
 
 
-def _checked_device(device: str | None) -> str | None:
-    from verax.cli_common import checked_device_name
-
-    return None if device is None else checked_device_name(device)
-
-
-def _number_or_file(option: str, text: str | None, kind: type[int] | type[float], inputs: "Array") -> Any:
+def number_or_file(option: str, text: str | None, kind: type[int] | type[float], inputs: "Array") -> Any:
     """Read an option that is a number or a file with one for each input."""
     from verax.tabular_files import SUFFIXES, read_inputs
 
@@ -250,11 +255,3 @@ def _write(comparison: "Comparison", out: Path | None, report: Path | None, fact
         for file, content in opened:
             file.write(content)
     return list(files)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

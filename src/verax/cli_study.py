@@ -1,14 +1,46 @@
 """The commands about studies: run, status, report, and verify."""
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli_common import checked_device_name, one_line_errors
+from verax import cli_complete
+from verax.cli_common import (
+    FAILED,
+    STOPPED,
+    check_folder,
+    checked_device_name,
+    examples,
+    one_line_errors,
+    print_json,
+    tell,
+)
 
-study_app = typer.Typer(no_args_is_help=True, help="Compare many explanation methods on a model, in full.")
+if TYPE_CHECKING:
+    from verax.study.study import Study
+
+RUN = examples(
+    "verax study run demo                                     # minutes on two cores",
+    "verax study run paper-heloc --data heloc.csv --dry-run   # what it would cost",
+    "verax study run my-study.toml --out my-study",
+    "verax study run paper-isic --data ISIC_FOLDER --limit 128 --device cuda --precision tf32 --compile",
+)
+ALL = examples("verax study run demo", "verax study status demo-study", "verax verify demo-study")
+VERIFY = examples("verax verify demo-study", "verax verify demo-study --sample 10% --seed 1")
+
+study_app = typer.Typer(no_args_is_help=True, help="Compare many explanation methods on a model, in full.", epilog=ALL)
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The study's directory.", autocompletion=cli_complete.studies)
+]
+Device = Annotated[str, typer.Option(help="cpu or cuda.", autocompletion=cli_complete.devices)]
+Compiled = Annotated[bool, typer.Option("--compile", help="Compile models with torch.compile; pays on a GPU.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 
 class EngineName(StrEnum):
@@ -18,19 +50,36 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
-@study_app.command("run")
+class PrecisionName(StrEnum):
+    """How exactly models run."""
+
+    float32 = "float32"
+    tf32 = "tf32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@study_app.command("run", epilog=RUN)
 def run(
-    spec: Annotated[str, typer.Argument(help="demo, paper-heloc, paper-isic, or a TOML file.")],
+    spec: Annotated[
+        str,
+        typer.Argument(help="demo, paper-heloc, paper-isic, or a TOML file.", autocompletion=cli_complete.specs),
+    ],
     out: Annotated[Path | None, typer.Option(help="The study's directory; NAME-study by default.")] = None,
     data: Annotated[Path | None, typer.Option(help="heloc: a CSV file; isic: a folder; file: an .npz file.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Explain only the first inputs of each data set.")] = None,
     engine: Annotated[EngineName, typer.Option(help="In this process, or on a Ray cluster.")] = EngineName.local,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
+    precision: Annotated[
+        PrecisionName | None, typer.Option(help="On a GPU: how exactly models run; as the spec says by default.")
+    ] = None,
+    compiled: Compiled = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it will cost, and stop.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Model rows at once; automatic by default.")] = None,
     address: Annotated[str, typer.Option(help="Ray: local, auto or ray://HOST:PORT.")] = "local",
     workers: Annotated[int | None, typer.Option(min=1, help="Ray: units at once; as many as fit by default.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Ray: cores of each unit.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the outcome as JSON.")] = False,
 ) -> None:
     """Run a study and write its report. Run it again to go on after an interruption."""
     with one_line_errors():
@@ -39,69 +88,82 @@ def run(
         from verax.study.run import plan_study, run_study
         from verax.study.spec import load_spec
 
-        loaded = load_spec(spec, data=data, limit=limit)
+        loaded = load_spec(spec, data=data, limit=limit, precision=None if precision is None else precision.value)
         folder = out or Path(f"{loaded.name}-study")
+        check_folder("--out", folder)
         cluster = Cluster(address, workers, threads) if engine is EngineName.ray else None
-        machine = Machine(checked_device_name(device), batch_size)
+        machine = Machine(checked_device_name(device), batch_size, compiled)
         if dry_run:
-            typer.echo("\n".join(plan_study(loaded, folder, machine)))
+            plan = plan_study(loaded, folder, machine)
+            if as_json:
+                print_json(plan.facts() | {"folder": str(folder)})
+            else:
+                typer.echo("\n".join(plan.lines()))
             return
         try:
-            found = run_study(
-                loaded,
-                folder,
-                machine=machine,
-                cluster=cluster,
-                log=lambda line: typer.echo(line, err=True),
-            )
+            with _nothing_left_of_what_did_not_begin(folder):
+                found = run_study(loaded, folder, machine=machine, cluster=cluster, log=tell)
         except KeyboardInterrupt:
-            typer.echo(f"verax: stopped. What was finished is stored in {folder}; run it again to go on.", err=True)
-            raise typer.Exit(130) from None
+            tell(f"verax: stopped. What was finished is stored in {folder}; run it again to go on.")
+            raise typer.Exit(STOPPED) from None
+    if as_json:
+        print_json(
+            {"study": loaded.name, "folder": str(folder), "computed": found.computed, "report": str(found.report)}
+        )
+        return
     typer.echo(f"{found.computed} units computed. Report: {found.report.absolute().as_uri()}")
 
 
-@study_app.command("status")
-def status(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")]) -> None:
+@study_app.command("status", epilog=examples("verax study status demo-study"))
+def status(folder: Folder, as_json: AsJson = False) -> None:
     """Say how far a study is, and whether all of its files are whole."""
     with one_line_errors():
-        from verax.study.store import read_facts
         from verax.study.study import open_study
 
-        study = open_study(folder)
-        contents = study.store.contents("scores", [unit.stem for unit in study.units])
-        seconds = sum(read_facts(path)["seconds"] for path in contents.found.values())
-        typer.echo(f"{study.spec.name}: {len(contents.found)} of {len(study.units)} units, {seconds:.0f} s so far")
-        for name in study.subjects:
-            own = [unit for unit in study.units if unit.model == name]
-            done = sum(unit.stem in contents.found for unit in own)
-            typer.echo(f"  {name}: {done} of {len(own)} units")
-        cache = study.store.cache(study.spec.cache_gib)
-        typer.echo(f"attributions kept: {cache.size() / 2**20:.0f} MiB of at most {cache.limit / 2**20:.0f}")
-        others = [
-            one for kind in ("uncertainty", "examples", "attributions") for one in study.store.contents(kind).strange
-        ]
-        for path, reason in (*contents.strange, *others):
-            typer.echo(f"{path.parent.name}/{path.name}: {reason}; the next run sets it aside")
+        facts = _status(open_study(folder))
+    if as_json:
+        print_json(facts)
+        return
+    typer.echo(f"{facts['study']}: {facts['finished']} of {facts['units']} units, {facts['seconds']:.0f} s so far")
+    for one in facts["models"]:
+        typer.echo(f"  {one['name']}: {one['finished']} of {one['units']} units")
+    kept, most = (facts[name] / 2**20 for name in ("attribution_bytes", "attribution_bytes_at_most"))
+    typer.echo(f"attributions kept: {kept:.0f} MiB of at most {most:.0f}")
+    for one in facts["strange"]:
+        typer.echo(f"{one['file']}: {one['reason']}; the next run sets it aside")
 
 
-@study_app.command("report")
-def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")]) -> None:
-    """Write the report of what is finished."""
+@study_app.command("report", epilog=examples("verax study report demo-study"))
+def report(folder: Folder, as_json: AsJson = False) -> None:
+    """Write the report of what is finished.
+
+    It goes into the study's directory: report.html, figures/*.svg and claims.md.
+    """
     with one_line_errors():
         from verax.study.report import write_study_report
         from verax.study.study import open_study
 
-        path = write_study_report(open_study(folder))
+        study = open_study(folder)
+        check_folder("DIR", folder)
+        path = write_study_report(study)
+    if as_json:
+        print_json({"study": study.spec.name, "report": str(path)})
+        return
     typer.echo(f"Report: {path.absolute().as_uri()}")
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")],
+    folder: Folder,
     sample: Annotated[str, typer.Option(help="Share of the units to compute again, at least one.")] = "1%",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
+    compiled: Compiled = False,
     seed: Annotated[int, typer.Option(help="Another seed takes another sample.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
-    """Compute a random sample of a study again and compare. Exit status 0: all agrees, 1: not, 2: cannot be done."""
+    """Compute a random sample of a study again and compare.
+
+    Exit status 0: all agrees, 1: not, 2: cannot be done.
+    """
     with one_line_errors():
         from verax.study.explanations import Machine
         from verax.study.study import open_study
@@ -109,18 +171,62 @@ def verify(
         from verax.study.verify import write_verdict
 
         study = open_study(folder)
-        machine = Machine(checked_device_name(device))
-        share = _share(sample)
-        verdict = recompute(study, share, machine, seed, lambda unit: typer.echo(f"computing {unit}", err=True))
+        check_folder("DIR", folder)
+        machine = Machine(checked_device_name(device), compile=compiled)
+        verdict = recompute(study, _share(sample), machine, seed, lambda unit: tell(f"computing {unit}"))
         write_verdict(study.store, verdict)
-    how = "bit for bit" if verdict.bitwise else "within tolerance, because device or versions differ"
-    for line in verdict.different:
-        typer.echo(line)
-    typer.echo(
-        f"{'agrees' if verdict.passed else 'DIFFERS'}: {verdict.values:,} values of {verdict.sampled} out of "
-        f"{verdict.units} units, compared {how}"
-    )
-    raise typer.Exit(0 if verdict.passed else 1)
+    if as_json:
+        print_json(asdict(verdict) | {"passed": verdict.passed})
+    else:
+        how = "bit for bit" if verdict.bitwise else "within tolerance, because device or versions differ"
+        for line in verdict.different:
+            typer.echo(line)
+        typer.echo(
+            f"{'agrees' if verdict.passed else 'DIFFERS'}: {verdict.values:,} values of {verdict.sampled} out of "
+            f"{verdict.units} units, compared {how}"
+        )
+    raise typer.Exit(0 if verdict.passed else FAILED)
+
+
+def _status(study: "Study") -> dict[str, Any]:
+    from verax.study.store import read_facts
+
+    contents = study.store.contents("scores", [unit.stem for unit in study.units])
+    models = []
+    for name in study.subjects:
+        own = [unit for unit in study.units if unit.model == name]
+        done = sum(unit.stem in contents.found for unit in own)
+        models.append({"name": name, "finished": done, "units": len(own)})
+    kinds = ("uncertainty", "examples", "attributions")
+    strange = contents.strange + [one for kind in kinds for one in study.store.contents(kind).strange]
+    cache = study.store.cache(study.spec.cache_gib)
+    return {
+        "study": study.spec.name,
+        "finished": len(contents.found),
+        "units": len(study.units),
+        "seconds": sum(read_facts(path)["seconds"] for path in contents.found.values()),
+        "models": models,
+        "attribution_bytes": cache.size(),
+        "attribution_bytes_at_most": cache.limit,
+        "strange": [{"file": f"{path.parent.name}/{path.name}", "reason": reason} for path, reason in strange],
+    }
+
+
+@contextlib.contextmanager
+def _nothing_left_of_what_did_not_begin(folder: Path) -> Iterator[None]:
+    """Where a study could not begin, and its lock is all that was written, remove the lock and the folders made."""
+    from verax.study.store import Store, StoreError
+
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    before = set() if made else set(folder.iterdir())
+    try:
+        yield
+    finally:
+        if folder.is_dir() and set(folder.iterdir()) - before == {folder / ".lock"}:
+            with contextlib.suppress(StoreError), Store(folder).lock():  # unless another run has begun here
+                (folder / ".lock").unlink()
+                for one in made:
+                    one.rmdir()
 
 
 def _share(text: str) -> float:

@@ -1,6 +1,5 @@
 """Which attribution is the most faithful to a model, and is it told apart from the next one? Paired over inputs."""
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from verax.display.table import LABELS, Table, counted, metric_label
 from verax.engine import Evaluation
 from verax.evaluation import Metrics, evaluate
 from verax.metrics.intervals import Estimate
@@ -16,7 +16,8 @@ from verax.metrics.result import Result
 from verax.outputs import Output
 from verax.shapes import Float
 
-LABELS = {"pc": "PC", "dpc": "DPC", "infidelity": "Infidelity", "sensitivity_n": "Sensitivity-N"}
+__all__ = ["LABELS", "NOT_TOLD_APART", "Comparison", "Difference", "Ranked", "compare"]
+
 NOT_TOLD_APART = "not told apart"
 _ROUNDING = 1e-6  # of a score; models compute in single precision
 
@@ -131,8 +132,8 @@ class Comparison:
         """
         result = self._result(metric)
         a, b = (result.scores[self._place(name)].double().cpu() for name in (first, second))
-        mean, error = _mean_and_error(_beyond_rounding(a, b))
-        reach = _t_quantile((1 + self.level) / 2, len(a) - 1) * error
+        mean, error = mean_and_error(beyond_rounding(a, b))
+        reach = t_quantile((1 + self.level) / 2, len(a) - 1) * error
         higher = bool(result.metric.higher_is_better)
         return Difference(first, second, metric, mean, error, mean - reach, mean + reach, higher)
 
@@ -148,10 +149,8 @@ class Comparison:
 
     def cells(self) -> list[list[str]]:
         """The table as text, head first; a star marks what is not told apart from the best of its column."""
-        directions = {
-            name: "higher" if one.metric.higher_is_better else "lower" for name, one in self.evaluation.items()
-        }
-        head = ["attribution", *(f"{LABELS.get(name, name)} ({way} is better)" for name, way in directions.items())]
+        heads = (metric_label(name, one.metric.higher_is_better) for name, one in self.evaluation.items())
+        head = ["attribution", *heads]
         best = {metric: self.best(metric) if len(self.names) > 1 else [] for metric in self.metrics}
         means = {metric: self._means(metric) for metric in self.metrics}
         return [head] + [
@@ -161,27 +160,29 @@ class Comparison:
 
     def caption(self) -> str:
         """What the table shows."""
-        many = f"{self.inputs:,} input{'s' if self.inputs > 1 else ''}"
         star = "; *: not told apart from the best, paired" if len(self.names) > 1 else ""
-        return f"Means over {many} with {100 * self.level:.4g} % intervals{star}"
+        return f"Means over {counted(self.inputs, 'input')} with {100 * self.level:.4g} % intervals{star}"
+
+    def plot(self) -> Any:
+        """Draw the ranking under each metric with intervals, best on top, up to 40 attributions.
+
+        Returns:
+            A matplotlib figure, which a notebook shows and ``savefig`` saves.
+        """
+        from verax.display.plots import rankings  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return rankings(self)
+
+    def _table(self) -> Table:
+        head, *rows = (tuple(row) for row in self.cells())
+        words = tuple(line for metric in self.metrics for line in self.sentences(metric))
+        return Table(head, tuple(rows), self.caption(), words)
 
     def __repr__(self) -> str:
-        cells = self.cells()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-        words = [line for metric in self.metrics for line in self.sentences(metric)]
-        return "\n".join([*table, f"{self.caption()}.", *([""] if words else []), *words])
+        return self._table().text()
 
     def _repr_html_(self) -> str:
-        head, *rows = ([html.escape(cell) for cell in row] for row in self.cells())
-        top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-        body = "".join(
-            f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
-            for name, *rest in rows
-        )
-        words = "".join(f"<li>{html.escape(line)}</li>" for metric in self.metrics for line in self.sentences(metric))
-        table = f"<table><caption>{html.escape(self.caption())}</caption><thead><tr>{top}</tr></thead>"
-        return f"{table}<tbody>{body}</tbody></table>{f'<ul>{words}</ul>' if words else ''}"
+        return self._table().html()
 
     def _means(self, metric: str) -> dict[str, Estimate]:
         found: Any = self._result(metric).mean(level=self.level)
@@ -269,18 +270,18 @@ def compare(
     return Comparison(evaluation, level)
 
 
-def _beyond_rounding(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+def beyond_rounding(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """Differences, those within rounding as 0: a bias of the last digit is no difference, however regular."""
     difference = a - b
     return torch.where(difference.abs() <= _ROUNDING * torch.maximum(a.abs(), b.abs()), 0.0, difference)
 
 
-def _mean_and_error(values: Float[Tensor, " n"]) -> tuple[float, float]:
+def mean_and_error(values: Float[Tensor, " n"]) -> tuple[float, float]:
     count = len(values)
     return float(values.mean()), float(values.std()) / count**0.5 if count > 1 else math.nan
 
 
-def _t_quantile(probability: float, degrees: int) -> float:
+def t_quantile(probability: float, degrees: int) -> float:
     from scipy.special import stdtrit  # noqa: PLC0415  # to keep ``import verax`` light
 
     return float(stdtrit(degrees, probability)) if degrees > 0 else math.nan

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from verax.arguments import Problem, Task, resolve_target
+from verax.display.table import Table, cost, counted, metric_label, shortened
 from verax.metrics.infidelity import Infidelity
 from verax.metrics.prediction_change import GuidedMetric, guided_result
 from verax.metrics.result import Context, Result
@@ -22,11 +23,23 @@ Metric = GuidedMetric | SampledMetric
 
 
 class Evaluation(dict[str, Any]):
-    """Results by metric name, with what the whole call cost.
+    """Results by metric name, with what the whole call cost; shown as a table.
 
     Attributes:
         rows: Model rows of the call, shared ones counted once.
         seconds: Wall-clock time of the call.
+
+    Example:
+        >>> import verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(9, 4)
+        >>> found = verax.evaluate(model, x, {"inputs": x, "minus inputs": -x}, metrics=("pc", "dpc"))
+        >>> print(found)  # doctest: +ELLIPSIS
+        attribution   PC (higher is better) ...
+        inputs        ...
+        minus inputs  ...
+        Means over 9 inputs with 95 % intervals; ...
+        >>> len(found.plot().axes)  # one panel per metric
+        2
     """
 
     def __init__(self, results: Mapping[str, Result], rows: int, seconds: float) -> None:
@@ -34,9 +47,30 @@ class Evaluation(dict[str, Any]):
         self.rows = rows
         self.seconds = seconds
 
+    def plot(self) -> Any:
+        """Draw the means of all metrics with 95 % intervals, side by side, up to 40 attributions.
+
+        Returns:
+            A matplotlib figure, which a notebook shows and ``savefig`` saves.
+        """
+        from verax.display.plots import means  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return means(self)
+
+    def _table(self) -> Table:
+        results: list[Result] = list(self.values())
+        head = [metric_label(name, one.metric.higher_is_better) for name, one in self.items()]
+        columns = [map(str, one.listed_means()) for one in results]
+        rows = list(zip(results[0].labels if results else (), *columns, strict=True))
+        many = counted(results[0].scores.shape[1] if results else 0, "input")
+        caption = f"Means over {many} with 95 % intervals; {cost(self.rows, self.seconds)}"
+        return Table(("attribution", *head), shortened(rows), caption)
+
     def __repr__(self) -> str:
-        lines = [f"{name}: {result!r}" for name, result in self.items()]
-        return "\n".join([*lines, f"total: {self.rows} rows, {self.seconds:.3g} s"])
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
 
 
 def run(

@@ -21,7 +21,7 @@ from verax.study.spec import MetricsSpec
 from verax.study.store import read_facts
 from verax.study.study import Study, open_study
 from verax.study.subjects import Subject
-from verax.study.summary import plan_lines
+from verax.study.summary import plan_of
 from verax.study.unit import compute
 
 
@@ -198,7 +198,7 @@ def test_the_size_of_a_unit_is_bounded(study: Study, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("real_pace")
 def test_the_plan_in_words(study: Study) -> None:
-    text = "\n".join(plan_lines(study, study.units, HERE))
+    text = "\n".join(plan_of(study, study.units, HERE).lines())
     assert "small: 8 of 8 units to compute" in text
     for name, subject in study.subjects.items():
         assert f"{name}: {len(subject.configurations)} configurations x {len(subject.inputs)} inputs" in text
@@ -209,7 +209,7 @@ def test_the_plan_in_words(study: Study) -> None:
         assert f"(without sharing {own.unshared.forward:,} and {own.unshared.backward:,})" in text
     assert re.search(r"expected: about \d+ s, and identical rows of an input are left out", text)
     assert "disk: about 0 MiB of tables, at most 2 GiB of attributions" in text
-    assert "small: 0 of 8 units to compute" in plan_lines(study, [], HERE)[0]
+    assert "small: 0 of 8 units to compute" in plan_of(study, [], HERE).lines()[0]
 
 
 def test_the_plan_is_told_before_anything_is_computed(trained: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_plan_needs_no_training_and_leaves_no_trace(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr("verax.study.subjects.train_shipped", never)
-        before = plan_study(own, tmp_path / "study")
+        before = plan_study(own, tmp_path / "study").lines()
         assert not (tmp_path / "study").exists()
     told: list[str] = []
     run_study(own, tmp_path / "study", log=told.append)
@@ -243,7 +243,7 @@ def test_a_plan_needs_no_training_and_leaves_no_trace(tmp_path: Path, monkeypatc
     assert len(rows) == 4
     assert [line for line in told if line in rows] == rows
     assert before[0] == "small: 5 of 5 units to compute"
-    assert plan_study(own, tmp_path / "study")[0] == "small: 0 of 5 units to compute"
+    assert plan_study(own, tmp_path / "study").lines()[0] == "small: 0 of 5 units to compute"
 
 
 def test_a_plan_moves_nothing(copied: Path) -> None:
@@ -251,8 +251,8 @@ def test_a_plan_moves_nothing(copied: Path) -> None:
     flip(sorted((copied / "scores").iterdir())[0], 100)
     before = {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
     smaller = spec(table(LINEAR, MLP, limit=4), images(limit=1))
-    assert plan_study(whole(), copied)[0] == "small: 1 of 8 units to compute"
-    assert plan_study(smaller, copied)[0] == "small: 2 of 3 units to compute"
+    assert plan_study(whole(), copied).lines()[0] == "small: 1 of 8 units to compute"
+    assert plan_study(smaller, copied).lines()[0] == "small: 2 of 3 units to compute"
     assert {path: path.stat().st_mtime_ns for path in copied.rglob("*")} == before
 
 
@@ -264,7 +264,7 @@ def test_a_family_may_not_know_its_rows(study: Study, monkeypatch: pytest.Monkey
     assert told.total is None
     assert told.unshared is None
     assert told.guided > 0
-    lines = plan_lines(study, study.units, HERE)
+    lines = plan_of(study, study.units, HERE).lines()
     assert lines.count("    model rows not known: a family does not say how many it needs") == 3
     costs = read_results(study).tables.costs
     assert costs["rows_forward_unshared"].is_null().all()

@@ -56,7 +56,12 @@ def optional_package(package: str, install: str, purpose: str) -> Any:
 
 
 def home(adapter: Adapter, fallback: torch.device) -> torch.device:
-    """Return the device on which the model lives; a model without weights works where its inputs are."""
+    """Return the device on which the model lives; a model without weights works where its inputs are.
+
+    Args:
+        adapter: The model.
+        fallback: Where its inputs are.
+    """
     if adapter.module is None:
         return fallback
     for tensor in (*adapter.module.parameters(), *adapter.module.buffers()):
@@ -65,7 +70,12 @@ def home(adapter: Adapter, fallback: torch.device) -> torch.device:
 
 
 def floating_dtype(adapter: Adapter, fallback: torch.dtype) -> torch.dtype:
-    """Return the dtype of the model's weights, to which batches are cast; without weights, that of the inputs."""
+    """Return the dtype of the model's weights, to which batches are cast; without weights, that of the inputs.
+
+    Args:
+        adapter: The model.
+        fallback: The dtype of its inputs.
+    """
     if adapter.module is None:
         return fallback
     for tensor in (*adapter.module.parameters(), *adapter.module.buffers()):

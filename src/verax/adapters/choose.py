@@ -15,7 +15,18 @@ from verax.adapters.torch_module import TorchModule, exported_module, load_expor
 
 
 def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:
-    """Choose the adapter for a model, or say which kinds of model there are."""
+    """Choose the adapter for a model, or say which kinds of model there are.
+
+    Args:
+        model: A torch module, an exported program, a classifier of scikit-learn, XGBoost or LightGBM, an ONNX Runtime
+            session, the path of a ``.onnx`` or ``.pt2`` file, or a callable.
+        returns: ``"logits"`` or ``"probabilities"``; None for what is usual for this kind of model.
+        takes: For a callable, the arrays that it takes, ``"torch"`` or ``"numpy"``; None for those of the inputs.
+
+    Example:
+        >>> adapt(nn.Linear(3, 2), None, None).returns
+        'logits'
+    """
     _check_choice("returns", returns, get_args(Returns))
     _check_choice("takes", takes, get_args(ArrayKind))
     if isinstance(model, str | os.PathLike):

@@ -75,7 +75,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a family will run."""
+    """Where a family will run.
+
+    Attributes:
+        device: Of the model.
+        batch_size: Model rows at once.
+    """
 
     device: torch.device
     batch_size: int
@@ -83,7 +88,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Rows:
-    """Model rows: evaluated, and those of them through which gradients are taken."""
+    """Model rows.
+
+    Attributes:
+        forward: Rows evaluated.
+        backward: Those of them through which gradients are taken.
+    """
 
     forward: int
     backward: int = 0
@@ -206,7 +216,16 @@ class Attributions(dict[str, Any]):
 
 
 def families(configurations: Sequence[Attribution]) -> dict[Family, list[Attribution]]:
-    """Group configurations that share model evaluations, in order of first appearance; repeated ones count once."""
+    """Group configurations that share model evaluations, in order of first appearance; repeated ones count once.
+
+    Args:
+        configurations: What to group.
+
+    Example:
+        >>> from verax.attribution import Gradient, SmoothGrad, VarGrad, families
+        >>> [len(members) for members in families([Gradient(), SmoothGrad(), VarGrad()]).values()]
+        [1, 2]
+    """
     groups: dict[Family, list[Attribution]] = {}
     for configuration in dict.fromkeys(configurations):
         if not isinstance(configuration, Attribution):
@@ -226,7 +245,17 @@ def attribute(
     batch_size: int | None = None,
     device: str | torch.device | None = None,
 ) -> Attributions:
-    """Compute many configurations, sharing model evaluations wherever their methods allow. Arguments as for one.
+    """Compute many configurations, sharing model evaluations wherever their methods allow.
+
+    Args:
+        configurations: What to compute; results come in this order, under canonical names.
+        model: What is explained: a torch module for methods that need gradients, otherwise any kind of model.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; attributions come back in the same kind.
+        target: The class to explain: predicted (``None``), one number, or one number per row.
+        background: Rows of training data, for methods that compare with some.
+        background_labels: Their classes, for methods that draw from each class alike.
+        batch_size: Rows per model call; automatic by default.
+        device: Where the model runs; by default where it is.
 
     Example:
         >>> import torch
@@ -271,7 +300,11 @@ def stream(
 ) -> Iterator[tuple[Family, Piece]]:
     """Compute families block by block, for results too large to hold: yields each family with a piece of its members.
 
-    The model stays in evaluation mode with gradients off until the iteration ends.
+    The model stays in evaluation mode with gradients off until the iteration ends. Takes the arguments of
+    ``attribute``, and:
+
+    Args:
+        groups: What ``families`` gives: configurations by their family.
     """
     scorer = model if isinstance(model, Scorer) else Scorer(model)
     x = checked_inputs(inputs)

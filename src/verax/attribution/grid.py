@@ -32,6 +32,9 @@ def grid(modality: Modality) -> list[Attribution]:
     explanations. The paper counts 4,744: on its two linear models Guided Backpropagation is the gradient again, which
     leaves that many distinct ones.
 
+    Args:
+        modality: The kind of data, ``"tabular"`` or ``"image"``.
+
     Example:
         >>> len(grid("tabular")), len(grid("image"))
         (775, 1598)

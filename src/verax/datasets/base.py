@@ -46,6 +46,10 @@ class Standardisation:
     """Mean and standard deviation of the training rows, per feature or, for images, per channel of pixels in [0, 1].
 
     Both have a shape that broadcasts to one input: ``(features,)`` or ``(channels, 1, 1)``.
+
+    Attributes:
+        mean: What is subtracted.
+        std: What the rest is divided by.
     """
 
     mean: Float[Tensor, "*cell"]
@@ -130,13 +134,27 @@ def make_split(
 
 
 def standardise_columns(train: Float[np.ndarray, "n features"]) -> Standardisation:
-    """Mean and standard deviation of each column; a constant column is only centred."""
+    """Mean and standard deviation of each column; a constant column is only centred.
+
+    Args:
+        train: The training rows.
+
+    Example:
+        >>> standardise_columns(np.array([[1.0, 5.0], [3.0, 5.0]])).std
+        tensor([1., 1.])
+    """
     mean, std = train.mean(0), train.std(0)
     return Standardisation(torch.from_numpy(mean).float(), torch.from_numpy(np.where(std > 0, std, 1.0)).float())
 
 
 def fingerprint(inputs: Shaped[np.ndarray, "n *shape"], labels: Int[np.ndarray, " n"], ids: Sequence[str]) -> str:
-    """Hash the content of a data set, a bounded piece at a time."""
+    """Hash the content of a data set, a bounded piece at a time.
+
+    Args:
+        inputs: One row for each input.
+        labels: Its class.
+        ids: Its name.
+    """
     digest = hashlib.sha256(f"{inputs.dtype.str}{inputs.shape}".encode())
     for start in range(0, len(inputs), 1024):
         digest.update(np.ascontiguousarray(inputs[start : start + 1024]).tobytes())

@@ -100,7 +100,7 @@ def load_isic_with_report(
     on_damage: Literal["stop", "skip"] = "stop",
     progress: images.Progress | None = images.show_progress,
 ) -> tuple[Dataset, IsicReport]:
-    """Load ISIC images as :func:`load_isic` does, with a report of what was left out."""
+    """Load ISIC images with the arguments of ``load_isic``, as it does, with a report of what was left out."""
     checked_choice("on_damage", on_damage, ("stop", "skip"))
     checked_seed(seed)
     root = Path(path)

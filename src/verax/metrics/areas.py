@@ -15,6 +15,10 @@ Points = Int[Tensor, " n"] | None
 def aupc(curve: Float[Tensor, "*batch points"], points: Points = None) -> Float[Tensor, "*batch"]:
     """Area under a perturbation curve: the mean of its points, or of the first ``points`` of each.
 
+    Args:
+        curve: Scores along the curve.
+        points: How many points of each curve count, where curves of different length are padded to one; None for all.
+
     Example:
         >>> aupc(torch.tensor([1.0, 0.5, 0.0]))
         tensor(0.5000)
@@ -26,7 +30,17 @@ def aupc(curve: Float[Tensor, "*batch points"], points: Points = None) -> Float[
 def abpc(
     lerf: Float[Tensor, "*batch points"], morf: Float[Tensor, "*batch points"], points: Points = None
 ) -> Float[Tensor, "*batch"]:
-    """Area between perturbation curves, LeRF minus MoRF, every point alike."""
+    """Area between perturbation curves, LeRF minus MoRF, every point alike.
+
+    Args:
+        lerf: Scores while the least relevant features go first.
+        morf: Scores while the most relevant features go first.
+        points: How many points of each curve count, where curves of different length are padded to one; None for all.
+
+    Example:
+        >>> abpc(lerf=torch.tensor([1.0, 1.0, 0.0]), morf=torch.tensor([1.0, 0.4, 0.0]))
+        tensor(0.2000)
+    """
     return aupc(lerf, points) - aupc(morf, points)
 
 
@@ -50,8 +64,12 @@ def weighted_abpc(
     """Weighted area between perturbation curves: early changes count most. Higher is better.
 
     The first point is the unperturbed input and contributes nothing, so its weight is left out of the normalisation;
-    for probabilities under PC the result lies in [-1, 1]. ``points`` says how many points of each curve count, where
-    curves of different length are padded to one.
+    for probabilities under PC the result lies in [-1, 1].
+
+    Args:
+        lerf: Scores while the least relevant features go first.
+        morf: Scores while the most relevant features go first.
+        points: How many points of each curve count, where curves of different length are padded to one; None for all.
 
     Example:
         >>> weighted_abpc(lerf=torch.tensor([1.0, 1.0, 1.0]), morf=torch.tensor([1.0, 0.0, 0.0]))
@@ -64,6 +82,9 @@ def weighted_abpc(
 def pes(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
     """Perturbation Effect Size: share of inputs with a positive score minus share with a negative one.
 
+    Args:
+        values: One score per input.
+
     Example:
         >>> pes(torch.tensor([0.3, 0.1, -0.2, 0.0]))
         tensor(0.2500)
@@ -73,6 +94,9 @@ def pes(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
 
 def cmi(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
     """Consistency-Magnitude Index: harmonic mean of |mean score| and |PES|, with their common sign; 0 if they disagree.
+
+    Args:
+        values: One score per input.
 
     Example:
         >>> cmi(torch.tensor([0.5, 0.5]))

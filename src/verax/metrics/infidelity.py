@@ -72,7 +72,13 @@ class Infidelity:
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over draws from which plain and normalised Infidelity follow, in float64, per attribution and input."""
+    """Sums over draws from which plain and normalised Infidelity follow, in float64, per attribution and input.
+
+    Attributes:
+        pp: Of the squares of the predicted effect ``P``.
+        ps: Of the products of predicted and real effect.
+        ss: Of the squares of the real effect ``S``.
+    """
 
     pp: Float[Tensor, "k n"]
     ps: Float[Tensor, "k n"]
@@ -155,9 +161,22 @@ class InfidelityResult(Result):
 
         Draws of different inputs are independent; equal inputs share theirs, so repeated rows make it too small.
         """
-        return self._arrange((self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist())
+        return self._arrange(self._mean_errors())
 
     @property
     def beta(self) -> Any:
         """The factor that fits each attribution to the score changes best."""
         return self._pack(self.moments.beta)
+
+    def plot(self) -> Any:
+        """Draw each input's score with its Monte-Carlo standard error: a panel per attribution, up to 12."""
+        from verax.display.plots import values  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return values(self)
+
+    def _further_columns(self) -> dict[str, list[float]]:
+        return {"Monte-Carlo error": self._mean_errors()}
+
+    def _mean_errors(self) -> list[float]:
+        found: list[float] = (self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist()
+        return found

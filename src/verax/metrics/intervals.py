@@ -17,7 +17,14 @@ _RESAMPLES_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over inputs, its standard error and an interval."""
+    """A mean over inputs, its standard error and an interval.
+
+    Attributes:
+        mean: Over inputs.
+        standard_error: Of the mean.
+        low: Where the interval begins.
+        high: Where it ends.
+    """
 
     mean: float
     standard_error: float

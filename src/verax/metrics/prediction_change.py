@@ -10,8 +10,9 @@ from verax.arguments import checked_choice, checked_count, settle
 from verax.metrics import areas
 from verax.metrics.result import Context, Result
 from verax.perturbation.block import pieces
-from verax.perturbation.guided import Experiment, GuidedScores
+from verax.perturbation.guided import GuidedScores
 from verax.perturbation.order import Order
+from verax.perturbation.plan import Experiment
 from verax.shapes import Float
 
 Curve = Literal["cumulative", "increments"]
@@ -162,6 +163,15 @@ class GuidedResult(Result):
     def cmi(self) -> Any:
         """Consistency-Magnitude Index over the data set, one number per attribution."""
         return self._arrange(areas.cmi(self.scores).tolist())
+
+    def plot(self) -> Any:
+        """Draw the mean curves that ``value`` comes from, with their quartiles: a panel per attribution, up to 12."""
+        from verax.display.plots import curves  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return curves(self)
+
+    def _further_columns(self) -> dict[str, list[float]]:
+        return {"PES": areas.pes(self.scores).tolist(), "CMI": areas.cmi(self.scores).tolist()}
 
     def _curves(self) -> Float[Tensor, "k n 2 points"]:
         return metric_curves(self.metric, self.guided, slice(None))

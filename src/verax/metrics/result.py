@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from verax.arrays import Layout
+from verax.display.table import LABELS, Table, cost, counted, shortened
 from verax.metrics.intervals import Estimate, Method, estimates
 from verax.shapes import Float, Int
 
@@ -75,6 +76,45 @@ class Result:
     def _arrange(self, items: list[Any]) -> Any:
         return self.context.layout.arrange(items)
 
+    def plot(self) -> Any:
+        """Draw the result: a matplotlib figure, which a notebook shows and ``savefig`` saves."""
+        from verax.display.plots import means  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return means({self.metric.name: self})
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the attributions are called in tables and figures: their names, or their numbers in a stack."""
+        layout = self.context.layout
+        if layout.form == "stack":
+            return tuple(f"attribution {number}" for number in range(len(self.scores)))
+        return layout.names or ("attribution",)
+
+    def listed_means(self) -> list[Estimate]:
+        """Means over inputs with 95 % intervals, in a list whatever the form of the attributions."""
+        return estimates(self.scores, "normal", 0.95, resamples=2, seed=0)  # the normal interval draws nothing
+
+    def _further_columns(self) -> dict[str, list[float]]:
+        """What a metric has to show beside the mean, one number per attribution."""
+        return {}
+
+    def _table(self) -> Table:
+        found, further = self.listed_means(), self._further_columns()
+        rows = [
+            (label, f"{one.mean:.4g}", f"{one.standard_error:.2g}", f"[{one.low:.4g}, {one.high:.4g}]", *extra)
+            for label, one, *extra in zip(
+                self.labels, found, *([f"{value:.3g}" for value in column] for column in further.values()), strict=True
+            )
+        ]
+        name = LABELS.get(self.metric.name, self.metric.name)
+        head = ("attribution", f"mean {name}", "standard error", "95 % interval", *further)
+        better = "higher" if self.metric.higher_is_better else "lower"
+        many = counted(self.scores.shape[1], "input")
+        caption = f"{self.metric}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
+        return Table(head, shortened(rows), caption)
+
     def __repr__(self) -> str:
-        means = self._arrange([float(f"{mean:.4g}") for mean in self.scores.mean(1).tolist()])
-        return f"{self.metric}: mean {means}, {self.scores.shape[1]} inputs, {self.rows} rows, {self.seconds:.3g} s"
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()

@@ -75,3 +75,13 @@ class SensitivityResult(Result):
     def by_size(self) -> Any:
         """The error for each subset size, ``(..., N, sizes)``."""
         return self._pack(self.errors)
+
+    def plot(self) -> Any:
+        """Draw the mean error by subset size with 95 % intervals, one line per attribution, up to 6."""
+        from verax.display.plots import by_size  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return by_size(self)
+
+    def _further_columns(self) -> dict[str, list[float]]:
+        means = self.errors.mean(1).T.tolist()
+        return {f"N = {size}": column for size, column in zip(self.metric.sizes, means, strict=True)}

@@ -131,7 +131,14 @@ class InfidelityUncertainty:
 class UncertaintyResult(Result):
     """Spread of Infidelity at each number of draws; ``value`` is Infidelity with the whole pool.
 
-    Attributes with ``mean_`` are about the mean over these inputs, one list over sizes per attribution.
+    Attributes with ``mean_`` are about the mean over these inputs, one list over sizes per attribution. The fields hold
+    the numbers for all attributions at once; the properties give them in the form of the attributions.
+
+    Attributes:
+        per_input: Standard deviation over resamples of each input's Infidelity.
+        means: Infidelity's mean over inputs in each resample.
+        variance: Over draws, of one draw's squared difference, for each input.
+        repetitions: Infidelity of each input in each independent repetition; None where there were none.
     """
 
     per_input: Float[Tensor, "k n sizes"]
@@ -168,17 +175,34 @@ class UncertaintyResult(Result):
     @property
     def mean_resampled(self) -> Any:
         """Standard deviation over resamples: the paper's figure."""
-        return self._arrange(self.means.std(-1).tolist())
+        return self._arrange(self.mean_spreads()["resampled"].tolist())
 
     @property
     def mean_analytic(self) -> Any:
         """Analytic standard error."""
-        return self._arrange((self._analytic().square().sum(1).sqrt() / self.scores.shape[1]).tolist())
+        return self._arrange(self.mean_spreads()["analytic"].tolist())
 
     @property
     def mean_independent(self) -> Any:
         """Standard deviation over independent repetitions, or None."""
-        return None if self.repetitions is None else self._arrange(self.repetitions.mean(1).std(-1).tolist())
+        found = self.mean_spreads().get("independent")
+        return None if found is None else self._arrange(found.tolist())
+
+    def plot(self) -> Any:
+        """Draw the spread of the mean by number of draws: a panel per attribution, up to 12."""
+        from verax.display.plots import spreads  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return spreads(self)
+
+    def _further_columns(self) -> dict[str, list[float]]:
+        columns = self.mean_spreads()["resampled"].T.tolist()
+        return {f"sd, {size} draws": column for size, column in zip(self.sizes, columns, strict=True)}
+
+    def mean_spreads(self) -> dict[str, Float[Tensor, "k sizes"]]:
+        """How uncertain the mean over inputs is at each number of draws, by the way it was found."""
+        analytic = self._analytic().square().sum(1).sqrt() / self.scores.shape[1]
+        found = {"resampled": self.means.std(-1), "analytic": analytic}
+        return found if self.repetitions is None else found | {"independent": self.repetitions.mean(1).std(-1)}
 
     def _analytic(self) -> Float[Tensor, "k n sizes"]:
         return (self.variance[..., None] / torch.tensor(self.sizes).to(self.variance)).sqrt()

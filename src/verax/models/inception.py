@@ -64,7 +64,13 @@ class InceptionV1(Architecture):
 
 
 class InceptionOutputs(NamedTuple):
-    """What a network with auxiliary heads returns in training mode: three tensors of logits."""
+    """What a network with auxiliary heads returns in training mode: three tensors of logits.
+
+    Attributes:
+        logits: Of the network.
+        aux1: Of the first auxiliary head.
+        aux2: Of the second one.
+    """
 
     logits: Tensor
     aux1: Tensor

@@ -55,6 +55,7 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
             plans = [Plan(block, experiment) for experiment in experiments]
             sets = torch.cat([plan.bit_masks() for plan in plans], dim=1)
             _store(results, plans, block, *memo.score_sets(session, task, block, sets))
+        session.finite.settle()
     elif len(problem.attributions) * len(experiments) > 1:
         replaced = _everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):

@@ -17,7 +17,7 @@ from verax.study.results import chosen_examples
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError, parquet, read_tables
 from verax.study.study import Study, prepare
-from verax.study.summary import plan_lines
+from verax.study.summary import Plan, plan_of
 from verax.study.uncertainty import uncertainty_stem, uncertainty_table
 
 _HERE = Machine()
@@ -65,7 +65,7 @@ def run_study(
             contents = store.contents("scores", [unit.stem for unit in study.units])
             todo = [unit for unit in study.units if unit.stem not in contents.found]
             strange = contents.strange + store.contents("attributions").strange
-            for line in (*store.set_aside(strange), *plan_lines(study, todo, machine)):
+            for line in (*store.set_aside(strange), *plan_of(study, todo, machine).lines()):
                 log(line)
             with watching(len(todo)) as watcher:
                 if cluster is None:
@@ -85,11 +85,11 @@ def run_study(
             raise StoreError(f"{folder}: a file could not be written ({error}). Run the same command again.") from None
 
 
-def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE) -> list[str]:
+def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE) -> Plan:
     """Say what a study would compute and cost; nothing is trained or written."""
     study = Study(spec, Store(folder), planning=True)
     found = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    return plan_lines(study, [unit for unit in study.units if unit.stem not in found], machine)
+    return plan_of(study, [unit for unit in study.units if unit.stem not in found], machine)
 
 
 def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:

@@ -1,6 +1,8 @@
-"""The plan of a study in words, told before it starts."""
+"""The plan of a study, in words and as numbers, told before it starts."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from verax.attribution import Rows
 from verax.study.cache import Cache
@@ -15,33 +17,105 @@ _OUTSIDE = 1.5  # time in all over time in the model, where a whole input would 
 _TRIAL_SECONDS = 3.0
 
 
-def plan_lines(study: Study, todo: Sequence[Unit], machine: Machine) -> list[str]:
-    """Units, rows with and without sharing, time and disk."""
-    lines = [f"{study.spec.name}: {len(todo)} of {len(study.units)} units to compute"]
-    seconds = 0.0
-    for name, subject in study.subjects.items():
-        own = [unit for unit in todo if unit.model == name]
-        if not own:
-            continue
-        sizes = {unit.inputs: unit for unit in own}
-        each = {size: forecast(subject, unit.rows, study.spec.metrics, machine) for size, unit in sizes.items()}
-        rows = total([each[unit.inputs] for unit in own])
-        inputs = sum(unit.inputs for unit in own)
-        lines.append(f"  {name}: {len(subject.configurations):,} configurations x {inputs:,} inputs")
-        if rows.total is None or rows.unshared is None:
-            lines.append("    model rows not known: a family does not say how many it needs")
-            continue
+@dataclass(frozen=True)
+class ModelPlan:
+    """What is left to compute for one model.
+
+    Attributes:
+        name: The model.
+        configurations: How many.
+        inputs: How many are left.
+        rows_at_most: Model rows, before identical ones are left out; None where a family does not say.
+        rows_without_sharing: The same work with every configuration and metric on its own.
+        seconds: Expected; None where the rows are not known.
+    """
+
+    name: str
+    configurations: int
+    inputs: int
+    rows_at_most: Rows | None
+    rows_without_sharing: Rows | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study has left to compute, and what that will cost.
+
+    Attributes:
+        study: Its name.
+        units: Of the whole study.
+        to_compute: Of them.
+        models: The share of each model.
+        table_bytes: Expected size of all tables.
+        attribution_bytes_at_most: Room for attributions on disk.
+    """
+
+    study: str
+    units: int
+    to_compute: int
+    models: tuple[ModelPlan, ...]
+    table_bytes: int
+    attribution_bytes_at_most: int
+
+    @property
+    def seconds(self) -> float:
+        """Expected for all models whose rows are known."""
+        return sum(one.seconds or 0.0 for one in self.models)
+
+    def facts(self) -> dict[str, Any]:
+        """The plan as JSON can hold it."""
+        return asdict(self) | {"seconds": self.seconds}
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        lines = [f"{self.study}: {self.to_compute} of {self.units} units to compute"]
+        for one in self.models:
+            if one.inputs:
+                lines.append(f"  {one.name}: {one.configurations:,} configurations x {one.inputs:,} inputs")
+                lines.append(f"    {_rows(one)}")
+        room = self.attribution_bytes_at_most / 2**30
+        lines.append(f"  expected: about {duration(self.seconds)}, and identical rows of an input are left out")
         lines.append(
-            f"    at most {rows.total.forward:,} rows forward, {rows.total.backward:,} of them backward "
-            f"(without sharing {rows.unshared.forward:,} and {rows.unshared.backward:,})"
+            f"  disk: about {self.table_bytes / 2**20:.0f} MiB of tables, at most {room:g} GiB of attributions"
         )
-        seconds += inputs * _seconds_per_input(study, subject, rows.total, inputs, machine)
-    disk = sum(disk_bytes(subject) for subject in study.subjects.values())
-    lines.append(f"  expected: about {duration(seconds)}, and identical rows of an input are left out")
-    lines.append(
-        f"  disk: about {disk / 2**20:.0f} MiB of tables, at most {study.spec.cache_gib:g} GiB of attributions"
+        return lines
+
+
+def plan_of(study: Study, todo: Sequence[Unit], machine: Machine) -> Plan:
+    """Units, rows with and without sharing, time and disk."""
+    return Plan(
+        study.spec.name,
+        len(study.units),
+        len(todo),
+        tuple(
+            _model(study, one, [unit for unit in todo if unit.model == name], machine)
+            for name, one in study.subjects.items()
+        ),
+        sum(disk_bytes(subject) for subject in study.subjects.values()),
+        round(study.spec.cache_gib * 2**30),
     )
-    return lines
+
+
+def _model(study: Study, subject: Subject, todo: Sequence[Unit], machine: Machine) -> ModelPlan:
+    sizes = {unit.inputs: unit for unit in todo}  # units of one size need equally many rows
+    each = {size: forecast(subject, unit.rows, study.spec.metrics, machine) for size, unit in sizes.items()}
+    rows = total([each[unit.inputs] for unit in todo])
+    inputs = sum(unit.inputs for unit in todo)
+    seconds = 0.0 if rows.total is not None else None
+    if todo and rows.total is not None:
+        seconds = inputs * _seconds_per_input(study, subject, rows.total, inputs, machine)
+    return ModelPlan(subject.model.name, len(subject.configurations), inputs, rows.total, rows.unshared, seconds)
+
+
+def _rows(plan: ModelPlan) -> str:
+    shared, unshared = plan.rows_at_most, plan.rows_without_sharing
+    if shared is None or unshared is None:
+        return "model rows not known: a family does not say how many it needs"
+    return (
+        f"at most {shared.forward:,} rows forward, {shared.backward:,} of them backward "
+        f"(without sharing {unshared.forward:,} and {unshared.backward:,})"
+    )
 
 
 def _seconds_per_input(study: Study, subject: Subject, rows: Rows, inputs: int, machine: Machine) -> float:

@@ -1,0 +1,202 @@
+"""Figures of results: curves, scores of inputs, means and rankings. Each function returns a figure, shown by nobody."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from verax.comparing import Comparison, Ranked
+from verax.display.figure import (
+    BLUE,
+    GREY,
+    LINES,
+    VERMILION,
+    Chart,
+    Outside,
+    legend,
+    outer_labels,
+    panels,
+    room_for,
+    short,
+)
+from verax.display.table import LABELS, MOST_ROWS, counted
+from verax.metrics.infidelity import InfidelityResult
+from verax.metrics.intervals import Estimate
+from verax.metrics.prediction_change import GuidedResult, metric_curves
+from verax.metrics.result import Result
+from verax.metrics.sensitivity import SensitivityResult
+from verax.metrics.uncertainty import UncertaintyResult
+
+MOST_PANELS = 12
+_WIDEST = 13.0  # inches of a figure
+_CURVES = (("MoRF, most relevant first", VERMILION), ("LeRF, least relevant first", BLUE))
+_NORMAL = 1.96  # standard errors on either side of a mean: a 95 % interval
+
+
+def curves(result: GuidedResult) -> Chart:
+    """Mean MoRF and LeRF curves with their quartiles over inputs; the area between the means is shaded."""
+    shown = _best(result, MOST_PANELS)
+    chart, axes = panels(len(shown), share=True)
+    points = result.guided.points
+    ragged = bool((points != points[0]).any())
+    steps = np.arange(result.steps + 1)
+    x = steps if ragged else steps / result.steps
+    for which, ax in zip(shown, axes, strict=True):
+        (directed,) = metric_curves(result.metric, result.guided, slice(which, which + 1)).double().cpu().numpy()
+        means, (low, high) = directed.mean(0), np.quantile(directed, [0.25, 0.75], axis=0)
+        ax.fill_between(x, means[0], means[1], color=GREY, alpha=0.25, linewidth=0, label="area between the means")
+        for curve, (label, colour) in enumerate(_CURVES):
+            ax.fill_between(x, low[curve], high[curve], color=colour, alpha=0.15, linewidth=0)
+            ax.plot(x, means[curve], color=colour, label=label)
+        ax.set_title(_title(result, which), fontsize="medium")
+    if not ragged:
+        axes[0].xaxis.set_major_formatter(PercentFormatter(1.0))
+    score = "class score" if result.metric.name == "pc" else "directed class score"
+    removed = "step (short curves keep their end)" if ragged else "features removed"
+    outer_labels(axes, removed, f"change of the {score}" if result.metric.curve == "increments" else score)
+    return _finished(chart, axes, result, shown, f"{_label(result)}: mean curves; bands hold half of the inputs")
+
+
+def values(result: InfidelityResult) -> Chart:
+    """Scores of all inputs in ascending order, each with its Monte-Carlo standard error, and their mean."""
+    shown = _best(result, MOST_PANELS)
+    chart, axes = panels(len(shown), share=True)
+    for which, ax in zip(shown, axes, strict=True):
+        order = result.scores[which].argsort()
+        scores = result.scores[which, order].cpu().numpy()
+        errors = result.errors[which, order].nan_to_num().cpu().numpy()  # one draw has no spread to show
+        rank = np.arange(1, len(scores) + 1)
+        ax.errorbar(rank, scores, errors, fmt=".", color=BLUE, ecolor="#9CC9E3", label="input, ± 1 standard error")
+        ax.axhline(float(scores.mean()), color=VERMILION, linewidth=1, linestyle="--", label="mean")
+        ax.set_title(_title(result, which), fontsize="medium")
+    axes[0].set_xlim(0, result.scores.shape[1] + 1)
+    axes[0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    outer_labels(axes, "inputs, ascending", _label(result))
+    return _finished(chart, axes, result, shown, f"{_label(result)}, lower is better")
+
+
+def by_size(result: SensitivityResult) -> Chart:
+    """Mean error over inputs by subset size, one line per attribution."""
+    shown = _best(result, len(LINES))
+    chart, (ax,) = panels(1, width=4.5 + room_for(result.labels), height=3.2)
+    sizes, errors = np.array(result.metric.sizes), result.errors.double().cpu().numpy()
+    # the usual standard error, n - 1 in its denominator, and 0 where one input has none
+    means, reach = errors.mean(1), _NORMAL * errors.std(1) / max(1, errors.shape[1] - 1) ** 0.5
+    for which, (colour, marker) in zip(shown, LINES, strict=False):
+        label = short(result.labels[which])
+        ax.errorbar(sizes, means[which], reach[which], label=label, color=colour, fmt=f"{marker}-")
+    ax.set(xlabel="features removed together, N", ylabel="Sensitivity-N error", xticks=sizes)
+    ax.set_ylim(bottom=0)
+    title = f"{_label(result)}: means with 95 % intervals, lower is better"
+    return _finished(chart, [ax], result, shown, title, "outside right center")
+
+
+def spreads(result: UncertaintyResult) -> Chart:
+    """Uncertainty of the mean over inputs by number of draws, in each way that it was found."""
+    shown = _best(result, MOST_PANELS)
+    chart, axes = panels(len(shown), share=True)
+    for which, ax in zip(shown, axes, strict=True):
+        for (way, spread), (colour, marker) in zip(result.mean_spreads().items(), LINES, strict=False):
+            found = spread[which].cpu().numpy()
+            found = np.where(found > 0, found, np.nan)  # the whole pool has none, and 0 has no logarithm
+            ax.plot(result.sizes, found, color=colour, marker=marker, label=way)
+        ax.set_title(short(result.labels[which]), fontsize="medium")
+    axes[0].set(xscale="log", yscale="log")
+    axes[0].set_xticks(result.sizes, map(str, result.sizes))
+    axes[0].set_xticks([], minor=True)
+    outer_labels(axes, "draws", "standard deviation")
+    return _finished(chart, axes, result, shown, "Uncertainty of mean Infidelity over these inputs")
+
+
+def means(results: Mapping[str, Result]) -> Chart:
+    """Means over inputs with 95 % intervals: a panel per metric, the same attributions in each."""
+    first = next(iter(results.values()))
+    shown = _best(first, MOST_ROWS)
+    names = [short(first.labels[which]) for which in shown]
+    chart, axes = _rows_of_dots(len(results), len(shown), 2.5 + room_for(names) / len(results), len(results))
+    for ax, (name, result) in zip(axes, results.items(), strict=True):
+        found = result.listed_means()
+        _dots(ax, [found[which] for which in shown], [BLUE] * len(shown))
+        _say_direction(ax, name, result)
+        ax.tick_params(labelleft=ax is axes[0])
+    axes[0].set_yticks(range(len(shown)), names)
+    many = counted(first.scores.shape[1], "input")
+    chart.suptitle(
+        f"Means over {many} with 95 % intervals{_cut(len(first.scores), len(shown), first)}", fontsize="large"
+    )
+    return chart
+
+
+def rankings(comparison: Comparison) -> Chart:
+    """The ranking under each metric, best on top; blue is not told apart from the best."""
+    count = min(MOST_ROWS, len(comparison.names))
+    width = 2.5 + room_for(comparison.names)
+    chart, axes = _rows_of_dots(len(comparison.metrics), count, width, columns=max(1, int(_WIDEST / width)))
+    for ax, metric in zip(axes, comparison.metrics, strict=True):
+        ranking, best = comparison.ranking(metric)[:count], comparison.best(metric)
+        _dots(ax, ranking, [BLUE if one.name in best else GREY for one in ranking])
+        ax.set_yticks(range(count), [short(one.name) for one in ranking])
+        _say_direction(ax, metric, comparison.evaluation[metric])
+    blue = "\nblue: not told apart from the best" if len(comparison.names) > 1 else ""
+    means = f"Means over {counted(comparison.inputs, 'input')} with {100 * comparison.level:.4g} % intervals"
+    chart.suptitle(f"{means}{_cut(len(comparison.names), count)}{blue}", fontsize="large")
+    return chart
+
+
+def _rows_of_dots(metrics: int, attributions: int, width: float, columns: int) -> tuple[Chart, list[Axes]]:
+    chart, axes = panels(metrics, width, height=0.7 + 0.28 * attributions, columns=columns)
+    for ax in axes:
+        ax.set_ylim(attributions - 0.4, -0.6)  # the first one on top
+        ax.grid(axis="x", alpha=0.3)
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+    return chart, axes
+
+
+def _dots(ax: Axes, found: Sequence[Estimate | Ranked], colours: list[str]) -> None:
+    for place, (one, colour) in enumerate(zip(found, colours, strict=True)):
+        ax.plot([one.low, one.high], [place, place], color=colour, linewidth=2, solid_capstyle="butt")
+        ax.plot([one.mean], [place], "o", color=colour, markersize=5)
+
+
+def _say_direction(ax: Axes, name: str, result: Result) -> None:
+    better = "higher is better →" if result.metric.higher_is_better else "← lower is better"
+    ax.set_title(short(LABELS.get(name, name)), fontsize="medium")
+    ax.set_xlabel(better)
+
+
+def _best(result: Result, most: int) -> list[int]:
+    """Places of the attributions to show: all as they were given, or the best where they are too many."""
+    if len(result.scores) <= most:
+        return list(range(len(result.scores)))
+    order = result.scores.mean(1).argsort(descending=result.metric.higher_is_better, stable=True)
+    return order[:most].tolist()
+
+
+def _label(result: Result) -> str:
+    name: str = result.metric.name
+    return LABELS.get(name, name)
+
+
+def _title(result: Result, which: int) -> str:
+    mean = float(result.scores[which].double().mean())
+    return f"{short(result.labels[which])}\nmean {_label(result)} {mean:.3g}"
+
+
+def _cut(there: int, shown: int, by: Result | None = None) -> str:
+    """Say that not all are shown, and by which metric they were chosen where several are."""
+    chosen = f" by {_label(by)}" if by else ""
+    return f", the best {shown} of {there}{chosen}" if shown < there else ""
+
+
+def _finished(
+    chart: Chart,
+    axes: list[Axes],
+    result: Result,
+    shown: list[int],
+    title: str,
+    where: Outside = "outside lower center",
+) -> Chart:
+    legend(chart, axes[0], where)
+    chart.suptitle(f"{title}{_cut(len(result.scores), len(shown))}", fontsize="large")
+    return chart

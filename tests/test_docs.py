@@ -1,0 +1,165 @@
+"""The documentation runs: every page of tutorials, how-to and FAQ, block by block, as a reader would follow it.
+
+In the order of the page, Python blocks run in one namespace, blocks with a ``title`` become files of that name, and
+``sh`` blocks of nothing but ``verax`` commands run as well. A ``text`` block right after one of them shows what it
+prints: words must agree, numbers nearly.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import verax
+from verax.cli import app
+from verax.datasets.file import load_file
+from verax.models.shipped import train_shipped
+from verax.study.run import run_study
+from verax.study.spec import load_spec
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), DOCS / "faq.md", DOCS / "concepts.md"])
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+class Block(NamedTuple):
+    language: str
+    title: str | None
+    line: int
+    text: str
+
+
+def blocks(page):
+    """The fenced blocks of a page, with the line on which each begins."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in re.finditer(r"^```([\w-]*)(.*)\n((?:.*\n)*?)^```$", text, flags=re.MULTILINE):
+        title = re.search(r'title="([^"]+)"', match[2])
+        line = text.count("\n", 0, match.start(3))
+        found.append(Block(match[1], title and title[1], line, match[3]))
+    return found
+
+
+def numbers_and_words(text):
+    return NUMBER.findall(text), NUMBER.sub("#", text).split()
+
+
+def agree(shown, printed):
+    """Within a tenth, or three of the last digit: machines round differently, and training makes more of it."""
+    mantissa, _, exponent = shown.partition("e")
+    unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    a, b = (float(one.replace(",", "")) for one in (shown, printed))
+    return abs(a - b) <= max(3 * unit, 0.1 * abs(a))
+
+
+def assert_prints(shown, printed, where):
+    """What a page shows is what is printed; an ellipsis at the end stands for more."""
+    wanted, words = numbers_and_words(shown)
+    found, heard = numbers_and_words(printed)
+    if words and words[-1] in ("...", "…"):
+        words.pop()
+        heard, found = heard[: len(words)], found[: len(wanted)]
+    assert heard == words, f"{where} prints\n{printed}"
+    assert all(map(agree, wanted, found)), f"{where} prints\n{printed}"
+
+
+def run_command(line):
+    """Run ``verax ...`` in this process and return what it prints."""
+    found = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+    assert found.exit_code == 0, f"{line}\n{found.output}\n{found.exception!r}"
+    return found.stdout
+
+
+def commands(text):
+    """The lines of a block of commands, or None if they are not all of Verax."""
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+    return lines if lines and all(line.startswith("verax ") for line in lines) else None
+
+
+@pytest.fixture
+def my_study(tmp_path, monkeypatch):
+    """The study of the page about studies, as its spec says, on data and a model that a reader would bring."""
+    monkeypatch.setattr("verax.study.run.write_study_report", lambda study: Path("report.html"))  # slow
+    numbers = np.random.default_rng(0).normal(size=(60, 4))
+    np.savez(tmp_path / "my-data.npz", inputs=numbers, labels=(numbers[:, 0] > 0).astype(int))
+    train_shipped("linear", load_file(tmp_path / "my-data.npz"), tmp_path / "linear.safetensors", epochs=2)
+    (spec,) = (block for block in blocks(DOCS / "how-to" / "run-a-study.md") if block.title == "my-study.toml")
+    (tmp_path / "my-study.toml").write_text(spec.text, encoding="utf-8")
+    run_study(load_spec("my-study.toml"), "my-study")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_the_page_runs(page, tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)
+    mpl.use("agg")
+    if page.stem == "run-a-study":
+        request.getfixturevalue("my_study")
+    torch.manual_seed(0)
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)  # where dataclasses look up the names of their annotations
+    printed = None
+    for block in blocks(page):
+        where = f"{page.relative_to(ROOT)}, line {block.line + 1}"
+        before, printed = printed, None
+        if block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+        if block.language == "python":
+            code = compile("\n" * block.line + block.text, str(page), "exec")
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(code, module.__dict__)  # noqa: S102
+            printed = out.getvalue()
+        elif block.language == "sh" and (lines := commands(block.text)):
+            printed = "".join(run_command(line) for line in lines)
+        elif block.language == "text" and before is not None:
+            assert_prints(block.text, before, where)
+
+
+@pytest.mark.parametrize("name", ["write-an-attribution", "write-a-family", "add-a-metric"])
+def test_an_extension_takes_under_30_lines(name):
+    first = next(block for block in blocks(DOCS / "how-to" / f"{name}.md") if block.language == "python")
+    assert len([line for line in first.text.splitlines() if line.strip()]) < 30
+
+
+def test_every_picture_is_there():
+    """The build finds broken links, but not missing pictures."""
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for target in [*re.findall(r"!\[[^\]]*\]\(([^)\s]+)", text), *re.findall(r'<img[^>]*src="([^"]+)"', text)]:
+            assert (page.parent / target).is_file(), f"{page.relative_to(ROOT)}: {target}"
+
+
+def test_every_page_is_in_the_navigation():
+    """And every page of the navigation is there: the build would leave it out without a word."""
+
+    def listed(part):
+        if isinstance(part, str):
+            return [part]
+        return [page for entry in part for value in entry.values() for page in listed(value)]
+
+    found = listed(tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"])
+    assert sorted(found) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+@pytest.mark.parametrize("module", [verax, verax.attribution, verax.datasets, verax.metrics, verax.models])
+def test_every_public_name_is_in_the_reference(module):
+    listed = {
+        name
+        for page in DOCS.glob("reference/*.md")
+        for name in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    }
+    public = {
+        f"{module.__name__}.{name}" for name in module.__all__ if isinstance(getattr(module, name), type | FunctionType)
+    }
+    assert [name for name in sorted(public) if not any(f"{one}.".startswith(f"{name}.") for one in listed)] == []

@@ -1,0 +1,128 @@
+"""Spaces and proposals: every configuration can be reached, none comes twice, and good regions are found."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from tuning.conftest import LIME, SIX
+from verax.attribution import Edges, Given, LimeImage, LimeTabular, Place, attribute, grid
+from verax.tuning.search import propose
+from verax.tuning.space import Question, cost_of, groups, questions, space_of
+
+GIVEN = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
+PLACE = Place(torch.device("cpu"), 64)
+
+
+def leaves(asked):
+    if not isinstance(asked, Question):
+        return [asked]
+    return [leaf for answer in asked.answers.values() for leaf in leaves(answer)]
+
+
+def names(asked):
+    if not isinstance(asked, Question):
+        return []
+    return [(asked.name, tuple(map(repr, asked.values)))] + [
+        one for answer in asked.answers.values() for one in names(answer)
+    ]
+
+
+@pytest.mark.parametrize("configurations", [grid("tabular"), grid("image"), SIX, LIME, SIX[:1]])
+def test_questions_lead_to_every_configuration_once(configurations):
+    found = leaves(questions(configurations))
+    assert len(found) == len(configurations)
+    assert set(found) == set(configurations)
+
+
+@pytest.mark.parametrize("configurations", [grid("tabular"), grid("image"), SIX])
+def test_a_name_always_offers_the_same_values(configurations):
+    found = set(names(questions(configurations)))
+    assert len({name for name, _ in found}) == len(found)
+
+
+def test_numbers_are_in_order_and_words_are_not():
+    uneven = [LimeTabular(samples=8), LimeTabular(samples=4), LimeTabular(samples=32)]
+    asked = questions(uneven)
+    assert asked.ordered
+    assert asked.values == [4, 8, 32]
+    assert not questions([Edges(), Edges("canny", 1.0)]).ordered
+
+
+def test_proposals_are_new_and_go_on_to_the_last():
+    tried = set()
+    for at in range(8):
+        found = propose(LIME, [(one, [float(one.samples)]) for one in tried], tried, ["maximize"], 8, str(at))
+        assert len(found) == len(set(found)) == min(8, len(LIME) - len(tried))
+        assert not tried & set(found)
+        tried |= set(found)
+    assert tried == set(LIME)
+    assert propose(LIME, [], tried, ["maximize"], 8, "") == []
+
+
+def test_proposals_depend_on_the_key_and_the_history_alone():
+    known = [(one, [float(at)]) for at, one in enumerate(LIME[:20])]
+    first, again, other = (propose(LIME, known, set(LIME[:20]), ["maximize"], 8, key) for key in "aab")
+    assert first == again
+    assert first != other
+
+
+def test_proposals_go_where_it_is_better():
+    space = [LimeTabular(float(alpha), float(width)) for alpha, width in product(range(1, 21), range(1, 21))]
+    known = [(one, [-((one.alpha - 15) ** 2) - (one.kernel_width - 5) ** 2]) for one in space[::13]]
+    found = propose(space, known, {one for one, _ in known}, ["maximize"], 16, "key")
+    near = sum((one.alpha - 15) ** 2 + (one.kernel_width - 5) ** 2 for one in found) / len(found)
+    usual = sum((one.alpha - 15) ** 2 + (one.kernel_width - 5) ** 2 for one in space) / len(space)
+    assert near < usual / 2
+
+
+@pytest.mark.parametrize("modality", ["tabular", "image"])
+def test_groups_hold_every_configuration_once(modality):
+    shape = (6,) if modality == "tabular" else (1, 8, 8)
+    given = Given(torch.zeros(1, *shape), torch.zeros(8, *shape), torch.arange(8) % 2)
+    every = grid(modality)
+    found = [one for group in groups(every, given, PLACE) for one in group]
+    assert sorted(one.canonical for one in found) == sorted(one.canonical for one in every)
+
+
+def test_groups_cost_no_more_than_their_dearest_where_samples_are_prefixes():
+    for group in groups(LIME, GIVEN, PLACE):
+        together = group[0].family.rows(group, GIVEN, PLACE)
+        assert together == group[0].family.rows(group[:1], GIVEN, PLACE)
+        assert len({one.sigma for one in group}) == 1
+
+
+def test_the_cost_is_what_explaining_one_input_takes():
+    model = torch.nn.Linear(6, 2)
+    for one in SIX:
+        found = attribute([one], model, torch.zeros(1, 6))
+        assert cost_of(one, Given(torch.zeros(1, 6), None, None), PLACE) == found.rows + found.rows_backward
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("lime", "LimeTabular"),
+        ("LIME", "LimeTabular"),
+        ("integrated_gradients", "IntegratedGradients"),
+        ("Smooth-Grad", "SmoothGrad"),
+    ],
+)
+def test_names_are_read_in_any_spelling(name, method):
+    assert {type(one).__name__ for one in space_of(name, "tabular", GIVEN, True).configurations} == {method}
+
+
+def test_lime_means_that_for_the_data():
+    images = Given(torch.zeros(1, 3, 8, 8), None, None)
+    assert {type(one) for one in space_of(("lime",), "image", images, False).configurations} == {LimeImage}
+
+
+def test_all_methods_that_can_be_used_by_default():
+    everything = space_of(None, "tabular", GIVEN, True)
+    assert len(everything.configurations) == 773
+    assert not everything.left_out
+    black_box = space_of(None, "tabular", Given(torch.zeros(2, 6), None, None), False)
+    assert {type(one) for one in black_box.configurations} == {LimeTabular}
+    assert len(black_box.left_out) == 6
+    unlabelled = space_of(None, "tabular", Given(torch.zeros(2, 6), torch.zeros(8, 6), None), True)
+    assert len(unlabelled.configurations) == 773 - 22
