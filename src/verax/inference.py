@@ -54,6 +54,7 @@ class Inference:
         self.kept: nn.Module | None = None
         self.structure: list[Any] = []
         self.compiled: Any = None
+        self.seen: tuple[list[Any], list[Tensor]] = ([], [])  # the module that was compiled, as it was
 
     def runner(self, plain: Runner) -> Runner:
         """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
@@ -61,6 +62,8 @@ class Inference:
         if not wanted or not isinstance(self.adapter, TorchModule):
             return plain
         own = DTYPES[self.precision] if self.precision else plain.dtype
+        if self.compiled is not None and self._as_seen(self.adapter.module):
+            return Runner(replace(self.adapter, module=self.compiled), own, plain.layout, fixed=True)
         with gradients_off():
             fresh = folded(self.adapter.module).to(own)
             if plain.layout is torch.channels_last:
@@ -75,7 +78,15 @@ class Inference:
                 old.copy_(new)
         else:
             self.kept, self.structure, self.compiled = fresh, structure, torch.compile(fresh, dynamic=False)
+        whole = self.adapter.module
+        assert whole is not None  # noqa: S101  # runner() has seen that it is a module
+        self.seen = _structure(whole), [one.detach().clone() for one in _tensors(whole)]
         return self.compiled
+
+    def _as_seen(self, module: nn.Module) -> bool:
+        """Whether the module is the same to the last bit as at the last call, which is quicker to see than to fold."""
+        structure, tensors = self.seen
+        return structure == _structure(module) and all(map(torch.equal, tensors, _tensors(module)))
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

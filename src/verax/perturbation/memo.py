@@ -7,10 +7,11 @@ from torch import Tensor
 
 from verax.arguments import Problem, Task
 from verax.perturbation.block import Block
-from verax.scoring import Session
+from verax.scoring import BuildRows, Session
 from verax.shapes import Bool, Float, Int
 
 MOST_FEATURES = 64
+_PIECE = 1 << 19  # elements of the rows that are made at a time
 
 
 def prefix_bits(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch points"]:
@@ -36,15 +37,15 @@ def score_sets(
     everything = prefix_bits(features)[-1:].expand(len(sets), 1)
     matters = _bits_that_matter(problem, block, features)
     keys = torch.cat((everything, sets), dim=1) & matters[:, None]
-
-    ordered, position = sorted_with_positions(keys, problem.features.most)
+    ordered, position = sorted_keys(keys, len(features))
     fresh = torch.ones_like(ordered, dtype=torch.bool)
-    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    fresh &= ordered != 0  # nothing removed: that score is known
-    slot = fresh.flatten().cumsum(0).reshape(fresh.shape)
-    owner = fresh.nonzero()[:, 0]
-    distinct = ordered[fresh]
-
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    fresh[:: keys.shape[1]] = True  # the next input begins
+    owner = position[fresh] // keys.shape[1]
+    distinct = keys.flatten()[position[fresh]]
+    asked = distinct != 0  # nothing removed: that score is known
+    slot = asked.cumsum(0)[fresh.cumsum(0) - 1]
+    owner, distinct = owner[asked], distinct[asked]
     dtype, layout = session.runner.dtype, session.runner.layout
     inputs = block.inputs.to(dtype, memory_format=layout)
     one_baseline = block.baselines.stride(0) == 0  # the same for all inputs: nothing to look up
@@ -56,34 +57,51 @@ def score_sets(
         return torch.where(mask, baselines if one_baseline else baselines[row], inputs[row]).to(memory_format=layout)
 
     session.scorer.rows_spared += keys.numel() - len(owner)
-    found = session.target_scores(build, owner + block.rows.start, task.target, streamed=True)
+    ahead = in_large_pieces(build, len(owner), _PIECE // inputs[0].numel())
+    found = session.target_scores(ahead, owner + block.rows.start, task.target, streamed=True)
     # slot 0 stands before the first distinct set of all; an empty set takes the clean score instead
     known = torch.cat((found.new_zeros(1), found))[slot]
-    known = torch.where(ordered == 0, clean.to(known)[:, None], known)
-    scores = torch.empty_like(known).scatter_(1, position, known)
+    scores = torch.empty_like(known).scatter_(0, position, known).reshape(keys.shape)
+    scores = torch.where(keys == 0, clean.to(scores)[:, None], scores)
     return scores[:, 1:], scores[:, 0]
 
 
-def sorted_with_positions(
-    keys: Int[Tensor, "b jobs"], bits: int
-) -> tuple[Int[Tensor, "b jobs"], Int[Tensor, "b jobs"]]:
-    """Sort the keys of each input, and say where each came from.
+def in_large_pieces(build: BuildRows, count: int, size: int) -> BuildRows:
+    """Make many rows at a time and hand them out batch by batch: fewer calls, and enough work for all cores.
 
-    On a CPU, keys that leave room for it carry their position in their lowest bits: NumPy sorts plain integers several
-    times faster than torch sorts pairs.
+    Rows are handed out once, because a model may overwrite them; asked for again, they are made again.
+    """
+    rows, begin, done = torch.empty(0), 0, 0
+
+    def batch(start: int, stop: int) -> Tensor:
+        nonlocal rows, begin, done
+        if start != done or stop > begin + len(rows):
+            begin, rows = start, build(start, min(count, max(stop, start + size)))
+        done = stop
+        return rows[start - begin : stop - begin]
+
+    return batch
+
+
+def sorted_keys(keys: Int[Tensor, "b jobs"], bits: int) -> tuple[Int[Tensor, " all"], Int[Tensor, " all"]]:
+    """Sort the keys of each input, one input after the other, and say where in the flattened keys each came from.
+
+    On a CPU, keys that leave room for it are put behind the number of their input and sorted in one go: torch sorts a
+    flat array of whole numbers by their digits, the faster the shorter they are. Sorted keys then hold both.
 
     Example:
-        >>> sorted_with_positions(torch.tensor([[5, 2, 7]]), bits=3)
-        (tensor([[2, 5, 7]]), tensor([[1, 0, 2]]))
+        >>> sorted_keys(torch.tensor([[5, 2, 7], [1, 0, 1]]), bits=3)[1]
+        tensor([1, 0, 2, 4, 3, 5])
     """
-    room = max(1, (keys.shape[1] - 1).bit_length())
-    if keys.device.type != "cpu" or bits + room > 63:
-        found = keys.sort(dim=1)
+    count, jobs = keys.shape
+    needed = bits + (count - 1).bit_length()
+    if keys.device.type == "cpu" and needed < 64:
+        numbered = (torch.arange(count)[:, None] << bits | keys).flatten()
+        found = (numbered.int() if needed < 32 else numbered).sort(stable=True)
         return found.values, found.indices
-    packed = (keys << room | torch.arange(keys.shape[1])).numpy()
-    packed.sort(axis=1)
-    ordered = torch.from_numpy(packed)
-    return ordered >> room, ordered & ((1 << room) - 1)
+    ordered, position = keys.sort(dim=1)
+    position = position + jobs * torch.arange(count, device=keys.device)[:, None]
+    return ordered.flatten(), position.flatten()
 
 
 def unpacked(sets: Int[Tensor, " n"], features: int) -> Bool[Tensor, "n features"]:
