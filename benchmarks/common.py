@@ -129,14 +129,6 @@ def bare_forward(model: nn.Module, rows: Tensor, batch_size: int) -> None:
             model(batch)
 
 
-def best_bare_batch(model: nn.Module, rows: Tensor, sizes: Sequence[int], repeats: int) -> tuple[int, dict[str, float]]:
-    """Find the batch size with the fastest bare forward; also give the rows per second of each."""
-    cases = {str(size): lambda size=size: bare_forward(model, rows, size) for size in sizes}
-    interleaved(cases, 1)
-    times = medians(interleaved(cases, repeats))
-    return int(fastest(times)), {name: len(rows) / time for name, time in times.items()}
-
-
 def peak_extra_bytes(work: Callable[[], object]) -> dict[str, int]:
     """Measure how far a call raises this process's resident memory above where it stood."""
     before = _resident_bytes()

@@ -143,3 +143,14 @@ def test_notes_stand_below():
 
 def test_an_evaluation_without_results_is_an_empty_table():
     assert repr(verax.Evaluation({}, 0, 0.0)).splitlines()[0] == "attribution"
+
+
+def test_attributions_show_their_names_shapes_and_gaps():
+    model, inputs = torch.nn.Linear(4, 2), torch.randn(3, 4)
+    methods = [verax.attribution.Gradient(), verax.attribution.IntegratedGradients(baseline="mean", points=4)]
+    found = verax.attribution.attribute(methods, model, inputs, background=inputs)
+    (_, *shown), _ = read_html(found._repr_html_())
+    assert [row[0] for row in shown] == list(found)
+    assert {row[1] for row in shown} == {"(3, 4)"}
+    assert [row[2] != "" for row in shown] == [name in found.delta for name in found]
+    assert f"{found.rows:,} model rows" in repr(found)

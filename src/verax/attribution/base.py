@@ -15,6 +15,8 @@ from torch import Tensor
 
 from verax.arguments import checked_background, checked_inputs, checked_target, resolve_target
 from verax.arrays import Layout, kind_of
+from verax.display.table import Table, shortened
+from verax.display.table import cost as spent
 from verax.scoring import NOT_DIFFERENTIABLE, Scorer, Session, checked_batch_size
 from verax.shapes import Float, Int
 
@@ -213,6 +215,17 @@ class Attributions(dict[str, Any]):
         super().__init__(found)
         self.delta = delta
         self.rows, self.rows_backward, self.seconds = cost
+
+    def _table(self) -> Table:
+        gaps = {name: f"{gap:.2g}" for name, gap in self.delta.items()}
+        rows = [(name, str(tuple(values.shape)), gaps.get(name, "")) for name, values in self.items()]
+        return Table(("attribution", "shape", "largest gap"), shortened(rows), spent(self.rows, self.seconds))
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
 
 
 def families(configurations: Sequence[Attribution]) -> dict[Family, list[Attribution]]:
