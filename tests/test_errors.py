@@ -370,12 +370,6 @@ BAD_OUTPUTS = {
         ValueError,
         "model: .*finite.*nan.*perturbed copy of the input 2",
     ),
-    "infinite logit of a probability": (
-        pc,
-        {"model": returning(lambda x: (x[:, 0] < 0.7).float(), "probabilities"), "output": "logit"},
-        ValueError,
-        "model: .*inf.*input 0.*logit of a probability of 0 or 1",
-    ),
     "probabilities above 1": (
         pc,
         {"model": returning(lambda x: 1 + x[:, :2], "probabilities")},

@@ -7,6 +7,9 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import verax
@@ -468,3 +471,14 @@ def test_an_exported_program_can_be_scored():
     torch.testing.assert_close(
         verax.prediction_change(exported, x, x).value, verax.prediction_change(model, x, x).value
     )
+
+
+def test_a_model_that_is_sure_can_be_explained():
+    """A forest's probabilities of 0 and 1 have no finite log-odds; those nearest to them have."""
+    x, y = load_breast_cancer(return_X_y=True)
+    x = StandardScaler().fit_transform(x)
+    forest = RandomForestClassifier(20, random_state=0).fit(x, y)
+    sure = x[(forest.predict_proba(x).max(1) == 1).nonzero()[0][:5]]
+    found = verax.attribution.LimeTabular(samples=64)(forest, sure)
+    assert np.isfinite(found).all()
+    assert np.abs(found).max() > 0

@@ -43,14 +43,22 @@ def checked_outputs(raw: object, rows: int, device: torch.device) -> Float[Tenso
 
 
 def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Output) -> Float[Tensor, "n classes"]:
-    """Turn raw outputs into one score per class; one output is a binary model (sigmoid(z), sigmoid(-z))."""
+    """Turn raw outputs into one score per class; one output is a binary model (sigmoid(z), sigmoid(-z)).
+
+    The logit of a probability is its log-odds. A forest that is sure says 0 or 1, whose logit is infinite, so
+    probabilities are kept away from both by the resolution of their number format (float32: logits up to 15.9 in size).
+
+    Example:
+        >>> class_scores(torch.tensor([[0.0, 1.0], [0.5, 0.5]]), "probabilities", "logit")[:, 1]
+        tensor([15.9424,  0.0000])
+    """
     if raw.shape[1] == 1:
         raw = torch.cat((-raw if returns == "logits" else 1 - raw, raw), dim=1)
         if returns == "logits" and output == "probability":
             return torch.sigmoid(raw)
     if returns == "logits":
         return raw if output == "logit" else torch.softmax(raw, dim=1)
-    return raw if output == "probability" else torch.logit(raw)
+    return raw if output == "probability" else torch.logit(raw, eps=torch.finfo(raw.dtype).eps)
 
 
 def target_scores(
@@ -83,8 +91,6 @@ def _rows_sum_to_one(outputs: Float[Tensor, "n outputs"]) -> bool:
     return bool(torch.all((outputs.sum(1) - 1).abs() < 1e-4))
 
 
-def not_finite(scores: Tensor, row: int, what: str, output: Output) -> str:
+def not_finite(scores: Tensor, row: int, what: str) -> str:
     """Say which row's score is not a finite number."""
-    hint = " (the logit of a probability of 0 or 1 is infinite)" if output == "logit" else ""
-    found = scores.tolist()
-    return f"model: expected finite class scores, it returned {found} for {what} {row}{hint}."
+    return f"model: expected finite class scores, it returned {scores.tolist()} for {what} {row}."

@@ -39,7 +39,8 @@ class Scorer:
         model: A ``torch.nn.Module``, a fitted scikit-learn classifier, or a callable from a batch to scores with one
             row per input: ``(B,)`` or ``(B, 1)`` for a binary model with one output, ``(B, classes)`` otherwise.
         returns: ``"logits"`` or ``"probabilities"``. A torch module is taken to return logits, a scikit-learn
-            classifier probabilities; a plain callable must say.
+            classifier probabilities; a plain callable must say. Logits of probabilities are log-odds, with 0 and 1
+            moved by the resolution of their number format, so that models that are sure can be explained.
         takes: ``"torch"`` or ``"numpy"``, for a plain callable that wants one kind of array whatever the inputs are.
         batch_size: Rows per model call; found automatically when left out, halved when memory runs out.
         device: Where to run. A module is moved there for the call and moved back afterwards.
@@ -142,9 +143,7 @@ class Session:
     classes: int = 0  # known after the first call
 
     def __post_init__(self) -> None:
-        self.finite = FiniteCheck(
-            lambda score, row: not_finite(score, row, "a perturbed copy of the input", self.output)
-        )
+        self.finite = FiniteCheck(lambda score, row: not_finite(score, row, "a perturbed copy of the input"))
 
     def class_scores(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
         """Score every class of unperturbed inputs; this is the first model call and checks what comes back."""
@@ -155,7 +154,7 @@ class Session:
         scores = torch.cat(parts)
         bad = (~torch.isfinite(scores).all(1)).nonzero()
         if len(bad):
-            raise ValueError(not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input", self.output))
+            raise ValueError(not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input"))
         self.classes = scores.shape[1]
         return scores
 
