@@ -277,11 +277,23 @@ def beyond_rounding(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> Float[Ten
 
 
 def mean_and_error(values: Float[Tensor, " n"]) -> tuple[float, float]:
+    """The mean and its standard error, which one value alone does not have.
+
+    Example:
+        >>> mean_and_error(torch.tensor([1.0, 3.0], dtype=torch.float64))
+        (2.0, 1.0)
+    """
     count = len(values)
     return float(values.mean()), float(values.std()) / count**0.5 if count > 1 else math.nan
 
 
 def t_quantile(probability: float, degrees: int) -> float:
+    """The quantile of Student's t distribution; not a number without a degree of freedom.
+
+    Example:
+        >>> round(t_quantile(0.975, 10), 3)
+        2.228
+    """
     from scipy.special import stdtrit  # noqa: PLC0415  # to keep ``import verax`` light
 
     return float(stdtrit(degrees, probability)) if degrees > 0 else math.nan
