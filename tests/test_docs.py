@@ -57,11 +57,11 @@ def numbers_and_words(text):
 
 
 def agree(shown, printed):
-    """Within a fifth, or six of the last digit: machines round differently, and training makes more of it."""
+    """Within a tenth, or three of the last digit: machines round differently, and training makes more of it."""
     mantissa, _, exponent = shown.partition("e")
     unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
     a, b = (float(one.replace(",", "")) for one in (shown, printed))
-    return abs(a - b) <= max(6 * unit, 0.2 * abs(a))
+    return abs(a - b) <= max(3 * unit, 0.1 * abs(a))
 
 
 def assert_prints(shown, printed, where):

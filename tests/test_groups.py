@@ -115,22 +115,27 @@ class Recording:
         return model(batch)
 
 
+def measured(metric, features, row):
+    """A metric of one series, and the rows that the model was asked for."""
+    recording = Recording()
+    found = verax.evaluate(
+        verax.Scorer(recording, returns="probabilities", takes="numpy"),
+        SERIES[row : row + 1],
+        ATTRIBUTIONS[row : row + 1],
+        {"it": metric},
+        target=int(TARGET[row]),
+        baselines=BASELINES,
+        features=features[row : row + 1] if features.ndim == 3 else features,
+    )
+    return found["it"], recording
+
+
 @pytest.mark.parametrize("features", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("settings", [{}, {"subset": 1}, {"perturbation": "baseline"}, {"normalize": False}], ids=str)
 def test_infidelity_is_the_plain_definition(features, settings):
     metric = Infidelity(samples=30, **settings)
     for row, one in enumerate(maps(features)):
-        recording = Recording()
-        own = features[row : row + 1] if features.ndim == 3 else features
-        found = verax.evaluate(
-            verax.Scorer(recording, returns="probabilities", takes="numpy"),
-            SERIES[row : row + 1],
-            ATTRIBUTIONS[row : row + 1],
-            {"it": metric},
-            target=int(TARGET[row]),
-            baselines=BASELINES,
-            features=own,
-        )["it"]
+        found, recording = measured(metric, features, row)
         x, drawn = SERIES[row].flatten().numpy(), recording.rows[-30:]
         attribution_row, score = ATTRIBUTIONS[row].flatten().numpy(), NETWORK.score(int(TARGET[row]))
         wanted = reference.infidelity(score, x, drawn, attribution_row, metric.normalize)
@@ -147,17 +152,7 @@ def test_infidelity_is_the_plain_definition(features, settings):
 def test_sensitivity_n_compares_the_sum_over_groups_with_their_effect(features):
     metric = SensitivityN(sizes=(1,), samples=25)
     for row, one in enumerate(maps(features)):
-        recording = Recording()
-        own = features[row : row + 1] if features.ndim == 3 else features
-        found = verax.evaluate(
-            verax.Scorer(recording, returns="probabilities", takes="numpy"),
-            SERIES[row : row + 1],
-            ATTRIBUTIONS[row : row + 1],
-            {"it": metric},
-            target=int(TARGET[row]),
-            baselines=BASELINES,
-            features=own,
-        )["it"]
+        found, recording = measured(metric, features, row)
         score, x = NETWORK.score(int(TARGET[row])), SERIES[row].flatten().numpy()
         sums = reference.feature_sums(ATTRIBUTIONS[row].flatten().numpy(), one)
         squares = []

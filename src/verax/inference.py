@@ -52,9 +52,9 @@ class Inference:
             raise TypeError(f"{wanted} needs a torch module, found a model behind {type(adapter).__name__}.")
         self.adapter, self.precision, self.compile = adapter, precision, compile
         self.kept: nn.Module | None = None
-        self.structure: list[Any] = []
         self.compiled: Any = None
-        self.seen: tuple[list[Any], list[Tensor]] = ([], [])  # the module that was compiled, as it was
+        self.structure: list[Any] = []  # of the user's module when it was last copied
+        self.weights: list[Tensor] = []  # and its weights
 
     def runner(self, plain: Runner) -> Runner:
         """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
@@ -62,31 +62,30 @@ class Inference:
         if not wanted or not isinstance(self.adapter, TorchModule):
             return plain
         own = DTYPES[self.precision] if self.precision else plain.dtype
-        if self.compiled is not None and self._as_seen(self.adapter.module):
-            return Runner(replace(self.adapter, module=self.compiled), own, plain.layout, fixed=True)
+        make = self._compiled if self.compile else _fast_copy
         with gradients_off():
-            fresh = folded(self.adapter.module).to(own)
-            if plain.layout is torch.channels_last:
-                fresh = fresh.to(memory_format=plain.layout)  # type: ignore[call-overload]
-            module = self._compiled(fresh) if self.compile else fresh
+            module = make(self.adapter.module, own, plain.layout)
         return Runner(replace(self.adapter, module=module), own, plain.layout, fixed=self.compile)
 
-    def _compiled(self, fresh: nn.Module) -> Any:
-        structure = _structure(fresh)
-        if self.kept is not None and self.structure == structure:
+    def _compiled(self, module: nn.Module, dtype: torch.dtype, layout: torch.memory_format) -> Any:
+        """The compiled copy, with new weights where they changed; to compare them is quicker than to fold them."""
+        structure, weights = _structure(module), list(_tensors(module))
+        same = self.kept is not None and structure == self.structure
+        if same and all(map(torch.equal, weights, self.weights)):
+            return self.compiled
+        fresh = _fast_copy(module, dtype, layout)
+        if same and self.kept is not None:
             for old, new in zip(_tensors(self.kept), _tensors(fresh), strict=True):
                 old.copy_(new)
         else:
-            self.kept, self.structure, self.compiled = fresh, structure, torch.compile(fresh, dynamic=False)
-        whole = self.adapter.module
-        assert whole is not None  # noqa: S101  # runner() has seen that it is a module
-        self.seen = _structure(whole), [one.detach().clone() for one in _tensors(whole)]
+            self.kept, self.compiled = fresh, torch.compile(fresh, dynamic=False)
+        self.structure, self.weights = structure, [one.detach().clone() for one in weights]
         return self.compiled
 
-    def _as_seen(self, module: nn.Module) -> bool:
-        """Whether the module is the same to the last bit as at the last call, which is quicker to see than to fold."""
-        structure, tensors = self.seen
-        return structure == _structure(module) and all(map(torch.equal, tensors, _tensors(module)))
+
+def _fast_copy(module: nn.Module, dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
+    fresh = folded(module).to(dtype)
+    return fresh.to(memory_format=layout) if layout is torch.channels_last else fresh  # type: ignore[call-overload]
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -55,7 +55,6 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
             plans = [Plan(block, experiment) for experiment in experiments]
             sets = torch.cat([plan.bit_masks() for plan in plans], dim=1)
             _store(results, plans, block, *memo.score_sets(session, task, block, sets))
-        session.finite.settle()
     elif len(problem.attributions) * len(experiments) > 1:
         replaced = _everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):
@@ -64,14 +63,13 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
                 block = load(session, problem, rows, which)
                 plans = [Plan(block, experiment) for experiment in experiments]
                 _store(results, plans, block, known.score(block, plans), replaced[rows])
-        session.finite.settle()
     else:  # one ranking of each input: its sets differ, so that nothing has to wait until they are compared
         replaced = _everything_replaced(session, task)
         for rows in lone_blocks(problem, *sizes[1:], session.batch_size):
             block = load(session, problem, rows, slice(0, 1))
             plan = Plan(block, experiments[0])
             _store(results, [plan], block, _score_ranked(session, task, block, plan), replaced[rows])
-        session.finite.settle()
+    session.finite.settle()
     return [_at_home(result, problem.inputs.device) for result in results]
 
 
