@@ -1,7 +1,6 @@
 """The command ``verax evaluate``: a model file, inputs and attributions from files in; a table and a ranking out."""
 
 import contextlib
-import importlib
 import io
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -13,13 +12,23 @@ from typer.core import TyperCommand
 
 from verax import cli_complete
 from verax.cli_common import check_file, checked_device_name, examples, one_line_errors, print_json
+from verax.cli_model import (
+    Baseline,
+    BatchSize,
+    DeviceName,
+    InputsFile,
+    Level,
+    ModelFile,
+    Returned,
+    Target,
+    number_or_file,
+    open_model,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from verax import Scorer
     from verax.comparing import Comparison, Ranked
-    from verax.tabular_files import Array
 
 _SEVERAL = "--attributions"
 
@@ -39,8 +48,8 @@ class SeveralPaths(TyperCommand):
 
 
 def evaluate(
-    model: Annotated[Path, typer.Option(help=".onnx, .pt2 (torch.export), or .safetensors from verax train.")],
-    inputs: Annotated[Path, typer.Option(help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv.")],
+    model: ModelFile,
+    inputs: InputsFile,
     attributions: Annotated[
         list[Path], typer.Option(_SEVERAL, metavar="FILE...", help="One or several files, each an attribution.")
     ],
@@ -54,21 +63,16 @@ def evaluate(
             autocompletion=cli_complete.metrics,
         ),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="A class, or a file with one per input; else predicted.")] = None,
-    baseline: Annotated[str, typer.Option(help="What removed features become: a number or a file.")] = "0",
-    returns: Annotated[
-        str | None,
-        typer.Option(help="What the model gives: logits or probabilities.", autocompletion=cli_complete.returns),
-    ] = None,
+    target: Target = None,
+    baseline: Baseline = "0",
+    returns: Returned = None,
     steps: Annotated[int, typer.Option(help="PC and DPC: steps from input to baseline.")] = 20,
     samples: Annotated[int, typer.Option(help="Infidelity: draws per input.")] = 640,
     sigma: Annotated[float, typer.Option(help="Infidelity: standard deviation of the perturbation.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Same seed, same draws.")] = 0,
-    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=cli_complete.devices)
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")] = None,
+    level: Level = 0.95,
+    device: DeviceName = None,
+    batch_size: BatchSize = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rankings as JSON.")] = False,
 ) -> None:
     """Rank attributions of a model by how faithful they are.
@@ -168,73 +172,6 @@ def _repeated(args: Iterable[str]) -> list[str]:
             found.append(_SEVERAL)
         found.append(arg)
     return found
-
-
-def open_model(path: Path, returns: Any, device: str | None, inputs: "Array") -> "tuple[Scorer, Array]":
-    """Open the model, put the inputs' columns in its order where it knows their names, and try the first rows."""
-    from verax import Scorer
-
-    if path.suffix not in (".onnx", ".pt2", ".safetensors"):
-        raise ValueError(f"--model: expected a file that ends in .onnx, .pt2 or .safetensors, found {path}.")
-    if returns not in (None, "logits", "probabilities"):
-        raise ValueError(f"--returns: expected logits or probabilities, found {returns}.")
-    if not path.is_file():
-        raise FileNotFoundError(f"--model: there is no file {path}.")
-    if path.suffix == ".safetensors":
-        from verax.models import load
-
-        saved = load(path)
-        if saved.feature_names:
-            inputs = inputs.ordered(saved.feature_names, str(path))
-        scorer = Scorer(saved.module, returns=returns, device=device)
-    else:
-        scorer = Scorer(path, returns=returns, device=device)
-    _try(scorer, inputs, path)
-    return scorer, inputs
-
-
-def _try(scorer: "Scorer", inputs: "Array", path: Path) -> None:
-    """Score two rows, so that inputs of another shape are told in a line."""
-    from verax.arguments import checked_inputs
-
-    rows = checked_inputs(inputs.values)[:2]
-    try:
-        with scorer.session(rows, "numpy", "probability") as session:
-            session.class_scores(rows)
-    except _model_errors(path) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(
-            f"{inputs.source}: {path} cannot score rows of shape {tuple(rows.shape[1:])}: {reason}"
-        ) from None
-
-
-def _model_errors(path: Path) -> tuple[type[Exception], ...]:
-    """What a model may raise on rows that do not fit it; ONNX Runtime's errors have no common type."""
-    if path.suffix != ".onnx":
-        return (RuntimeError, AssertionError)
-    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
-    return (state.Fail, state.InvalidArgument, state.RuntimeException, state.NotImplemented)
-
-
-def number_or_file(option: str, text: str | None, kind: type[int] | type[float], inputs: "Array") -> Any:
-    """Read an option that is a number or a file with one for each input."""
-    from verax.tabular_files import SUFFIXES, read_inputs
-
-    if text is None:
-        return None
-    if Path(text).suffix.lower() not in SUFFIXES:
-        try:
-            return kind(text)
-        except ValueError:
-            wanted = "a class number" if kind is int else "a number"
-            raise ValueError(f"{option}: expected {wanted} or a file ({', '.join(SUFFIXES)}), found {text}.") from None
-    found = read_inputs(Path(text))
-    if kind is float:
-        return (found if inputs.columns is None else found.ordered(inputs.columns, inputs.source)).values
-    classes = found.values[:, 0] if found.values.shape[1:] == (1,) else found.values
-    if not ((classes == classes.round()) & (abs(classes) < 1 << 31)).all():
-        raise ValueError(f"{option}: {text}: expected class numbers, found others.")
-    return classes.astype("int64")
 
 
 def _write(comparison: "Comparison", out: Path | None, report: Path | None, facts: dict[str, str]) -> list[Path]:

@@ -10,6 +10,18 @@ import typer
 
 from verax import cli_complete
 from verax.cli_common import STOPPED, check_folder, checked_device_name, examples, one_line_errors, print_json, tell
+from verax.cli_model import (
+    Baseline,
+    BatchSize,
+    DeviceName,
+    InputsFile,
+    Level,
+    ModelFile,
+    Returned,
+    Target,
+    number_or_file,
+    open_model,
+)
 
 if TYPE_CHECKING:
     from verax.tabular_files import Array
@@ -25,8 +37,8 @@ EXAMPLES = examples(
 
 
 def tune(
-    model: Annotated[Path, typer.Option(help=".onnx, .pt2 (torch.export), or .safetensors from verax train.")],
-    inputs: Annotated[Path, typer.Option(help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv.")],
+    model: ModelFile,
+    inputs: InputsFile,
     background: Annotated[
         Path | None, typer.Option(help="Rows of the training data, for methods that need it.")
     ] = None,
@@ -47,20 +59,15 @@ def tune(
     seconds: Annotated[float | None, typer.Option(help="Start nothing further after so long.")] = None,
     tolerance: Annotated[float, typer.Option(help="An advantage not worth further model rows, as a share.")] = 0.02,
     seed: Annotated[int, typer.Option(help="Same seed, same search.")] = 0,
-    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
-    target: Annotated[str | None, typer.Option(help="A class, or a file with one per input; else predicted.")] = None,
-    baseline: Annotated[str, typer.Option(help="What removed features become: a number or a file.")] = "0",
-    returns: Annotated[
-        str | None,
-        typer.Option(help="What the model gives: logits or probabilities.", autocompletion=cli_complete.returns),
-    ] = None,
+    level: Level = 0.95,
+    target: Target = None,
+    baseline: Baseline = "0",
+    returns: Returned = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder for trials, table, chart and best configuration.")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=cli_complete.devices)
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")] = None,
+    device: DeviceName = None,
+    batch_size: BatchSize = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Find the attribution method and the settings that are most faithful to a model.
@@ -70,7 +77,6 @@ def tune(
     plot.html in the folder.
     """
     with one_line_errors("Run the same again to go on with the finished trials." if out else "Nothing was written."):
-        from verax.cli_evaluate import number_or_file, open_model
         from verax.tabular_files import read_inputs
         from verax.tuning import tune as search
 
