@@ -7,17 +7,14 @@ data come with Matplotlib and SciPy.
 import argparse
 import contextlib
 import io
-import re
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import torch
+from draw_docs import programs  # and its settings of Matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-
-mpl.rcParams.update({"svg.hashsalt": "verax", "svg.fonttype": "none", "font.size": 9})  # same numbers, same file
 
 DOCS = Path(__file__).parents[1] / "docs"
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#808080"
@@ -25,10 +22,9 @@ BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#808080"
 
 def run_page(name: str) -> dict[str, Any]:
     """What the Python blocks of a tutorial leave behind."""
-    text = (DOCS / "tutorials" / f"{name}.md").read_text(encoding="utf-8")
     left: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()):
-        for program in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        for program in programs(DOCS / "tutorials" / f"{name}.md"):
             exec(program, left)  # noqa: S102
     return left
 
