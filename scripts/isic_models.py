@@ -3,7 +3,7 @@
 ``python scripts/isic_models.py ISIC_FOLDER --out FOLDER``
 
 Models are trained as by ``verax train isic MODEL``. ``FOLDER/isic-MODEL.csv`` holds the epochs, from which
-``scripts/draw_curves.py`` draws, and ``FOLDER/isic-MODEL-first.csv`` those before a refinement.
+``scripts/draw_curves.py`` draws.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 
 from verax.datasets import load_isic
-from verax.models.recipes import REFINEMENTS, Recipe
+from verax.models.recipes import Recipe
 from verax.models.shipped import train_shipped
 from verax.models.training import Epoch
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="the folder that holds the images and their labels")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
-    parser.add_argument("--epochs", type=int, help="instead of the recipe's and without refinement, to try it out")
+    parser.add_argument("--epochs", type=int, help="instead of the recipe's, to try it out")
     parser.add_argument("--device", help="cpu or cuda; cuda where there is one")
     parser.add_argument("--seed", type=int, default=0, help="of split, initial weights, order and augmentation")
     given = parser.parse_args()
@@ -38,10 +38,10 @@ def main() -> None:
     dataset = load_isic(given.data, seed=given.seed)
     lines = ["| model | validation AUROC | test AUROC | test accuracy | epochs | seconds |", "|---" * 6 + "|"]
     for name in given.models:
-        seen: dict[Recipe, list[Epoch]] = {}
+        seen: list[Epoch] = []
 
-        def show(epoch: Epoch, recipe: Recipe, name: str = name, seen: dict[Recipe, list[Epoch]] = seen) -> None:
-            seen.setdefault(recipe, []).append(epoch)
+        def show(epoch: Epoch, recipe: Recipe, name: str = name, seen: list[Epoch] = seen) -> None:
+            seen.append(epoch)
             area = f"validation AUROC {epoch.auroc:.4f}"
             print(
                 f"{name} {epoch.number}/{recipe.epochs}: loss {epoch.loss:.4f}, {area}, {epoch.seconds:.2f} s",
@@ -51,13 +51,10 @@ def main() -> None:
         path = given.out / f"isic-{name}.safetensors"
         settings = {"seed": given.seed, "epochs": given.epochs, "device": given.device}
         found = train_shipped(name, dataset, path, progress=show, **settings)
-        endings = ("-first", "") if ("isic", name) in REFINEMENTS and given.epochs is None else ("",)
-        for ending, epochs in zip(endings, seen.values(), strict=True):
-            write_epochs(given.out / f"isic-{name}{ending}.csv", epochs)
+        write_epochs(given.out / f"isic-{name}.csv", seen)
         validation, test = found.metrics["validation"], found.metrics["test"]
         figures = f"{validation['auroc']:.4f} | {test['auroc']:.4f} | {test['accuracy']:.4f}"
-        every = [epoch for epochs in seen.values() for epoch in epochs]
-        lines.append(f"| {name} | {figures} | {len(every)} | {sum(epoch.seconds for epoch in every):.0f} |")
+        lines.append(f"| {name} | {figures} | {len(seen)} | {sum(epoch.seconds for epoch in seen):.0f} |")
     print("\n".join(lines))
 
 

@@ -1,4 +1,4 @@
-"""The shipped way to a model: recipe, then refinement, resumable at every point."""
+"""The shipped way to a model: a recipe, resumable at every epoch."""
 
 import dataclasses
 from pathlib import Path
@@ -8,23 +8,17 @@ import torch
 
 from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.models import load
-from verax.models.recipes import RECIPES, REFINEMENTS, Recipe
+from verax.models.recipes import RECIPES, Recipe
 from verax.models.shipped import architecture_for, train_shipped
 from verax.models.training import train
 
 PAIR = ("breast-cancer", "linear")
 FIRST = Recipe(epochs=3, batch_size=64, learning_rate=0.02)
-SECOND = Recipe(epochs=2, batch_size=64, learning_rate=0.001)
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RECIPES, PAIR, FIRST)
-
-
-@pytest.fixture
-def refined(monkeypatch: pytest.MonkeyPatch, short: None) -> None:
-    monkeypatch.setitem(REFINEMENTS, PAIR, SECOND)
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
@@ -36,7 +30,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 @pytest.mark.usefixtures("short")
-def test_without_refinement_it_is_plain_training(tmp_path: Path) -> None:
+def test_it_is_plain_training_by_the_recipe(tmp_path: Path) -> None:
     data = load_breast_cancer()
     train_shipped("linear", data, tmp_path / "model.safetensors", seed=3)
     recipe = dataclasses.replace(FIRST, seed=3)
@@ -45,22 +39,14 @@ def test_without_refinement_it_is_plain_training(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
 
 
-@pytest.mark.usefixtures("refined")
-def test_a_refinement_goes_on_from_the_recipe(tmp_path: Path) -> None:
-    seen = []
-    data, path = load_breast_cancer(), tmp_path / "model.safetensors"
-    train_shipped("linear", data, path, progress=lambda epoch, recipe: seen.append((recipe.epochs, epoch.number)))
-    assert seen == [(3, 1), (3, 2), (3, 3), (2, 1), (2, 2)]
-    assert load(path).info["hyperparameters"]["learning_rate"] == SECOND.learning_rate
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
-
-    tried = tmp_path / "tried.safetensors"
-    train_shipped("linear", data, tried, epochs=1)
-    assert load(tried).info["hyperparameters"]["epochs"] == 1  # to try things out: no refinement
+@pytest.mark.usefixtures("short")
+def test_epochs_replace_those_of_the_recipe(tmp_path: Path) -> None:
+    train_shipped("linear", load_breast_cancer(), tmp_path / "tried.safetensors", epochs=1)
+    assert load(tmp_path / "tried.safetensors").info["hyperparameters"]["epochs"] == 1
 
 
-@pytest.mark.usefixtures("refined")
-@pytest.mark.parametrize("stop", range(1, 5))
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("stop", [1, 2])
 def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path, stop: int) -> None:
     class Killed(BaseException):
         pass
@@ -77,7 +63,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path, stop: int) -> No
         train_shipped("linear", data, path, progress=kill)
     train_shipped("linear", data, path, progress=lambda epoch, recipe: seen.append(epoch))
     train_shipped("linear", data, tmp_path / "whole.safetensors")
-    assert len(seen) == 5  # no epoch twice
+    assert len(seen) == 3  # no epoch twice
     assert same(weights(path), weights(tmp_path / "whole.safetensors"))
 
 

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.models import MLP, InceptionV1, Linear, save
 from verax.models.augmentation import Rows
-from verax.models.recipes import RECIPES, REFINEMENTS, Recipe, rate
+from verax.models.recipes import RECIPES, Recipe, rate
 from verax.models.training import Epoch, auroc, train
 
 SMALL = MLP(30, hidden=(8, 4))
@@ -375,7 +375,6 @@ class TestRecipe:
             *((data, model) for data in ("isic", "digits") for model in ("linear", "inception")),
         }
         assert RECIPES["isic", "inception"].augment
-        assert set(REFINEMENTS) <= set(RECIPES)
 
     def test_one_class_only_is_refused(self, table):
         alone = dataclasses.replace(table, labels=np.ones_like(table.labels))

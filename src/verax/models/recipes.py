@@ -102,31 +102,18 @@ RECIPES: dict[tuple[str, str], Recipe] = {
     ("digits", "inception"): Recipe(epochs=12, batch_size=64, learning_rate=2e-3, warmup=1.0, patience=5),
     ("isic", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=2e-5, weight_decay=3.0),
     ("isic", "inception"): Recipe(
-        epochs=230,
+        epochs=90,
         batch_size=128,
-        learning_rate=2e-3,
-        weight_decay=0.05,
+        learning_rate=8e-4,
+        weight_decay=0.03,
         schedule="onecycle",
-        patience=40,
+        patience=30,
+        average=3.0,
         augment=True,
-        augment_share=0.4,
+        augment_share=0.15,
     ),
 }
 """What a model is trained with, by data set and model."""
-
-REFINEMENTS: dict[tuple[str, str], Recipe] = {
-    ("isic", "inception"): Recipe(
-        epochs=25,
-        batch_size=128,
-        learning_rate=1e-3,
-        weight_decay=0.05,
-        warmup=1.0,
-        average=2.0,
-        augment=True,
-        augment_share=0.4,
-    ),
-}
-"""How to go on from the model that the recipe gave, with ``train(..., init=...)``, where that makes it better."""
 
 
 def recipe_for(dataset: str, model: str) -> Recipe:

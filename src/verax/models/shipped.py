@@ -1,8 +1,7 @@
-"""The shipped way to a trained model: the recipe of data set and architecture, then its refinement if there is one."""
+"""The shipped way to a trained model: the recipe of data set and architecture, trained and saved."""
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from verax.datasets.base import Dataset
@@ -12,7 +11,7 @@ from verax.models.files import model_paths, save
 from verax.models.inception import InceptionV1
 from verax.models.linear import Linear
 from verax.models.mlp import MLP
-from verax.models.recipes import RECIPES, REFINEMENTS, Recipe
+from verax.models.recipes import RECIPES, Recipe
 from verax.models.training import Trained, train
 
 Progress = Callable[[Epoch, Recipe], None]
@@ -50,7 +49,7 @@ def train_shipped(
         dataset: What it learns. A data set without a recipe is trained with the general one.
         path: Where to save, ``NAME.safetensors``; checkpoints lie beside it until the end.
         seed: Of initial weights, order, augmentation and dropout.
-        epochs: Instead of the recipe's, without refinement, to try things out.
+        epochs: Instead of the recipe's, to try things out.
         device: Where; a CUDA device where there is one by default.
         init: Start from the weights of this file.
         progress: Called after each epoch.
@@ -58,53 +57,26 @@ def train_shipped(
     model_paths(path)  # a wrong name is refused before the work
     architecture = architecture_for(name, dataset)
     recipe = dataclasses.replace(RECIPES.get((dataset.name, name), Recipe()), seed=seed)
-    refinement = REFINEMENTS.get((dataset.name, name)) if epochs is None else None
     if epochs is not None:
         recipe = dataclasses.replace(recipe, epochs=epochs)
-    first = path.with_name(f"{path.stem}-first.safetensors") if refinement else path
-    run = _Run(architecture, dataset, device, progress)
-    if refinement is None:
-        return run.train(path, recipe, init)
-    if not first.with_suffix(".json").is_file():  # the last thing to be written
-        run.train(first, recipe, init)
-    found = run.train(path, dataclasses.replace(refinement, seed=seed), first)
-    for left in (first, first.with_suffix(".json"), _checkpoint(first)):
-        left.unlink(missing_ok=True)
+    checkpoint = path.with_suffix(".checkpoint")
+    found = train(
+        architecture,
+        dataset,
+        recipe,
+        device=device,
+        checkpoint=checkpoint,
+        init=init,
+        progress=lambda epoch: progress(epoch, recipe),
+    )
+    save(
+        path,
+        found.module,
+        architecture,
+        dataset=dataset,
+        hyperparameters=dataclasses.asdict(recipe),
+        metrics=found.metrics,
+        seed=seed,
+    )
+    checkpoint.unlink(missing_ok=True)
     return found
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What the stages of a training share."""
-
-    architecture: Architecture
-    dataset: Dataset
-    device: str | None
-    progress: Progress
-
-    def train(self, path: Path, recipe: Recipe, init: Path | None) -> Trained:
-        """Train by one recipe and save."""
-        found = train(
-            self.architecture,
-            self.dataset,
-            recipe,
-            device=self.device,
-            checkpoint=_checkpoint(path),
-            init=init,
-            progress=lambda epoch: self.progress(epoch, recipe),
-        )
-        save(
-            path,
-            found.module,
-            self.architecture,
-            dataset=self.dataset,
-            hyperparameters=dataclasses.asdict(recipe),
-            metrics=found.metrics,
-            seed=recipe.seed,
-        )
-        _checkpoint(path).unlink(missing_ok=True)
-        return found
-
-
-def _checkpoint(path: Path) -> Path:
-    return path.with_suffix(".checkpoint")
