@@ -2,6 +2,7 @@
 
 ``python benchmarks/study.py heloc.csv``: runs ``verax study run paper-heloc`` from nothing to the report in a fresh
 process and a fresh directory, then reads from the study's files what each unit cost. ``--quick`` explains 64 inputs.
+Memory is that of all its processes together, looked at twice a second; what they share is counted in each (Linux only).
 """
 
 import argparse
@@ -9,6 +10,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +37,38 @@ def main() -> None:
         folder = options.out or Path(scratch) / "study"
         command = [sys.executable, "-m", "verax", "study", "run", "paper-heloc"]
         command += ["--data", str(options.data), "--out", str(folder), *(["--limit", "64"] if options.quick else [])]
-        wall = common.seconds(lambda: subprocess.run(command, check=True, capture_output=True))
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        wall, peak = watched(command)
         units = [read_facts(path) for path in sorted((folder / "scores").glob("*.parquet"))]
         costs = read_results(open_study(folder)).tables.costs
     show(wall, peak, units, costs)
     path = common.write_results("study", options, wall_seconds=wall, peak_bytes=peak, units=units)
     print(f"\nRaw figures: {path}")
+
+
+def watched(command: list[str]) -> tuple[float, int]:
+    """Run a command; return its seconds and the most memory that it and its workers took at once."""
+    began, peak = time.perf_counter(), 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            peak = max(peak, family_bytes(process.pid))
+            time.sleep(0.5)
+        wall = time.perf_counter() - began
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}")
+    return wall, peak
+
+
+def family_bytes(root: int) -> int:
+    """The resident memory of a process and of those that it started."""
+    found = 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if root in (parent, int(entry.name)):
+                found += int((entry / "statm").read_text().split()[1]) * resource.getpagesize()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+    return found
 
 
 def show(wall: float, peak: int, units: list[dict[str, Any]], costs: pl.DataFrame) -> None:

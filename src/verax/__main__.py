@@ -2,4 +2,5 @@
 
 from verax.cli import app
 
-app(prog_name="verax")
+if __name__ == "__main__":  # worker processes import this module again
+    app(prog_name="verax")

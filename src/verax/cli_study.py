@@ -20,6 +20,7 @@ from verax.cli_common import (
     print_json,
     tell,
 )
+from verax.cores import available_cores
 
 if TYPE_CHECKING:
     from verax.study.study import Study
@@ -68,7 +69,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="The study's directory; NAME-study by default.")] = None,
     data: Annotated[Path | None, typer.Option(help="heloc: a CSV file; isic: a folder; file: an .npz file.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Explain only the first inputs of each data set.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="In this process, or on a Ray cluster.")] = EngineName.local,
+    engine: Annotated[EngineName, typer.Option(help="On this machine, or on a Ray cluster.")] = EngineName.local,
     device: Device = "cpu",
     precision: Annotated[
         PrecisionName | None, typer.Option(help="On a GPU: how exactly models run; as the spec says by default.")
@@ -77,7 +78,9 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it will cost, and stop.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Model rows at once; automatic by default.")] = None,
     address: Annotated[str, typer.Option(help="Ray: local, auto or ray://HOST:PORT.")] = "local",
-    workers: Annotated[int | None, typer.Option(min=1, help="Ray: units at once; as many as fit by default.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Units at once on CPUs; one per core by default, on Ray as many as fit.")
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Ray: cores of each unit.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the outcome as JSON.")] = False,
 ) -> None:
@@ -93,8 +96,9 @@ def run(
         check_folder("--out", folder)
         cluster = Cluster(address, workers, threads) if engine is EngineName.ray else None
         machine = Machine(checked_device_name(device), batch_size, compiled)
+        processes = _processes(engine, machine.device, workers)
         if dry_run:
-            plan = plan_study(loaded, folder, machine)
+            plan = plan_study(loaded, folder, machine, processes)
             if as_json:
                 print_json(plan.facts() | {"folder": str(folder)})
             else:
@@ -102,7 +106,7 @@ def run(
             return
         try:
             with _nothing_left_of_what_did_not_begin(folder):
-                found = run_study(loaded, folder, machine=machine, cluster=cluster, log=tell)
+                found = run_study(loaded, folder, machine=machine, cluster=cluster, workers=processes, log=tell)
         except KeyboardInterrupt:
             tell(f"verax: stopped. What was finished is stored in {folder}; run it again to go on.")
             raise typer.Exit(STOPPED) from None
@@ -112,6 +116,13 @@ def run(
         )
         return
     typer.echo(f"{found.computed} units computed. Report: {found.report.absolute().as_uri()}")
+
+
+def _processes(engine: EngineName, device: str, workers: int | None) -> int:
+    """Units at once: on this machine one per core or one on the GPU; on Ray as many as are said."""
+    if engine is EngineName.ray:
+        return workers or 1
+    return workers or available_cores() if device == "cpu" else 1
 
 
 @study_app.command("status", epilog=examples("verax study status demo-study"))

@@ -1,7 +1,6 @@
 """What is installed here and whether it works: packages, extras, devices, cache folder, and a test of the metrics."""
 
 import importlib
-import os
 import platform
 import re
 import tempfile
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
+
+from verax.cores import available_cores
 
 ADDS = {
     "ray": "studies on a Ray cluster: verax study run --engine ray",
@@ -195,8 +196,9 @@ def devices() -> tuple[Device, ...]:
     """Where models can run here, each tried."""
     import torch  # noqa: PLC0415
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = [Device("cpu", f"{cores} cores, torch uses {torch.get_num_threads()}", None, None, self_test("cpu"))]
+    found = [
+        Device("cpu", f"{available_cores()} cores, torch uses {torch.get_num_threads()}", None, None, self_test("cpu"))
+    ]
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         free, total = (count / 2**30 for count in torch.cuda.mem_get_info(number))
         name = f"cuda:{number}"

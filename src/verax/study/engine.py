@@ -1,6 +1,9 @@
-"""Engines run units. The local one in this process; the one on Ray in tasks on a cluster. Results go to the store."""
+"""Engines run units: in this process, in worker processes, or on Ray in tasks on a cluster. Results go to the store."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
 
 from verax.study.explanations import Machine, Tell
 from verax.study.plan import Unit
@@ -21,6 +24,17 @@ def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = l
 
 
 def run_local(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher) -> None:
-    """Run units one after the other in this process, on all cores or one GPU."""
+    """Run units one after the other in this process, on one core or one GPU."""
     for unit in units:
         watcher.done(compute_and_store(study, unit, machine, watcher.family))
+
+
+@contextlib.contextmanager
+def one_thread(machine: Machine) -> Iterator[None]:
+    """Compute with one thread on a CPU, however many there are: sums then have the same order, and the same bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if machine.device == "cpu" else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

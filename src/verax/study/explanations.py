@@ -34,8 +34,11 @@ class Machine:
     @property
     def name(self) -> str:
         """The device in words, and whether models are compiled: results with the same name have the same bits."""
-        cuda = torch.device(self.device).type == "cuda"
-        return (torch.cuda.get_device_name(self.device) if cuda else "cpu") + (", compiled" if self.compile else "")
+        threads = torch.get_num_threads()
+        name = "cpu" if threads == 1 else f"cpu, {threads} threads"
+        if torch.device(self.device).type == "cuda":
+            name = torch.cuda.get_device_name(self.device)
+        return name + (", compiled" if self.compile else "")
 
 
 @dataclass

@@ -29,7 +29,7 @@ class Cluster:
         address: ``"local"`` starts one on this machine, ``"auto"`` joins the one that runs here, ``"ray://HOST:PORT"``
             a remote one.
         workers: How many tasks run at once; as many as fit where left out.
-        threads: Cores of a task. With as many as the local engine has, results are equal bit for bit on a CPU.
+        threads: Cores of a task. With one, as units have elsewhere, results are equal bit for bit on a CPU.
         retries: How often a task is tried again when its worker is lost.
     """
 

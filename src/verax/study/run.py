@@ -7,9 +7,10 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from verax.study.engine import run_local
+from verax.study.engine import one_thread, run_local
 from verax.study.examples import examples_stem, make_examples
 from verax.study.explanations import Machine
+from verax.study.pool import run_pool
 from verax.study.progress import Watcher, watching
 from verax.study.ray_engine import Cluster, load_ray, run_ray
 from verax.study.report import write_study_report
@@ -21,6 +22,7 @@ from verax.study.summary import Plan, plan_of
 from verax.study.uncertainty import uncertainty_stem, uncertainty_table
 
 _HERE = Machine()
+_QUICK = 20.0  # seconds of a study for which worker processes, which take some to start, do not pay
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def run_study(
     *,
     machine: Machine = _HERE,
     cluster: Cluster | None = None,
+    workers: int = 1,
     log: Callable[[str], None] = lambda line: None,
 ) -> Finished:
     """Run a study, or what is left of it, and write its report.
@@ -52,7 +55,9 @@ def run_study(
         spec: What to study.
         folder: Its directory; run again with the same one to go on.
         machine: Where to compute.
-        cluster: A Ray cluster to compute on; None computes in this process.
+        cluster: A Ray cluster to compute on; None computes on this machine.
+        workers: Processes that compute at once on its CPU, unless all is done in seconds. A script that asks for more
+            than one must begin its work under ``if __name__ == "__main__"``.
         log: Told what will be done, and what happens.
     """
     if cluster is not None:
@@ -65,14 +70,20 @@ def run_study(
             contents = store.contents("scores", [unit.stem for unit in study.units])
             todo = [unit for unit in study.units if unit.stem not in contents.found]
             strange = contents.strange + store.contents("attributions").strange
-            for line in (*store.set_aside(strange), *plan_of(study, todo, machine).lines()):
+            for line in store.set_aside(strange):
                 log(line)
-            with watching(len(todo)) as watcher:
-                if cluster is None:
-                    run_local(study, todo, machine, watcher)
-                else:
-                    run_ray(study, todo, machine, watcher, cluster)
-                _finish(study, machine, watcher)
+            with one_thread(machine):
+                plan = plan_of(study, todo, machine, workers)
+                for line in plan.lines():
+                    log(line)
+                with watching(len(todo)) as watcher:
+                    if cluster is not None:
+                        run_ray(study, todo, machine, watcher, cluster)
+                    elif workers > 1 and len(todo) > 1 and not plan.quicker_than(_QUICK):
+                        run_pool(study, todo, machine, watcher, workers)
+                    else:
+                        run_local(study, todo, machine, watcher)
+                    _finish(study, machine, watcher)
             return Finished(study, write_study_report(study), len(todo))
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -85,11 +96,12 @@ def run_study(
             raise StoreError(f"{folder}: a file could not be written ({error}). Run the same command again.") from None
 
 
-def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE) -> Plan:
+def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, workers: int = 1) -> Plan:
     """Say what a study would compute and cost; nothing is trained or written."""
     study = Study(spec, Store(folder), planning=True)
     found = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    return plan_of(study, [unit for unit in study.units if unit.stem not in found], machine)
+    with one_thread(machine):
+        return plan_of(study, [unit for unit in study.units if unit.stem not in found], machine, workers)
 
 
 def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:

@@ -27,7 +27,7 @@ class ModelPlan:
         inputs: How many are left.
         rows_at_most: Model rows, before identical ones are left out; None where a family does not say.
         rows_without_sharing: The same work with every configuration and metric on its own.
-        seconds: Expected; None where the rows are not known.
+        seconds: Expected on one core; None where the rows are not known.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Plan:
         units: Of the whole study.
         to_compute: Of them.
         models: The share of each model.
+        workers: Processes that compute at once.
         table_bytes: Expected size of all tables.
         attribution_bytes_at_most: Room for attributions on disk.
     """
@@ -55,13 +56,18 @@ class Plan:
     units: int
     to_compute: int
     models: tuple[ModelPlan, ...]
+    workers: int
     table_bytes: int
     attribution_bytes_at_most: int
 
     @property
     def seconds(self) -> float:
         """Expected for all models whose rows are known."""
-        return sum(one.seconds or 0.0 for one in self.models)
+        return sum(one.seconds or 0.0 for one in self.models) / max(1, min(self.workers, self.to_compute))
+
+    def quicker_than(self, seconds: float) -> bool:
+        """Whether all is known and will be done in so many seconds."""
+        return self.seconds < seconds and all(one.seconds is not None for one in self.models)
 
     def facts(self) -> dict[str, Any]:
         """The plan as JSON can hold it."""
@@ -82,7 +88,7 @@ class Plan:
         return lines
 
 
-def plan_of(study: Study, todo: Sequence[Unit], machine: Machine) -> Plan:
+def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int = 1) -> Plan:
     """Units, rows with and without sharing, time and disk."""
     return Plan(
         study.spec.name,
@@ -92,6 +98,7 @@ def plan_of(study: Study, todo: Sequence[Unit], machine: Machine) -> Plan:
             _model(study, one, [unit for unit in todo if unit.model == name], machine)
             for name, one in study.subjects.items()
         ),
+        workers,
         sum(disk_bytes(subject) for subject in study.subjects.values()),
         round(study.spec.cache_gib * 2**30),
     )

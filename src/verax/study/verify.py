@@ -11,6 +11,7 @@ import polars as pl
 
 from verax.datasets.download import write_atomically
 from verax.study.cache import Cache
+from verax.study.engine import one_thread
 from verax.study.explanations import Machine
 from verax.study.plan import Unit
 from verax.study.store import Store, StoreError, read_facts, versions
@@ -77,10 +78,11 @@ def verify(
     for unit in sorted(sample, key=lambda one: one.stem):
         tell(unit.stem)
         path = stored.found[unit.stem]
-        facts = read_facts(path)
-        same = facts["versions"] == versions() and facts["device"] == machine.name
+        facts, nothing = read_facts(path), Cache(path.parent, 0)
+        with one_thread(machine):
+            same = facts["versions"] == versions() and facts["device"] == machine.name
+            again = compute(study.subjects[unit.model], unit.rows, study.spec.metrics, machine, nothing).table
         bitwise &= same
-        again = compute(study.subjects[unit.model], unit.rows, study.spec.metrics, machine, Cache(path.parent, 0)).table
         then = pl.read_parquet(path)
         different += _differences(unit, then, again, exact=same)
         values += again.height * len(VALUES)

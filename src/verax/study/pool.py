@@ -1,0 +1,98 @@
+"""Worker processes: units computed at once on the cores of this machine, each with one thread.
+
+Much of a unit is small operations, which gain nothing from a second thread; two units at once gain all of it. A worker
+opens the study from its directory and writes its own files; only progress and the number of rows come back.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+import torch
+
+from verax.study.engine import compute_and_store
+from verax.study.explanations import Machine
+from verax.study.plan import Unit
+from verax.study.progress import Watcher
+from verax.study.study import Study, open_study
+
+
+def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, workers: int) -> None:
+    """Run units in worker processes; whatever ends this, an error or Ctrl-C, ends them at once."""
+    waiting = [unit.stem for unit in reversed(units)]
+    crew: dict[Connection, BaseProcess] = {}
+    try:
+        for _ in range(min(workers, len(units))):
+            pipe, process = _hire(study, machine)
+            crew[pipe] = process
+            pipe.send(waiting.pop())
+        busy = set(crew)
+        while busy:
+            ready = wait(list(busy))
+            for pipe in [one for one in busy if one in ready]:
+                if not _finished(pipe, crew[pipe], watcher):
+                    continue
+                if waiting:
+                    pipe.send(waiting.pop())
+                else:
+                    busy.remove(pipe)
+    finally:
+        for pipe, process in crew.items():
+            process.kill()
+            process.join()
+            pipe.close()
+
+
+def _hire(study: Study, machine: Machine) -> tuple[Connection, BaseProcess]:
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    here, there = context.Pipe()
+    folder = str(study.store.folder.absolute())
+    process = context.Process(target=_work, args=(folder, machine, there), daemon=True)
+    process.start()
+    there.close()  # so that the worker's end is the only one, and its death is noticed here
+    return here, process
+
+
+def _finished(pipe: Connection, process: BaseProcess, watcher: Watcher) -> bool:
+    """Read what a worker says: a family that it begins, the rows of a unit that it has stored, or what went wrong."""
+    try:
+        said = pipe.recv()
+    except EOFError:
+        process.join()
+        raise ChildProcessError(
+            f"engine: a worker process ended by itself (status {process.exitcode}), as when memory runs out. What was "
+            "finished is stored; run the same command again, with fewer --workers."
+        ) from None
+    if isinstance(said, Exception):
+        raise said
+    if isinstance(said, str):
+        watcher.family(said)
+        return False
+    watcher.done(said)
+    return True
+
+
+def _work(folder: str, machine: Machine, pipe: Connection) -> None:
+    """What a worker does until it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    try:
+        study = open_study(folder)
+        units = {unit.stem: unit for unit in study.units}
+        while True:
+            pipe.send(compute_and_store(study, units[pipe.recv()], machine, pipe.send))
+    except Exception as error:  # whatever it is: it is raised again where the study was started
+        pipe.send(error)
+
+
+def _end_with_parent() -> None:
+    """Die when the first process was killed: another run may begin, and must be alone in the directory."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
