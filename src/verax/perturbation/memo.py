@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from verax.arguments import Problem, Task
+from verax.perturbation.baselines import replaced
 from verax.perturbation.block import Block
 from verax.scoring import BuildRows, Session
 from verax.shapes import Bool, Float, Int
@@ -37,15 +38,12 @@ def score_sets(
     everything = prefix_bits(features)[-1:].expand(len(sets), 1)
     matters = _bits_that_matter(problem, block, features)
     keys = torch.cat((everything, sets), dim=1) & matters[:, None]
-    ordered, position = sorted_keys(keys, len(features))
-    fresh = torch.ones_like(ordered, dtype=torch.bool)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    fresh[:: keys.shape[1]] = True  # the next input begins
-    owner = position[fresh] // keys.shape[1]
-    distinct = keys.flatten()[position[fresh]]
-    asked = distinct != 0  # nothing removed: that score is known
-    slot = asked.cumsum(0)[fresh.cumsum(0) - 1]
-    owner, distinct = owner[asked], distinct[asked]
+    ordered, owner, position = sorted_keys(keys, len(features))
+    fresh = ordered != 0  # nothing removed: that score is known
+    fresh[1:] &= (ordered[1:] != ordered[:-1]) | (owner[1:] != owner[:-1])
+    slot = fresh.cumsum(0)
+    (at,) = fresh.nonzero(as_tuple=True)
+    distinct, owner = ordered.index_select(0, at).long(), owner.index_select(0, at).long()
     dtype, layout = session.runner.dtype, session.runner.layout
     inputs = block.inputs.to(dtype, memory_format=layout)
     one_baseline = block.baselines.stride(0) == 0  # the same for all inputs: nothing to look up
@@ -54,7 +52,8 @@ def score_sets(
     def build(start: int, stop: int) -> Tensor:
         row = owner[start:stop]
         mask = problem.features.expand(unpacked(distinct[start:stop], len(features)), row + block.rows.start)
-        return torch.where(mask, baselines if one_baseline else baselines[row], inputs[row]).to(memory_format=layout)
+        own = baselines if one_baseline else baselines.index_select(0, row)
+        return replaced(inputs.index_select(0, row), own, mask).to(memory_format=layout)
 
     session.scorer.rows_spared += keys.numel() - len(owner)
     ahead = in_large_pieces(build, len(owner), _PIECE // inputs[0].numel())
@@ -83,25 +82,30 @@ def in_large_pieces(build: BuildRows, count: int, size: int) -> BuildRows:
     return batch
 
 
-def sorted_keys(keys: Int[Tensor, "b jobs"], bits: int) -> tuple[Int[Tensor, " all"], Int[Tensor, " all"]]:
-    """Sort the keys of each input, one input after the other, and say where in the flattened keys each came from.
+def sorted_keys(
+    keys: Int[Tensor, "b jobs"], bits: int
+) -> tuple[Int[Tensor, " all"], Int[Tensor, " all"], Int[Tensor, " all"]]:
+    """Sort the keys of each input, one input after the other; also say which input, and where in the flattened keys.
 
     On a CPU, keys that leave room for it are put behind the number of their input and sorted in one go: torch sorts a
-    flat array of whole numbers by their digits, the faster the shorter they are. Sorted keys then hold both.
+    flat array of whole numbers by their digits, the faster the shorter they are.
 
     Example:
-        >>> sorted_keys(torch.tensor([[5, 2, 7], [1, 0, 1]]), bits=3)[1]
-        tensor([1, 0, 2, 4, 3, 5])
+        >>> for found in sorted_keys(torch.tensor([[5, 2, 7], [1, 0, 1]]), bits=3):
+        ...     print(found.tolist())
+        [2, 5, 7, 0, 1, 1]
+        [0, 0, 0, 1, 1, 1]
+        [1, 0, 2, 4, 3, 5]
     """
     count, jobs = keys.shape
     needed = bits + (count - 1).bit_length()
     if keys.device.type == "cpu" and needed < 64:
         numbered = (torch.arange(count)[:, None] << bits | keys).flatten()
         found = (numbered.int() if needed < 32 else numbered).sort(stable=True)
-        return found.values, found.indices
+        return found.values & ((1 << bits) - 1), found.values >> bits, found.indices
     ordered, position = keys.sort(dim=1)
-    position = position + jobs * torch.arange(count, device=keys.device)[:, None]
-    return ordered.flatten(), position.flatten()
+    owner = torch.arange(count, device=keys.device)[:, None].expand(keys.shape)
+    return ordered.flatten(), owner.flatten(), (position + jobs * owner).flatten()
 
 
 def unpacked(sets: Int[Tensor, " n"], features: int) -> Bool[Tensor, "n features"]:
@@ -113,7 +117,8 @@ def unpacked(sets: Int[Tensor, " n"], features: int) -> Bool[Tensor, "n features
                 [False,  True, False]])
     """
     octets = sets.contiguous().view(torch.uint8).reshape(len(sets), 8)[:, : (features + 7) // 8]
-    return _octets(sets.device)[octets.int()].view(torch.bool)[:, :features]
+    bits = _octets(sets.device).index_select(0, octets.int().flatten())
+    return bits.view(torch.bool).reshape(len(sets), -1)[:, :features]
 
 
 @functools.cache

@@ -30,7 +30,8 @@ class Plan:
         self.longest = int(cuts.diff().max())
         self.cuts = send(cuts, device)
         self.counts = send(block.counts, device)[:, None]
-        self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0])
+        ragged = int(block.counts.min()) < block.attributions.shape[-1]
+        self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0] if ragged else None)
 
     @property
     def inner(self) -> int:
@@ -65,13 +66,17 @@ class Plan:
 
     def signs(self, values: Float[Tensor, "k b features"]) -> Int[Tensor, "k b 2 steps"]:
         """Sign of the sum of what each step removes. Summed in float64, each step on its own: 0 stays exactly 0."""
-        ordered = torch.take_along_dim(values.double(), self.sequence, dim=-1)
+        # the sign of a sum of one is that of the number, and eight times shorter
+        values = values.sign().to(torch.int8) if self.longest == 1 else values.double()
+        ordered = torch.take_along_dim(values, self.sequence, dim=-1)
         place = self.cuts[:, :-1, None] + torch.arange(self.longest, device=self.cuts.device)
         inside = place < self.cuts[:, 1:, None]
         last = self.counts[..., None] - 1
         shape = (*values.shape[:-1], *place.shape[1:])
         sums = [
-            (_along(ordered, at.clamp(0, values.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(-1)
+            (_along(ordered, at.clamp(0, values.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(
+                -1, dtype=values.dtype
+            )
             for at in (place, last - place)
         ]
         return torch.stack(sums, dim=2).sign().to(torch.int8)

@@ -14,6 +14,7 @@ from torch import Tensor
 from verax.arguments import Problem, Task, checked_choice, checked_count, checked_positive, checked_seed
 from verax.features import spread
 from verax.perturbation import noise
+from verax.perturbation.baselines import replaced
 from verax.perturbation.block import block_bytes, pieces
 from verax.scoring import Session
 from verax.shapes import Bool, Float, Shaped
@@ -147,7 +148,7 @@ def _perturb(
     row = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
     flat = problem.features.expand(chosen.flatten(0, 1), row)
     mask = flat.reshape(len(inputs), count, *flat.shape[1:])
-    return torch.where(mask, moved, inputs[:, None]), chosen
+    return replaced(inputs[:, None], moved, mask), chosen
 
 
 def _choose(
