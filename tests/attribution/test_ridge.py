@@ -8,6 +8,7 @@ import torch
 from sklearn.linear_model import Ridge
 from torch import Tensor
 
+from verax.attribution import ridge
 from verax.attribution.ridge import solutions, weighted_ridge, weighted_sums
 
 ALPHAS = (5.5e-5, 0.01, 0.55, 30.0)
@@ -106,6 +107,24 @@ def test_versions_and_problems_do_not_touch_each_other() -> None:
         for version in range(len(WIDTHS)):
             alone = weighted_ridge(design[row, None], scores[row, None], weights[row, None, version, None], ALPHAS)
             torch.testing.assert_close(found[row, version], alone[0, 0], atol=1e-13, rtol=1e-13)
+
+
+@pytest.mark.parametrize("problems", [1, 3])
+def test_problems_are_solved_some_at_a_time(problems: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    design, scores, weights = gaussian_rows(100, 6)
+    whole = weighted_ridge(design, scores, weights, ALPHAS)
+    monkeypatch.setattr(ridge, "_CACHE", problems * len(ALPHAS) * 6 * 7 * 8)
+    assert torch.equal(weighted_ridge(design, scores, weights, ALPHAS), whole)
+
+
+@pytest.mark.parametrize("alpha", [5.5e-5, 30.0])
+def test_both_ways_agree(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where rows say little: two features are nearly the same, and weights are small."""
+    design, scores, weights = gaussian_rows(300, 20)
+    design[..., 1] = design[..., 0] + 1e-5 * design[..., 1]
+    eliminated = weighted_ridge(design, scores, weights, (alpha,))
+    monkeypatch.setattr(ridge, "_FEW", 0)
+    torch.testing.assert_close(eliminated, weighted_ridge(design, scores, weights, (alpha,)), atol=1e-6, rtol=1e-6)
 
 
 def test_sums_of_parts_add_up() -> None:

@@ -43,7 +43,7 @@ CASES = (
     tabular(LimeTabular(samples=32)),
     image(
         LimeImage(segmenter=Slic(n_segments=6), samples=16),
-        others={"segmenter": (Quickshift(max_dist=4.0), Slic(n_segments=9)), "pixel_mean": (), "pixel_std": ()},
+        others={"segmenter": (Quickshift(max_dist=4.0), Slic(n_segments=16)), "pixel_mean": (), "pixel_std": ()},
     ),
     tabular(Random(), parity="even"),
     tabular(Random(constant=True), parity="even"),

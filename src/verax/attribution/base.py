@@ -4,6 +4,7 @@ To add a method, write a frozen dataclass that derives from ``Attribution`` and 
 that derives from ``Family`` and yields the attributions of its members block by block. ``docs/how-to`` shows both.
 """
 
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -154,7 +155,7 @@ class Attribution(ABC):
         """Whether the model must be differentiable."""
         return self.family.needs_gradients
 
-    @property
+    @functools.cached_property
     def canonical(self) -> str:
         """Name and all settings, the same in every process: the identity in caches and tables.
 

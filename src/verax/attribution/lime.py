@@ -11,7 +11,7 @@ from torch import Tensor
 
 from verax.arguments import checked_count, checked_not_negative, checked_positive, checked_seed, settle
 from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
-from verax.attribution.ridge import solutions, weighted_sums
+from verax.attribution.ridge import solution_bytes, solutions, weighted_sums
 from verax.perturbation import noise
 from verax.perturbation.block import block_bytes, pieces
 from verax.shapes import Float
@@ -84,6 +84,7 @@ class LimeTabularFamily(Family):
     seed: int
 
     needs_gradients: ClassVar[bool] = False
+    version: ClassVar[int] = 2
 
     def rows(self, members: Sequence[LimeTabular], given: Given, place: Place) -> Rows:
         """The largest neighbourhood of each sigma."""
@@ -124,11 +125,9 @@ class _Plan:
     places: tuple[int, ...]
 
     def bytes_per_input(self, features: int) -> int:
-        """Working memory: rows and their distances, weighted rows, sums and their eigenvectors, solutions."""
-        rows = self.sizes[-1] * (5 * features + len(self.widths) * (features + 2))
-        sums = 4 * len(self.sizes) * len(self.widths) * (features + 2) ** 2
-        solved = 3 * len(self.sizes) * len(self.widths) * len(self.alphas) * features
-        return 8 * (rows + sums + solved)
+        """Working memory: rows with those of one weighting, their weights, sums and solutions."""
+        rows = 8 * self.sizes[-1] * (5 * features + 2 * (features + 9) + 3 * len(self.widths))
+        return rows + len(self.sizes) * len(self.widths) * solution_bytes(features, self.alphas)
 
 
 def _plans(members: Sequence[LimeTabular], features: int) -> list[_Plan]:

@@ -105,6 +105,7 @@ class LimeImageFamily(Family):
     scale: PixelScale | None
 
     needs_gradients: ClassVar[bool] = False
+    version: ClassVar[int] = 2
 
     def check(self, members: Sequence[LimeImage], given: Given) -> None:
         """Only images have segments."""

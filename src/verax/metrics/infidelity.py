@@ -13,7 +13,7 @@ from verax.perturbation.block import pieces
 from verax.perturbation.sampled import Draws, Effects, Gathered, Perturbation
 from verax.shapes import Float
 
-_CACHED = 1 << 18  # float64 numbers, two megabytes
+_CACHED = 1 << 19  # float64 numbers, four megabytes
 
 
 @dataclass(frozen=True)
@@ -96,40 +96,37 @@ def reduced(effects: Effects, normalize: bool) -> dict[str, Float[Tensor, "k b"]
     The standard error of the normalised score needs no term for beta: beta minimises the mean, so an error in it has no
     first-order effect.
     """
-    shape, names = effects.predicted.shape[:2], ("value", "error", "pp", "ps", "ss")
-    found = {name: torch.empty(shape, dtype=torch.float64, device=effects.actual.device) for name in names}
-    scratch = effects.actual.new_empty(0)  # grows to the first tile: new memory for each would cost more than the work
+    k, b, draws = effects.predicted.shape
+    pp, ps, value, fourth = torch.empty(4, k, b, dtype=torch.float64, device=effects.actual.device)
+    ss = effects.actual.square().sum(-1).expand(k, b)
+    opposite = -effects.actual
+    scratch = opposite.new_empty(0)  # grows to the first tile: new memory for each would cost more than the work
     for which, rows in _tiles(effects.predicted):
-        predicted, actual = effects.predicted[which, rows], effects.actual[rows]
+        predicted = effects.predicted[which, rows]
         if scratch.numel() < 2 * predicted.numel():
-            scratch = effects.actual.new_empty(2 * predicted.numel())
-        for name, values in _reduced_tile(predicted, actual, normalize, scratch).items():
-            found[name][which, rows] = values
-    return found
-
-
-def _reduced_tile(
-    predicted: Float[Tensor, "k b samples"],
-    actual: Float[Tensor, "b samples"],
-    normalize: bool,
-    scratch: Float[Tensor, " room"],
-) -> dict[str, Float[Tensor, "k b"]]:
-    double, errors = (part[: predicted.numel()].reshape(predicted.shape) for part in scratch.chunk(2))
-    double.copy_(predicted)
-    # a norm or a product reads the tile once, where a square and its sum would write another one and read it again
-    pp = torch.linalg.vector_norm(double, dim=-1).square()
-    ps = (double.transpose(0, 1) @ actual[..., None])[..., 0].T
-    ss = actual.square().sum(-1).expand(pp.shape)
-    scale = Moments(pp, ps, ss).beta if normalize else torch.ones_like(pp)
-    torch.addcmul(-actual, double, scale[..., None], out=errors).square_()
-    draws, value = errors.shape[-1], errors.mean(-1)
-    spread = torch.linalg.vector_norm(errors.sub_(value[..., None]), dim=-1)  # torch.std takes far longer
-    error = spread / ((draws - 1) * draws) ** 0.5 if draws > 1 else torch.full_like(pp, torch.nan)
+            scratch = opposite.new_empty(2 * predicted.numel())
+        double, errors = (part[: predicted.numel()].reshape(predicted.shape) for part in scratch.chunk(2))
+        double.copy_(predicted)
+        pp[which, rows] = _sum_of_squares(double)
+        ps[which, rows] = (double.transpose(0, 1) @ effects.actual[rows, :, None])[..., 0].T
+        sums = Moments(pp[which, rows], ps[which, rows], ss[which, rows])
+        scale = sums.beta if normalize else torch.ones_like(sums.pp)
+        torch.addcmul(opposite[rows], double, scale[..., None], out=errors).square_()
+        value[which, rows] = errors.mean(-1)
+        fourth[which, rows] = _sum_of_squares(errors)
+    spread = (fourth / draws - value.square()).clamp(min=0)  # 0 of equal errors may come out below it by rounding
+    error = (spread / (draws - 1)).sqrt() if draws > 1 else torch.full_like(value, torch.nan)
     return {"value": value, "error": error, "pp": pp, "ps": ps, "ss": ss}
 
 
+def _sum_of_squares(values: Float[Tensor, "k b samples"]) -> Float[Tensor, "k b"]:
+    """As products of rows with themselves, which read them once; squares and their sum would write them again."""
+    rows = values.flatten(0, 1)[:, None]
+    return torch.bmm(rows, rows.mT).reshape(values.shape[:2])
+
+
 def _tiles(predicted: Float[Tensor, "k b samples"]) -> Iterator[tuple[slice, slice]]:
-    """Cut attributions and inputs so that the passes over a tile find it in a core's cache; a GPU takes all at once."""
+    """Cut attributions and inputs so that the passes over a tile find it in a cache; a GPU takes all at once."""
     k, b, samples = predicted.shape
     room = _CACHED // samples if predicted.device.type == "cpu" else k * b
     height = max(1, min(b, room // k))

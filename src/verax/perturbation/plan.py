@@ -85,5 +85,5 @@ class Plan:
 def _along(values: Tensor, index: Int[Tensor, "c m"]) -> Tensor:
     """Pick entries of the last axis, with one index for all inputs or one each."""
     if len(index) == 1:
-        return values[..., index[0]]
+        return values.index_select(-1, index[0])
     return torch.take_along_dim(values, index.expand(*values.shape[:-1], -1), dim=-1)

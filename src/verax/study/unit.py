@@ -82,28 +82,33 @@ def compute(
 
 def _table(subject: Subject, rows: slice, explanations: Explanations, evaluation: Evaluation) -> pl.DataFrame:
     """One row per configuration and input, configurations first."""
-    n = rows.stop - rows.start
-    columns = _names(subject, rows, evaluation) | _scores(explanations, evaluation)
-    columns |= _shares(subject, n, explanations, evaluation)
-    return pl.DataFrame(columns, schema=dict(SCORES_SCHEMA), strict=False)
+    names = _names(subject, rows, evaluation)
+    measured = _scores(explanations, evaluation) | _shares(subject, rows.stop - rows.start, explanations, evaluation)
+    whole = names.with_columns(pl.Series(name, values, SCORES_SCHEMA[name]) for name, values in measured.items())
+    return whole.select(pl.col(name).cast(kind) for name, kind in SCORES_SCHEMA.items())
 
 
-def _names(subject: Subject, rows: slice, evaluation: Evaluation) -> dict[str, list[Any]]:
+def _names(subject: Subject, rows: slice, evaluation: Evaluation) -> pl.DataFrame:
     """What each row of the table is about."""
-    configurations = subject.configurations
     numbers = subject.rows[rows].tolist()
-    k, n = len(configurations), len(numbers)
-    return {
-        "dataset": [subject.dataset.name] * (k * n),
-        "model": [subject.model.name] * (k * n),
-        "modality": [subject.modality] * (k * n),
-        "input": numbers * k,
-        "input_id": [subject.dataset.ids[row] for row in numbers] * k,
-        "target": evaluation["pc"].target.tolist() * k,
-        "method": [name for one in configurations for name in [type(one).__name__] * n],
-        "configuration": [name for one in configurations for name in [one.canonical] * n],
-        "local": [one.local for one in configurations for _ in range(n)],
-    }
+    inputs = pl.DataFrame(
+        {
+            "dataset": subject.dataset.name,
+            "model": subject.model.name,
+            "modality": subject.modality,
+            "input": numbers,
+            "input_id": [subject.dataset.ids[row] for row in numbers],
+            "target": evaluation["pc"].target.tolist(),
+        }
+    )
+    configurations = pl.DataFrame(
+        {
+            "method": [type(one).__name__ for one in subject.configurations],
+            "configuration": [one.canonical for one in subject.configurations],
+            "local": [one.local for one in subject.configurations],
+        }
+    )
+    return configurations.join(inputs, how="cross", maintain_order="left_right")
 
 
 def _scores(explanations: Explanations, evaluation: Evaluation) -> dict[str, Any]:
