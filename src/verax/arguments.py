@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,6 +14,8 @@ from verax.arrays import Layout, as_tensor, kind_of
 from verax.features import FeatureMap, Grid, Shape, feature_map
 from verax.perturbation.baselines import baseline_tensor
 from verax.shapes import Float, Int
+
+_SMALL = 1 << 23  # elements of attributions that may be copied
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,18 @@ class Problem:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def stacked(self, which: slice, rows: slice) -> Float[Tensor, "k b *rest"]:
+        """Some attributions of some inputs as one tensor."""
+        if self._together is not None:
+            return self._together[which, rows]
+        return torch.stack([one[rows] for one in self.attributions[which]])
+
+    @cached_property
+    def _together(self) -> Tensor | None:
+        """All attributions, unless they are large: to gather hundreds of small ones for every block takes long."""
+        count = len(self.attributions) * self.attributions[0].numel()
+        return torch.stack(self.attributions) if count <= _SMALL else None
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block
     """Bring one block to the device and reduce it from elements to features."""
     inputs = to_device(problem.inputs[rows], session.device)
     baselines = to_device(problem.baselines[rows], session.device)
-    stacked = to_device(torch.stack([one[rows] for one in problem.attributions[which]]), session.device)
+    stacked = to_device(problem.stacked(which, rows), session.device)
     return Block(
         rows=rows,
         which=which,

@@ -185,7 +185,7 @@ def _predict(
     out: Float[Tensor, "b k draws"],
 ) -> None:
     """Predicted effects: attributions against the perturbation's elements, or against its chosen features."""
-    attributions = torch.stack([one[rows] for one in problem.attributions[which]]).to(session.device)
+    attributions = problem.stacked(which, rows).to(session.device)
     if draws.effect == "dot":
         attributions = spread(attributions, tuple(problem.inputs.shape[1:])).flatten(2)
     else:

@@ -4,11 +4,12 @@ Much of a unit is small operations, which gain nothing from a second thread; two
 opens the study from its directory and writes its own files; only progress and the number of rows come back.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -20,6 +21,10 @@ from verax.study.plan import Unit
 from verax.study.progress import Watcher
 from verax.study.study import Study, open_study
 
+# GNU's allocator hands large blocks back to the system when they are free, which then clears every page of the next
+# one anew; workers, which need such blocks again and again, keep them.
+_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
+
 
 def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, workers: int) -> None:
     """Run units in worker processes; whatever ends this, an error or Ctrl-C, ends them at once."""
@@ -29,7 +34,7 @@ def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Wat
         for _ in range(min(workers, len(units))):
             pipe, process = _hire(study, machine)
             crew[pipe] = process
-            pipe.send(waiting.pop())
+            _give(waiting.pop(), pipe, process)
         busy = set(crew)
         while busy:
             ready = wait(list(busy))
@@ -37,7 +42,7 @@ def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Wat
                 if not _finished(pipe, crew[pipe], watcher):
                     continue
                 if waiting:
-                    pipe.send(waiting.pop())
+                    _give(waiting.pop(), pipe, crew[pipe])
                 else:
                     busy.remove(pipe)
     finally:
@@ -52,21 +57,45 @@ def _hire(study: Study, machine: Machine) -> tuple[Connection, BaseProcess]:
     here, there = context.Pipe()
     folder = str(study.store.folder.absolute())
     process = context.Process(target=_work, args=(folder, machine, there), daemon=True)
-    process.start()
+    with _environment(_KEPT_MEMORY):
+        process.start()
     there.close()  # so that the worker's end is the only one, and its death is noticed here
     return here, process
+
+
+@contextlib.contextmanager
+def _environment(settings: dict[str, str]) -> Iterator[None]:
+    """Start processes with these variables; those that are set already stay as they are."""
+    ours = {name: value for name, value in settings.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
+
+
+def _give(stem: str, pipe: Connection, process: BaseProcess) -> None:
+    try:
+        pipe.send(stem)
+    except ConnectionError:
+        raise _lost(process) from None
+
+
+def _lost(process: BaseProcess) -> ChildProcessError:
+    process.join()
+    return ChildProcessError(
+        f"engine: a worker process ended by itself (status {process.exitcode}), as when memory runs out. What was "
+        "finished is stored; run the same command again, with fewer --workers."
+    )
 
 
 def _finished(pipe: Connection, process: BaseProcess, watcher: Watcher) -> bool:
     """Read what a worker says: a family that it begins, the rows of a unit that it has stored, or what went wrong."""
     try:
         said = pipe.recv()
-    except EOFError:
-        process.join()
-        raise ChildProcessError(
-            f"engine: a worker process ended by itself (status {process.exitcode}), as when memory runs out. What was "
-            "finished is stored; run the same command again, with fewer --workers."
-        ) from None
+    except (EOFError, ConnectionError):
+        raise _lost(process) from None
     if isinstance(said, Exception):
         raise said
     if isinstance(said, str):
