@@ -101,7 +101,7 @@ def test_a_worker_that_is_killed_ends_the_run_and_loses_nothing(copied: Path) ->
     before = stamps(copied)
     with pytest.raises(ChildProcessError, match=r"ended by itself \(status -9\).*fewer --workers"):
         run_pool(study, study.units, HERE, Killer(), workers=2)
-    assert stamps(copied).keys() == before.keys()
+    assert before.items() <= stamps(copied).items()
     assert not children(os.getpid())
 
 
