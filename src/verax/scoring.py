@@ -30,6 +30,7 @@ NOT_DIFFERENTIABLE = (
 # fills its tiles and fits LIME's samples: 1,024 images of 3 x 224 x 224.
 _CPU_ELEMENTS, _CPU_ROWS = 1 << 21, (8, 2048)
 _GPU_ELEMENTS, _GPU_ROWS = 1 << 28, (32, 65536)
+_JOINED = 1 << 15  # outputs
 
 
 class Scorer:
@@ -175,7 +176,7 @@ class Session:
         parts: list[Tensor] = []
         done = 0
         run = self._run_fast if streamed else self._forward
-        for raw in self._batches(build, len(owner), run):
+        for raw in _joined(self._batches(build, len(owner), run)):
             returns = self.scorer.adapter.returns
             parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
             done += len(raw)
@@ -269,6 +270,18 @@ class Session:
         if self.classes == 0:
             check_scale(outputs, self.scorer.adapter.returns, self.scorer.returns_was_said)
         return outputs
+
+
+def _joined(batches: Iterator[Tensor]) -> Iterator[Float[Tensor, "rows outputs"]]:
+    """Join the outputs of some batches: to make scores of few is to pay for many small operations."""
+    held: list[Tensor] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.numel() for one in held) >= _JOINED:
+            yield torch.cat(held)
+            held = []
+    if held:
+        yield torch.cat(held)
 
 
 def best_layout(inputs: Float[Tensor, "n *shape"], device: torch.device) -> torch.memory_format:
