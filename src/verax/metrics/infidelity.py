@@ -107,22 +107,17 @@ def reduced(effects: Effects, normalize: bool) -> dict[str, Float[Tensor, "k b"]
             scratch = opposite.new_empty(2 * predicted.numel())
         double, errors = (part[: predicted.numel()].reshape(predicted.shape) for part in scratch.chunk(2))
         double.copy_(predicted)
-        pp[which, rows] = _sum_of_squares(double)
+        # a norm reads the tile once, where squares and their sum would write another one and read it again
+        pp[which, rows] = torch.linalg.vector_norm(double, dim=-1).square()
         ps[which, rows] = (double.transpose(0, 1) @ effects.actual[rows, :, None])[..., 0].T
         sums = Moments(pp[which, rows], ps[which, rows], ss[which, rows])
         scale = sums.beta if normalize else torch.ones_like(sums.pp)
         torch.addcmul(opposite[rows], double, scale[..., None], out=errors).square_()
         value[which, rows] = errors.mean(-1)
-        fourth[which, rows] = _sum_of_squares(errors)
+        fourth[which, rows] = torch.linalg.vector_norm(errors, dim=-1).square()
     spread = (fourth / draws - value.square()).clamp(min=0)  # 0 of equal errors may come out below it by rounding
     error = (spread / (draws - 1)).sqrt() if draws > 1 else torch.full_like(value, torch.nan)
     return {"value": value, "error": error, "pp": pp, "ps": ps, "ss": ss}
-
-
-def _sum_of_squares(values: Float[Tensor, "k b samples"]) -> Float[Tensor, "k b"]:
-    """As products of rows with themselves, which read them once; squares and their sum would write them again."""
-    rows = values.flatten(0, 1)[:, None]
-    return torch.bmm(rows, rows.mT).reshape(values.shape[:2])
 
 
 def _tiles(predicted: Float[Tensor, "k b samples"]) -> Iterator[tuple[slice, slice]]:
