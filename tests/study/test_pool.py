@@ -1,7 +1,9 @@
 """Worker processes: the table of one process, errors raised where the study was started, and no worker left behind."""
 
+import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -88,6 +90,18 @@ def test_an_error_in_a_worker_is_raised_here(copied: Path) -> None:
     unknown = replace(study.units[0], model="unknown")
     with pytest.raises(KeyError, match="unknown"):
         run_pool(study, [unknown, *study.units], HERE, Told(), workers=2)
+
+
+def test_a_full_disk_is_told_by_the_worker_that_met_it(copied: Path) -> None:
+    study = open_study(copied)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # workers inherit it
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            run_pool(study, study.units, HERE, Told(), workers=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.errno == errno.EFBIG  # by which a run knows that there is no room
 
 
 def test_a_worker_that_is_killed_ends_the_run_and_loses_nothing(copied: Path) -> None:
