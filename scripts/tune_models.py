@@ -71,7 +71,7 @@ def isic_linear(trial: Trial) -> Recipe:
 
 def isic_inception(trial: Trial) -> Recipe:
     return Recipe(
-        epochs=45,  # a sixth of the shipped recipe's, so that many settings can be tried
+        epochs=45,  # half of the shipped recipe's, so that many settings can be tried
         batch_size=128,
         schedule="onecycle",
         learning_rate=trial.suggest_float("learning_rate", 7e-4, 4e-3, log=True),

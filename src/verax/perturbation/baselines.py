@@ -30,8 +30,8 @@ def replaced(
 ) -> Float[Tensor, "*shape"]:
     """Take the baseline where the mask says so, exactly.
 
-    With weights 0 and 1 ``lerp`` gives one of its ends. A CPU does that twenty times faster than ``where``, whose
-    branches it cannot predict.
+    With weights 0 and 1 ``lerp`` gives one of its ends. A CPU does that much faster than ``where``, whose branches it
+    cannot predict.
 
     Example:
         >>> replaced(torch.tensor([[0.1, 0.2]]), torch.tensor([[0.3, 0.4]]), torch.tensor([[True, False]]))
