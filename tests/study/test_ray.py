@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,50 +79,46 @@ def test_a_cluster_gives_the_same_table_and_the_study_may_grow(trained: Path, lo
 
 
 @pytest.mark.usefixtures("ray")
-def test_workers_that_die_are_replaced(trained: Path, local: Path) -> None:
-    killed: list[int] = []
-    stop = threading.Event()
-
-    def kill() -> None:
-        """Kill two workers, one after the other, while units are being computed."""
-        for wanted in (1, 5):
-            while len(list(trained.glob("scores/*.parquet"))) < wanted and not stop.is_set():
-                time.sleep(0.005)
-            for pid in workers_of(os.getpid())[:1]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                    killed.append(pid)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        found, _ = ran(many(), trained, cluster=CLUSTER)
-    finally:
-        stop.set()
-        thread.join()
+def test_workers_that_die_are_replaced(
+    trained: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a unit, in the midst of one, and after it was stored but before the driver heard of it."""
+    died = tmp_path / "died"
+    died.mkdir()
+    monkeypatch.setattr("verax.study.ray_engine._task", dying_once(died))
+    found, _ = ran(many(), trained, cluster=CLUSTER)
     assert found.computed == 16
-    assert killed
+    assert {mark.name for mark in died.iterdir()} == {"before", "amid", "after"}
     assert same(scores(trained), scores(local))
     assert len(stamps(trained)) == 16
+    kept = next(trained.glob(f"scores/{(died / 'after').read_text()}.*"))
+    assert kept.stat().st_mtime_ns <= (died / "after").stat().st_mtime_ns
 
 
-def workers_of(driver: int) -> list[int]:
-    """Ray's workers that run a task of ours: processes below this one."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            pid = int(entry.name)
-            if b"ray::_task" in (entry / "cmdline").read_bytes() and driver in ancestors(pid):
-                found.append(pid)
-    return found
+def dying_once(died: Path) -> Any:
+    """A task that kills its worker once at each moment; a closure, because workers cannot import tests."""
 
+    def task(folder: str, stem: str, machine: Any, threads: int) -> int:
+        from verax.study import engine, ray_engine, store  # noqa: PLC0415
 
-def ancestors(pid: int) -> set[int]:
-    found: set[int] = set()
-    while pid > 1:
-        pid = int((Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        found.add(pid)
-    return found
+        def die(moment: str) -> None:
+            with contextlib.suppress(FileExistsError):
+                with (died / moment).open("x") as mark:
+                    mark.write(stem)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def computed(*arguments: Any) -> bytes:
+            die("amid")
+            return parquet(*arguments)
+
+        parquet = store.parquet
+        die("before")
+        setattr(engine, "parquet", computed)  # noqa: B010
+        rows = ray_engine._task(folder, stem, machine, threads)
+        die("after")
+        return rows
+
+    return task
 
 
 @pytest.mark.usefixtures("ray")
