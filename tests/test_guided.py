@@ -187,7 +187,7 @@ def test_many_features_equal_the_reference(
     assert_equals_reference(case, steps)
 
 
-@pytest.mark.parametrize("elements", [63, 64, 65])
+@pytest.mark.parametrize("elements", [31, 32, 63, 64, 65])
 @pytest.mark.parametrize("baseline", ["zero", "touching"])
 def test_around_the_sign_bit(elements: int, baseline: str) -> None:
     assert_equals_reference(Case.random(elements, elements, baseline=baseline), steps=64)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from verax.arrays import as_tensor
-from verax.shapes import Bool, Float, Int
+from verax.shapes import Float, Int, Shaped
 
 FeatureKind = Literal["auto", "element", "pixel"]
 Shape = tuple[int, ...]
@@ -41,7 +41,7 @@ class Grid:
             values = values.sum(spanned, keepdim=True, dtype=torch.float64)
         return values.reshape(*values.shape[:lead], self.most)
 
-    def expand(self, chosen: Bool[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Bool[Tensor, "b *shape"]:
+    def expand(self, chosen: Shaped[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Shaped[Tensor, "b *shape"]:
         """Turn chosen features into chosen elements (a mask that broadcasts to the input's shape)."""
         return chosen.reshape(len(chosen), *self.cell)
 
@@ -76,7 +76,7 @@ class Groups:
         sums = torch.zeros(*lead, self.most, dtype=torch.float64, device=values.device)
         return sums.scatter_add(-1, index, flat.double())
 
-    def expand(self, chosen: Bool[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Bool[Tensor, "b *shape"]:
+    def expand(self, chosen: Shaped[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Shaped[Tensor, "b *shape"]:
         """Turn chosen groups into chosen elements."""
         maps = self.map.to(chosen.device)
         index = maps[rows] if len(maps) > 1 else maps.expand(len(chosen), -1)

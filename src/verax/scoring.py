@@ -172,7 +172,7 @@ class Session:
                 runner's precision and layout, which the model may overwrite, and scores that are not finite may be
                 found by the next call or by ``finite.settle``, so that a GPU need not wait for the host.
         """
-        wanted = target[owner]
+        wanted = target.index_select(0, owner)
         parts: list[Tensor] = []
         done = 0
         run = self._run_fast if streamed else self._forward

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from verax.arrays import as_tensor
-from verax.shapes import Bool, Float
+from verax.shapes import Float, Shaped
 
 
 def baseline_tensor(baselines: object, inputs: Tensor) -> Tensor:
@@ -26,9 +26,9 @@ def baseline_tensor(baselines: object, inputs: Tensor) -> Tensor:
 
 
 def replaced(
-    inputs: Float[Tensor, "*#shape"], baselines: Float[Tensor, "*#shape"], mask: Bool[Tensor, "*#shape"]
+    inputs: Float[Tensor, "*#shape"], baselines: Float[Tensor, "*#shape"], mask: Shaped[Tensor, "*#shape"]
 ) -> Float[Tensor, "*shape"]:
-    """Take the baseline where the mask says so, exactly.
+    """Take the baseline where the mask, of truth values or of ones and zeros, says so, exactly.
 
     With weights 0 and 1 ``lerp`` gives one of its ends. A CPU does that much faster than ``where``, whose branches it
     cannot predict.

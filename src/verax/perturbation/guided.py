@@ -53,8 +53,8 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
         for rows, (which,) in shared_blocks(problem, *sizes):
             block = load(session, problem, rows, which)
             plans = [Plan(block, experiment) for experiment in experiments]
-            sets = torch.cat([plan.bit_masks() for plan in plans], dim=1)
-            _store(results, plans, block, *memo.score_sets(session, task, block, sets))
+            scores = memo.score_sets(session, task, block, _removed_sets(block, plans))
+            _store(results, plans, block, scores[:, 1:], scores[:, 0])
     elif len(problem.attributions) * len(experiments) > 1:
         replaced = _everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):
@@ -71,6 +71,19 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
             _store(results, [plan], block, _score_ranked(session, task, block, plan), replaced[rows])
     session.finite.settle()
     return [_at_home(result, problem.inputs.device) for result in results]
+
+
+def _removed_sets(block: Block, plans: Sequence[Plan]) -> Int[Tensor, "b jobs"]:
+    """The set of everything, then the sets of each plan, as bits."""
+    features = torch.arange(block.attributions.shape[-1], device=block.attributions.device)
+    everything = memo.prefix_bits(features)[send(block.counts, features.device)][:, None]
+    widths = [1, *(plan.jobs for plan in plans)]
+    sets = torch.empty(len(block.inputs), sum(widths), dtype=everything.dtype, device=features.device)
+    first, *others = torch.split(sets, widths, dim=1)
+    first[:] = everything
+    for plan, part in zip(plans, others, strict=True):
+        plan.write_bit_masks(part, everything)
+    return sets
 
 
 def _score_ranked(session: Session, task: Task, block: Block, plan: Plan) -> Float[Tensor, "b jobs"]:
@@ -133,7 +146,7 @@ def _store(
         curves[..., 1:-1] = part.reshape(*shape, plan.inner).transpose(0, 1).to(curves)
         curves[..., -1] = replaced[:, None].to(curves)
         result.attribution_sign[block.which, block.rows] = plan.signs(block.attributions)
-        result.direction_sign[block.which, block.rows] = plan.signs(block.direction.expand(k, -1, -1))
+        result.direction_sign[block.which, block.rows] = plan.signs(block.direction[None])
 
 
 def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> GuidedScores:

@@ -9,10 +9,15 @@ from verax.arguments import Problem, Task
 from verax.perturbation.baselines import replaced
 from verax.perturbation.block import Block
 from verax.scoring import BuildRows, Session
-from verax.shapes import Bool, Float, Int
+from verax.shapes import Float, Int
 
 MOST_FEATURES = 64
 _PIECE = 1 << 19  # elements of the rows that are made at a time
+
+
+def set_type(features: int) -> torch.dtype:
+    """The shorter number that has a bit for each feature; half as long is twice as fast."""
+    return torch.int32 if features < 32 else torch.int64
 
 
 def prefix_bits(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch points"]:
@@ -20,30 +25,27 @@ def prefix_bits(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch
 
     Example:
         >>> prefix_bits(torch.tensor([2, 0, 1]))
-        tensor([0, 4, 5, 7])
+        tensor([0, 4, 5, 7], dtype=torch.int32)
     """
-    bits = torch.ones_like(sequence) << sequence
-    return torch.cat((torch.zeros_like(bits[..., :1]), bits.cumsum(-1)), dim=-1)
+    numbers = sequence.to(set_type(sequence.shape[-1]))
+    sums = (torch.ones_like(numbers) << numbers).cumsum(-1, dtype=numbers.dtype)
+    return torch.cat((torch.zeros_like(sums[..., :1]), sums), dim=-1)
 
 
-def score_sets(
-    session: Session, task: Task, block: Block, sets: Int[Tensor, "b jobs"]
-) -> tuple[Float[Tensor, "b jobs"], Float[Tensor, " b"]]:
-    """Score removed sets and the set of everything, asking the model once for each distinct row of an input.
+def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b jobs"]) -> Float[Tensor, "b jobs"]:
+    """Score removed sets, asking the model once for each distinct row of an input.
 
     Features that already equal their baseline are left out of the sets: removing them changes nothing.
     """
     problem, clean = task.problem, task.clean[block.rows]
-    features = torch.arange(problem.features.most, device=sets.device)
-    everything = prefix_bits(features)[-1:].expand(len(sets), 1)
-    matters = _bits_that_matter(problem, block, features)
-    keys = torch.cat((everything, sets), dim=1) & matters[:, None]
-    ordered, owner, position = sorted_keys(keys, len(features))
+    features = problem.features.most
+    keys = sets & _bits_that_matter(problem, block, sets.dtype)[:, None]
+    ordered, owner, position = sorted_keys(keys, features)
     fresh = ordered != 0  # nothing removed: that score is known
     fresh[1:] &= (ordered[1:] != ordered[:-1]) | (owner[1:] != owner[:-1])
-    slot = fresh.cumsum(0)
+    slot = fresh.cumsum(0, dtype=torch.int32)
     (at,) = fresh.nonzero(as_tuple=True)
-    distinct, owner = ordered.index_select(0, at).long(), owner.index_select(0, at).long()
+    distinct, owner = ordered.index_select(0, at), owner.index_select(0, at)
     dtype, layout = session.runner.dtype, session.runner.layout
     inputs = block.inputs.to(dtype, memory_format=layout)
     one_baseline = block.baselines.stride(0) == 0  # the same for all inputs: nothing to look up
@@ -51,7 +53,7 @@ def score_sets(
 
     def build(start: int, stop: int) -> Tensor:
         row = owner[start:stop]
-        mask = problem.features.expand(unpacked(distinct[start:stop], len(features)), row + block.rows.start)
+        mask = problem.features.expand(unpacked(distinct[start:stop], features, dtype), row + block.rows.start)
         own = baselines if one_baseline else baselines.index_select(0, row)
         return replaced(inputs.index_select(0, row), own, mask).to(memory_format=layout)
 
@@ -59,10 +61,9 @@ def score_sets(
     ahead = in_large_pieces(build, len(owner), _PIECE // inputs[0].numel())
     found = session.target_scores(ahead, owner + block.rows.start, task.target, streamed=True)
     # slot 0 stands before the first distinct set of all; an empty set takes the clean score instead
-    known = torch.cat((found.new_zeros(1), found))[slot]
+    known = torch.cat((found.new_zeros(1), found)).index_select(0, slot)
     scores = torch.empty_like(known).scatter_(0, position, known).reshape(keys.shape)
-    scores = torch.where(keys == 0, clean.to(scores)[:, None], scores)
-    return scores[:, 1:], scores[:, 0]
+    return torch.where(keys == 0, clean.to(scores)[:, None], scores)
 
 
 def in_large_pieces(build: BuildRows, count: int, size: int) -> BuildRows:
@@ -100,35 +101,35 @@ def sorted_keys(
     count, jobs = keys.shape
     needed = bits + (count - 1).bit_length()
     if keys.device.type == "cpu" and needed < 64:
-        numbered = (torch.arange(count)[:, None] << bits | keys).flatten()
-        found = (numbered.int() if needed < 32 else numbered).sort(stable=True)
+        keys = keys.int() if needed < 32 else keys.long()
+        numbered = torch.arange(count, dtype=keys.dtype)[:, None] << bits | keys
+        found = numbered.flatten().sort(stable=True)
         return found.values & ((1 << bits) - 1), found.values >> bits, found.indices
     ordered, position = keys.sort(dim=1)
     owner = torch.arange(count, device=keys.device)[:, None].expand(keys.shape)
     return ordered.flatten(), owner.flatten(), (position + jobs * owner).flatten()
 
 
-def unpacked(sets: Int[Tensor, " n"], features: int) -> Bool[Tensor, "n features"]:
-    """The features of each set.
+def unpacked(sets: Int[Tensor, " n"], features: int, dtype: torch.dtype) -> Float[Tensor, "n features"]:
+    """The features of each set, as weights 1 and 0.
 
     Example:
-        >>> unpacked(torch.tensor([5, 2]), 3)
-        tensor([[ True, False,  True],
-                [False,  True, False]])
+        >>> unpacked(torch.tensor([5, 2]), 3, torch.float32)
+        tensor([[1., 0., 1.],
+                [0., 1., 0.]])
     """
-    octets = sets.contiguous().view(torch.uint8).reshape(len(sets), 8)[:, : (features + 7) // 8]
-    bits = _octets(sets.device).index_select(0, octets.int().flatten())
-    return bits.view(torch.bool).reshape(len(sets), -1)[:, :features]
+    octets = sets.contiguous().view(torch.uint8).reshape(len(sets), -1)[:, : (features + 7) // 8]
+    return _octets(sets.device, dtype).index_select(0, octets.int().flatten()).reshape(len(sets), -1)[:, :features]
 
 
 @functools.cache
-def _octets(device: torch.device) -> Int[Tensor, "256"]:
-    """For every byte its eight bits, as the eight bytes of one number: eight features in one look-up."""
-    bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
-    return bits.to(torch.uint8).view(torch.int64)[:, 0].to(device)
+def _octets(device: torch.device, dtype: torch.dtype) -> Float[Tensor, "256 8"]:
+    """For every byte its eight bits: eight features in one look-up."""
+    return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device, dtype)
 
 
-def _bits_that_matter(problem: Problem, block: Block, features: Int[Tensor, " features"]) -> Int[Tensor, " b"]:
+def _bits_that_matter(problem: Problem, block: Block, dtype: torch.dtype) -> Int[Tensor, " b"]:
     differs = (block.inputs != block.baselines).double()
     present = problem.features.reduce(differs, block.rows) > 0
-    return (present.long() << features).sum(1)
+    place = torch.arange(present.shape[1], dtype=dtype, device=present.device)
+    return (present.to(dtype) << place).sum(1, dtype=dtype)

@@ -30,7 +30,9 @@ class Plan:
         self.longest = int(cuts.diff().max())
         self.cuts = send(cuts, device)
         self.counts = send(block.counts, device)[:, None]
-        ragged = int(block.counts.min()) < block.attributions.shape[-1]
+        features = block.attributions.shape[-1]
+        ragged = int(block.counts.min()) < features
+        self.one_each = not ragged and self.inner == features - 1  # every step removes one feature of each input
         self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0] if ragged else None)
 
     @property
@@ -43,14 +45,13 @@ class Plan:
         """Rows of each input."""
         return len(self.block.attributions) * 2 * self.inner
 
-    def bit_masks(self) -> Int[Tensor, "b jobs"]:
-        """Write every removed set as the bits of one integer."""
+    def write_bit_masks(self, out: Int[Tensor, "b jobs"], everything: Int[Tensor, "#b 1"]) -> None:
+        """Write every removed set as the bits of one integer, given the set of all features of an input."""
         prefixes = memo.prefix_bits(self.sequence)
-        everything = memo.prefix_bits(torch.arange(prefixes.shape[-1] - 1, device=prefixes.device))
         inner = self.cuts[:, 1:-1]
-        first = _along(prefixes, inner)
-        last = everything[self.counts] ^ _along(prefixes, self.counts - inner)
-        return torch.stack((first, last), dim=2).transpose(0, 1).reshape(prefixes.shape[1], self.jobs)
+        table = out.view(len(out), len(self.sequence), 2, self.inner).transpose(0, 1)
+        table[:, :, 0] = _along(prefixes, inner)
+        torch.bitwise_xor(everything, _along(prefixes, self.counts - inner), out=table[:, :, 1])
 
     def digests(self, words: Int[Tensor, "b features"]) -> Int[Tensor, "b jobs"]:
         """Write every removed set as the sum of its features' words; sums wrap around."""
@@ -64,15 +65,17 @@ class Plan:
         """The place of each feature in its sequence, attribution by attribution."""
         return ranks(self.sequence).flatten(0, 1)
 
-    def signs(self, values: Float[Tensor, "k b features"]) -> Int[Tensor, "k b 2 steps"]:
+    def signs(self, values: Float[Tensor, "#k b features"]) -> Int[Tensor, "k b 2 steps"]:
         """Sign of the sum of what each step removes. Summed in float64, each step on its own: 0 stays exactly 0."""
         # the sign of a sum of one is that of the number, and eight times shorter
         values = values.sign().to(torch.int8) if self.longest == 1 else values.double()
-        ordered = torch.take_along_dim(values, self.sequence, dim=-1)
+        ordered = torch.take_along_dim(values.expand(self.sequence.shape), self.sequence, dim=-1)
+        if self.one_each:
+            return torch.stack((ordered, ordered.flip(-1)), dim=2)
         place = self.cuts[:, :-1, None] + torch.arange(self.longest, device=self.cuts.device)
         inside = place < self.cuts[:, 1:, None]
         last = self.counts[..., None] - 1
-        shape = (*values.shape[:-1], *place.shape[1:])
+        shape = (*ordered.shape[:-1], *place.shape[1:])
         sums = [
             (_along(ordered, at.clamp(0, values.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(
                 -1, dtype=values.dtype
