@@ -35,10 +35,12 @@ def main() -> None:
     model, inputs, attributions = problem(**sizes)
     agreement = check_agreement(model, inputs, attributions)
     print(f"MoRF and LeRF curves of Verax and Quantus, max |difference|: {agreement:.2g}")
+    folding = folding_difference(model, inputs, attributions)
+    print(f"Curves with and without folded batch norms, max |difference|: {folding:.2g}")
     found = measure(model, inputs, attributions, options.repeats)
     found["memory"] = common.in_fresh_process(__file__, *(["--quick"] if options.quick else []))
     report(found, **sizes)
-    path = common.write_results("guided", options, sizes=sizes, max_difference=agreement, **found)
+    path = common.write_results("guided", options, sizes=sizes, max_difference=agreement, folding=folding, **found)
     print(f"\nRaw repeats: {path}")
 
 
@@ -49,6 +51,11 @@ def problem(k: int, n: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 def evaluate(model: nn.Module, inputs: Tensor, attributions: Tensor) -> verax.Evaluation:
     return verax.evaluate(model, inputs, attributions, metrics=METRICS)
+
+
+def evaluate_folded(model: nn.Module, inputs: Tensor, attributions: Tensor) -> verax.Evaluation:
+    """On a copy of the model that has its batch norms folded, made within the call."""
+    return verax.evaluate(verax.Scorer(model, precision="float32"), inputs, attributions, metrics=METRICS)
 
 
 class Quantus:
@@ -89,6 +96,16 @@ def check_agreement(model: nn.Module, inputs: Tensor, attributions: Tensor) -> f
     return worst
 
 
+def folding_difference(model: nn.Module, inputs: Tensor, attributions: Tensor) -> float:
+    plain, fast = (one(model, inputs, attributions)["pc"] for one in (evaluate, evaluate_folded))
+    worst = max(
+        float((ours - theirs).abs().max()) for ours, theirs in ((plain.morf, fast.morf), (plain.lerf, fast.lerf))
+    )
+    if worst > 1e-5:
+        raise SystemExit(f"Folding changes curves by {worst}: no point in timing it.")
+    return worst
+
+
 def measure(model: nn.Module, inputs: Tensor, attributions: Tensor, repeats: int) -> dict[str, Any]:
     peer = Quantus(model, inputs)
     rows = {
@@ -105,6 +122,7 @@ def measure(model: nn.Module, inputs: Tensor, attributions: Tensor, repeats: int
     }
     cases |= {
         "verax": lambda: evaluate(model, inputs, attributions),
+        "verax, folded": lambda: evaluate_folded(model, inputs, attributions),
         "verax, one attribution": lambda: evaluate(model, inputs, attributions[:1]),
     }
     for size in sorted({64, min(512, len(inputs)), len(inputs)}):
@@ -127,6 +145,7 @@ def report(found: dict[str, Any], k: int, n: int) -> None:
     lines = [
         (f"{bare.capitalize()} rows a batch (best)", times[bare], rows["verax"]),
         (f"Verax, PC and DPC of {k} attributions", times["verax"], rows["verax"]),
+        ("Verax, the same, precision='float32' (folded)", times["verax, folded"], rows["verax"]),
         ("Verax, PC and DPC of 1", times["verax, one attribution"], rows["verax, one attribution"]),
         (f"Quantus, MoRF and LeRF of 1, {batch} (best)", times[peer], each),
         (f"Quantus, MoRF and LeRF of {k}, extrapolated from 1", times[peer] * k, each * k),
@@ -140,6 +159,7 @@ def report(found: dict[str, Any], k: int, n: int) -> None:
     print(f"\nRows asked {asked:,}, distinct rows evaluated {evaluated:,} ({evaluated / asked:.1%})")
     near = common.verdict(share >= WANTED_SHARE)
     print(f"Share of the bare forward's rows/s: {share:.2f} ({near}, wanted >= {WANTED_SHARE})")
+    print(f"With precision='float32': {times[bare] / times['verax, folded']:.2f}")
     reached = common.verdict(gain >= WANTED_SPEEDUP)
     print(
         f"Quantus / Verax, {k} attributions: {gain:.1f} ({reached}, wanted >= {WANTED_SPEEDUP}; Quantus extrapolated)"

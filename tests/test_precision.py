@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import verax
-from verax.folding import ConvolutionReLU, folded
+from verax.folding import ConvolutionReLU, FoldedLinear, folded
 from verax.holding import laid_out
 from verax.inference import Inference, Runner
 from verax.perturbation.block import rectangles, whole_batches
@@ -29,7 +29,7 @@ def lively(model, seed=0):
     """Give batch norms statistics and weights that matter."""
     generator = torch.Generator().manual_seed(seed)
     for part in model.modules():
-        if isinstance(part, nn.BatchNorm2d):
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
             for values, low, high in ((part.weight, 0.5, 2), (part.bias, -1, 1)):
                 values.data.uniform_(low, high, generator=generator)
             if part.running_mean is not None:
@@ -258,8 +258,8 @@ def kinds(model):
     return [type(part) for part in model]
 
 
-def assert_folds_exactly(model):
-    x, found = normal(4, 3, 9, 9).double(), folded(model.double().eval())
+def assert_folds_exactly(model, *shape):
+    x, found = normal(*(shape or (4, 3, 9, 9))).double(), folded(model.double().eval())
     with torch.no_grad():
         torch.testing.assert_close(found(x.clone()), model(x.clone()), rtol=1e-9, atol=1e-9)
     return found
@@ -268,6 +268,39 @@ def assert_folds_exactly(model):
 def test_convolution_batch_norm_and_relu_become_one_layer():
     found = assert_folds_exactly(convnet())
     assert kinds(found)[:5] == [ConvolutionReLU, nn.Identity, nn.Identity, ConvolutionReLU, nn.Identity]
+
+
+def test_linear_layer_batch_norm_and_relu_become_one_layer():
+    layers = (nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5))
+    found = assert_folds_exactly(lively(nn.Sequential(*layers, nn.Linear(5, 2), nn.ReLU(), nn.Linear(2, 1))), 4, 3)
+    gone = nn.Identity
+    assert kinds(found) == [FoldedLinear, gone, gone, FoldedLinear, gone, FoldedLinear, gone, nn.Linear]
+
+
+def test_a_batch_norm_of_another_axis_than_that_of_the_linear_layer_before_it_stays():
+    layers = (nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU())
+    assert_folds_exactly(lively(nn.Sequential(*layers)), 4, 6, 6)
+    assert_folds_exactly(lively(nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(7), nn.ReLU())), 4, 7, 6)
+
+
+def test_the_perceptron_of_the_paper_folds_altogether():
+    model = lively(verax.models.MLP(20).build(seed=0)).double().eval()
+    found, x = folded(model), normal(7, 20).double()
+    assert sum(isinstance(part, nn.BatchNorm1d) for part in model.modules()) == 7
+    with torch.no_grad():
+        torch.testing.assert_close(found(x), model(x))
+        for part in found.modules():
+            if isinstance(part, FoldedLinear):
+                part.norm.weight.fill_(torch.nan)  # none is used
+        torch.testing.assert_close(found(x), model(x))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_scores_of_tables_in_every_precision_are_those_of_the_module(precision):
+    model, x = lively(verax.models.MLP(4, hidden=(8, 8)).build(seed=0)), normal(6, 4)
+    wanted = verax.evaluate(model, x, x, METRICS)
+    found = verax.evaluate(verax.Scorer(model, precision=precision), x, x, METRICS)
+    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
 
 
 def test_settings_of_a_convolution_are_kept():
@@ -351,7 +384,8 @@ def test_inception_folds_altogether(monkeypatch):
 
 @needs_compiler
 @pytest.mark.filterwarnings("ignore")  # of torch.compile, about itself
-def test_compiled_scores_are_the_same_and_partial_batches_are_filled_up():
+def test_compiled_scores_are_the_same_and_partial_batches_are_filled_up(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # torch.compile cannot look through its checks
     model = nn.Sequential(nn.Flatten(), nn.Linear(432, 8), nn.ReLU(), nn.Linear(8, 3))
     scorer = verax.Scorer(model, compile=True, batch_size=64)
     wanted, found = scores(model), scores(scorer)

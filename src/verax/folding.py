@@ -1,7 +1,7 @@
-"""Folding for inference: a convolution with its batch norm and its ReLU becomes one layer.
+"""Folding for inference: a convolution or a linear layer with its batch norm and its ReLU becomes one layer.
 
-In evaluation mode a batch norm is a fixed scale and shift of each channel, which the weights of the convolution before
-it can take up; a GPU then saves whole passes over the activations.
+In evaluation mode a batch norm is a fixed scale and shift of each channel, which the weights of the layer before it can
+take up; that saves whole passes over the activations.
 """
 
 import copy
@@ -15,14 +15,16 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from verax.shapes import Float
 
+_NORMS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: nn.BatchNorm2d, nn.Linear: nn.BatchNorm1d}
 _CUDNN = torch.version.cuda is not None  # else a GPU is another maker's
 
 
 def folded(module: nn.Module) -> nn.Module:
-    """Give a copy of a module in evaluation mode, in which convolutions have taken up the layers that follow them.
+    """Give a copy of a module in evaluation mode, in which layers have taken up the batch norms and ReLUs after them.
 
-    Found are convolutions, batch norms and ReLUs that are parts of one module whose ``forward`` calls them one after
-    the other; all else stays as it is. Parts that code outside of that module calls as well are not recognised.
+    Found are convolutions or linear layers, batch norms and ReLUs that are parts of one module whose ``forward`` calls
+    them one after the other; all else stays as it is. Parts that code outside of that module calls as well are not
+    recognised.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
@@ -36,7 +38,7 @@ def folded(module: nn.Module) -> nn.Module:
     own = copy.deepcopy(module)
     uses = Counter(id(part) for _, part in own.named_modules(remove_duplicate=False))
     for parent in list(own.modules()):
-        if any(isinstance(child, nn.Conv2d) for child in parent.children()):
+        if any(type(child) in _NORMS for child in parent.children()):
             _fold_children(parent, uses)
     return own
 
@@ -51,6 +53,24 @@ class ConvolutionReLU(nn.Conv2d):
         settings = (self.stride, self.padding, self.dilation, self.groups)
         found: Tensor = convolution_relu(input, self.weight, self.bias, *settings)
         return found
+
+
+class FoldedLinear(nn.Module):
+    """A linear layer with the batch norm and the ReLU that followed it."""
+
+    def __init__(self, linear: nn.Linear, norm: Any, relu: bool) -> None:
+        super().__init__()
+        self.linear, self.norm, self.relu = linear, norm or nn.Identity(), relu
+        self.fused = linear
+        if norm is not None:
+            self.fused = copy.deepcopy(linear)
+            _take_up(self.fused, norm)
+
+    def forward(self, input: Float[Tensor, "n *shape"]) -> Float[Tensor, "n *others"]:  # noqa: A002  # torch's name
+        """Apply all of it."""
+        # a batch norm scales the second axis, a linear layer makes the last one: the same only of tables
+        found = self.fused(input) if input.ndim == 2 else self.norm(self.linear(input))
+        return F.relu_(found) if self.relu else found
 
 
 @torch.library.custom_op("verax::convolution_relu", mutates_args=())
@@ -78,35 +98,52 @@ def _fold_children(parent: nn.Module, uses: Counter[int]) -> None:
         return
     calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
 
-    def followed_by(node: fx.Node, kind: type[nn.Module]) -> fx.Node | None:
-        """The one user of a layer's output, if it is a layer of that kind that is used here only."""
-        users = list(node.users)
-        if len(users) != 1 or users[0].op != "call_module":
+    def layer(node: fx.Node) -> nn.Module | None:
+        """The layer that is called, if it is called once, from here only, and nobody looks at it."""
+        if node.op != "call_module" or calls[node.target] > 1:
             return None
-        layer = parent.get_submodule(str(users[0].target))
-        alone = calls[users[0].target] == 1 and uses[id(layer)] == 1
-        return users[0] if type(layer) is kind and alone and not _has_hooks(layer) else None
+        found = parent.get_submodule(str(node.target))
+        return found if uses[id(found)] == 1 and not _has_hooks(found) else None
 
     for node in graph.nodes:
-        if node.op != "call_module" or calls[node.target] > 1:
+        first, chain = layer(node), [node]
+        if first is None or not _can_take_up(first):
             continue
-        layer = parent.get_submodule(node.target)
-        if type(layer) is not nn.Conv2d or uses[id(layer)] > 1 or _has_hooks(layer) or layer.padding_mode != "zeros":
-            continue
-        norm = followed_by(node, nn.BatchNorm2d)
-        if norm is not None:
-            batch_norm = parent.get_submodule(str(norm.target))
-            if not isinstance(batch_norm, nn.BatchNorm2d) or batch_norm.running_mean is None:
-                continue  # it normalises by the batch
-            _take_up(layer, batch_norm)
-            _put(parent, str(norm.target), nn.Identity())
-        relu = followed_by(norm or node, nn.ReLU)
-        if relu is not None:
-            layer.__class__ = ConvolutionReLU
-            _put(parent, str(relu.target), nn.Identity())
+        for kind in (_NORMS[type(first)], nn.ReLU):
+            user = next(iter(chain[-1].users), None)
+            if user is not None and len(chain[-1].users) == 1 and _fits(layer(user), kind, first):
+                chain.append(user)
+        if len(chain) > 1:
+            _put(parent, node, _joined(*(parent.get_submodule(str(one.target)) for one in chain)))
+            for one in chain[1:]:
+                _put(parent, one, nn.Identity())
 
 
-def _take_up(layer: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
+def _can_take_up(layer: nn.Module) -> bool:
+    return type(layer) in _NORMS and (not isinstance(layer, nn.Conv2d) or layer.padding_mode == "zeros")
+
+
+def _fits(layer: nn.Module | None, kind: type[nn.Module], first: nn.Module) -> bool:
+    """Whether a layer is of that kind, and a batch norm has statistics, else it looks at the batch, of that many."""
+    if not isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+        return type(layer) is kind
+    channels = first.out_features if isinstance(first, nn.Linear) else first.out_channels
+    return type(layer) is kind and layer.running_mean is not None and layer.num_features == channels
+
+
+def _joined(layer: nn.Module, *followers: nn.Module) -> nn.Module:
+    norm = next((one for one in followers if isinstance(one, nn.BatchNorm1d | nn.BatchNorm2d)), None)
+    relu = isinstance(followers[-1], nn.ReLU)
+    if isinstance(layer, nn.Linear):
+        return FoldedLinear(layer, norm, relu)
+    if norm is not None:
+        _take_up(layer, norm)
+    if relu:
+        layer.__class__ = ConvolutionReLU
+    return layer
+
+
+def _take_up(layer: Any, norm: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
     """Fold in double precision, so that one rounding is all that changes."""
     values = (layer.weight, layer.bias, norm.running_mean, norm.running_var, norm.weight, norm.bias)
     weight, bias, mean, variance, scale, shift = (None if one is None else one.detach().double() for one in values)
@@ -114,8 +151,8 @@ def _take_up(layer: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
     layer.weight, layer.bias = (nn.Parameter(one.to(layer.weight.dtype), requires_grad=False) for one in fused)
 
 
-def _put(parent: nn.Module, name: str, layer: nn.Module) -> None:
-    path, _, last = name.rpartition(".")
+def _put(parent: nn.Module, node: fx.Node, layer: nn.Module) -> None:
+    path, _, last = str(node.target).rpartition(".")
     setattr(parent.get_submodule(path), last, layer)
 
 
