@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 import torch
@@ -116,6 +116,12 @@ def interleaved(cases: dict[str, Callable[[], object]], repeats: int) -> dict[st
 
 def medians(times: dict[str, list[float]]) -> dict[str, float]:
     return {name: median(values) for name, values in times.items()}
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> tuple[float, float, float]:
+    """Compare two cases round by round, because both meet the same slow moments: quartiles of the ratio of times."""
+    found = quantiles([one / other for one, other in zip(above, below, strict=True)], n=4, method="inclusive")
+    return found[0], found[1], found[2]
 
 
 def fastest(times: dict[str, float], prefix: str = "") -> str:
