@@ -1,5 +1,16 @@
-"""Shapes in annotations are checked while the tests run."""
+"""Shapes in annotations are checked while the tests run, and nothing depends on chance or on the machine's speed."""
 
+import signal
+
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+
+settings.register_profile(
+    "verax", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("verax")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; tests send it to children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 install_import_hook("verax", "beartype.beartype")

@@ -202,7 +202,7 @@ def test_ctrl_c_in_a_process_of_its_own(tmp_path: Path) -> None:
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        said, errors = process.communicate()
+        said, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert said == ""
     assert errors.splitlines()[-1].startswith("verax: stopped. ")

@@ -19,7 +19,7 @@ from verax.perturbation import guided, memo
 READINGS = ("magnitude", "signed", "literal")
 FORMS = ("cumulative", "increments")
 Curves = tuple[int, int, reference.Curve, reference.Curve]  # attribution, input, MoRF, LeRF
-check_many = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+check_many = settings(max_examples=60)
 
 
 class Classifier(nn.Module):

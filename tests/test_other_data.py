@@ -17,9 +17,14 @@ def run_page(name):
     """Run the Python blocks of a page in one namespace."""
     left = {}
     text = (TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
-    with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng():
-        for program in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
-            exec(program, left)  # noqa: S102
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so that training ends in the same weights on any number of cores
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng():
+            for program in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+                exec(program, left)  # noqa: S102
+    finally:
+        torch.set_num_threads(threads)
     return left
 
 

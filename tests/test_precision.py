@@ -2,6 +2,8 @@
 
 import copy
 import shutil
+import sysconfig
+from pathlib import Path
 
 import jaxtyping
 import pytest
@@ -16,7 +18,8 @@ from verax.inference import Inference, Runner
 from verax.perturbation.block import rectangles, whole_batches
 from verax.precision import checked_precision, single_precision
 
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+can_compile = shutil.which("g++") is not None and Path(sysconfig.get_path("include"), "Python.h").exists()
+needs_compiler = pytest.mark.skipif(not can_compile, reason="torch.compile needs g++ and Python.h on a CPU")
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 TOLERANCE = {"float32": 1e-5, "tf32": 1e-5, "bfloat16": 0.02, "float16": 0.003}  # on a CPU TF32 is single precision
 

@@ -17,6 +17,7 @@ FLAGS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
@@ -37,7 +38,7 @@ class Browser:
 
     def command(self, method: str, path: str, body: Any = None) -> Any:
         """Send one command of the protocol and return its value."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         data = None if body is None else json.dumps(body)
         connection.request(method, self._session + path, data, {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -55,7 +56,7 @@ class Browser:
         """Run JavaScript in the page."""
         return self.command("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
-    def wait(self, script: str, seconds: float = 30) -> None:
+    def wait(self, script: str, seconds: float = 300) -> None:
         """Wait until the script says yes."""
         end = time.monotonic() + seconds
         while not self.run(script):
@@ -107,7 +108,7 @@ def _start(port: int) -> Browser:
         "goog:chromeOptions": {"binary": CHROMIUM, "args": list(FLAGS)},
         "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
     }
-    for _ in range(200):  # until the driver listens
+    for _ in range(3000):  # until the driver listens
         try:
             answer = Browser(port).command("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         except ConnectionError:

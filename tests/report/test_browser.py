@@ -74,7 +74,7 @@ def test_choice_changes_the_chart(opened: Browser, signal: str, chart: str, valu
     before = drawing(opened, chart)
     choose(opened, signal, chart, value)
     changed = f"return document.querySelector('#chart-{chart} svg.marks').outerHTML !== {json.dumps(before)}"
-    opened.wait(changed, 10)
+    opened.wait(changed)
     assert opened.log("browser") == []
 
 
@@ -89,7 +89,7 @@ def test_choices_show_what_the_charts_show(opened: Browser, report: Path) -> Non
 
 def test_pointing_at_a_dot_shows_its_settings(opened: Browser) -> None:
     opened.point_at("#chart-scatter-others .mark-symbol.role-mark path")
-    opened.wait("return document.querySelector('#vg-tooltip-element.visible') !== null", 10)
+    opened.wait("return document.querySelector('#vg-tooltip-element.visible') !== null")
     said = opened.run("return document.querySelector('#vg-tooltip-element').textContent")
     assert "configuration" in said
     assert "DPC" in said

@@ -276,12 +276,13 @@ def test_a_sample_is_a_share(sample: str, finished: Path) -> None:
 
 
 def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path, finished: Path) -> None:
-    path, folder = tmp_path / "long.toml", tmp_path / "study"
-    path.write_text(tomli_w.dumps(content(table(limit=40, chunk=1), examples=0, uncertainty={"inputs": 0})))
+    path, folder = tmp_path / "several.toml", tmp_path / "study"
+    path.write_text(tomli_w.dumps(content(table(limit=4, chunk=1), examples=0, uncertainty={"inputs": 0})))
     (folder / "models").mkdir(parents=True)
     for one in (finished / "models").iterdir():
         (folder / "models" / one.name).write_bytes(one.read_bytes())
-    command = [sys.executable, "-m", "verax", "study", "run", str(path), "--out", str(folder)]
+    held = Path(__file__).parent / "held.py"
+    command = [sys.executable, str(held), "study", "run", str(path), "--out", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
@@ -289,7 +290,7 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path, finished: Path) -
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        said, errors = process.communicate()
+        said, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert said == ""
     assert errors.splitlines()[-1] == (
@@ -297,9 +298,8 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path, finished: Path) -
     )
     assert "Traceback" not in errors
     assert not list(folder.rglob("*.part"))
-    stored = len(list(folder.glob("scores/*.parquet")))
-    assert 0 < stored < 40
-    assert ran(load_spec(path), folder)[0].computed == 40 - stored
+    assert len(list(folder.glob("scores/*.parquet"))) == 1
+    assert ran(load_spec(path), folder)[0].computed == 3
 
 
 def test_a_second_process_is_kept_out(toml: Path, trained: Path) -> None:

@@ -1,5 +1,6 @@
 """Worker processes: the table of one process, errors raised where the study was started, and no worker left behind."""
 
+import contextlib
 import errno
 import json
 import os
@@ -92,7 +93,8 @@ def test_an_error_in_a_worker_is_raised_here(copied: Path) -> None:
         run_pool(study, [unknown, *study.units], HERE, Told(), workers=2)
 
 
-def test_a_full_disk_is_told_by_the_worker_that_met_it(copied: Path) -> None:
+def test_a_full_disk_is_told_by_the_worker_that_met_it(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # or workers leave cut-off files of it
     study = open_study(copied)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # workers inherit it
@@ -164,13 +166,13 @@ def test_workers_end_with_the_run(
     assert len(workers) == 2
     if ending is signal.SIGINT:
         os.killpg(started.pid, ending)
-        assert started.wait() == 130
+        assert started.wait(timeout=300) == 130
     else:
         started.kill()
         started.wait()
     before = time.monotonic()
     while any(is_alive(pid) for pid in workers):
-        assert time.monotonic() - before < 20
+        assert time.monotonic() - before < 300
         time.sleep(0.01)
     kept = stamps(trained)
     assert 0 < len(kept) < 16
@@ -184,14 +186,15 @@ def children(parent: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and is_alive(int(entry.name)):
-            status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            if int(status[1]) == parent and b"spawn_main" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
+            with contextlib.suppress(OSError):  # it has ended since, or is somebody else's
+                status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if int(status[1]) == parent and b"spawn_main" in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
     return found
 
 
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return False

@@ -29,10 +29,13 @@ def many(limit: int = 32) -> StudySpec:
 def ray() -> Iterator[Any]:
     """A cluster of two workers on this machine."""
     found = pytest.importorskip("ray", reason="Ray is not installed")
-    with quiet():
-        _connect(found, CLUSTER)
-    yield found
-    found.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", "/tmp")  # noqa: S108  # names of its sockets may not be long
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else it kills workers where other work fills the memory
+        with quiet():
+            _connect(found, CLUSTER)
+        yield found
+        found.shutdown()
 
 
 @contextlib.contextmanager
@@ -129,6 +132,26 @@ def test_an_error_in_a_task_is_raised_as_it_was(trained: Path) -> None:
         run_study(many(4), trained, cluster=CLUSTER)
     assert type(found.value) is FileExistsError
     assert "ray::" not in str(found.value)
+
+
+def test_a_cluster_that_is_not_there_is_noticed_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Nowhere:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**settings: object) -> None:
+            raise ConnectionError("Could not find any running Ray instance.\nAnd a page of advice.")
+
+    monkeypatch.setitem(sys.modules, "ray", Nowhere)
+    with pytest.raises(
+        ConnectionError, match=r"address: no Ray cluster found at 'auto' \(Could not .* instance\.\)\.$"
+    ):
+        run_study(many(), tmp_path / "study", cluster=Cluster("auto"))
+    assert not (tmp_path / "study").exists()
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

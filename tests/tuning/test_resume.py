@@ -85,9 +85,7 @@ def test_a_process_that_is_killed_leaves_a_file_that_can_be_read(tmp_path):
     tests = str(__file__).rsplit("/tuning/", 1)[0]
     process = subprocess.Popen([sys.executable, "-c", program, str(path), tests])
     try:
-        for _ in range(600):
-            if path.exists() or process.poll() is not None:
-                break
+        while not path.exists() and process.poll() is None:
             time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
     finally:

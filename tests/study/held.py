@@ -1,0 +1,12 @@
+"""The command ``verax``, which does not go on after the first unit of a study, for tests that end it."""
+
+from crew import watching
+
+import verax.study.run
+import verax.study.summary
+from verax.cli import app
+
+if __name__ == "__main__":
+    setattr(verax.study.run, "watching", watching)  # noqa: B010
+    setattr(verax.study.summary, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
+    app(prog_name="verax")
