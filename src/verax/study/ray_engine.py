@@ -4,8 +4,9 @@ The directory and the data must be where all workers reach them under the same p
 through the driver.
 """
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,27 +40,37 @@ class Cluster:
     retries: int = 3
 
 
-def run_ray(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, cluster: Cluster) -> None:
-    """Run units as Ray tasks."""
+@contextlib.contextmanager
+def connected(cluster: Cluster | None) -> Iterator[None]:
+    """Hold a connection to the cluster, if there is to be one; a program that is connected already stays so."""
+    if cluster is None:
+        yield
+        return
     ray = load_ray()
     started = not ray.is_initialized()
     if started:
         _connect(ray, cluster)
     try:
-        needs = {"num_cpus": cluster.threads, "num_gpus": 0 if machine.device == "cpu" else 1}
-        task = ray.remote(**needs, max_retries=cluster.retries)(_task)
-        room = cluster.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.threads)
-        folder = str(study.store.folder.absolute())
-        waiting = [unit.stem for unit in reversed(units)]
-        running: list[Any] = []
-        while waiting or running:
-            while waiting and len(running) < room * _AHEAD:
-                running.append(task.remote(folder, waiting.pop(), machine, cluster.threads))
-            finished, running = ray.wait(running, num_returns=1)
-            watcher.done(_result(ray, finished[0]))
+        yield
     finally:
         if started:
             ray.shutdown()
+
+
+def run_ray(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, cluster: Cluster) -> None:
+    """Run units as tasks of the cluster that this process is connected to."""
+    ray = load_ray()
+    needs = {"num_cpus": cluster.threads, "num_gpus": 0 if machine.device == "cpu" else 1}
+    task = ray.remote(**needs, max_retries=cluster.retries)(_task)
+    room = cluster.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.threads)
+    folder = str(study.store.folder.absolute())
+    waiting = [unit.stem for unit in reversed(units)]
+    running: list[Any] = []
+    while waiting or running:
+        while waiting and len(running) < room * _AHEAD:
+            running.append(task.remote(folder, waiting.pop(), machine, cluster.threads))
+        finished, running = ray.wait(running, num_returns=1)
+        watcher.done(_result(ray, finished[0]))
 
 
 def _result(ray: Any, task: Any) -> int:
@@ -93,8 +104,12 @@ def _connect(ray: Any, cluster: Cluster) -> None:
     if cluster.address == "local":
         cpus = None if cluster.workers is None else cluster.workers * cluster.threads
         ray.init(address="local", num_cpus=cpus, **quiet)
-    else:
+        return
+    try:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
+    except (ConnectionError, ValueError) as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ConnectionError(f"address: no Ray cluster found at {cluster.address!r} ({first}).") from None
 
 
 def load_ray() -> Any:

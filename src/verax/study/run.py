@@ -12,7 +12,7 @@ from verax.study.examples import examples_stem, make_examples
 from verax.study.explanations import Machine
 from verax.study.pool import run_pool
 from verax.study.progress import Watcher, watching
-from verax.study.ray_engine import Cluster, load_ray, run_ray
+from verax.study.ray_engine import Cluster, connected, run_ray
 from verax.study.report import write_study_report
 from verax.study.results import chosen_examples
 from verax.study.spec import StudySpec
@@ -60,10 +60,8 @@ def run_study(
             than one must begin its work under ``if __name__ == "__main__"``.
         log: Told what will be done, and what happens.
     """
-    if cluster is not None:
-        load_ray()  # or say that it is missing, before anything is trained
     store = Store(folder)
-    with store.lock():
+    with connected(cluster), store.lock():  # a cluster that is not there is noticed before anything is trained
         try:
             store.sweep()
             study = prepare(spec, store, machine, log)
