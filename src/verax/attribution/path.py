@@ -120,15 +120,16 @@ def statistic(name: PathBaseline, background: Float[Tensor, "m *shape"]) -> Floa
     if name == "mean":
         return background.mean(0)
     if name == "median":
-        return background.median(0).values if len(background) % 2 else _even_median(background)
+        return _median(background)
     return background.amin(0) if name == "min" else background.amax(0)
 
 
-def _even_median(background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:
-    """The mean of the two middle values, as NumPy has it."""
-    ordered = background.sort(0).values
-    middle = len(background) // 2
-    return (ordered[middle - 1] + ordered[middle]) / 2
+def _median(background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:
+    """The mean of the two middle values, as NumPy has it; torch's median is the lower one."""
+    if background.is_cuda:  # where its median is refused if all must be deterministic, and to sort is quick
+        ordered, count = background.sort(0).values, len(background)
+        return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    return (background.median(0).values - (-background).median(0).values) / 2
 
 
 def _relative_gap(product: Float[Tensor, "b *shape"], difference: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
