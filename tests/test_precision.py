@@ -332,6 +332,15 @@ class Shapely(Skip):
         return y * len(x)
 
 
+class Choosy(Skip):
+    """Refuses what is not a tensor, in words of its own."""
+
+    def forward(self, x):
+        if not isinstance(x, torch.Tensor):
+            raise KeyError(type(x))
+        return self.relu(self.norm(self.conv(x)))
+
+
 class Reused(Skip):
     def forward(self, x):
         return self.relu(self.norm(self.conv(self.norm(self.conv(x)))))
@@ -342,11 +351,34 @@ class Functional(Skip):
         return F.relu(self.norm(self.conv(x)))
 
 
-@pytest.mark.parametrize("make", [Skip, Shapely, Reused])
+class Tied(Skip):
+    """Its weights are used twice."""
+
+    def forward(self, x):
+        return F.conv_transpose2d(self.relu(self.norm(self.conv(x))), self.conv.weight)
+
+
+@pytest.mark.parametrize("make", [Skip, Shapely, Choosy, Reused, Tied])
 def test_what_cannot_be_folded_is_left_alone(make):
     found = assert_folds_exactly(lively(make()))
     assert type(found.conv) is nn.Conv2d
     assert type(found.norm) is nn.BatchNorm2d
+
+
+class FromAbove(nn.Module):
+    """Uses a part of its part, beside the part itself."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.block, self.use = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU()), use
+
+    def forward(self, x):
+        return self.block(x) + self.use(self.block[0], x)
+
+
+@pytest.mark.parametrize("use", [lambda layer, x: layer(x), lambda layer, x: x * layer.weight.sum()])
+def test_what_is_used_from_above_is_left_alone(use):
+    assert kinds(assert_folds_exactly(lively(FromAbove(use))).block) == [nn.Conv2d, nn.BatchNorm2d, nn.ReLU]
 
 
 def test_a_functional_relu_stays_and_the_batch_norm_is_folded():

@@ -23,8 +23,8 @@ def folded(module: nn.Module) -> nn.Module:
     """Give a copy of a module in evaluation mode, in which layers have taken up the batch norms and ReLUs after them.
 
     Found are convolutions or linear layers, batch norms and ReLUs that are parts of one module whose ``forward`` calls
-    them one after the other; all else stays as it is. Parts that code outside of that module calls as well are not
-    recognised.
+    them one after the other, and that no other code uses; all else stays as it is. Not seen is what code does that
+    cannot be traced, because it looks at values or shapes: it may call its own parts, but not parts of its parts.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
@@ -36,10 +36,11 @@ def folded(module: nn.Module) -> nn.Module:
         )
     """
     own = copy.deepcopy(module)
-    uses = Counter(id(part) for _, part in own.named_modules(remove_duplicate=False))
-    for parent in list(own.modules()):
-        if any(type(child) in _NORMS for child in parent.children()):
-            _fold_children(parent, uses)
+    parents = [part for part in own.modules() if list(part.children())]
+    graphs = {parent: graph for parent in parents if (graph := _calls(parent)) is not None}
+    alone = _called_once(own, graphs)
+    for parent, graph in graphs.items():
+        _fold_children(parent, graph, alone)
     return own
 
 
@@ -58,7 +59,7 @@ class ConvolutionReLU(nn.Conv2d):
 class FoldedLinear(nn.Module):
     """A linear layer with the batch norm and the ReLU that followed it."""
 
-    def __init__(self, linear: nn.Linear, norm: Any, relu: bool) -> None:
+    def __init__(self, linear: nn.Linear, norm: nn.BatchNorm1d | None, relu: bool) -> None:
         super().__init__()
         self.linear, self.norm, self.relu = linear, norm or nn.Identity(), relu
         self.fused = linear
@@ -92,29 +93,35 @@ def _(rows: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilati
     return F.conv2d(rows, weight, bias, stride, padding, dilation, groups)
 
 
-def _fold_children(parent: nn.Module, uses: Counter[int]) -> None:
-    graph = _calls(parent)
-    if graph is None:
-        return
-    calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
+def _called_once(module: nn.Module, graphs: dict[nn.Module, fx.Graph]) -> set[nn.Module]:
+    """The layers that one place calls, that are part of one module, and whose weights or outputs nobody looks at."""
+    places = Counter(part for _, part in module.named_modules(remove_duplicate=False))
+    calls: Counter[nn.Module] = Counter()
+    read: set[nn.Module] = set()
+    for parent, graph in graphs.items():
+        calls.update(_layer(parent, node) for node in graph.nodes if node.op == "call_module")
+        weights = (str(node.target) for node in graph.nodes if node.op == "get_attr")
+        read.update(parent.get_submodule(name.rpartition(".")[0]) for name in weights)
+    read.update(filter(_has_hooks, list(calls)))
+    return {part for part, count in calls.items() if count == places[part] == 1} - read
 
-    def layer(node: fx.Node) -> nn.Module | None:
-        """The layer that is called, if it is called once, from here only, and nobody looks at it."""
-        if node.op != "call_module" or calls[node.target] > 1:
-            return None
-        found = parent.get_submodule(str(node.target))
-        return found if uses[id(found)] == 1 and not _has_hooks(found) else None
 
-    for node in graph.nodes:
-        first, chain = layer(node), [node]
-        if first is None or not _can_take_up(first):
+def _layer(parent: nn.Module, node: fx.Node) -> nn.Module:
+    return parent.get_submodule(str(node.target))
+
+
+def _fold_children(parent: nn.Module, graph: fx.Graph, alone: set[nn.Module]) -> None:
+    known = {node: _layer(parent, node) for node in graph.nodes if node.op == "call_module"}
+    for node, first in known.items():
+        if first not in alone or not _can_take_up(first):
             continue
+        chain = [node]
         for kind in (_NORMS[type(first)], nn.ReLU):
             user = next(iter(chain[-1].users), None)
-            if user is not None and len(chain[-1].users) == 1 and _fits(layer(user), kind, first):
+            if len(chain[-1].users) == 1 and known.get(user) in alone and _fits(known[user], kind, first):
                 chain.append(user)
         if len(chain) > 1:
-            _put(parent, node, _joined(*(parent.get_submodule(str(one.target)) for one in chain)))
+            _put(parent, node, _joined(*(known[one] for one in chain)))
             for one in chain[1:]:
                 _put(parent, one, nn.Identity())
 
@@ -123,7 +130,7 @@ def _can_take_up(layer: nn.Module) -> bool:
     return type(layer) in _NORMS and (not isinstance(layer, nn.Conv2d) or layer.padding_mode == "zeros")
 
 
-def _fits(layer: nn.Module | None, kind: type[nn.Module], first: nn.Module) -> bool:
+def _fits(layer: nn.Module, kind: type[nn.Module], first: nn.Module) -> bool:
     """Whether a layer is of that kind, and a batch norm has statistics, else it looks at the batch, of that many."""
     if not isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return type(layer) is kind
@@ -132,7 +139,7 @@ def _fits(layer: nn.Module | None, kind: type[nn.Module], first: nn.Module) -> b
 
 
 def _joined(layer: nn.Module, *followers: nn.Module) -> nn.Module:
-    norm = next((one for one in followers if isinstance(one, nn.BatchNorm1d | nn.BatchNorm2d)), None)
+    norm: Any = next((one for one in followers if isinstance(one, nn.BatchNorm1d | nn.BatchNorm2d)), None)
     relu = isinstance(followers[-1], nn.ReLU)
     if isinstance(layer, nn.Linear):
         return FoldedLinear(layer, norm, relu)
@@ -169,5 +176,5 @@ def _calls(parent: nn.Module) -> fx.Graph | None:
     """How a module calls its parts, or None where its ``forward`` looks at values or shapes."""
     try:
         return _ChildrenOnly(autowrap_modules=()).trace(parent)  # type: ignore[arg-type]
-    except (fx.proxy.TraceError, TypeError, AttributeError, RuntimeError):  # what code not made for tracing raises
+    except Exception:  # code that is handed stand-ins for tensors, and not made for them, may raise anything
         return None

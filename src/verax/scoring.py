@@ -26,8 +26,8 @@ NOT_DIFFERENTIABLE = (
 
 # Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
 # then runs the same batches and returns the same bits. On a CPU 1,024 to 2,048 rows of tables and 64 images of
-# 3 x 64 x 64 are the best batches of benchmarks/guided.py. On a GPU a batch is a power of two, which fills its tiles and
-# fits LIME's samples: 1,024 images of 3 x 224 x 224.
+# 3 x 64 x 64 are the best batches of benchmarks/guided.py. On a GPU a batch is a power of two, which fills its tiles
+# and fits LIME's samples: 1,024 images of 3 x 224 x 224.
 _CPU_ELEMENTS, _CPU_ROWS = 3 << 18, (8, 2048)
 _GPU_ELEMENTS, _GPU_ROWS = 1 << 28, (32, 65536)
 _JOINED = 1 << 15  # outputs
