@@ -1,9 +1,8 @@
 """The command ``verax``, which does not go on after the first unit of a study, for tests that end it."""
 
-from crew import watching
-
 import verax.study.run
 import verax.study.summary
+from study.crew import watching
 from verax.cli import app
 
 if __name__ == "__main__":

@@ -283,7 +283,7 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path, finished: Path) -
         (folder / "models" / one.name).write_bytes(one.read_bytes())
     held = Path(__file__).parent / "held.py"
     command = [sys.executable, str(held), "study", "run", str(path), "--out", str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(held.parents[1])}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
         while not list(folder.glob("scores/*.parquet")):
