@@ -17,7 +17,7 @@ from verax.study.ray_engine import Cluster, _connect
 from verax.study.run import run_study
 from verax.study.spec import StudySpec
 
-CLUSTER = Cluster(workers=2)
+CLUSTER = Cluster(workers=2, retries=10)  # enough for a machine so busy that Ray gives workers up
 
 
 def many(limit: int = 32) -> StudySpec:
