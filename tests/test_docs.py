@@ -31,7 +31,7 @@ from verax.study.spec import load_spec
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), DOCS / "faq.md", DOCS / "concepts.md"])
-NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 class Block(NamedTuple):
