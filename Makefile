@@ -1,20 +1,28 @@
 # Everything runs in .venv, which is made when it is needed. PYTHON=python3.12 make test uses another interpreter.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+
+define install
+$(PYTHON) -m venv $(VENV)
+$(VENV)/bin/pip install --quiet --constraint constraints.txt hatchling editables
+$(VENV)/bin/pip install --quiet --constraint constraints.txt --no-build-isolation --editable
+endef
 
 .PHONY: demo test check docs format bench clean
 
-demo: $(READY)
+demo: $(DEMO)
 	$(VENV)/bin/verax study run demo --out demo-study
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 
 check: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 
 docs: $(READY)
 	$(VENV)/bin/python -m zensical build --strict --clean
@@ -27,11 +35,14 @@ bench: $(READY)
 	$(VENV)/bin/python benchmarks/guided.py
 	$(VENV)/bin/python benchmarks/infidelity.py
 
+# What the demo needs, and all that work on Verax needs, which includes it.
+$(DEMO): pyproject.toml constraints.txt
+	$(install) '.[study]'
+	touch $(DEMO)
+
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --constraint constraints.txt hatchling editables
-	$(VENV)/bin/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,docs]'
-	touch $(READY)
+	$(install) '.[dev,docs,all]'
+	touch $(DEMO) $(READY)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

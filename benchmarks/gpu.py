@@ -29,8 +29,8 @@ from torch import Tensor, nn
 import verax
 from verax.metrics import DirectedPredictionChange
 from verax.models import InceptionV1
-from verax.precision import DTYPES, single_precision
-from verax.scoring import automatic_batch_size
+from verax.scoring.precision import DTYPES, single_precision
+from verax.scoring.scorer import automatic_batch_size
 
 METRICS = ("pc", DirectedPredictionChange(order="signed"))
 PRECISIONS = ("tf32", "float16", "bfloat16", "float32")

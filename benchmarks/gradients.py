@@ -16,15 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import (
-    Attribution,
-    Gradient,
-    GuidedBackprop,
-    IntegratedGradients,
-    SmoothGrad,
-    VarGrad,
-    attribute,
-)
+from verax.attribution import Attribution, Gradient, GuidedBackprop, IntegratedGradients, SmoothGrad, VarGrad, attribute
 
 SIGMA, SAMPLES, POINTS = 0.25, 64, 64
 GRID = verax.attribution.grid("tabular")

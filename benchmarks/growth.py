@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import verax
 from verax.metrics import DirectedPredictionChange, PredictionChange
 from verax.models import InceptionV1
-from verax.scoring import automatic_batch_size
+from verax.scoring.scorer import automatic_batch_size
 
 METRICS = ("pc", DirectedPredictionChange(order="signed"))
 FEATURES = 60

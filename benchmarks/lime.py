@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 import verax
 from verax.attribution import attribute
-from verax.attribution.lime import LimeTabular
+from verax.attribution.lime_tabular import LimeTabular
 
 # This script has the name of the lime package and would be found in its place.
 sys.path[:] = [place for place in sys.path if Path(place).resolve() != Path(__file__).resolve().parent]

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import verax
 from verax.attribution import Attribution, LimeTabular, attribute, grid
 from verax.datasets.base import as_numbers
-from verax.datasets.named import load_named
+from verax.datasets.catalogue import load_named
 from verax.models import load
 from verax.tuning import Tuned, tune
 

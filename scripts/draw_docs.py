@@ -34,7 +34,7 @@ from verax.metrics.areas import decay_weights  # noqa: E402
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "figures"
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#007a5e", "#777777"
-DEMO = ("methods-pc", "methods-dpc", "twins-dpc", "scatter-others", "uncertainty", "curves-2", "attributions-4")
+DEMO = ("methods-pc", "methods-dpc", "input-factor-dpc", "scatter-others", "uncertainty", "curves-2", "attributions-4")
 TUTORIALS = {
     "scikit-learn-credit-model": ("ranking.svg", "ranking.svg"),
     "own-torch-model": ("curves.svg", "torch-curves.svg"),

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from verax.core import noise
 from verax.models import InceptionV1
-from verax.perturbation import noise
 
 VECTOR = Path(__file__).parents[1] / "tests" / "models" / "inception_vector.json"
 CASES = (((2, 3, 64, 64), 5), ((1, 3, 224, 224), 1), ((2, 3, 33, 47), 3), ((2, 3, 15, 15), 2))

@@ -1,5 +1,6 @@
 """Shapes in annotations are checked while the tests run, and nothing depends on chance or on the machine's speed."""
 
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
@@ -12,5 +13,8 @@ settings.load_profile("verax")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; tests send it to children
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each of several workers: more would stand in each other's way
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 install_import_hook("verax", "beartype.beartype")

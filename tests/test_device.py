@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import verax
-from verax.arguments import Task, problem
-from verax.perturbation import noise
+from verax.core import noise
 from verax.perturbation.guided import guided_scores
-from verax.perturbation.plan import Experiment
+from verax.perturbation.removed_sets import Experiment
+from verax.problem.problem import Task, problem
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

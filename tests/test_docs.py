@@ -23,6 +23,8 @@ from typer.testing import CliRunner
 
 import verax
 from verax.cli import app
+from verax.core import extensions
+from verax.datasets import catalogue
 from verax.datasets.file import load_file
 from verax.models.shipped import train_shipped
 from verax.study.run import run_study
@@ -112,6 +114,9 @@ def my_study(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_the_page_runs(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(extensions, "_loaded", [])  # what a page imports and registers is known to that page only
+    monkeypatch.setattr(catalogue, "_SOURCES", dict(catalogue._SOURCES))
     mpl.use("agg")
     if page.stem == "run-a-study":
         request.getfixturevalue("my_study")

@@ -30,7 +30,11 @@ def modules() -> Iterator[ModuleType]:
 
 
 MODULES = list(modules())
-INNER = ("verax.metrics.result.Context", "verax.perturbation.", "verax.scoring.Session")  # what metrics work with
+INNER = (
+    "verax.metrics.result.Context",
+    "verax.perturbation.",
+    "verax.scoring.session.Session",
+)  # what metrics work with
 
 
 def own(module: ModuleType) -> Iterator[tuple[str, Any]]:

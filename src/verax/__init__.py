@@ -3,28 +3,33 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from verax import attribution, groups, metrics
-from verax.comparing import compare
-from verax.engine import Evaluation
-from verax.evaluation import (
+from verax import attribution, metrics
+from verax.core.version import __version__
+from verax.evaluation.compare import Comparison, compare
+from verax.evaluation.evaluate import evaluate
+from verax.evaluation.result import Evaluation
+from verax.evaluation.single_metrics import (
     directed_prediction_change,
-    evaluate,
     infidelity,
     infidelity_uncertainty,
     prediction_change,
 )
-from verax.scoring import Scorer
+from verax.problem import groups
+from verax.scoring import adapters
+from verax.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
-    from verax import datasets, models
+    from verax import datasets, interop, models
     from verax.tuning import tune
 
-__version__ = "0.1.0"
+_LAZY = {"datasets": "", "interop": "", "models": "", "tune": "tuning"}  # large: imported when they are first used
 
 __all__ = [
+    "Comparison",
     "Evaluation",
     "Scorer",
     "__version__",
+    "adapters",
     "attribution",
     "compare",
     "datasets",
@@ -33,6 +38,7 @@ __all__ = [
     "groups",
     "infidelity",
     "infidelity_uncertainty",
+    "interop",
     "metrics",
     "models",
     "prediction_change",
@@ -42,8 +48,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is large when it is first used, to keep ``import verax`` light."""
-    if name in ("datasets", "models"):
-        return importlib.import_module(f"verax.{name}")
-    if name == "tune":
-        return importlib.import_module("verax.tuning").tune
-    raise AttributeError(f"module 'verax' has no attribute {name!r}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'verax' has no attribute {name!r}")
+    module = importlib.import_module(f"verax.{_LAZY[name] or name}")
+    return getattr(module, name) if _LAZY[name] else module
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,7 +8,15 @@ import numpy as np
 import polars as pl
 
 from verax.analysis.canonical import settings
-from verax.analysis.tables import COST_COLUMNS, COSTS_SCHEMA, SCORES_SCHEMA, UNCERTAINTY_SCHEMA, ModelInfo, Tables
+from verax.analysis.tables import (
+    COST_COLUMNS,
+    COSTS_SCHEMA,
+    UNCERTAINTY_SCHEMA,
+    MetricInfo,
+    ModelInfo,
+    Tables,
+    scores_schema,
+)
 from verax.attribution import grid
 
 HELOC_LINEAR = ModelInfo(
@@ -19,6 +27,15 @@ ISIC_LINEAR = ModelInfo("ISIC-Linear", "isic", "image", "linear", {"test": {"aur
 ISIC_INCEPTION = ModelInfo(
     "ISIC-Inception", "isic", "image", "inception", {"test": {"auroc": 0.87, "accuracy": 0.85}}, 0, 50176
 )
+METRICS = (
+    MetricInfo("pc", "PC", higher_is_better=True, kind="baseline", noisy=False),
+    MetricInfo("dpc_magnitude", "DPC", higher_is_better=True, kind="local", noisy=False),
+    MetricInfo("dpc_signed", "DPC, signed order", higher_is_better=True, kind="local", noisy=False),
+    MetricInfo("dpc_literal", "DPC, literal", higher_is_better=True, kind="local", noisy=False),
+    MetricInfo("infidelity", "Infidelity", higher_is_better=False, kind="local", noisy=True),
+    MetricInfo("infidelity_baseline", "Infidelity, baseline-oriented", False, "baseline", noisy=True),
+)
+COLUMNS = tuple(metric.column for metric in METRICS)
 PAPER_MODELS = (HELOC_LINEAR, HELOC_MLP, ISIC_LINEAR, ISIC_INCEPTION)
 
 
@@ -100,7 +117,7 @@ def scores_of(model, members, inputs, truth=truth, noise=1e-3, seed=0):
         pl.Series("attribution_norm", np.maximum(norm, 0)),
         *(pl.lit(1.0).alias(name) for name in COST_COLUMNS),
     )
-    return frame.select(pl.col(name).cast(kind) for name, kind in SCORES_SCHEMA.items())
+    return frame.select(pl.col(name).cast(kind) for name, kind in scores_schema(METRICS).items())
 
 
 def uncertainty_of(model, members, deviation=3e-4):
@@ -133,10 +150,17 @@ def study(models=PAPER_MODELS, inputs=24, truth=truth, noise=1e-3, members=None,
         [timing(model, unit, seconds) for model in models for unit, seconds in _TIMINGS], schema=dict(COSTS_SCHEMA)
     )
     given = {"steps": 20, "samples": {"heloc": 1280, "isic": 640}, "sigma": 0.2, "verified": True, **settings_given}
-    return Tables(scores, uncertainty, tuple(replace(model, inputs=inputs) for model in models), given, costs)
+    described = tuple(replace(model, inputs=inputs) for model in models)
+    return Tables(scores, uncertainty, described, given, costs, METRICS)
 
 
 _TIMINGS = (("timing/infidelity", 80.0), ("timing/dpc", 10.0))
+
+
+def without_metrics(tables, *columns):
+    """The same study, had it not been asked for these metrics."""
+    kept = tuple(metric for metric in tables.metrics if metric.column not in columns)
+    return replace(tables, scores=tables.scores.select(list(scores_schema(kept))), metrics=kept)
 
 
 def timing(model, unit, seconds):

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from verax.analysis.canonical import method, settings, twin
+from verax.analysis.canonical import method, settings, with_other_input_factor
 from verax.attribution import grid
 
 EVERYTHING = [member for modality in ("tabular", "image") for member in grid(modality)]
@@ -21,14 +21,14 @@ def test_every_configuration_of_the_paper_reads_back():
         assert found == given
 
 
-def test_twins_are_configurations_of_the_grid_that_differ_in_the_multiplication_alone():
+def test_pairs_are_configurations_of_the_grid_that_differ_in_the_multiplication_alone():
     names = {member.canonical for member in EVERYTHING}
-    paired = [name for name in names if twin(name) is not None]
+    paired = [name for name in names if with_other_input_factor(name) is not None]
     assert {method(name) for name in paired} == {"IntegratedGradients", "DeepLiftSHAP"}
     for name in paired:
-        other = twin(name)
+        other = with_other_input_factor(name)
         assert other in names - {name}
-        assert twin(other) == name
+        assert with_other_input_factor(other) == name
         assert {**settings(name), "multiply_by_inputs": None} == {**settings(other), "multiply_by_inputs": None}
 
 

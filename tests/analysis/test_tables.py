@@ -3,19 +3,11 @@
 import polars as pl
 import pytest
 
-from analysis.synthetic import HELOC_MLP, study
-from verax.analysis.tables import (
-    COST_COLUMNS,
-    COSTS_SCHEMA,
-    METRICS,
-    SCORES_SCHEMA,
-    UNCERTAINTY_SCHEMA,
-    empty,
-    higher_is_better,
-)
+from analysis.synthetic import COLUMNS, HELOC_MLP, METRICS, study, without_metrics
+from verax.analysis.tables import COST_COLUMNS, COSTS_SCHEMA, UNCERTAINTY_SCHEMA, empty, scores_schema
 
 
-@pytest.mark.parametrize("schema", [SCORES_SCHEMA, UNCERTAINTY_SCHEMA, COSTS_SCHEMA])
+@pytest.mark.parametrize("schema", [scores_schema(METRICS), scores_schema([]), UNCERTAINTY_SCHEMA, COSTS_SCHEMA])
 def test_an_empty_table_has_the_columns_of_its_schema_and_takes_rows_of_a_full_one(schema):
     table = empty(schema)
     assert table.height == 0
@@ -23,17 +15,17 @@ def test_an_empty_table_has_the_columns_of_its_schema_and_takes_rows_of_a_full_o
     assert pl.concat([table, table.clear(2)]).height == 2
 
 
-def test_every_metric_and_every_cost_is_a_column_of_the_scores():
-    assert set(METRICS) | set(COST_COLUMNS) <= set(SCORES_SCHEMA)
+def test_every_metric_and_every_cost_is_a_column_and_noise_has_one_of_its_own():
+    schema = scores_schema(METRICS)
+    assert set(COLUMNS) | set(COST_COLUMNS) <= set(schema)
+    assert [name for name in schema if name.endswith("_se")] == ["infidelity_se", "infidelity_baseline_se"]
+    assert (schema["pc"], schema["infidelity"]) == (pl.Float32(), pl.Float64())
 
 
-def test_direction_is_known_for_metrics_and_nothing_else():
-    assert [name for name in METRICS if not higher_is_better(name)] == ["infidelity", "infidelity_baseline"]
-    with pytest.raises(ValueError, match=r"metric: expected one of pc, .*found 'accuracy'"):
-        higher_is_better("accuracy")
-
-
-def test_a_model_is_found_by_name():
+def test_a_metric_is_found_by_its_column():
     tables = study([HELOC_MLP], inputs=2)
-    assert tables.model("HELOC-MLP").architecture == "mlp"
-    assert tables.model("HELOC-mlp") is None
+    assert [tables.metric(name).higher_is_better for name in ("pc", "infidelity")] == [True, False]
+    with pytest.raises(ValueError, match=r"metric: expected pc, .*found 'infidelty'; did you mean 'infidelity'\?"):
+        tables.metric("infidelty")
+    with pytest.raises(ValueError, match="expected a study with metrics, found 'pc'"):
+        without_metrics(tables, *COLUMNS).metric("pc")

@@ -16,10 +16,8 @@ def test_curves_average_over_the_configurations_of_a_method():
     for model, method, draws in [("HELOC-MLP", "SmoothGrad", 20), ("HELOC-Linear", "DeepLiftSHAP", 640)]:
         here = (pl.col("model") == model) & (pl.col("method") == method) & (pl.col("draws") == draws)
         expected, row = varied.filter(here), found.filter(here).row(0, named=True)
-        assert row["configurations"] == expected.height
         assert row["value"] == pytest.approx(expected["value"].mean())
         assert row["resampled_sd"] == pytest.approx(expected["resampled_sd"].mean())
-        assert row["inputs"] == 8
 
 
 def test_curves_keep_the_order_of_methods_and_sort_the_draws():

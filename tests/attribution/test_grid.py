@@ -11,10 +11,10 @@ import pytest
 
 from attribution.networks import convnet, rows
 from verax.attribution.base import Attribution, attribute, families
+from verax.attribution.deeplift_shap import DeepLiftSHAP
 from verax.attribution.grid import grid
-from verax.attribution.lime import LimeTabular
 from verax.attribution.lime_image import LimeImage
-from verax.attribution.shap import DeepLiftSHAP
+from verax.attribution.lime_tabular import LimeTabular
 
 COUNTS = {
     "Gradient": 1,

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attribution.networks import convnet, mlp, rows
 from verax.attribution import Gradient, families, stream
-from verax.attribution.guided import GuidedBackprop
+from verax.attribution.guided_backprop import GuidedBackprop
 
 NETWORKS = {"perceptron": (mlp, (6,)), "convolutional": (convnet, (3, 12, 12))}
 

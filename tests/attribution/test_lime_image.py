@@ -16,7 +16,7 @@ from attribution.test_segmentation import direct
 from verax.attribution.base import attribute, families
 from verax.attribution.lime_image import LimeImage, filling, masks, perturbed
 from verax.attribution.segmentation import PixelScale, Quickshift, Slic, segmentations
-from verax.perturbation import noise
+from verax.core import noise
 
 SIZE = 12
 SEGMENTERS = [Quickshift(5.0), Quickshift(10.0, 1.0), Slic(8), Slic(6, 1.0)]

@@ -187,7 +187,7 @@ def test_equal_settings_have_one_form():
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
-    with pytest.raises(ImportError, match="pip install scikit-image"):
+    with pytest.raises(ImportError, match=r"scikit-image.*verax\[study\]"):
         segmentations(blocks(1), Slic())
 
 

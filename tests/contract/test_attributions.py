@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from contract.attribution_contract import CHECKS, Case, image, tabular
+from contract.own import from_page
 from verax.attribution import (
+    METHODS,
     Attribution,
     DeepLiftSHAP,
     Edges,
@@ -24,6 +27,8 @@ from verax.attribution import (
     SmoothGrad,
     VarGrad,
 )
+
+(LeaveOneOut,) = from_page("write-an-attribution", "LeaveOneOut")
 
 CASES = (
     tabular(Gradient()),
@@ -50,6 +55,7 @@ CASES = (
     image(Random(), parity="even"),
     image(Edges(blur=2.0), parity="even", others={"detector": (), "smoothing": ()}),
     image(Edges("canny", smoothing=1.0), parity="even", others={"detector": (), "smoothing": (2.0,)}),
+    tabular(LeaveOneOut()),
 )
 
 
@@ -90,3 +96,20 @@ def test_canonical_forms_are_the_same_in_every_process(hash_seed: str) -> None:
 
 def test_pythons_random_numbers_are_untouched() -> None:
     assert in_another_process(RANDOM_NUMBERS) == "[]\n"
+
+
+def test_every_method_of_the_package_is_in_the_contract_with_a_complete_record() -> None:
+    shipped = {kind for kind in METHODS.values() if kind.__module__.startswith("verax.")}
+    assert shipped <= {type(case.configuration) for case in CASES}
+    for kind in shipped:
+        assert kind.label
+        assert kind.colour
+        assert kind.reference or kind.citation
+        assert set(kind.worth_showing or ()) <= {field.name for field in fields(kind)}
+
+
+def test_labels_and_titles_are_what_people_read() -> None:
+    assert LimeTabular().label == LimeImage().label == "LIME"
+    assert IntegratedGradients("max").title == "Integrated Gradients (baseline max, multiply_by_inputs True)"
+    assert LeaveOneOut(0.5).title == "Leave one out (value 0.5)"
+    assert [kind.__name__ for kind in METHODS.values() if kind.reference] == ["Random", "Edges"]

@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+import verax
 from contract.metric_contract import CHECKS
+from contract.own import from_page, lines_of
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
+
+Comprehensiveness, EffectCorrelation = from_page("add-a-metric", "Comprehensiveness", "EffectCorrelation")
 
 METRICS = (
     PredictionChange(steps=6),
@@ -22,6 +26,8 @@ METRICS = (
     Infidelity(samples=24, perturbation="baseline"),
     Infidelity(samples=24, perturbation="baseline", subset=3),
     SensitivityN(sizes=(1, 3, 8), samples=16),
+    Comprehensiveness(),
+    EffectCorrelation(samples=24),
 )
 
 
@@ -29,3 +35,22 @@ METRICS = (
 @pytest.mark.parametrize("metric", METRICS, ids=repr)
 def test_contract(metric: Any, check: Callable[[Any], None]) -> None:
     check(metric)
+
+
+@pytest.mark.parametrize("name", ["Comprehensiveness", "EffectCorrelation"])
+def test_a_metric_of_ones_own_is_thirty_lines_at_most(name: str) -> None:
+    assert lines_of("add-a-metric", name) <= 30
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=repr)
+def test_a_record_is_complete(metric: Any) -> None:
+    assert metric.label
+    assert metric.kind in ("local", "baseline")
+    assert isinstance(metric.higher_is_better, bool)
+    assert isinstance(metric.deterministic, bool)
+
+
+def test_every_metric_of_the_package_is_published_and_in_the_contract() -> None:
+    shipped = {kind for kind in verax.metrics.METRICS.values() if kind.__module__.startswith("verax.")}
+    assert all(kind.citation for kind in shipped)
+    assert shipped - {type(metric) for metric in METRICS} == {verax.metrics.InfidelityUncertainty}

@@ -8,9 +8,11 @@ from matplotlib import pyplot as plt
 
 import verax
 from display.examples import HOSTILE, classifier, evaluation, rows
-from verax.display.figure import BLUE, GREY, VERMILION, Chart
+from verax.core.palette import BLUE, GREY, VERMILION
+from verax.core.text_tables import MOST_ROWS
+from verax.display.figure import Chart
 from verax.display.plots import MOST_PANELS
-from verax.display.table import MOST_ROWS
+from verax.statistics.intervals import t_quantile
 
 NAMES = ["pc", "dpc", "infidelity", "sensitivity_n", "infidelity_uncertainty"]
 
@@ -116,7 +118,7 @@ def test_sensitivity_by_size(found):
         np.testing.assert_allclose(container.lines[0].get_ydata(), result.by_size[name].mean(0), rtol=1e-6)
         (bars,) = container.lines[2]
         reach = [(high[1] - low[1]) / 2 for low, high in bars.get_segments()]
-        np.testing.assert_allclose(reach, 1.96 * result.by_size[name].std(0) / 3, rtol=1e-5)
+        np.testing.assert_allclose(reach, t_quantile(0.975, 8) * result.by_size[name].std(0) / 3, rtol=1e-5)
 
 
 def test_uncertainty_by_number_of_draws():
@@ -147,7 +149,7 @@ def test_an_evaluation_shows_all_metrics_side_by_side(found):
         "DPC",
         "Infidelity",
         "Sensitivity-N",
-        "infidelity_uncertainty",
+        "Infidelity, resampled",
     ]
     for ax, result in zip(chart.axes, found.values(), strict=True):
         expected = [(one.mean, one.low, one.high, BLUE) for one in result.mean().values()]

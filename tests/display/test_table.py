@@ -7,7 +7,8 @@ import torch
 
 import verax
 from display.examples import HOSTILE, classifier, evaluation, read_html, read_text, rows
-from verax.display.table import MOST_ROWS, Table
+from verax.core.text_tables import MOST_ROWS, Table
+from verax.scoring.meter import Cost
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ def test_notes_stand_below():
 
 
 def test_an_evaluation_without_results_is_an_empty_table():
-    assert repr(verax.Evaluation({}, 0, 0.0)).splitlines()[0] == "attribution"
+    assert repr(verax.Evaluation({}, Cost())).splitlines()[0] == "attribution"
 
 
 def test_attributions_show_their_names_shapes_and_gaps():

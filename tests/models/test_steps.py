@@ -105,8 +105,8 @@ def test_a_checkpoint_keeps_the_optimizers_memory_layout(tmp_path):
     for one in (first, second):
         lay_out(one.module, torch.channels_last)
     first.learn(torch.rand(4, 1, 8, 8), torch.tensor([0, 1, 0, 1]), 1e-3)
-    checkpoints.write_run(tmp_path / "c", first.modules(), copied(first.module), first.optimizer, [], {})
-    checkpoints.read_run(tmp_path / "c", {}, second.modules(), second.optimizer)
+    checkpoints.write_run(tmp_path / "c", {}, first, copied(first.module), [])
+    checkpoints.read_run(tmp_path / "c", {}, second)
     for one, other in zip(first.module.parameters(), second.module.parameters(), strict=True):
         for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"):
             moment = second.optimizer.state[other][name]

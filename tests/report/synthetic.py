@@ -2,13 +2,23 @@
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from verax.analysis.tables import COSTS_SCHEMA, SCORES_SCHEMA, UNCERTAINTY_SCHEMA, Example, ModelInfo, Tables, empty
+from analysis.synthetic import METRICS
+from verax.analysis.tables import (
+    COSTS_SCHEMA,
+    UNCERTAINTY_SCHEMA,
+    Example,
+    ModelInfo,
+    Tables,
+    empty,
+    scores_schema,
+)
 from verax.attribution.base import Attribution
 from verax.attribution.grid import grid
 
@@ -69,14 +79,14 @@ def study(names: Sequence[str] = tuple(MODELS), inputs: int = 12, every: int = 7
     scores = pl.concat([_scores(name, inputs, every) for name in names])
     uncertainty = pl.concat([_uncertainty(name) for name in names]) if uncertain else empty(UNCERTAINTY_SCHEMA)
     models = tuple(_info(name, inputs) for name in names)
-    return Tables(scores, uncertainty, models, SETTINGS, pl.concat([_costs(name, inputs) for name in names]))
+    return Tables(scores, uncertainty, models, SETTINGS, pl.concat([_costs(name, inputs) for name in names]), METRICS)
 
 
 def without(tables: Tables, columns: Sequence[str]) -> Tables:
     """The same study with these columns of the scores left out, that is null."""
     types = tables.scores.schema
     scores = tables.scores.with_columns(pl.lit(None, dtype=types[name]).alias(name) for name in columns)
-    return Tables(scores, tables.uncertainty, tables.models, tables.settings, tables.costs)
+    return replace(tables, scores=scores)
 
 
 def renamed(tables: Tables, change: Callable[[str], str]) -> Tables:
@@ -86,8 +96,8 @@ def renamed(tables: Tables, change: Callable[[str], str]) -> Tables:
         frame.with_columns(pl.col("model").cast(pl.String).replace(new))
         for frame in (tables.scores, tables.uncertainty, tables.costs)
     ]
-    models = tuple(ModelInfo(**{**vars(model), "name": new[model.name]}) for model in tables.models)
-    return Tables(frames[0], frames[1], models, tables.settings, frames[2])
+    models = tuple(replace(model, name=new[model.name]) for model in tables.models)
+    return replace(tables, scores=frames[0], uncertainty=frames[1], models=models, costs=frames[2])
 
 
 def configurations(modality: str, every: int = 7) -> list[Attribution]:
@@ -172,12 +182,13 @@ def _of_configuration(name: str, dataset: str, modality: str, one: Attribution, 
         "attribution_seconds": np.full(inputs, cost * 2e-5),
         "guided_rows": np.full(inputs, 55.0),
         "guided_seconds": np.full(inputs, 1e-3),
-        "infidelity_rows": np.full(inputs, 1281 / 775),
-        "infidelity_seconds": np.full(inputs, 1e-4),
+        "sampled_rows": np.full(inputs, 1281 / 775),
+        "sampled_seconds": np.full(inputs, 1e-4),
     }
     columns["infidelity_se"] = columns["infidelity"] * 0.06
     columns["infidelity_baseline_se"] = columns["infidelity_baseline"] * 0.06
-    return pl.DataFrame({key: columns[key] for key in SCORES_SCHEMA}, schema=dict(SCORES_SCHEMA))
+    schema = scores_schema(METRICS)
+    return pl.DataFrame({key: columns[key] for key in schema}, schema=dict(schema))
 
 
 def _uncertainty(name: str) -> pl.DataFrame:

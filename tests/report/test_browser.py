@@ -83,7 +83,7 @@ def test_choices_show_what_the_charts_show(opened: Browser, report: Path) -> Non
     script = "return [...document.querySelectorAll('select')].map(s => [s.dataset.signal, s.dataset.charts, s.value])"
     for signal, charts, value in opened.run(script):
         for chart in charts.split():
-            (first,) = [one["value"] for one in specs[chart]["spec"]["params"] if one["name"] == signal]
+            (first,) = [one["value"] for one in specs[chart]["vega_lite"]["params"] if one["name"] == signal]
             assert value == first
 
 

@@ -24,7 +24,7 @@ def page(report: Path) -> Page:
 def drawn(page: Page, name: str, **choices: Any) -> ET.Element:
     """A chart as SVG, with other choices than at first."""
     found = page.json("charts")[name]
-    spec = found["spec"]
+    spec = found["vega_lite"]
     for parameter in spec["params"]:
         parameter["value"] = choices.get(parameter["name"], parameter.get("value"))
         if parameter["value"] is None:
@@ -45,7 +45,7 @@ def texts(svg: ET.Element) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["boxes-pc", "boxes-dpc_magnitude", "boxes-other", "twins-pc", "twins-dpc_magnitude", "scatter-lime",
+    ["boxes-pc", "boxes-dpc_magnitude", "boxes-other", "input-factor-pc", "input-factor-dpc_magnitude", "scatter-lime",
      "scatter-others", "uncertainty-values", "uncertainty-errors", "curves-pc", "curves-dpc", "bars-0"],
 )  # fmt: skip
 def test_chart_is_drawn(page: Page, name: str) -> None:
@@ -76,15 +76,15 @@ def test_scatter_marks_the_pareto_set_of_the_chosen_model(page: Page, view: View
     assert len(marks(svg, "mark-symbol")) == own.height
     agreement, best = view.agreements[model, True], view.pareto_set.filter(pl.col("model") == model).height
     (title,) = [text for text in texts(svg) if text.startswith(f"{model}: Spearman")]
-    assert f"{abs(agreement.spearman):.2f}" in title
+    assert f"{abs(agreement.spearman.mean):.2f}" in title
     assert f"{agreement.configurations} configurations" in title
     assert f"{best} in the Pareto set" in title
     shapes = Counter(one.get("d") for one in marks(svg, "mark-symbol"))
     assert best in shapes.values()
 
 
-def test_twins_are_joined(page: Page, view: View) -> None:
-    lines = marks(drawn(page, "twins-pc"), "mark-line")
+def test_pairs_are_joined(page: Page, view: View) -> None:
+    lines = marks(drawn(page, "input-factor-pc"), "mark-line")
     assert len(lines) == len(view.models) * (4 + 12)
 
 

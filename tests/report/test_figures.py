@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 from report.synthetic import examples, renamed, study, without
-from verax.analysis.tables import COSTS_SCHEMA, SCORES_SCHEMA, UNCERTAINTY_SCHEMA, Example, Tables, empty
-from verax.report import boxes, scatter, twins, uncertainty, write_figures
-from verax.report.draw import paper_style
+from verax.analysis.tables import COSTS_SCHEMA, UNCERTAINTY_SCHEMA, Example, Tables, empty, scores_schema
+from verax.display.svg import fixed_style
+from verax.report import boxes, input_factor, scatter, uncertainty, write_figures
 from verax.report.view import View
 
 ALL = [
-    "methods-pc", "twins-pc", "methods-dpc", "twins-dpc", "scatter-lime", "scatter-others", "uncertainty",
+    "methods-pc", "input-factor-pc", "methods-dpc", "input-factor-dpc", "scatter-lime", "scatter-others", "uncertainty",
     "curves-1", "attributions-1", "curves-2", "attributions-2",
 ]  # fmt: skip
 
@@ -54,16 +54,16 @@ def test_settings_of_the_user_are_left_alone(tables: Tables, tmp_path: Path) -> 
 
 
 def test_whiskers_reach_the_extremes(view: View) -> None:
-    drawn = boxes.figure(view, "dpc_magnitude")
+    drawn = boxes.figure(view, view.tables.metric("dpc_magnitude"))
     for model, ax in zip(view.models, drawn.axes, strict=True):
         assert ax.get_title() == model
-        wanted = view.boxes("dpc_magnitude").filter(pl.col("model") == model)
+        wanted = view.boxes(view.tables.metric("dpc_magnitude")).filter(pl.col("model") == model)
         ends = {float(x) for line in ax.lines for x in line.get_xdata()}
         assert set(wanted["min"]) | set(wanted["max"]) <= ends
 
 
-def test_twins_join_the_variants_of_the_same_settings(view: View) -> None:
-    for ax in twins.figure(view, "pc").axes:
+def test_lines_join_the_variants_of_the_same_settings(view: View) -> None:
+    for ax in input_factor.figure(view, view.tables.metric("pc")).axes:
         values = view.summary.filter(pl.col("model") == ax.get_title())
         one = "IntegratedGradients(baseline='max', multiply_by_inputs={}, points=64)"
         pair = [values.filter(pl.col("configuration") == one.format(side))["pc"].item() for side in (True, False)]
@@ -97,13 +97,13 @@ def test_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
 
 def test_figures_without_data_are_left_out(tmp_path: Path) -> None:
     tables = without(study(("HELOC-Linear",), inputs=3, every=100, uncertain=False), ("infidelity", "pc"))
-    assert [path.stem for path in write_figures(tmp_path / "a", tables, [])] == ["methods-dpc", "twins-dpc"]
-    nothing = Tables(empty(SCORES_SCHEMA), empty(UNCERTAINTY_SCHEMA), (), {}, empty(COSTS_SCHEMA))
+    assert [path.stem for path in write_figures(tmp_path / "a", tables, [])] == ["methods-dpc", "input-factor-dpc"]
+    nothing = Tables(empty(scores_schema([])), empty(UNCERTAINTY_SCHEMA), (), {}, empty(COSTS_SCHEMA), ())
     assert write_figures(tmp_path / "b", nothing, []) == []
 
 
 def test_style_ends_with_its_block() -> None:
     before = mpl.rcParams["font.size"]
-    with paper_style():
+    with fixed_style(8):
         assert mpl.rcParams["font.size"] == 8
     assert mpl.rcParams["font.size"] == before

@@ -10,24 +10,26 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analysis.synthetic import COLUMNS, without_metrics
 from report.html import Page, rows
 from report.synthetic import PROVENANCE, examples, renamed, study, without
 from verax.analysis.claims import claims
 from verax.analysis.tables import (
     COSTS_SCHEMA,
-    METRICS,
-    SCORES_SCHEMA,
     UNCERTAINTY_SCHEMA,
     Example,
+    MetricInfo,
     ModelInfo,
     Tables,
     empty,
+    scores_schema,
 )
-from verax.report import write_report
+from verax.core.palette import SPARE
+from verax.report import write_figures, write_report
 from verax.report.page import SECTIONS
 
 EVERYTHING = {
-    "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "twins-pc", "twins-dpc_magnitude", "scatter-lime",
+    "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "input-factor-pc", "input-factor-dpc_magnitude", "scatter-lime",
     "scatter-others", "uncertainty-values", "uncertainty-errors", "curves-pc", "curves-dpc", "bars-0",
 }  # fmt: skip
 NASTY = """<script>alert(1)</script> & "quoted" 'single' {{ 7 * 7 }} </script> $x^2$"""
@@ -56,7 +58,7 @@ def test_every_chart_has_a_place_and_data(page: Page) -> None:
     places = [place["id"] for place in page.all("div", **{"class": "chart"})]
     assert sorted(places) == sorted(f"chart-{name}" for name in specs)
     assert all(name in data for spec in specs.values() for name in spec["tables"])
-    assert all(spec["spec"]["description"] for spec in specs.values())
+    assert all(spec["vega_lite"]["description"] for spec in specs.values())
 
 
 def test_every_choice_names_charts_and_parameters_that_exist(page: Page) -> None:
@@ -65,7 +67,7 @@ def test_every_choice_names_charts_and_parameters_that_exist(page: Page) -> None
     assert {one["data-signal"] for one in chosen} == {"metric", "model", "colour", "input", "method", "role"}
     for one in chosen:
         for chart in str(one["data-charts"]).split():
-            assert one["data-signal"] in {parameter["name"] for parameter in specs[chart]["spec"]["params"]}
+            assert one["data-signal"] in {parameter["name"] for parameter in specs[chart]["vega_lite"]["params"]}
 
 
 def test_pictures_and_tables_are_described(page: Page) -> None:
@@ -94,11 +96,11 @@ def test_head_says_what_the_tables_say(page: Page, tables: Tables) -> None:
 
 def test_page_holds_every_configuration_once(page: Page, tables: Tables) -> None:
     found = rows(page.json("data")["configurations"])
-    means = tables.scores.group_by("model", "configuration").agg(pl.col(*METRICS).mean())
+    means = tables.scores.group_by("model", "configuration").agg(pl.col(*COLUMNS).mean())
     assert len(found) == means.height
     wanted = {(row["model"], row["configuration"]): row for row in means.iter_rows(named=True)}
     for row in found:
-        for metric in METRICS:
+        for metric in COLUMNS:
             assert row[metric] == pytest.approx(wanted[row["model"], row["configuration"]][metric], rel=1e-5)
 
 
@@ -180,7 +182,8 @@ def test_one_model_without_lime_uncertainty_examples_and_costs(tmp_path: Path) -
     scores = tables.scores.filter(~pl.col("method").cast(pl.String).str.starts_with("Lime"))
     page = written(tmp_path / "page.html", replace(tables, scores=scores, costs=empty(COSTS_SCHEMA), settings={}))
     assert set(page.json("charts")) == {
-        "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "twins-pc", "twins-dpc_magnitude", "scatter-others",
+        "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "input-factor-pc", "input-factor-dpc_magnitude",
+        "scatter-others",
     }  # fmt: skip
     for said in ("no configurations of LIME", "no table of Infidelity's uncertainty", "keeps no example inputs"):
         assert said in page.text
@@ -195,16 +198,16 @@ def test_one_model_without_lime_uncertainty_examples_and_costs(tmp_path: Path) -
             {"scatter-lime", "scatter-others"},
             "Not measured in this study: Infidelity.",
         ),
-        (("pc",), {"boxes-pc", "twins-pc"}, "PC was not measured in this study."),
+        (("pc",), {"boxes-pc", "input-factor-pc"}, "Not measured in this study: PC."),
         (
-            ("pc", "dpc_magnitude", "dpc_signed", "dpc_literal"),
-            {"boxes-pc", "boxes-dpc_magnitude", "twins-pc", "twins-dpc_magnitude", "scatter-lime", "scatter-others"},
-            "Not measured in this study: PC, DPC, DPC, signed order, DPC, literal.",
+            ("dpc_magnitude", "dpc_signed", "dpc_literal"),
+            {"boxes-dpc_magnitude", "input-factor-dpc_magnitude", "scatter-lime", "scatter-others"},
+            "Not measured in this study: DPC, DPC, signed order, DPC, literal.",
         ),
         (
-            METRICS,
-            {name for name in EVERYTHING if name.startswith(("boxes", "twins", "scatter"))},
-            "DPC was not measured",
+            COLUMNS,
+            {name for name in EVERYTHING if name.startswith(("boxes", "input-factor", "scatter"))},
+            "This study measured nothing.",
         ),
     ],
 )
@@ -217,7 +220,7 @@ def test_metrics_left_out_are_said(tmp_path: Path, columns: Sequence[str], gone:
 
 
 def test_empty_study(tmp_path: Path) -> None:
-    nothing = Tables(empty(SCORES_SCHEMA), empty(UNCERTAINTY_SCHEMA), (), {}, empty(COSTS_SCHEMA))
+    nothing = Tables(empty(scores_schema([])), empty(UNCERTAINTY_SCHEMA), (), {}, empty(COSTS_SCHEMA), ())
     page = written(tmp_path / "page.html", nothing)
     assert page.json("charts") == {}
     assert "No models." in page.text
@@ -229,3 +232,42 @@ def test_an_incomplete_study_says_so_at_the_top(tmp_path: Path, report: Path) ->
     header = path.read_text(encoding="utf-8").partition("</header>")[0]
     assert "This study is incomplete: 3 of 9 units are missing." in header
     assert "incomplete" not in report.read_text(encoding="utf-8").partition("</header>")[0]
+
+
+def test_a_study_with_a_metric_of_its_own_and_without_infidelity(tmp_path: Path) -> None:
+    first = MetricInfo("my drop['<b>']", "My <b>drop</b>", higher_is_better=False, kind="baseline", noisy=True)
+    tables = without_metrics(study(("HELOC-MLP",), inputs=4, every=60), *(name for name in COLUMNS if name != "pc"))
+    values = (-pl.col("pc").cast(pl.Float64)).alias(first.column), (pl.col("pc") * 0).alias(f"{first.column}_se")
+    metrics = (*tables.metrics, first)
+    scores = tables.scores.with_columns(values).select(list(scores_schema(metrics)))
+    shown = examples(tables, count=1)
+    page = written(tmp_path / "page.html", replace(tables, scores=scores, metrics=metrics), shown)
+    assert {"boxes-pc", "boxes-other"} <= set(page.json("charts"))
+    assert "This study did not measure both DPC and Infidelity." in page.text
+    assert "best under PC" in page.text
+    assert "Spearman," not in page.text
+    (options,) = (one for one in page.elements if one == ("option", {"value": first.column}))
+    assert options
+    assert "My <b>drop</b> (lower is better)" in page.text
+    assert not page.all("b")
+    found = rows(page.json("data")["configurations"])
+    assert [row[first.column] for row in found] == pytest.approx([-row["pc"] for row in found], rel=1e-5)
+    only = replace(tables, scores=scores.select(list(scores_schema([first]))), metrics=(first,))
+    alone = written(tmp_path / "alone.html", only)
+    assert {f"boxes-{first.column}", f"input-factor-{first.column}"} <= set(alone.json("charts"))
+    assert f"{first.label} rates" in alone.text
+    assert len(write_figures(tmp_path, only, [])) == 3
+
+
+def test_a_method_that_is_not_defined_here_is_shown_by_its_name(tmp_path: Path) -> None:
+    tables = study(("HELOC-MLP",), inputs=4, every=60)
+    names = pl.col("method", "configuration").cast(pl.String).str.replace("^DeepLiftSHAP", "Elsewhere")
+    foreign = replace(tables, scores=tables.scores.with_columns(names))
+    page = written(tmp_path / "page.html", foreign, examples(tables, count=1))
+    found = [row for row in rows(page.json("data")["configurations"]) if row["method"] == "Elsewhere"]
+    assert {(row["name"], row["label"], row["kind"]) for row in found} == {
+        ("Elsewhere", "Elsewhere", "local"),
+        ("Elsewhere", "Elsewhere", "baseline-oriented"),
+    }
+    colours = page.json("charts")["scatter-others"]["vega_lite"]["encoding"]["color"]["scale"]
+    assert dict(zip(colours["domain"], colours["range"], strict=True))["Elsewhere"] == SPARE[0]

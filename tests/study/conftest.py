@@ -20,7 +20,7 @@ def _quick(patch: pytest.MonkeyPatch, report: bool, pace: bool) -> None:
     if not report:
         patch.setattr("verax.study.run.write_study_report", no_report)
     if not pace:
-        patch.setattr("verax.study.summary._seconds_per_input", lambda *arguments: 0.0)
+        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
 
 
 @pytest.fixture(autouse=True)

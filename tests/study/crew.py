@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import verax.study.plan
 import verax.study.run
-import verax.study.summary
 from verax.study.spec import parse_spec
 
 
@@ -37,7 +37,7 @@ def watching(units: int) -> Iterator[Waiting]:
 def main(spec_file: str, folder: str) -> None:
     setattr(verax.study.run, "_QUICK", 0.0)  # noqa: B010
     setattr(verax.study.run, "watching", watching)  # noqa: B010
-    setattr(verax.study.summary, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
+    setattr(verax.study.plan, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
     spec = parse_spec(json.loads(Path(spec_file).read_text()), "crew")
     try:
         verax.study.run.run_study(spec, folder, workers=2)

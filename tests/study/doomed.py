@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 import torch
 
+import verax.study.plan
 import verax.study.run
-import verax.study.summary
 from verax.study.spec import parse_spec
 
 
@@ -45,7 +45,7 @@ def _run(content: dict[str, Any], order: dict[str, Any]) -> NoReturn:
         if order.get("event") is not None:
             _die_at(order["event"], order.get("into"))
         setattr(verax.study.run, "write_study_report", lambda study: study.store.folder / "report.html")  # noqa: B010
-        setattr(verax.study.summary, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
+        setattr(verax.study.plan, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
         verax.study.run.run_study(parse_spec(content, "doomed"), order["folder"], log=lambda line: None)
         code = 0
     except BaseException as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from verax.study.explanations import Machine
+from verax.study.machine import Machine
 from verax.study.run import Finished, run_study
 from verax.study.spec import StudySpec, parse_spec
 
@@ -40,7 +40,7 @@ IMAGE_METHODS: list[dict[str, Any]] = [
 LINEAR = {"name": "Cancer-Linear", "architecture": "linear"}
 MLP = {"name": "Cancer-MLP", "architecture": "mlp"}
 DIGITS = {"name": "Digits-Linear", "architecture": "linear"}
-SECONDS = ("attribution_seconds", "guided_seconds", "infidelity_seconds")
+SECONDS = ("attribution_seconds", "guided_seconds", "sampled_seconds")
 
 
 def table(*models: dict[str, Any], others: Sequence[dict[str, Any]] = TABLE_METHODS, **settings: Any) -> dict[str, Any]:

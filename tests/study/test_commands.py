@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from study.studies import LINEAR, MLP, content, flip, images, ran, same, scores, table, whole
 from study.test_verify import nudged, resealed
 from verax.cli import app
-from verax.study.files import Sealed
+from verax.core.files import Sealed
 from verax.study.run import run_study
 from verax.study.spec import load_spec
 

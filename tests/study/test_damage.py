@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from study.studies import flip, images, ran, same, scores, spec, stamps, whole
+from verax.core.files import Sealed
 from verax.study.examples import read_example
-from verax.study.files import Sealed
 from verax.study.results import read_results
 from verax.study.store import Store, StoreError, parquet, read_facts
 from verax.study.study import open_study

@@ -9,7 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 from study.studies import ran, same, scores, spec, stamps
-from verax.study.files import Sealed
+from verax.core.files import Sealed
 from verax.study.run import run_study
 from verax.study.store import StoreError
 

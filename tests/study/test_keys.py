@@ -15,15 +15,17 @@ import torch
 from study.studies import LINEAR, MLP, images, spec, table, whole
 from verax.attribution import Attribution, Gradient, IntegratedGradients, families
 from verax.attribution.gradient import GradientFamily
+from verax.metrics import DirectedPredictionChange
 from verax.study import keys
 from verax.study.examples import examples_stem
+from verax.study.explained_models import ExplainedModel
 from verax.study.keys import attributions_key, scores_key
-from verax.study.plan import units_of
-from verax.study.spec import MetricsSpec, StudySpec
+from verax.study.metrics import MetricsSpec, local_infidelity, metrics_of
+from verax.study.spec import StudySpec
 from verax.study.store import Store
 from verax.study.study import Study, open_study
-from verax.study.subjects import Subject
 from verax.study.uncertainty import uncertainty_stem
+from verax.study.units import units_of
 
 ROWS = slice(0, 4)
 
@@ -34,19 +36,19 @@ def study(finished: Path) -> Study:
 
 
 @pytest.fixture
-def subject(study: Study) -> Subject:
-    return replace(study.subjects["Cancer-MLP"])  # without the hashes that were computed for others
+def explained(study: Study) -> ExplainedModel:
+    return replace(study.models["Cancer-MLP"])  # without the hashes that were computed for others
 
 
-def all_keys(subject: Subject, rows: slice = ROWS) -> dict[str, str]:
-    """Every key that a subject has."""
-    metrics = MetricsSpec(samples=16)
-    groups = families([subject.used(one) for one in subject.configurations])
+def all_keys(explained: ExplainedModel, rows: slice = ROWS) -> dict[str, str]:
+    """Every key that a explained has."""
+    metrics = metrics_of(MetricsSpec(samples=16))
+    groups = families([explained.used(one) for one in explained.configurations])
     found = {
-        type(family).__name__ + str(number): attributions_key(subject, rows, family, members)
+        type(family).__name__ + str(number): attributions_key(explained, rows, family, members)
         for number, (family, members) in enumerate(groups.items())
     }
-    return {**found, "scores": scores_key(subject, rows, metrics)}
+    return {**found, "scores": scores_key(explained, rows, metrics)}
 
 
 def with_tensor(tensor: torch.Tensor, place: tuple[int, ...]) -> torch.Tensor:
@@ -55,32 +57,32 @@ def with_tensor(tensor: torch.Tensor, place: tuple[int, ...]) -> torch.Tensor:
     return changed
 
 
-def other_weights(subject: Subject) -> Subject:
-    module = copy.deepcopy(subject.module)
+def other_weights(explained: ExplainedModel) -> ExplainedModel:
+    module = copy.deepcopy(explained.module)
     parameter = next(module.parameters()).data
     parameter.view(-1)[0] = torch.nextafter(parameter.view(-1)[0], torch.tensor(torch.inf))
-    return replace(subject, module=module)
+    return replace(explained, module=module)
 
 
-def other_buffer(subject: Subject) -> Subject:
-    module = copy.deepcopy(subject.module)
+def other_buffer(explained: ExplainedModel) -> ExplainedModel:
+    module = copy.deepcopy(explained.module)
     buffers = dict(module.named_buffers())
     assert buffers
     next(iter(buffers.values())).data.view(-1)[0] += 1
-    return replace(subject, module=module)
+    return replace(explained, module=module)
 
 
-def other_label(subject: Subject) -> Subject:
-    labels = subject.labels.clone()
+def other_label(explained: ExplainedModel) -> ExplainedModel:
+    labels = explained.labels.clone()
     labels[3] = 1 - labels[3]
-    return replace(subject, labels=labels)
+    return replace(explained, labels=labels)
 
 
-def other_precision(subject: Subject) -> Subject:
-    return replace(subject, model=subject.model.model_copy(update={"precision": "tf32"}))
+def other_precision(explained: ExplainedModel) -> ExplainedModel:
+    return replace(explained, spec=explained.spec.model_copy(update={"precision": "tf32"}))
 
 
-EVERYTHING: dict[str, Callable[[Subject], Subject]] = {
+EVERYTHING: dict[str, Callable[[ExplainedModel], ExplainedModel]] = {
     "precision": other_precision,
     "one weight": other_weights,
     "one buffer": other_buffer,
@@ -91,21 +93,23 @@ EVERYTHING: dict[str, Callable[[Subject], Subject]] = {
 
 
 @pytest.mark.parametrize("change", EVERYTHING.values(), ids=EVERYTHING.keys())
-def test_model_and_data_change_every_key(change: Callable[[Subject], Subject], subject: Subject) -> None:
-    before, after = all_keys(subject), all_keys(change(subject))
+def test_model_and_data_change_every_key(
+    change: Callable[[ExplainedModel], ExplainedModel], explained: ExplainedModel
+) -> None:
+    before, after = all_keys(explained), all_keys(change(explained))
     assert before.keys() == after.keys()
     assert not [name for name in before if before[name] == after[name]]
 
 
-def other_ids(subject: Subject) -> Subject:
-    ids = list(subject.dataset.ids)
-    ids[subject.rows[1]] += "x"
-    return replace(subject, dataset=replace(subject.dataset, ids=tuple(ids)))
+def other_ids(explained: ExplainedModel) -> ExplainedModel:
+    ids = list(explained.dataset.ids)
+    ids[explained.rows[1]] += "x"
+    return replace(explained, dataset=replace(explained.dataset, ids=tuple(ids)))
 
 
-ONLY_SCORES: dict[str, Callable[[Subject], Subject]] = {
+ONLY_SCORES: dict[str, Callable[[ExplainedModel], ExplainedModel]] = {
     "one id": other_ids,
-    "the name of the model": lambda s: replace(s, model=s.model.model_copy(update={"name": "other"})),
+    "the name of the model": lambda s: replace(s, spec=s.spec.model_copy(update={"name": "other"})),
     "the name of the data": lambda s: replace(s, dataset=replace(s.dataset, name="other")),
     "a configuration less": lambda s: replace(s, configurations=s.configurations[:-2]),
     "another order": lambda s: replace(s, configurations=s.configurations[::-1]),
@@ -113,20 +117,27 @@ ONLY_SCORES: dict[str, Callable[[Subject], Subject]] = {
 
 
 @pytest.mark.parametrize("change", ONLY_SCORES.values(), ids=ONLY_SCORES.keys())
-def test_names_change_the_table_only(change: Callable[[Subject], Subject], subject: Subject) -> None:
-    assert scores_key(subject, ROWS, MetricsSpec()) != scores_key(change(subject), ROWS, MetricsSpec())
+def test_names_change_the_table_only(
+    change: Callable[[ExplainedModel], ExplainedModel], explained: ExplainedModel
+) -> None:
+    assert scores_key(explained, ROWS, metrics_of(MetricsSpec())) != scores_key(
+        change(explained), ROWS, metrics_of(MetricsSpec())
+    )
     family, members = Gradient().family, [Gradient()]
-    assert attributions_key(subject, ROWS, family, members) == attributions_key(change(subject), ROWS, family, members)
+    assert attributions_key(explained, ROWS, family, members) == attributions_key(
+        change(explained), ROWS, family, members
+    )
 
 
-def test_a_setting_changes_the_keys_of_its_family_only(subject: Subject) -> None:
+def test_a_setting_changes_the_keys_of_its_family_only(explained: ExplainedModel) -> None:
     def kept(one: Attribution) -> Attribution:
         old, new = (IntegratedGradients(points=4, baseline=baseline) for baseline in ("mean", "median"))
         return new if one == old else one
 
-    assert IntegratedGradients(points=4, baseline="mean") in subject.configurations
+    assert IntegratedGradients(points=4, baseline="mean") in explained.configurations
     before, after = (
-        all_keys(one) for one in (subject, replace(subject, configurations=tuple(map(kept, subject.configurations))))
+        all_keys(one)
+        for one in (explained, replace(explained, configurations=tuple(map(kept, explained.configurations))))
     )
     assert before["scores"] != after["scores"]
     others = [{key for name, key in own.items() if not name.startswith(("Path", "scores"))} for own in (before, after)]
@@ -135,30 +146,41 @@ def test_a_setting_changes_the_keys_of_its_family_only(subject: Subject) -> None
     assert paths[0] != paths[1]
 
 
-METRICS = [{"steps": 19}, {"samples": 17}, {"sigma": 0.25}, {"subset": 3}, {"seed": 1}, {"infidelity": False}]
+METRICS = [
+    {"steps": 19},
+    {"samples": 17},
+    {"sigma": 0.25},
+    {"subset": 3},
+    {"seed": 1},
+    {"infidelity": False},
+    {"list": ["pc"]},
+    {"list": [{"metric": "pc", "as": "change"}]},
+]
 
 
 @pytest.mark.parametrize("changed", METRICS, ids=str)
-def test_metric_settings_change_the_table_only(changed: dict[str, Any], subject: Subject) -> None:
-    assert scores_key(subject, ROWS, MetricsSpec()) != scores_key(subject, ROWS, MetricsSpec(**changed))
+def test_metric_settings_change_the_table_only(changed: dict[str, Any], explained: ExplainedModel) -> None:
+    assert scores_key(explained, ROWS, metrics_of(MetricsSpec())) != scores_key(
+        explained, ROWS, metrics_of(MetricsSpec(**changed))
+    )
 
 
-def test_versions_change_keys(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = all_keys(subject)
+def test_versions_change_keys(explained: ExplainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = all_keys(explained)
     with monkeypatch.context() as patch:
         patch.setattr(GradientFamily, "version", GradientFamily.version + 1)
-        after = all_keys(subject)
+        after = all_keys(explained)
     assert [name for name in before if before[name] != after[name]] == ["GradientFamily0", "scores"]
-    for name in ("METRICS_VERSION", "TABLE_FORMAT"):
+    for place, name in ((DirectedPredictionChange, "version"), (keys, "TABLE_FORMAT")):
         with monkeypatch.context() as patch:
-            patch.setattr(keys, name, 99)
-            after = all_keys(subject)
+            patch.setattr(place, name, 99)
+            after = all_keys(explained)
         assert [name for name in before if before[name] != after[name]] == ["scores"]
-    assert all_keys(subject) == before
+    assert all_keys(explained) == before
 
 
-def test_rows_change_keys(subject: Subject) -> None:
-    units = [all_keys(subject, rows) for rows in (slice(0, 4), slice(4, 8), slice(0, 5))]
+def test_rows_change_keys(explained: ExplainedModel) -> None:
+    units = [all_keys(explained, rows) for rows in (slice(0, 4), slice(4, 8), slice(0, 5))]
     for name in units[0]:
         assert len({unit[name] for unit in units}) == 3
 
@@ -200,11 +222,13 @@ def test_others_leave_a_unit_alone(study: Study, finished: Path) -> None:
 
 def test_keys_of_other_results(study: Study) -> None:
     """They follow their own settings, and those of metrics that they use."""
-    subject, own = study.subjects["Cancer-Linear"], study.spec
-    chosen = [(one, "best") for one in subject.configurations[:3]]
+    explained, own = study.models["Cancer-Linear"], whole()
+    chosen = [(one, "best") for one in explained.configurations[:3]]
 
     def both(changed: StudySpec) -> tuple[str, str]:
-        return uncertainty_stem(subject, changed), examples_stem(subject, changed, chosen)
+        metric = local_infidelity(metrics_of(changed.metrics))
+        assert metric is not None
+        return uncertainty_stem(explained, metric, changed.uncertainty), examples_stem(explained, changed, chosen)
 
     uncertainty, examples = both(own)
     for name, value in (("sigma", 0.3), ("seed", 1), ("subset", 2)):
@@ -217,8 +241,8 @@ def test_keys_of_other_results(study: Study) -> None:
     other = own.model_copy(update={"metrics": own.metrics.model_copy(update={"steps": 5})})
     assert both(other) == (uncertainty, both(other)[1])
     assert both(other)[1] != examples
-    assert examples_stem(subject, own, chosen[::-1]) != examples
-    assert examples_stem(subject, own, [(one, "worst") for one, _ in chosen]) != examples
+    assert examples_stem(explained, own, chosen[::-1]) != examples
+    assert examples_stem(explained, own, [(one, "worst") for one, _ in chosen]) != examples
     assert both(own.model_copy(update={"examples": 3}))[1] != examples
 
 
@@ -246,15 +270,15 @@ def test_keys_are_the_same_in_every_process(study: Study, finished: Path) -> Non
     assert found.stdout.split() == sorted(stems(study))
 
 
-def test_the_same_numbers_elsewhere_have_the_same_key(subject: Subject) -> None:
+def test_the_same_numbers_elsewhere_have_the_same_key(explained: ExplainedModel) -> None:
     """Views, strides and memory do not matter."""
-    strided = torch.stack([subject.inputs, subject.inputs], 1)[:, 0]
+    strided = torch.stack([explained.inputs, explained.inputs], 1)[:, 0]
     assert not strided.is_contiguous()
-    again = replace(subject, inputs=strided, background=subject.background.clone())
-    assert all_keys(again) == all_keys(subject)
+    again = replace(explained, inputs=strided, background=explained.background.clone())
+    assert all_keys(again) == all_keys(explained)
 
 
 def test_every_unit_has_a_key_of_its_own(study: Study) -> None:
     assert len({unit.key for unit in study.units}) == len(study.units)
-    assert units_of(study.subjects["Cancer-Linear"], study.spec.metrics) == list(study.units[:3])
-    assert whole() == study.spec
+    assert units_of(study.models["Cancer-Linear"], study.metrics) == list(study.units[:3])
+    assert whole().form() == study.spec.form()

@@ -14,7 +14,7 @@ import pytest
 
 from study import doomed
 from study.studies import content, same, scores, stamps, table
-from verax.study.files import Sealed
+from verax.core.files import Sealed
 
 FEW = [{"method": "Gradient"}, {"method": "IntegratedGradients", "points": 4}, {"method": "LimeTabular", "samples": 16}]
 TRIES = 20

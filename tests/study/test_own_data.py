@@ -77,21 +77,21 @@ def test_images_of_ones_own(tmp_path: Path) -> None:
     assert result["modality"].unique().to_list() == ["image"]
     assert result.height == 2 * len(IMAGE_METHODS)
     assert result.null_count().sum_horizontal().item() == 0
-    (subject,) = found.study.subjects.values()
-    assert subject.inputs.shape == (2, 1, 6, 6)
+    (explained,) = found.study.models.values()
+    assert explained.inputs.shape == (2, 1, 6, 6)
 
 
 def test_a_model_from_a_file_is_used_as_it_is(tmp_path: Path) -> None:
     path = data_file(tmp_path)
     trained = model_file(tmp_path / "own.safetensors", load_file(path), test={"auroc": 0.8, "accuracy": 0.7})
     found, _ = ran(own(path, from_file(trained)), tmp_path / "study")
-    (subject,) = found.study.subjects.values()
+    (explained,) = found.study.models.values()
     for one, other in zip(
-        subject.module.state_dict().values(), load(trained).module.state_dict().values(), strict=True
+        explained.module.state_dict().values(), load(trained).module.state_dict().values(), strict=True
     ):
         assert torch.equal(one, other)
-    assert subject.architecture == "linear"
-    assert subject.metrics == {"test": {"auroc": 0.8, "accuracy": 0.7}}
+    assert explained.architecture == "linear"
+    assert explained.metrics == {"test": {"auroc": 0.8, "accuracy": 0.7}}
     gradient = scores(tmp_path / "study").filter(pl.col("method") == "Gradient")
     assert gradient["attribution_norm"].n_unique() == 1  # of a linear model
 
@@ -182,9 +182,9 @@ def test_data_that_changed_are_noticed(tmp_path: Path) -> None:
     """Whoever opens the study is told; whoever runs it gets a model of the new data, and new results."""
     path = data_file(tmp_path)
     found, _ = ran(own(path), tmp_path / "study")
-    (subject,) = found.study.subjects.values()
+    (explained,) = found.study.models.values()
     changed = TABLE.copy()
-    changed[subject.rows[5], 2] += 0.25
+    changed[explained.rows[5], 2] += 0.25
     data_file(tmp_path, changed)
     with pytest.raises(StoreError, match="patients: the data are not those of the study; fingerprint differs"):
         open_study(tmp_path / "study")

@@ -1,6 +1,7 @@
 """Plans: what is told before a study starts is what it then costs."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,19 @@ import pytest
 from study.studies import HERE, LINEAR, MLP, flip, images, spec, table, whole
 from verax.attribution import Family, Given, Rows, families
 from verax.attribution.gradient import GradientFamily
+from verax.metrics.base import Metric
 from verax.study.cache import Cache
-from verax.study.explanations import Machine
-from verax.study.plan import MOST_INPUTS, Forecast, _place, chunk_size, forecast, units_of
-from verax.study.plan import total as sum_of
+from verax.study.compute import compute
+from verax.study.explained_models import ExplainedModel
+from verax.study.machine import Machine
+from verax.study.metrics import MetricsSpec, metrics_of
+from verax.study.plan import plan_of
 from verax.study.results import read_results
 from verax.study.run import plan_study, run_study
-from verax.study.spec import MetricsSpec
 from verax.study.store import read_facts
 from verax.study.study import Study, open_study
-from verax.study.subjects import Subject
-from verax.study.summary import plan_of
-from verax.study.unit import compute
+from verax.study.units import MOST_INPUTS, Forecast, _place, chunk_size, forecast, units_of
+from verax.study.units import total as sum_of
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +32,10 @@ def study(finished: Path) -> Study:
     return open_study(finished)
 
 
-def counted(subject: Subject, rows: slice, metrics: MetricsSpec, machine: Machine = HERE) -> dict[str, Any]:
-    return compute(subject, rows, metrics, machine, Cache(Path("nowhere"), 0)).costs
+def counted(
+    explained: ExplainedModel, rows: slice, metrics: Mapping[str, Metric], machine: Machine = HERE
+) -> dict[str, Any]:
+    return compute(explained, rows, metrics, machine, Cache(Path("nowhere"), 0)).costs
 
 
 def check(told: Forecast, costs: dict[str, Any]) -> None:
@@ -40,31 +44,31 @@ def check(told: Forecast, costs: dict[str, Any]) -> None:
     assert told.attribution.forward == costs["attribution_rows"]
     assert told.attribution.backward == costs["rows_backward"]
     assert told.guided == costs["guided_rows"] + costs["rows_spared"]
-    assert told.infidelity == costs["infidelity_rows"]
+    assert told.sampled == costs["sampled_rows"]
     assert told.total.forward == costs["rows_forward"] + costs["rows_spared"]
 
 
 @pytest.mark.parametrize("rows", [slice(0, 1), slice(2, 7), slice(0, 10)], ids=str)
 @pytest.mark.parametrize("model", ["Cancer-Linear", "Cancer-MLP"])
 def test_rows_of_a_table_are_as_told(study: Study, model: str, rows: slice) -> None:
-    metrics = study.spec.metrics
-    check(forecast(study.subjects[model], rows, metrics, HERE), counted(study.subjects[model], rows, metrics))
+    metrics = study.metrics
+    check(forecast(study.models[model], rows, metrics, HERE), counted(study.models[model], rows, metrics))
 
 
 @pytest.mark.parametrize("rows", [slice(0, 1), slice(1, 3), slice(0, 3)], ids=str)
 def test_rows_of_images_are_as_told(study: Study, rows: slice) -> None:
-    subject, metrics = study.subjects["Digits-Linear"], study.spec.metrics
-    check(forecast(subject, rows, metrics, HERE), counted(subject, rows, metrics))
+    explained, metrics = study.models["Digits-Linear"], study.metrics
+    check(forecast(explained, rows, metrics, HERE), counted(explained, rows, metrics))
 
 
 def test_every_family_tells_its_own_rows(study: Study) -> None:
     """One configuration at a time, with the others of its family, so that errors cannot cancel."""
-    metrics = MetricsSpec(steps=2, infidelity=False)
+    metrics = metrics_of(MetricsSpec(steps=2, infidelity=False))
     for name in ("Cancer-MLP", "Digits-Linear"):
-        subject = study.subjects[name]
-        for family in dict.fromkeys(subject.used(one).family for one in subject.configurations):
-            own = tuple(one for one in subject.configurations if subject.used(one).family == family)
-            alone = replace(subject, configurations=own)
+        explained = study.models[name]
+        for family in dict.fromkeys(explained.used(one).family for one in explained.configurations):
+            own = tuple(one for one in explained.configurations if explained.used(one).family == family)
+            alone = replace(explained, configurations=own)
             costs = counted(alone, slice(0, 3), metrics)
             check(forecast(alone, slice(0, 3), metrics, HERE), costs)
             assert (costs["rows_backward"] > 0) == (family.needs_gradients and type(family).__name__ != "RandomFamily")
@@ -73,17 +77,17 @@ def test_every_family_tells_its_own_rows(study: Study) -> None:
 def test_every_configuration_pays_for_its_own_family(study: Study) -> None:
     """In the table of many families, each has the rows that it told, and an even share of the unperturbed inputs."""
     for name, rows in (("Cancer-MLP", slice(0, 5)), ("Digits-Linear", slice(0, 3))):
-        subject = study.subjects[name]
-        found = compute(subject, rows, study.spec.metrics, HERE, Cache(Path("nowhere"), 0)).table
+        explained = study.models[name]
+        found = compute(explained, rows, study.metrics, HERE, Cache(Path("nowhere"), 0)).table
         names = ("attribution_rows", "attribution_rows_backward")
         sums = found.group_by(pl.col("configuration").cast(pl.String)).agg(pl.col(names).cast(pl.Float64).sum())
         paid = {one: (forward, backward) for one, forward, backward in sums.rows()}
-        clean = (rows.stop - rows.start) / len(subject.configurations)
-        given = Given(subject.inputs[rows], subject.background, subject.labels)
-        for family, members in families([subject.used(one) for one in subject.configurations]).items():
-            told = family.rows(members, given, _place(subject, HERE))
+        clean = (rows.stop - rows.start) / len(explained.configurations)
+        given = Given(explained.inputs[rows], explained.background, explained.labels)
+        for family, members in families([explained.used(one) for one in explained.configurations]).items():
+            told = family.rows(members, given, _place(explained, HERE))
             assert told is not None
-            own = [one for one in subject.configurations if subject.used(one) in members]
+            own = [one for one in explained.configurations if explained.used(one) in members]
             for one in own:
                 share = (clean + told.forward / len(own), told.backward / len(own))
                 assert paid[one.canonical] == pytest.approx(share, rel=1e-5), one
@@ -91,64 +95,77 @@ def test_every_configuration_pays_for_its_own_family(study: Study) -> None:
 
 def test_the_whole_grid_is_told(study: Study) -> None:
     """The paper's own configurations, on two inputs."""
-    metrics = MetricsSpec(samples=4)
+    metrics = metrics_of(MetricsSpec(samples=4))
     for name, every in (("Cancer-MLP", 101), ("Digits-Linear", 307)):
-        subject = study.subjects[name]
-        own = whole_grid(subject, every)
+        explained = study.models[name]
+        own = whole_grid(explained, every)
         check(forecast(own, slice(0, 2), metrics, HERE), counted(own, slice(0, 2), metrics))
 
 
-def whole_grid(subject: Subject, every: int) -> Subject:
-    taken = subject.data.attributions.model_copy(update={"grid": True, "every": every, "others": ()})
-    return replace(subject, configurations=tuple(taken.configurations(subject.modality)))
+def whole_grid(explained: ExplainedModel, every: int) -> ExplainedModel:
+    taken = explained.data.attributions.model_copy(update={"grid": True, "every": every, "others": ()})
+    return replace(explained, configurations=tuple(taken.configurations(explained.modality)))
 
 
 METRICS = {
-    "one step": MetricsSpec(steps=1, samples=4),
-    "more steps than features": MetricsSpec(steps=100, samples=4),
-    "one draw": MetricsSpec(samples=1),
-    "no Infidelity": MetricsSpec(infidelity=False),
-    "a subset": MetricsSpec(samples=4, subset=3),
+    "one step": metrics_of(MetricsSpec(steps=1, samples=4)),
+    "more steps than features": metrics_of(MetricsSpec(steps=100, samples=4)),
+    "one draw": metrics_of(MetricsSpec(samples=1)),
+    "no Infidelity": metrics_of(MetricsSpec(infidelity=False)),
+    "a subset": metrics_of(MetricsSpec(samples=4, subset=3)),
+    "one guided metric": metrics_of(MetricsSpec(list=["dpc"])),
+    "experiments of different steps": metrics_of(MetricsSpec(list=["pc", {"metric": "dpc", "steps": 7}])),
+    "random draws only": metrics_of(MetricsSpec(list=["infidelity"], samples=4)),
+    "shared and other draws": metrics_of(
+        MetricsSpec(
+            list=[
+                {"metric": "infidelity", "samples": 4},
+                {"metric": "infidelity", "samples": 4, "normalize": False, "as": "plain"},
+                "sensitivity_n",
+                "pc",
+            ]
+        )
+    ),
 }
 
 
 @pytest.mark.parametrize("metrics", METRICS.values(), ids=METRICS.keys())
-def test_settings_of_metrics_are_told(study: Study, metrics: MetricsSpec) -> None:
+def test_settings_of_metrics_are_told(study: Study, metrics: Mapping[str, Metric]) -> None:
     for name in ("Cancer-Linear", "Digits-Linear"):
-        subject = study.subjects[name]
-        check(forecast(subject, slice(0, 3), metrics, HERE), counted(subject, slice(0, 3), metrics))
+        explained = study.models[name]
+        check(forecast(explained, slice(0, 3), metrics, HERE), counted(explained, slice(0, 3), metrics))
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 4096])
 def test_rows_do_not_depend_on_the_batch_size(study: Study, batch_size: int) -> None:
     """DeepLiftSHAP's tiles follow the batch size, so the forecast has to as well."""
     machine = Machine(batch_size=batch_size)
-    subject = study.subjects["Cancer-MLP"]
-    own = replace(subject, configurations=subject.configurations[:-4])  # LIME with batches of one takes long
-    told = forecast(own, slice(0, 3), study.spec.metrics, machine)
-    check(told, counted(own, slice(0, 3), study.spec.metrics, machine))
+    explained = study.models["Cancer-MLP"]
+    own = replace(explained, configurations=explained.configurations[:-4])  # LIME with batches of one takes long
+    told = forecast(own, slice(0, 3), study.metrics, machine)
+    check(told, counted(own, slice(0, 3), study.metrics, machine))
 
 
 def test_the_cache_does_not_change_the_cost_of_a_unit(study: Study, tmp_path: Path) -> None:
     """Also when only some families are there, as after a run that was killed."""
-    subject, metrics = study.subjects["Cancer-Linear"], study.spec.metrics
+    explained, metrics = study.models["Cancer-Linear"], study.metrics
     cache = Cache(tmp_path, 1 << 30)
-    first = compute(subject, slice(0, 4), metrics, HERE, cache)
+    first = compute(explained, slice(0, 4), metrics, HERE, cache)
     for path in sorted(tmp_path.iterdir())[::2]:
         path.unlink()
-    for again in (compute(subject, slice(0, 4), metrics, HERE, cache) for _ in range(2)):
-        for name in ("attribution_rows", "guided_rows", "infidelity_rows", "rows_forward", "rows_backward"):
+    for again in (compute(explained, slice(0, 4), metrics, HERE, cache) for _ in range(2)):
+        for name in ("attribution_rows", "guided_rows", "sampled_rows", "rows_forward", "rows_backward"):
             assert again.costs[name] == first.costs[name], name
-        check(forecast(subject, slice(0, 4), metrics, HERE), again.costs)
+        check(forecast(explained, slice(0, 4), metrics, HERE), again.costs)
 
 
 def test_unshared_rows_are_those_of_single_calls(study: Study) -> None:
     """Every configuration explained alone, and every metric called alone."""
-    subject, metrics, rows = study.subjects["Cancer-MLP"], MetricsSpec(steps=5, samples=8), slice(0, 2)
-    told = forecast(subject, rows, metrics, HERE)
+    explained, metrics, rows = study.models["Cancer-MLP"], metrics_of(MetricsSpec(steps=5, samples=8)), slice(0, 2)
+    told = forecast(explained, rows, metrics, HERE)
     forward = backward = 0
-    for one in subject.configurations:
-        alone = replace(subject, configurations=(one,))
+    for one in explained.configurations:
+        alone = replace(explained, configurations=(one,))
         costs = counted(alone, rows, metrics)
         forward += costs["attribution_rows"] + 2 * (4 * 2 * 5 + 2 * (8 + 1))
         backward += costs["rows_backward"]
@@ -156,8 +173,8 @@ def test_unshared_rows_are_those_of_single_calls(study: Study) -> None:
 
 
 def test_forecasts_add_up(study: Study) -> None:
-    subject, metrics = study.subjects["Cancer-Linear"], study.spec.metrics
-    parts = [forecast(subject, unit.rows, metrics, HERE) for unit in units_of(subject, metrics)]
+    explained, metrics = study.models["Cancer-Linear"], study.metrics
+    parts = [forecast(explained, unit.rows, metrics, HERE) for unit in units_of(explained, metrics)]
     together = sum_of(parts)
     assert together.guided == sum(one.guided for one in parts)
     assert together.total == Rows(
@@ -173,26 +190,26 @@ def test_the_files_hold_what_was_told(study: Study, finished: Path) -> None:
     found = study.store.contents("scores", [unit.stem for unit in study.units]).found
     assert len(found) == len(study.units) == 8
     for unit in study.units:
-        check(forecast(study.subjects[unit.model], unit.rows, study.spec.metrics, HERE), read_facts(found[unit.stem]))
+        check(forecast(study.models[unit.model], unit.rows, study.metrics, HERE), read_facts(found[unit.stem]))
 
 
 def test_units_cover_all_inputs_once(study: Study) -> None:
-    for name, subject in study.subjects.items():
+    for name, explained in study.models.items():
         own = [unit for unit in study.units if unit.model == name]
         covered = [place for unit in own for place in range(unit.rows.start, unit.rows.stop)]
-        assert covered == list(range(len(subject.inputs)))
+        assert covered == list(range(len(explained.inputs)))
         assert len({unit.stem for unit in own}) == len(own)
 
 
 def test_the_size_of_a_unit_is_bounded(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the number of inputs, and by the bytes of all attributions."""
-    subject = study.subjects["Cancer-Linear"]
-    free = replace(subject, data=subject.data.model_copy(update={"chunk": None}))
-    assert chunk_size(subject) == 4
+    explained = study.models["Cancer-Linear"]
+    free = replace(explained, data=explained.data.model_copy(update={"chunk": None}))
+    assert chunk_size(explained) == 4
     assert chunk_size(free) == MOST_INPUTS
     each = 4 * 30 * len(free.configurations)
     for room, size in ((3 * each, 3), (4 * each - 1, 3), (1, 1)):
-        monkeypatch.setattr("verax.study.plan._UNIT_BYTES", room)
+        monkeypatch.setattr("verax.study.units._UNIT_BYTES", room)
         assert chunk_size(free) == size
 
 
@@ -200,9 +217,9 @@ def test_the_size_of_a_unit_is_bounded(study: Study, monkeypatch: pytest.MonkeyP
 def test_the_plan_in_words(study: Study) -> None:
     text = "\n".join(plan_of(study, study.units, HERE).lines())
     assert "small: 8 of 8 units to compute" in text
-    for name, subject in study.subjects.items():
-        assert f"{name}: {len(subject.configurations)} configurations x {len(subject.inputs)} inputs" in text
-        own = sum_of([forecast(subject, u.rows, study.spec.metrics, HERE) for u in study.units if u.model == name])
+    for name, explained in study.models.items():
+        assert f"{name}: {len(explained.configurations)} configurations x {len(explained.inputs)} inputs" in text
+        own = sum_of([forecast(explained, u.rows, study.metrics, HERE) for u in study.units if u.model == name])
         assert own.total is not None
         assert own.unshared is not None
         assert f"at most {own.total.forward:,} rows forward, {own.total.backward:,} of them backward" in text
@@ -234,7 +251,7 @@ def test_a_plan_needs_no_training_and_leaves_no_trace(tmp_path: Path, monkeypatc
         raise AssertionError("nothing is to be trained")
 
     with monkeypatch.context() as patch:
-        patch.setattr("verax.study.subjects.train_shipped", never)
+        patch.setattr("verax.study.explained_models.train_shipped", never)
         before = plan_study(own, tmp_path / "study").lines()
         assert not (tmp_path / "study").exists()
     told: list[str] = []
@@ -259,7 +276,7 @@ def test_a_plan_moves_nothing(copied: Path) -> None:
 def test_a_family_may_not_know_its_rows(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the plan says so, and the study goes on without."""
     monkeypatch.setattr(GradientFamily, "rows", Family.rows)
-    told = forecast(study.subjects["Cancer-Linear"], slice(0, 4), study.spec.metrics, HERE)
+    told = forecast(study.models["Cancer-Linear"], slice(0, 4), study.metrics, HERE)
     assert told.attribution is None
     assert told.total is None
     assert told.unshared is None

@@ -17,10 +17,10 @@ import pytest
 
 from study import crew
 from study.studies import HERE, content, ran, same, scores, spec, stamps, table
+from verax.study.plan import Plan, plan_of
 from verax.study.pool import run_pool
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.study import open_study
-from verax.study.summary import Plan, plan_of
 
 MANY = content(table(limit=32, chunk=2), uncertainty={"inputs": 0}, examples=0)
 
@@ -54,7 +54,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("alone") / "study"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
-        patch.setattr("verax.study.summary._seconds_per_input", lambda *arguments: 0.0)
+        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
         ran(many(), folder)
     return folder
 
@@ -122,7 +122,7 @@ def test_a_worker_that_is_killed_ends_the_run_and_loses_nothing(copied: Path) ->
 
 
 def test_a_plan_divides_the_time_among_workers(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verax.study.summary._seconds_per_input", lambda *arguments: 3.0)
+    monkeypatch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 3.0)
     study = open_study(finished)
 
     def plan(workers: int) -> Plan:

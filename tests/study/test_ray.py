@@ -58,7 +58,7 @@ def local(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
-            patch.setattr("verax.study.summary._seconds_per_input", lambda *arguments: 0.0)
+            patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
             ran(many(), folder)
     finally:
         torch.set_num_threads(threads)
@@ -159,6 +159,6 @@ def test_a_cluster_that_is_not_there_is_noticed_before_anything_is_trained(
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is trained."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"ray is not installed; pip install 'verax\[ray\]'"):
+    with pytest.raises(ImportError, match=r"needs ray: pip install 'verax\[ray\]'"):
         run_study(many(), tmp_path / "study", cluster=CLUSTER)
     assert not (tmp_path / "study").exists()

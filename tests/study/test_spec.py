@@ -10,7 +10,7 @@ import tomli_w
 
 from study.studies import LINEAR, TABLE_METHODS, content, images, spec, table
 from verax.attribution import IntegratedGradients, LimeImage, Slic, grid
-from verax.study.configurations import chosen, configuration, thinned
+from verax.study.configurations import AttributionsSpec, configuration, thinned
 from verax.study.spec import SpecError, StudySpec, load_spec, parse_spec, shipped
 
 
@@ -46,9 +46,9 @@ def test_the_demo_has_every_method_of_its_data() -> None:
 def test_a_spec_survives_its_own_form() -> None:
     for name in shipped():
         loaded = load_spec(name)
-        assert parse_spec(tomllib.loads(tomli_w.dumps(loaded.form())), name) == loaded
+        assert parse_spec(tomllib.loads(tomli_w.dumps(loaded.form())), name).form() == loaded.form()
     own = spec(table(others=[{"method": "DeepLiftSHAP", "background": 0.5}]), images())
-    assert parse_spec(tomllib.loads(tomli_w.dumps(own.form())), "own") == own
+    assert parse_spec(tomllib.loads(tomli_w.dumps(own.form())), "own").form() == own.form()
 
 
 def test_whole_numbers_serve_as_numbers(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_others_become_configurations() -> None:
 
 def test_grid_and_others_are_joined_and_each_counts_once() -> None:
     twice = [{"method": "Gradient"}, {"method": "IntegratedGradients", "points": 3}] * 2
-    found = chosen("tabular", True, 100, twice)
+    found = AttributionsSpec(every=100, others=tuple(twice)).configurations("tabular")
     assert len(found) == len(set(found)) == 46 + 8 + 1
     assert found[-1] == IntegratedGradients(points=3)
     assert found[:-1] == thinned(grid("tabular"), 100)
@@ -102,7 +102,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown key of data": (at("data", 0, "rows", to=1), ["data.0.rows", "no such key", "attributions, background"]),
     "unknown key of a model": (at("data", 1, "models", 0, "depth", to=1), ["data.1.models.0.depth", "architecture"]),
     "unknown key of attributions": (at("data", 0, "attributions", "each", to=1), ["each", "every, grid, others"]),
-    "unknown key of metrics": (at("metrics", "draws", to=1), ["metrics.draws", "infidelity, samples, seed"]),
+    "unknown key of metrics": (at("metrics", "draws", to=1), ["metrics.draws", "infidelity, list, samples, seed"]),
     "unknown key of uncertainty": (at("uncertainty", "x", to=1), ["uncertainty.x", "independent, inputs"]),
     "no name": (at("name", to=None), ["name", "required"]),
     "no data": (at("data", to=None), ["data", "required"]),
@@ -110,14 +110,17 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "data that is no list": (at("data", to="heloc"), ["data", "list of tables"]),
     "no models": (at("data", 0, "models", to=None), ["data.0.models", "required"]),
     "empty models": (at("data", 0, "models", to=[]), ["data.0.models", "at least one"]),
-    "unknown data": (at("data", 0, "name", to="mnist"), ["data.0.name", "'heloc'", "'digits' or 'file'", "'mnist'"]),
+    "unknown data": (
+        at("data", 0, "name", to="mnist"),
+        ["data.0.name", "heloc, isic", "found 'mnist'", "--import MODULE"],
+    ),
     "unknown part": (at("data", 0, "part", to="all"), ["data.0.part", "'validation'", "'test'", "'all'"]),
     "unknown model": (at("data", 0, "models", 0, "architecture", to="x"), ["architecture", "'mlp'", "'inception'"]),
     "odd model name": (at("data", 0, "models", 0, "name", to="a/b"), ["data.0.models.0.name", "'a/b'"]),
     "two sources": (at("data", 0, "models", 0, "file", to="x"), ["data.0.models.0", "either architecture", "or file"]),
     "no source": (at("data", 0, "models", 0, "architecture", to=None), ["data.0.models.0", "either architecture"]),
     "a name twice": (at("data", 1, "models", 0, "name", to="Cancer-Linear"), ["Cancer-Linear", "more than once"]),
-    "a path for digits": (at("data", 1, "path", to="x"), ["data.1", "digits comes with scikit-learn"]),
+    "a path for digits": (at("data", 1, "path", to="x"), ["data.1", "path: digits takes none"]),
     "limit 0": (at("data", 0, "limit", to=0), ["data.0.limit", "greater than or equal to 1", "found 0"]),
     "limit as text": (at("data", 0, "limit", to="12"), ["data.0.limit", "integer", "'12'"]),
     "limit as number": (at("data", 0, "limit", to=1.5), ["data.0.limit", "integer", "1.5"]),
@@ -138,7 +141,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "others as text": (at("data", 0, "attributions", "others", to="x"), ["others", "list of tables"]),
     "another as text": (
         at("data", 0, "attributions", "others", to=["x"]),
-        ["others", "method: expected one of", "'x'"],
+        ["others", "method: expected", "'x'"],
     ),
     "neither grid nor others": (at("data", 0, "attributions", to={"grid": False}), ["data.0", "found neither"]),
 }
@@ -149,8 +152,8 @@ def other(**settings: Any) -> dict[str, Any]:
 
 
 WRONG |= {
-    "no method": (other(points=4), ["others", "method: expected one of Gradient, GuidedBackprop", "None"]),
-    "unknown method": (other(method="Grad"), ["others", "method: expected one of Gradient, GuidedBackprop", "'Grad'"]),
+    "no method": (other(points=4), ["others", "method: expected ", "None"]),
+    "unknown method": (other(method="Grad"), ["others", "method: expected ", "'Grad'"]),
     "a method that is a list": (other(method=["Gradient"]), ["others"]),
     "unknown setting": (other(method="SmoothGrad", noise=1), ["noise", "SmoothGrad has", "sigma, samples, seed"]),
     "a setting of none": (other(method="Gradient", x=1), ["x", "Gradient has no such setting", "none"]),
@@ -261,7 +264,7 @@ def test_data_must_have_one_place_to_go(count: int, tmp_path: Path) -> None:
 
 def test_configurations_refuse_what_is_no_table() -> None:
     for settings in (None, 3, [], {"method": None}):
-        with pytest.raises(ValueError, match="method: expected one of"):
+        with pytest.raises(ValueError, match="method: expected"):
             configuration(settings)
     for settings in TABLE_METHODS:
         assert type(configuration(settings)).__name__ == settings["method"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -11,11 +12,13 @@ import pytest
 import torch
 
 from study.studies import flip, scores, whole
-from verax.analysis.tables import COST_COLUMNS, SCORES_SCHEMA, UNCERTAINTY_SCHEMA
+from verax.analysis.tables import COST_COLUMNS, UNCERTAINTY_SCHEMA, scores_schema
+from verax.core.files import Sealed
+from verax.scoring.meter import Cost, Rows
 from verax.study.cache import Cache
-from verax.study.files import Sealed
 from verax.study.results import read_results
-from verax.study.store import Frozen, Store, read_facts, read_tables, versions
+from verax.study.run import run_study
+from verax.study.store import Store, StoreError, read_facts, read_tables, versions
 from verax.study.study import open_study
 
 NAMES = ("dataset", "model", "modality", "method", "configuration")
@@ -33,8 +36,9 @@ def wanted(finished: Path) -> pl.DataFrame:
 
 
 def test_every_file_has_the_schema(finished: Path) -> None:
+    schema = scores_schema(read_results(open_study(finished)).tables.metrics)
     for path in (finished / "scores").iterdir():
-        assert pl.read_parquet(path).schema == dict(SCORES_SCHEMA)
+        assert pl.read_parquet(path).schema == dict(schema)
     for path in (finished / "uncertainty").iterdir():
         assert pl.read_parquet(path).schema == dict(UNCERTAINTY_SCHEMA)
 
@@ -74,7 +78,7 @@ def test_costs_of_rows_sum_to_those_of_the_unit(finished: Path) -> None:
         total = {**facts, "attribution_rows_backward": facts["rows_backward"]}
         for name in COST_COLUMNS:
             assert sums[name] == pytest.approx(total[name], rel=1e-4), name
-        rows = ("attribution_rows", "guided_rows", "infidelity_rows")
+        rows = ("attribution_rows", "guided_rows", "sampled_rows")
         assert sum(facts[name] for name in rows) == facts["rows_forward"]
         assert 0 < facts["metric_model_seconds"] < facts["model_seconds"] < facts["seconds"]
         assert (facts["device"], facts["versions"]) == ("cpu", versions())
@@ -98,7 +102,7 @@ def test_results_are_in_the_order_of_the_study(finished: Path) -> None:
     assert [one.inputs for one in found.tables.models] == [10, 10, 3]
     assert found.tables.models[0].metrics["test"]["auroc"] > 0.9
     assert [one.model for one in found.examples] == ["Cancer-Linear", "Cancer-MLP", "Digits-Linear"]
-    assert dict(found.tables.settings) == {**whole().metrics.model_dump()}
+    assert dict(found.tables.settings) == whole().metrics.model_dump(exclude={"listed"})
     costs = found.tables.costs
     assert costs.height == 8
     assert costs["rows_forward"].sum() == sum(
@@ -115,7 +119,32 @@ def test_the_spec_survives_the_store(tmp_path: Path) -> None:
     facts = {"versions": versions(), "data": [], "models": [{"name": "ümlaut", "metrics": {"auroc": 1 / 3}}]}
     store = Store(tmp_path)
     store.freeze(whole(), facts)
-    assert store.frozen() == Frozen(whole(), facts)
+    frozen = store.frozen()
+    assert (frozen.spec.form(), frozen.facts) == (whole().form(), facts)
+
+
+def test_the_lock_says_who_holds_it_and_forgets_who_was_killed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (tmp_path / ".owner").write_text("process 1 on a machine that is no more")
+    with (
+        store.lock(),
+        pytest.raises(StoreError, match=f"process {os.getpid()} on .* works on this study"),
+        store.lock(),
+    ):
+        pass
+    with store.lock():
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("package", ["altair", "tomli_w"])
+def test_what_is_not_installed_is_told_before_any_work(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=r"^a study needs .*: pip install 'verax\[study\]'$"):
+        run_study(whole(), tmp_path / "study")
+    assert not (tmp_path / "study").exists()
 
 
 # The cache.
@@ -135,7 +164,7 @@ def aged(cache: Cache, number: int, seconds: int) -> None:
 
 
 ENTRY = torch.arange(1000.0).reshape(10, 100)  # 4,000 bytes, and up to 1,024 to describe them
-COST = (7, 3, 0.25)
+COST = Cost(Rows(7, 3), 0.25)
 
 
 def test_the_cache_gives_back_the_same_bits(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from verax.attribution import LimeImage
 from verax.datasets import load_breast_cancer, load_digits
 from verax.metrics import DirectedPredictionChange, Infidelity, InfidelityUncertainty, PredictionChange
 from verax.models import load
+from verax.study.explained_models import ExplainedModel
 from verax.study.results import chosen_examples, read_results
 from verax.study.study import Study, open_study
-from verax.study.subjects import Subject
 
 METRICS = {
     "pc": PredictionChange(),
@@ -50,8 +50,8 @@ def direct(study: Study, model: str, one: Any) -> tuple[torch.Tensor, Any]:
     """An attribution computed alone, and its evaluation, all metrics in calls of their own."""
     data, inputs = inputs_of(model)
     module = load(study.store.model(model)).module
-    subject = study.subjects[model]
-    background, labels = subject.background, subject.labels
+    explained = study.models[model]
+    background, labels = explained.background, explained.labels
     if not model.startswith("Digits"):
         background, labels = data.part("train")
     if isinstance(one, LimeImage):
@@ -68,7 +68,7 @@ def direct(study: Study, model: str, one: Any) -> tuple[torch.Tensor, Any]:
 @pytest.mark.parametrize("model", ["Cancer-Linear", "Cancer-MLP", "Digits-Linear"])
 def test_the_table_is_that_of_direct_calls(model: str, study: Study, table: pl.DataFrame) -> None:
     """Alone, and for all inputs at once instead of in units: equal up to the rounding of other batches."""
-    for one in study.subjects[model].configurations:
+    for one in study.models[model].configurations:
         values, evaluation = direct(study, model, one)
         own = table.filter((pl.col("model") == model) & (pl.col("configuration") == one.canonical))
         assert own["target"].to_list() == evaluation["pc"].target.tolist()
@@ -85,28 +85,28 @@ def test_the_table_is_that_of_direct_calls(model: str, study: Study, table: pl.D
 
 def test_a_unit_is_equal_bit_for_bit(study: Study, table: pl.DataFrame) -> None:
     """The same inputs and the same company give the same bits."""
-    subject = study.subjects["Cancer-MLP"]
-    inputs = subject.inputs[4:8]
-    scorer = verax.Scorer(subject.module)
-    explained = verax.attribution.attribute(
-        subject.configurations, scorer, inputs, background=subject.background, background_labels=subject.labels
+    explained = study.models["Cancer-MLP"]
+    inputs = explained.inputs[4:8]
+    scorer = verax.Scorer(explained.module)
+    values = verax.attribution.attribute(
+        explained.configurations, scorer, inputs, background=explained.background, background_labels=explained.labels
     )
-    found = verax.evaluate(scorer, inputs, explained, metrics=METRICS)  # type: ignore[arg-type]
-    own = table.filter((pl.col("model") == "Cancer-MLP") & pl.col("input").is_in(subject.rows[4:8].tolist()))
+    found = verax.evaluate(scorer, inputs, values, metrics=METRICS)  # type: ignore[arg-type]
+    own = table.filter((pl.col("model") == "Cancer-MLP") & pl.col("input").is_in(explained.rows[4:8].tolist()))
     for name in METRICS:
-        stored = own[name].to_numpy().reshape(len(subject.configurations), 4)
+        stored = own[name].to_numpy().reshape(len(explained.configurations), 4)
         assert (stored == found[name].scores.numpy().astype(stored.dtype)).all(), name
 
 
 def test_inputs_are_named_as_in_the_data(study: Study, table: pl.DataFrame) -> None:
-    for model, subject in study.subjects.items():
+    for model, explained in study.models.items():
         own = table.filter(pl.col("model") == model)
-        for one in subject.configurations:
+        for one in explained.configurations:
             part = own.filter(pl.col("configuration") == one.canonical)
-            assert part["input"].to_list() == subject.rows.tolist()
-            assert part["input_id"].to_list() == [subject.dataset.ids[row] for row in subject.rows]
-        assert own["dataset"].unique().to_list() == [subject.dataset.name]
-        assert own["modality"].unique().to_list() == [subject.modality]
+            assert part["input"].to_list() == explained.rows.tolist()
+            assert part["input_id"].to_list() == [explained.dataset.ids[row] for row in explained.rows]
+        assert own["dataset"].unique().to_list() == [explained.dataset.name]
+        assert own["modality"].unique().to_list() == [explained.modality]
 
 
 def test_methods_and_what_they_explain(study: Study, table: pl.DataFrame) -> None:
@@ -120,10 +120,10 @@ def test_methods_and_what_they_explain(study: Study, table: pl.DataFrame) -> Non
 
 def test_image_lime_knows_the_pixels(study: Study, table: pl.DataFrame) -> None:
     """It is named as in the grid, and computed with the scale of the data set."""
-    subject = study.subjects["Digits-Linear"]
+    explained = study.models["Digits-Linear"]
     scale = load_digits().standardisation
-    for one in subject.configurations:
-        used = subject.used(one)
+    for one in explained.configurations:
+        used = explained.used(one)
         if not isinstance(one, LimeImage):
             assert used is one
             continue
@@ -132,17 +132,17 @@ def test_image_lime_knows_the_pixels(study: Study, table: pl.DataFrame) -> None:
         assert used.pixel_std == tuple(scale.std.flatten().tolist())  # type: ignore[attr-defined]
         assert one.canonical in table["configuration"].cast(pl.String).to_list()
     own = LimeImage(pixel_mean=(0.5,), pixel_std=(0.25,))
-    assert subject.used(own) is own
+    assert explained.used(own) is own
 
 
 def test_the_background_of_images_is_a_sample_of_the_training_rows(study: Study) -> None:
-    subject = study.subjects["Digits-Linear"]
+    explained = study.models["Digits-Linear"]
     train, labels = load_digits().part("train")
-    assert len(subject.background) == 64
-    rows = [int((train == one).flatten(1).all(1).nonzero()[0, 0]) for one in subject.background]
+    assert len(explained.background) == 64
+    rows = [int((train == one).flatten(1).all(1).nonzero()[0, 0]) for one in explained.background]
     assert rows == sorted(rows)
-    assert labels[rows].equal(subject.labels)
-    table = study.subjects["Cancer-Linear"]
+    assert labels[rows].equal(explained.labels)
+    table = study.models["Cancer-Linear"]
     assert table.background.equal(load_breast_cancer().part("train")[0])
 
 
@@ -152,17 +152,17 @@ def test_the_background_of_images_is_a_sample_of_the_training_rows(study: Study)
 @pytest.mark.parametrize("model", ["Cancer-Linear", "Digits-Linear"])
 def test_uncertainty_is_that_of_a_direct_call(model: str, study: Study) -> None:
     table = read_results(study).tables.uncertainty.filter(pl.col("model") == model)
-    subject = study.subjects[model]
-    inputs = subject.inputs[:4]
-    own = [subject.used(one) for one in subject.configurations]
-    names = {subject.used(one).canonical: one.canonical for one in subject.configurations}
+    explained = study.models[model]
+    inputs = explained.inputs[:4]
+    own = [explained.used(one) for one in explained.configurations]
+    names = {explained.used(one).canonical: one.canonical for one in explained.configurations}
     attributions = verax.attribution.attribute(
-        own, subject.module, inputs, background=subject.background, background_labels=subject.labels
+        own, explained.module, inputs, background=explained.background, background_labels=explained.labels
     )
-    thinned = {one.canonical for one in subject.configurations[:1]} | set(table["configuration"].unique())
+    thinned = {one.canonical for one in explained.configurations[:1]} | set(table["configuration"].unique())
     asked = InfidelityUncertainty(Infidelity(samples=16), (4, 16), 4, 2)
     named = {names[name]: value for name, value in attributions.items() if names[name] in thinned}
-    found = verax.infidelity_uncertainty(subject.module, inputs, named, asked)
+    found = verax.infidelity_uncertainty(explained.module, inputs, named, asked)
     assert table.height == 2 * len(named)
     for row in table.iter_rows(named=True):
         name, place = row["configuration"], (4, 16).index(row["draws"])
@@ -185,10 +185,10 @@ def test_uncertainty_is_that_of_a_direct_call(model: str, study: Study) -> None:
 def test_uncertainty_thins_lime_only(study: Study) -> None:
     """Every 25th: of two or three configurations the first."""
     table = read_results(study).tables.uncertainty
-    for model, subject in study.subjects.items():
+    for model, explained in study.models.items():
         have = table.filter(pl.col("model") == model)["configuration"].unique().to_list()
-        others = [one.canonical for one in subject.configurations if not type(one).__name__.startswith("Lime")]
-        lime = [one.canonical for one in subject.configurations if type(one).__name__.startswith("Lime")]
+        others = [one.canonical for one in explained.configurations if not type(one).__name__.startswith("Lime")]
+        lime = [one.canonical for one in explained.configurations if type(one).__name__.startswith("Lime")]
         assert sorted(have) == sorted([*others, lime[0]])
 
 
@@ -201,7 +201,7 @@ def examples(study: Study) -> dict[str, Example]:
 
 
 def test_examples_are_the_best_and_the_worst(study: Study, table: pl.DataFrame, examples: dict[str, Example]) -> None:
-    means = summarise(table)
+    means = summarise(table, [metric for metric in read_results(study).tables.metrics if not metric.noisy])
     for model, example in examples.items():
         own = means.filter(pl.col("model") == model)
         expected = []
@@ -223,27 +223,27 @@ def test_examples_are_the_best_and_the_worst(study: Study, table: pl.DataFrame, 
 def test_examples_are_those_of_direct_calls(study: Study, examples: dict[str, Example]) -> None:
     for model, example in examples.items():
         data, inputs = inputs_of(model)
-        subject = study.subjects[model]
+        explained = study.models[model]
         assert example.input_ids == tuple(data.ids[row] for row in data.split.validation[:2])
         raw = data.inputs[data.split.validation[:2]]
         np.testing.assert_allclose(example.inputs, raw / 255 if raw.dtype == np.uint8 else raw, rtol=1e-6)
-        probability = torch.sigmoid(subject.module(inputs[:2]).flatten()).detach().numpy()
+        probability = torch.sigmoid(explained.module(inputs[:2]).flatten()).detach().numpy()
         assert example.targets.tolist() == (probability > 0.5).astype(int).tolist()
         np.testing.assert_allclose(example.probabilities, np.maximum(probability, 1 - probability), rtol=1e-5)
         assert example.class_names == data.class_names
         assert example.feature_names == data.feature_names
-        by_name = {one.canonical: one for one in subject.configurations}
+        by_name = {one.canonical: one for one in explained.configurations}
         for place, name in enumerate(example.configurations):
-            check_example(example, place, subject, by_name[name])
+            check_example(example, place, explained, by_name[name])
 
 
-def check_example(example: Example, place: int, subject: Subject, one: Any) -> None:
-    inputs = subject.inputs[:2]
-    settings = {"background": subject.background, "background_labels": subject.labels}
-    values = subject.used(one)(subject.module, inputs, **settings)
+def check_example(example: Example, place: int, explained: ExplainedModel, one: Any) -> None:
+    inputs = explained.inputs[:2]
+    settings = {"background": explained.background, "background_labels": explained.labels}
+    values = explained.used(one)(explained.module, inputs, **settings)
     np.testing.assert_allclose(example.attributions[place], values.numpy(), rtol=1e-4, atol=1e-6)
-    pc = verax.prediction_change(subject.module, inputs, values)
-    dpc = verax.directed_prediction_change(subject.module, inputs, values)
+    pc = verax.prediction_change(explained.module, inputs, values)
+    dpc = verax.directed_prediction_change(explained.module, inputs, values)
     for found, wanted in (
         (example.pc_morf, pc.morf),
         (example.pc_lerf, pc.lerf),
@@ -264,7 +264,7 @@ def test_examples_agree_with_the_table(table: pl.DataFrame, examples: dict[str, 
 
 
 def test_a_method_with_one_configuration_has_no_worst(study: Study, table: pl.DataFrame) -> None:
-    chosen = chosen_examples(study.subjects["Cancer-Linear"], table)
+    chosen = chosen_examples(study, study.models["Cancer-Linear"], table)
     roles: dict[str, list[str]] = {}
     for one, role in chosen:
         roles.setdefault(type(one).__name__, []).append(role)

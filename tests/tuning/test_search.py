@@ -8,45 +8,44 @@ import torch
 from tuning.conftest import LIME, SIX
 from verax.attribution import Edges, Given, LimeImage, LimeTabular, Place, attribute, grid
 from verax.tuning.search import propose
-from verax.tuning.space import Question, cost_of, groups, questions, space_of
+from verax.tuning.space import Choice, choices, cost_of, groups, space_of
 
 GIVEN = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
 PLACE = Place(torch.device("cpu"), 64)
 
 
-def leaves(asked):
-    if not isinstance(asked, Question):
-        return [asked]
-    return [leaf for answer in asked.answers.values() for leaf in leaves(answer)]
+def leaves(choice):
+    if not isinstance(choice, Choice):
+        return [choice]
+    return [leaf for option in choice.options.values() for leaf in leaves(option)]
 
 
-def names(asked):
-    if not isinstance(asked, Question):
+def names(choice):
+    if not isinstance(choice, Choice):
         return []
-    return [(asked.name, tuple(map(repr, asked.values)))] + [
-        one for answer in asked.answers.values() for one in names(answer)
+    return [(choice.name, tuple(map(repr, choice.values)))] + [
+        name for option in choice.options.values() for name in names(option)
     ]
 
 
 @pytest.mark.parametrize("configurations", [grid("tabular"), grid("image"), SIX, LIME, SIX[:1]])
-def test_questions_lead_to_every_configuration_once(configurations):
-    found = leaves(questions(configurations))
+def test_choices_lead_to_every_configuration_once(configurations):
+    found = leaves(choices(configurations))
     assert len(found) == len(configurations)
     assert set(found) == set(configurations)
 
 
 @pytest.mark.parametrize("configurations", [grid("tabular"), grid("image"), SIX])
 def test_a_name_always_offers_the_same_values(configurations):
-    found = set(names(questions(configurations)))
+    found = set(names(choices(configurations)))
     assert len({name for name, _ in found}) == len(found)
 
 
 def test_numbers_are_in_order_and_words_are_not():
-    uneven = [LimeTabular(samples=8), LimeTabular(samples=4), LimeTabular(samples=32)]
-    asked = questions(uneven)
-    assert asked.ordered
-    assert asked.values == [4, 8, 32]
-    assert not questions([Edges(), Edges("canny", 1.0)]).ordered
+    uneven = choices([LimeTabular(samples=8), LimeTabular(samples=4), LimeTabular(samples=32)])
+    assert uneven.ordered
+    assert uneven.values == [4, 8, 32]
+    assert not choices([Edges(), Edges("canny", 1.0)]).ordered
 
 
 def test_proposals_are_new_and_go_on_to_the_last():
@@ -106,6 +105,7 @@ def test_the_cost_is_what_explaining_one_input_takes():
         ("LIME", "LimeTabular"),
         ("integrated_gradients", "IntegratedGradients"),
         ("Smooth-Grad", "SmoothGrad"),
+        ("guided backpropagation", "GuidedBackprop"),
     ],
 )
 def test_names_are_read_in_any_spelling(name, method):
@@ -115,6 +115,21 @@ def test_names_are_read_in_any_spelling(name, method):
 def test_lime_means_that_for_the_data():
     images = Given(torch.zeros(1, 3, 8, 8), None, None)
     assert {type(one) for one in space_of(("lime",), "image", images, False).configurations} == {LimeImage}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("smothgrad", "expected .* found 'smothgrad'; did you mean 'SmoothGrad'"),
+        ("lmie", "expected .*lime, .* found 'lmie'; did you mean 'lime'"),
+        ("abc", "expected .*SmoothGrad, .* or a configuration, found 'abc'"),
+        ("edges", "Edges is not for tabular data"),
+        ("LimeImage", "LimeImage is not for tabular data"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(name, message):
+    with pytest.raises(ValueError, match=f"methods: {message}"):
+        space_of(name, "tabular", GIVEN, True)
 
 
 def test_all_methods_that_can_be_used_by_default():

@@ -18,14 +18,15 @@ from verax.attribution import (
     Attribution,
     DeepLiftSHAP,
     Edges,
+    Family,
     Gradient,
     IntegratedGradients,
     LimeTabular,
+    Piece,
     Random,
     SmoothGrad,
     attribute,
 )
-from verax.attribution.base import Family, Piece
 from verax.metrics import DirectedPredictionChange
 from verax.tuning import tune, tuner
 
@@ -255,6 +256,11 @@ def test_what_cannot_be_computed_fails_and_the_search_goes_on(model, inputs):
         tune(model, inputs, [Broken()])
 
 
+def test_failed_trials_are_stored(model, inputs, tmp_path):
+    first, again = (tune(model, inputs, [Broken(), Gradient()], store=tmp_path / "trials.parquet") for _ in range(2))
+    assert again.table.equals(first.table)
+
+
 def test_the_cost_of_a_method_that_does_not_tell_it_is_measured(model, inputs):
     found = tune(model, inputs, [Broken("works"), Gradient()], metric=("dpc", "cost"))
     costs = dict(zip(found.table["method"], found.table["cost"], strict=True))
@@ -352,11 +358,12 @@ def test_optuna_is_quiet_and_left_as_it_was(model, inputs, capfd):
         ({"seconds": -1.0}, ValueError, "seconds: expected a positive"),
         ({"tolerance": 1.5}, ValueError, "tolerance: expected a share"),
         ({"level": 1.5}, ValueError, "level: expected a number between"),
-        ({"metric": "fidelity"}, ValueError, "metric: expected one of 'dpc', 'pc', 'infidelity', 'cost'"),
-        ({"metric": ()}, ValueError, "metric: expected one of"),
-        ({"metric": 3}, ValueError, "metric: expected one of"),
+        ({"metric": "fidelity"}, ValueError, "metric: expected .*dpc.*, cost or a metric object, .* mean 'infidelity'"),
+        ({"metric": ()}, ValueError, "metric: expected .* found ()"),
+        ({"metric": 3}, ValueError, "metric: expected .* found 3"),
+        ({"metric": ("dpc", "costs")}, ValueError, "metric: .* did you mean 'cost'"),
         ({"metric": "cost"}, ValueError, "metric: cost alone is no aim"),
-        ({"methods": ("shap",)}, ValueError, "methods: expected lime, Gradient, .* found 'shap'"),
+        ({"methods": ("shap",)}, ValueError, "methods: expected .* found 'shap'"),
         ({"methods": ()}, ValueError, "methods: expected at least one"),
         ({"methods": 3}, TypeError, "methods: expected names"),
         ({"methods": [Edges()]}, ValueError, "methods: Edges is not for tabular data"),
@@ -374,10 +381,20 @@ def test_wrong_arguments_are_told_before_any_work(model, inputs, settings, error
     assert scorer.rows <= len(inputs)
 
 
-def test_a_missing_optuna_is_told_with_the_extra(model, inputs, monkeypatch):
+def test_a_missing_optuna_is_told_with_the_extra_before_any_work(model, inputs, monkeypatch):
+    scorer = verax.Scorer(model)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ImportError, match=r"pip install 'verax\[tune\]'"):
-        tune(model, inputs)
+    with pytest.raises(ImportError, match=r"^verax.tune needs optuna: pip install 'verax\[tune\]'$"):
+        tune(scorer, inputs)
+    assert scorer.rows == 0
+
+
+def test_a_missing_altair_is_told_with_the_extra(model, inputs, monkeypatch):
+    found = tune(model, inputs, SIX[:2])
+    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.delitem(sys.modules, "verax.tuning.plot", raising=False)
+    with pytest.raises(ImportError, match=r"^Tuned.plot\(\) needs altair: pip install 'verax\[tune\]'$"):
+        found.plot()
 
 
 def test_references_are_tried_only_where_they_are_asked_for(model, inputs):

@@ -1,32 +1,61 @@
 """The models' figures and claims 12 to 16: uncertainty, cost, determinism."""
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import polars as pl
 
-from verax.analysis.costs import by_metric, crossover, together
+from verax.analysis.claim_questions import Question, Questions
+from verax.analysis.costs import by_kind, crossover, together
 from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, decided
-from verax.analysis.paper import DRAWS, PAPER, SPEED_UP_MEAN
+from verax.analysis.paper import DRAWS, PAPER, SPEED_UP_MEAN, SPEED_UP_MEDIAN
 from verax.analysis.tables import Tables
 from verax.analysis.uncertainty import curves, overlaps
 
-AUROC_TOLERANCE, ACCURACY_TOLERANCE = 0.01, 0.02
 NARROW = 0.1
 TIMED = ("timing/infidelity", "timing/dpc")  # units of the costs table: one attribution at a time, nothing shared
 
-
-def auroc(evidence: Evidence) -> Answer:
-    """The model's AUROC on the test split is within 1 percentage point of the paper's."""
-    return _figure(evidence, "auroc", PAPER[evidence.info.name].auroc, AUROC_TOLERANCE)
+QUESTIONS = Questions()
 
 
-def accuracy(evidence: Evidence) -> Answer:
-    """The model's accuracy on the test split is within 2 percentage points of the paper's."""
-    return _figure(evidence, "accuracy", PAPER[evidence.info.name].accuracy, ACCURACY_TOLERANCE)
+def _figure(evidence: Evidence, *, name: str, tolerance: float) -> Answer:
+    paper = getattr(PAPER[evidence.info.name], name)
+    value = evidence.info.metrics.get("test", {}).get(name)
+    if value is None:
+        raise NotMeasuredError(f"The model's {name} on the test split is not known.")
+    fewer = "Trained and tested on fewer images than the paper's 77,227." if evidence.info.dataset == "isic" else ""
+    note = f"{100 * (value - paper):+.2f} percentage points. {fewer}".strip()
+    return Answer(f"{value:.2%}", decided(round(abs(value - paper), 6) <= tolerance), note)
 
 
-def narrow_band(evidence: Evidence) -> Answer:
-    """Claim 12: the middle half of the configurations' Infidelity values spans at most 10 % of their median."""
+QUESTIONS += [
+    Question(
+        0,
+        "AUROC on the test split",
+        "Within 1 percentage point of the paper's.",
+        partial(_figure, name="auroc", tolerance=0.01),
+        paper=lambda model: f"{model.auroc:.2%}",
+        only=tuple(PAPER),
+    ),
+    Question(
+        0,
+        "Accuracy on the test split",
+        "Within 2 percentage points of the paper's.",
+        partial(_figure, name="accuracy", tolerance=0.02),
+        paper=lambda model: f"{model.accuracy:.2%}",
+        only=tuple(PAPER),
+    ),
+]
+
+
+@QUESTIONS.decided_by(
+    12,
+    "Most Infidelity values lie in a narrow band",
+    "The middle half of the configurations' means spans at most 10 % of their median.",
+)
+def _narrow_band(evidence: Evidence) -> Answer:
+    evidence.require("infidelity")
     table = evidence.configurations.filter(pl.col("infidelity").is_not_null())
     if table.is_empty():
         raise NotMeasuredError("The study has no values of infidelity.")
@@ -37,8 +66,13 @@ def narrow_band(evidence: Evidence) -> Answer:
     return Answer(f"middle half spans {spread:.1%} of the median {middle:.3g}{noise}", decided(spread <= NARROW))
 
 
-def methods_overlap(evidence: Evidence) -> Answer:
-    """Claim 12: at 20 to 640 draws the bands of at least half of the pairs of methods overlap."""
+@QUESTIONS.decided_by(
+    12,
+    "Infidelity's Monte-Carlo deviation makes methods hard to tell apart at 20 to 640 draws",
+    "At every number of draws at least half of the pairs of methods overlap: the bands of one standard deviation over "
+    "resamples of draws around their means over inputs touch.",
+)
+def _methods_overlap(evidence: Evidence) -> Answer:
     table = evidence.tables.uncertainty.filter(
         pl.col("model") == evidence.info.name, pl.col("draws").is_between(20, DRAWS)
     )
@@ -53,8 +87,14 @@ def methods_overlap(evidence: Evidence) -> Answer:
     return Answer(", ".join(ends) + " overlap", decided(holds), note)
 
 
-def rows_per_attribution(evidence: Evidence) -> Answer:
-    """Claim 13: for one attribution alone Infidelity needs at least 16 times the rows of DPC."""
+@QUESTIONS.decided_by(
+    13,
+    "Model evaluations per attribution, Infidelity against DPC",
+    "For one attribution alone Infidelity, with the paper's 640 draws or more, needs at least 16 times the rows.",
+    paper="640 against 40: 16x",
+)
+def _rows_per_attribution(evidence: Evidence) -> Answer:
+    evidence.require("dpc_magnitude", "infidelity")
     found = crossover(evidence.setting("steps"), _draws(evidence), evidence.info.features)
     ours = f"{found.draws} against {found.guided_rows} rows: {found.ratio:.3g}x"
     note = f"If all attributions of an input share the draws, Infidelity is the cheaper from {found.attributions} on."
@@ -65,8 +105,15 @@ def rows_per_attribution(evidence: Evidence) -> Answer:
     return Answer(ours, decided(found.ratio >= 16), note)
 
 
-def wall_clock(evidence: Evidence) -> Answer:
-    """Claim 14: Infidelity takes at least half as many times as long as DPC as in the paper, 4.15."""
+@QUESTIONS.decided_by(
+    14,
+    "Wall clock, Infidelity against DPC",
+    "The ratio of seconds is at least half of the paper's mean ratio; seconds themselves are another machine's.",
+    paper=f"{SPEED_UP_MEAN:.2f}x mean, {SPEED_UP_MEDIAN:.2f}x median",
+    only=("ISIC-Inception",),
+)
+def _wall_clock(evidence: Evidence) -> Answer:
+    evidence.require("dpc_magnitude", "infidelity")
     timed = evidence.tables.costs.filter(pl.col("model") == evidence.info.name, pl.col("unit").is_in(TIMED))
     seconds = [timed.filter(pl.col("unit") == unit).select(pl.col("seconds").mean()).item() for unit in TIMED]
     note = "One attribution at a time; another machine than the paper's, so only the ratio is compared."
@@ -81,8 +128,14 @@ def wall_clock(evidence: Evidence) -> Answer:
     return Answer(ours, decided(infidelity / guided >= SPEED_UP_MEAN / 2), note)
 
 
-def no_further_rows(evidence: Evidence) -> Answer:
-    """Claim 15: PC and DPC, in the reading that all other claims use, need no more rows than DPC alone."""
+@QUESTIONS.decided_by(
+    15,
+    "PC and DPC together need no further evaluations",
+    "PC and DPC (ranked by magnitude, the reading of all other claims) need no more rows than DPC alone.",
+    paper="text",
+)
+def _no_further_rows(evidence: Evidence) -> Answer:
+    evidence.require("pc", "dpc_magnitude")
     steps, features = evidence.setting("steps"), evidence.info.features
     alone = crossover(steps, DRAWS, features).guided_rows
     both, signed = together(steps, features), together(steps, features, signed=True)
@@ -90,16 +143,28 @@ def no_further_rows(evidence: Evidence) -> Answer:
     return Answer(f"DPC alone {alone} rows, with PC {both}", decided(both <= alone), note)
 
 
-def two_infidelity_runs(evidence: Evidence) -> Answer:
-    """Claim 15: two Infidelity runs need at least 10 times the rows of PC and DPC, half of the paper's 20."""
+@QUESTIONS.decided_by(
+    15,
+    "PC and DPC together against two Infidelity runs",
+    "Two Infidelity runs need at least 10 times the rows, half of the paper's 20.",
+    paper="about 20x",
+)
+def _two_infidelity_runs(evidence: Evidence) -> Answer:
+    evidence.require("pc", "dpc_magnitude", "infidelity")
     steps, features, draws = evidence.setting("steps"), evidence.info.features, _draws(evidence)
     both, signed = together(steps, features), together(steps, features, signed=True)
     note = f"{2 * draws / signed:.3g}x with DPC ranked by sign. In rows of one attribution alone, not in seconds."
     return Answer(f"{2 * draws} against {both} rows: {2 * draws / both:.3g}x", decided(2 * draws / both >= 10), note)
 
 
-def deterministic(tables: Tables) -> Answer:
-    """Claim 16: a recomputation of stored scores gave the same bits."""
+@QUESTIONS.decided_by(
+    16,
+    "DPC is deterministic",
+    "`verax verify` recomputed stored scores and found the same bits.",
+    paper="text",
+    whole_study=True,
+)
+def _deterministic(tables: Tables, *_: Any) -> Answer:
     found = tables.settings.get("verified")
     if found is None:
         raise NotMeasuredError("The study was not verified: `verax verify` recomputes a sample of it.")
@@ -107,15 +172,6 @@ def deterministic(tables: Tables) -> Answer:
         return Answer("recomputed: " + ("equal bit for bit" if found else "different"), decided(bool(found)))
     different, compared = found["different"], found["compared"]
     return Answer(f"{different} of {compared} recomputed scores differ", decided(different == 0))
-
-
-def _figure(evidence: Evidence, name: str, paper: float, tolerance: float) -> Answer:
-    value = evidence.info.metrics.get("test", {}).get(name)
-    if value is None:
-        raise NotMeasuredError(f"The model's {name} on the test split is not known.")
-    fewer = "Trained and tested on fewer images than the paper's 77,227." if evidence.info.dataset == "isic" else ""
-    note = f"{100 * (value - paper):+.2f} percentage points. {fewer}".strip()
-    return Answer(f"{value:.2%}", decided(round(abs(value - paper), 6) <= tolerance), note)
 
 
 def _draws(evidence: Evidence) -> int:
@@ -127,10 +183,9 @@ def _draws(evidence: Evidence) -> int:
 
 def _measured(evidence: Evidence, what: str) -> tuple[float, float] | None:
     """What one attribution cost under Infidelity and under PC with DPC, or None where one of them was not run."""
-    table = by_metric(evidence.configurations)
+    table = by_kind(evidence.configurations)
     infidelity, guided = (
-        float(table.filter(pl.col("kind") == kind)[f"{what}_per_attribution"].sum())
-        for kind in ("infidelity", "guided")
+        float(table.filter(pl.col("kind") == kind)[f"{what}_per_attribution"].sum()) for kind in ("sampled", "guided")
     )
     return (infidelity, guided) if infidelity > 0 and guided > 0 else None
 

@@ -1,8 +1,4 @@
-"""Claims 1 to 6 and 17: how PC and DPC rate methods.
-
-A method is represented by the median over its configurations of their means over inputs, the line in the paper's
-boxes. A difference counts only if its 95 % interval over inputs (bootstrap, paired) lies on one side of 0.
-"""
+"""Claims 1 to 6 and 17: how PC and DPC rate methods. Differences are judged with paired bootstrap intervals."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,28 +7,52 @@ from typing import Any
 import numpy as np
 
 from verax.analysis import canonical
-from verax.analysis.evidence import BASELINE_ORIENTED, Answer, Evidence, NotMeasuredError, Sample, decided, medians
+from verax.analysis.claim_questions import INTERVAL, MEDIAN, Question, Questions
+from verax.analysis.evidence import (
+    BASELINE_ORIENTED,
+    Answer,
+    Evidence,
+    NotMeasuredError,
+    Sample,
+    decided,
+    median_gap,
+    medians,
+)
 from verax.analysis.matrices import Floats, Places, interval, resampled_means
+from verax.analysis.tables import Tables
+from verax.display.methods import abbreviation
 
 TIE = 0.01  # methods closer than this share of the leader's lead count as equal
 
+QUESTIONS = Questions()
 
-def pc_prefers_baseline(evidence: Evidence) -> Answer:
-    """Claim 1: under PC both IG and DeepLiftSHAP, times inputs, are above every local method."""
+
+@QUESTIONS.decided_by(
+    1,
+    "PC rates baseline-oriented methods above local ones",
+    f"{MEDIAN}IG and DeepLiftSHAP, both times inputs, are each above each local method (Random and Edges apart) by a "
+    f"difference for which {INTERVAL} is above 0.",
+)
+def _pc_prefers_baseline(evidence: Evidence) -> Answer:
     sample = evidence.sample("pc")
     boxes = sample.boxes()
     pairs = [(b, m) for b in boxes if b in BASELINE_ORIENTED for m in boxes if m not in BASELINE_ORIENTED]
     if not pairs:
         raise NotMeasuredError("The study lacks baseline-oriented or local methods.")
-    gaps = {(b, m): sample.estimate(partial(_median_gap, first=boxes[b], second=boxes[m])) for b, m in pairs}
-    baseline, local = min(gaps, key=lambda pair: gaps[pair].value)
-    against = dict.fromkeys(short(m) for (_, m), gap in gaps.items() if gap.low <= 0)
-    ours = f"closest: {short(baseline)} less {short(local)} {gaps[baseline, local]}"
+    gaps = {(b, m): sample.gap(boxes[b], boxes[m]) for b, m in pairs}
+    baseline, local = min(gaps, key=lambda pair: gaps[pair].mean)
+    against = dict.fromkeys(abbreviation(m) for (_, m), gap in gaps.items() if gap.low <= 0)
+    ours = f"closest: {abbreviation(baseline)} less {abbreviation(local)} {gaps[baseline, local]:.3g}"
     return Answer(ours, decided(not against), f"Not below both: {', '.join(against)}." if against else "")
 
 
-def pc_gradient_like_random(evidence: Evidence) -> Answer:
-    """Claim 2: under PC the gradient is nearer to random than half the way from random to IG times inputs."""
+@QUESTIONS.decided_by(
+    2,
+    "PC rates the gradient about as high as a random attribution",
+    f"{MEDIAN}The gradient is nearer to random than half the distance from random to IG times inputs, at the lower end "
+    f"of {INTERVAL} as well.",
+)
+def _pc_gradient_like_random(evidence: Evidence) -> Answer:
     sample = evidence.sample("pc")
     groups = [sample.group("Gradient"), sample.group("Random"), sample.group("IntegratedGradients", local=False)]
     gradient, random, path = medians(sample.means, groups)
@@ -46,18 +66,45 @@ def pc_gradient_like_random(evidence: Evidence) -> Answer:
     return Answer(ours, decided(sample.estimate(room).low > 0), f"The gradient is {way}" if way else "")
 
 
-def pc_prefers_multiplied(evidence: Evidence, method: str) -> Answer:
-    """Claim 3: under PC the median difference between a configuration and its pseudo-local twin is above 0."""
-    return _twins_answer(evidence.sample("pc"), method, sign=1)
+def _preferred(evidence: Evidence, *, metric: str, method: str, sign: int) -> Answer:
+    sample = evidence.sample(metric)
+    multiplied, local = _pairs(sample, method)
+    gap = sample.estimate(lambda means: np.median(means[..., multiplied] - means[..., local], axis=-1))
+    differences = sample.means[multiplied] - sample.means[local]
+    agree = int((sign * differences > 0).sum())
+    holds = gap.low > 0 if sign > 0 else gap.high < 0
+    which = "multiplied" if sign > 0 else "pseudo-local"
+    return Answer(
+        f"multiplied less pseudo-local {gap:.3g}; {which} higher in {agree} of {len(local)} pairs", decided(holds)
+    )
 
 
-def dpc_prefers_local(evidence: Evidence, method: str) -> Answer:
-    """Claim 4: under DPC the median difference between a configuration and its pseudo-local twin is below 0."""
-    return _twins_answer(evidence.sample("dpc_magnitude"), method, sign=-1)
+for _label, _method in (("IG", "IntegratedGradients"), ("DeepLiftSHAP", "DeepLiftSHAP")):
+    _rule = "The median over pairs that differ only in the multiplication of the difference of their means is "
+    QUESTIONS += [
+        Question(
+            3,
+            f"PC rates {_label} with input multiplication above its pseudo-local variant",
+            f"{_rule}above 0, and so is {INTERVAL}.",
+            partial(_preferred, metric="pc", method=_method, sign=1),
+        ),
+        Question(
+            4,
+            f"DPC rates the pseudo-local variant of {_label} above the one with input multiplication",
+            f"{_rule}below 0, and so is {INTERVAL}.",
+            partial(_preferred, metric="dpc_magnitude", method=_method, sign=-1),
+        ),
+    ]
 
 
-def weaker_on_images(evidences: Sequence[Evidence]) -> Answer:
-    """Claim 4, second half: pseudo-local twins win on fewer inputs on image models than on tabular ones."""
+@QUESTIONS.decided_by(
+    4,
+    "DPC's preference for pseudo-local variants is weaker on images",
+    "The share of inputs on which the pseudo-local one of a pair scores higher, averaged over pairs and models, is "
+    f"lower on image models than on tabular models, and {INTERVAL} of the difference agrees.",
+    whole_study=True,
+)
+def _weaker_on_images(_: Tables, evidences: Sequence[Evidence]) -> Answer:
     shares: dict[str, list[tuple[float, Floats]]] = {"tabular": [], "image": []}
     for evidence in evidences:
         wins = _local_wins(evidence)
@@ -73,54 +120,78 @@ def weaker_on_images(evidences: Sequence[Evidence]) -> Answer:
     return Answer(f"pseudo-local better on {table:.0%} of inputs on tables, {image:.0%} on images", decided(holds))
 
 
-def dpc_gradient_best(evidence: Evidence) -> Answer:
-    """Claim 5, linear models: no other method is above the gradient by more than 1 % of its lead over random."""
+@QUESTIONS.decided_by(
+    5,
+    "DPC rates the gradient best on linear models",
+    f"{MEDIAN}For no other method does {INTERVAL} reach further above the gradient than 1 % of the gradient's lead "
+    "over random. (On a linear model several methods equal the gradient, hence the allowance.)",
+    linear_only=True,
+)
+def _dpc_gradient_best(evidence: Evidence) -> Answer:
     sample = evidence.sample("dpc_magnitude")
     gradient, random = sample.group("Gradient"), sample.group("Random")
     boxes = {name: box for name, box in sample.boxes(references=True).items() if name != "Gradient"}
 
     def lead(means: Floats, box: Places) -> Any:
-        return _median_gap(means, gradient, box) + TIE * _median_gap(means, gradient, random)
+        return median_gap(means, gradient, box) + TIE * median_gap(means, gradient, random)
 
     values = dict(zip(boxes, medians(sample.means, list(boxes.values())), strict=True))
     second = max(values, key=values.__getitem__)
-    against = [short(name) for name, box in boxes.items() if sample.estimate(partial(lead, box=box)).low < 0]
-    ours = f"gradient {sample.means[gradient].max():.4g}, next {short(second)} {values[second]:.4g}"
+    against = [abbreviation(name) for name, box in boxes.items() if sample.estimate(partial(lead, box=box)).low < 0]
+    ours = f"gradient {sample.means[gradient].max():.4g}, next {abbreviation(second)} {values[second]:.4g}"
     return Answer(ours, decided(not against), f"Not clearly below: {', '.join(against)}." if against else "")
 
 
-def shap_below_random(evidence: Evidence) -> Answer:
-    """Claim 5, HELOC-Linear: the median of DeepLiftSHAP times inputs is below random under DPC."""
+@QUESTIONS.decided_by(
+    5,
+    "DPC often rates DeepLiftSHAP below random",
+    f"{MEDIAN}DeepLiftSHAP times inputs less Random is below 0, and so is {INTERVAL}: at least half of the "
+    "configurations are below random.",
+    only=("HELOC-Linear",),
+)
+def _shap_below_random(evidence: Evidence) -> Answer:
     sample = evidence.sample("dpc_magnitude")
     shap, random = sample.group("DeepLiftSHAP", local=False), sample.group("Random")
-    gap = sample.estimate(partial(_median_gap, first=shap, second=random))
+    gap = sample.gap(shap, random)
     below = int((sample.means[shap] < np.median(sample.means[random])).sum())
     return Answer(
-        f"{below} of {len(shap)} configurations below random; median less random {gap}", decided(gap.high < 0)
+        f"{below} of {len(shap)} configurations below random; median less random {gap:.3g}", decided(gap.high < 0)
     )
 
 
-def random_below_most(evidence: Evidence) -> Answer:
-    """Claim 6: more than half of the methods are above random under DPC."""
+@QUESTIONS.decided_by(
+    6,
+    "Random is below most methods under DPC",
+    f"{MEDIAN}More than half of the methods (Edges apart) are above Random by a difference for which {INTERVAL} is "
+    "above 0.",
+)
+def _random_below_most(evidence: Evidence) -> Answer:
     sample = evidence.sample("dpc_magnitude")
     random, boxes = sample.group("Random"), sample.boxes()
     if not boxes:
         raise NotMeasuredError("The study has no attribution method besides the references.")
-    above = []
-    for name, box in boxes.items():
-        gap = sample.estimate(partial(_median_gap, first=box, second=random))
-        if gap.low > 0:
-            above.append(name)
-    rest = [short(name) for name in boxes if name not in above]
+    gaps = {name: sample.gap(box, random) for name, box in boxes.items()}
+    above = [name for name, gap in gaps.items() if gap.low > 0]
+    rest = [abbreviation(name) for name in boxes if name not in above]
     note = f"Not above random: {', '.join(rest)}." if rest else ""
     return Answer(f"{len(above)} of {len(boxes)} methods above random", decided(len(above) > len(boxes) / 2), note)
 
 
-def theorem_one(evidence: Evidence) -> Answer:
-    """Claim 17, linear models: no configuration's mean PC is above that of IG (mean baseline, times inputs)."""
+@QUESTIONS.decided_by(
+    17,
+    "Theorem 1: what satisfies Sensitivity-N is optimal under PC",
+    "On a linear model no configuration has a mean PC above that of IG from the mean baseline times inputs by more "
+    "than 1 % of it. (IG starts at the mean of the background, PC ends at zero: the same where data are centred.)",
+    paper="proof",
+    linear_only=True,
+)
+def _theorem_one(evidence: Evidence) -> Answer:
     sample = evidence.sample("pc")
     names = sample.matrix.configurations
-    paths = [p for p in sample.group("IntegratedGradients", local=False) if _baseline(names[p]) == "mean"]
+    baselines = {
+        p: canonical.settings(names[p]).get("baseline") for p in sample.group("IntegratedGradients", local=False)
+    }
+    paths = [place for place, baseline in baselines.items() if baseline == "mean"]
     if not paths:
         raise NotMeasuredError("The study has no Integrated Gradients from the mean baseline.")
     means, path = sample.means, int(paths[0])
@@ -132,45 +203,18 @@ def theorem_one(evidence: Evidence) -> Answer:
     return Answer(ours, decided(bool(means[best] - means[path] <= TIE * abs(means[path]))), note)
 
 
-def short(method: str) -> str:
-    """A method's name as the paper abbreviates it.
-
-    Example:
-        >>> short("IntegratedGradients")
-        'IG'
-    """
-    return {"IntegratedGradients": "IG", "GuidedBackprop": "GB"}.get(method, method)
-
-
-def _median_gap(means: Floats, first: Places, second: Places) -> Any:
-    a, b = np.moveaxis(medians(means, [first, second]), -1, 0)
-    return a - b
-
-
-def _twins(sample: Sample, method: str) -> tuple[Places, Places]:
+def _pairs(sample: Sample, method: str) -> tuple[Places, Places]:
     """Configurations that multiply by the inputs, and for each the one that differs in nothing else."""
     place = {name: index for index, name in enumerate(sample.matrix.configurations)}
     pairs = []
     for index in sample.group(method, local=False):
-        other = canonical.twin(sample.matrix.configurations[index])
+        other = canonical.with_other_input_factor(sample.matrix.configurations[index])
         if other in place:
             pairs.append((index, place[other]))
     if not pairs:
-        raise NotMeasuredError(f"The study has no pseudo-local twin of {method}.")
+        raise NotMeasuredError(f"The study has no pseudo-local variant of {method}.")
     multiplied, local = np.array(pairs, dtype=np.intp).T
     return multiplied, local
-
-
-def _twins_answer(sample: Sample, method: str, sign: int) -> Answer:
-    multiplied, local = _twins(sample, method)
-    gap = sample.estimate(lambda means: np.median(means[..., multiplied] - means[..., local], axis=-1))
-    differences = sample.means[multiplied] - sample.means[local]
-    agree = int((sign * differences > 0).sum())
-    holds = gap.low > 0 if sign > 0 else gap.high < 0
-    which = "multiplied" if sign > 0 else "pseudo-local"
-    return Answer(
-        f"multiplied less pseudo-local {gap}; {which} higher in {agree} of {len(local)} pairs", decided(holds)
-    )
 
 
 def _local_wins(evidence: Evidence) -> Floats | None:
@@ -179,14 +223,10 @@ def _local_wins(evidence: Evidence) -> Floats | None:
     for method in BASELINE_ORIENTED:
         try:
             sample = evidence.sample("dpc_magnitude")
-            multiplied, local = _twins(sample, method)
+            multiplied, local = _pairs(sample, method)
         except NotMeasuredError:
             continue  # the other method, or another model, may have pairs
         difference = sample.matrix.values[local] - sample.matrix.values[multiplied]
         wins.append(((np.sign(difference) + 1) / 2).mean(0))
     share: Floats | None = np.mean(wins, axis=0) if wins else None
     return share
-
-
-def _baseline(configuration: str) -> object:
-    return canonical.settings(configuration).get("baseline")

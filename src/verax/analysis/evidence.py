@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from verax.analysis.matrices import Floats, Interval, Matrix, Places, estimate, matrix, resampled_means
-from verax.analysis.tables import REFERENCE_METHODS, ModelInfo, Tables
+from verax.analysis.matrices import Floats, Matrix, Places, estimate, matrix, resampled_means
+from verax.analysis.tables import ModelInfo, Tables
+from verax.display.methods import is_reference
+from verax.statistics.intervals import Estimate
 
 Verdict = Literal["reproduced", "not reproduced", "not measured"]
 BASELINE_ORIENTED = ("IntegratedGradients", "DeepLiftSHAP")  # when they multiply by the inputs
@@ -21,13 +23,7 @@ class NotMeasuredError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a rule found.
-
-    Attributes:
-        ours: Our figures, short.
-        verdict: ``"reproduced"``, ``"not reproduced"`` or ``"not measured"``.
-        note: What a reader should know besides, or nothing.
-    """
+    """What a rule found: our figures, in short, the verdict, and what a reader should know besides, or nothing."""
 
     ours: str
     verdict: Verdict
@@ -35,12 +31,7 @@ class Answer:
 
 
 def decided(holds: bool) -> Verdict:
-    """A claim that was measured either holds or does not.
-
-    Example:
-        >>> decided(True)
-        'reproduced'
-    """
+    """A claim that was measured either holds or does not."""
     return "reproduced" if holds else "not reproduced"
 
 
@@ -49,9 +40,7 @@ class Sample:
     """One metric of one model: means over inputs, as measured and for each draw of inputs.
 
     Attributes:
-        matrix: Configurations by inputs.
-        methods: The method of each configuration.
-        local: Whether each configuration explains local behaviour.
+        methods, local: The method of each configuration, and whether it explains local behaviour.
         resampled: ``(R, C)`` means over drawn inputs.
     """
 
@@ -77,13 +66,17 @@ class Sample:
         """The boxes of the paper's figures: each method, baseline-oriented ones only with input multiplication."""
         found: dict[str, Places] = {}
         for method in dict.fromkeys(self.methods.tolist()):
-            if references or method not in REFERENCE_METHODS:
+            if references or not is_reference(method):
                 shown = (self.methods == method) & (~self.local if method in BASELINE_ORIENTED else True)
                 if shown.any():
                     found[method] = np.flatnonzero(shown)
         return found
 
-    def estimate(self, statistic: Callable[[Floats], Any]) -> Interval:
+    def gap(self, first: Places, second: Places) -> Estimate:
+        """How far the median of one group of configurations is above that of another."""
+        return self.estimate(lambda means: median_gap(means, first, second))
+
+    def estimate(self, statistic: Callable[[Floats], Any]) -> Estimate:
         """A figure made from the configurations' means, with its interval over inputs."""
         return estimate(statistic, (self.means, self.resampled))
 
@@ -101,19 +94,24 @@ class Evidence:
         self.seed = seed
         self._samples: dict[str, Sample] = {}
 
+    def require(self, *metrics: str) -> None:
+        """Refuse a claim about metrics that the study does not list."""
+        for metric in metrics:
+            if metric not in self.configurations.columns:
+                raise NotMeasuredError(f"The study has no values of {metric}.")
+
     def sample(self, metric: str) -> Sample:
         """One metric of the model."""
+        self.require(metric)
         if metric not in self._samples:
             found = matrix(self.tables.scores, self.info.name, metric)
             if len(found.inputs) < 2:
                 raise NotMeasuredError(f"The study has no values of {metric}.")
-            kinds = {name: (kind, local) for name, kind, local in self._kinds()}
-            self._samples[metric] = Sample(
-                found,
-                np.array([kinds[name][0] for name in found.configurations]),
-                np.array([kinds[name][1] for name in found.configurations], dtype=bool),
-                resampled_means(found.values, self.resamples, self.seed),
-            )
+            rows = self.configurations.select("configuration", "method", "local").rows()
+            variants = {name: (method, local) for name, method, local in rows}
+            methods, local = zip(*(variants[name] for name in found.configurations), strict=True)
+            means = resampled_means(found.values, self.resamples, self.seed)
+            self._samples[metric] = Sample(found, np.array(methods), np.array(local, dtype=bool), means)
         return self._samples[metric]
 
     def setting(self, name: str) -> int:
@@ -125,15 +123,13 @@ class Evidence:
             raise NotMeasuredError(f"The study does not say its {name}.")
         return value
 
-    def _kinds(self) -> list[tuple[str, str, bool]]:
-        return self.configurations.select("configuration", "method", "local").rows()
-
 
 def medians(means: Floats, groups: list[Places]) -> Floats:
-    """The median of each group of configurations, along the last axis.
-
-    Example:
-        >>> medians(np.array([1.0, 2.0, 9.0, 4.0]), [np.array([0, 1, 2]), np.array([3])]).tolist()
-        [2.0, 4.0]
-    """
+    """The median of each group of configurations, along the last axis."""
     return np.stack([np.median(means[..., group], axis=-1) for group in groups], axis=-1)
+
+
+def median_gap(means: Floats, first: Places, second: Places) -> Any:
+    """How far the median of one group of configurations is above that of another, along the last axis."""
+    above, below = np.moveaxis(medians(means, [first, second]), -1, 0)
+    return above - below

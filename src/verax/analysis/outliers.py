@@ -1,49 +1,51 @@
-"""LIME configurations whose attributions are nearly zero, and how the metrics judge them."""
+"""Configurations that stand out: the Pareto set of two metrics, and those of LIME with attributions near zero."""
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from verax.analysis.tables import LIME_METHODS
+from verax.analysis.matrices import Floats
+from verax.display.methods import lime_methods
+
+FRACTION = 0.1  # of the model's median norm: what is smaller is nearly zero
 
 
-def near_zero(configurations: pl.DataFrame, fraction: float = 0.1) -> pl.DataFrame:
-    """The LIME configurations whose mean attribution norm is below a fraction of the model's median.
+def pareto(configurations: pl.DataFrame, maximise: str = "dpc_magnitude", minimise: str = "infidelity") -> pl.DataFrame:
+    """The rows that no other row of the same model dominates, in their order.
+
+    A row dominates another if it is better in at least one metric and at least as good in the other. Equal rows do not
+    dominate each other: either both stay or both go. Rows that lack a metric are left out.
+    """
+    rows = configurations.filter(pl.col(maximise).is_not_null(), pl.col(minimise).is_not_null())
+    keep = np.zeros(rows.height, dtype=bool)
+    models = rows["model"].cast(pl.String).to_numpy()
+    gains, losses = rows[maximise].to_numpy(), rows[minimise].to_numpy()
+    for model in np.unique(models):
+        of_model = models == model
+        keep[of_model] = front(gains[of_model], losses[of_model])
+    return rows.filter(pl.Series(keep))
+
+
+def front(maximise: Floats, minimise: Floats) -> npt.NDArray[np.bool_]:
+    """Which points are not dominated."""
+    points, place = np.unique(np.column_stack((minimise, -maximise)), axis=0, return_inverse=True)
+    # The points are sorted: each has to beat, in the second number, all that are better in the first.
+    best_before = np.minimum.accumulate(np.concatenate(([np.inf], points[:-1, 1])))
+    kept: npt.NDArray[np.bool_] = (points[:, 1] < best_before)[place.reshape(-1)]
+    return kept
+
+
+def near_zero(configurations: pl.DataFrame) -> pl.DataFrame:
+    """The LIME configurations whose mean attribution norm is below a tenth of the model's median.
 
     Too strong a regularisation, or a kernel so narrow that no sample counts, leaves LIME with attributions near zero.
-    The paper finds them worst under Infidelity and near zero under DPC.
-
-    Columns, in the order of the table: ``dataset``, ``model``, ``configuration``, ``attribution_norm``;
-    ``relative_norm``, by the median; ``infidelity`` and ``infidelity_rank``; ``dpc_magnitude`` and ``dpc_rank``. Ranks
-    go from 0 (best of the model's LIME configurations) to 1 (worst), equal values share their mean rank.
-    ``dpc_relative`` is DPC divided by the largest absolute DPC of the model's LIME configurations.
-
-    Args:
-        configurations: From ``summary.configurations``.
-        fraction: What "nearly zero" means, as a share of the median norm.
-
-    Example:
-        >>> table = pl.DataFrame({
-        ...     "dataset": "d", "model": "m", "method": "LimeTabular", "configuration": ["a", "b", "c"],
-        ...     "attribution_norm": [1.0, 1.2, 0.01], "infidelity": [1.0, 2.0, 3.0], "dpc_magnitude": [0.5, -0.5, 0.0],
-        ... })
-        >>> near_zero(table).select("configuration", "infidelity_rank", "dpc_rank", "dpc_relative").row(0)
-        ('c', 1.0, 0.5, 0.0)
+    The paper finds them worst under Infidelity and near zero under DPC; ``dpc_relative`` is DPC divided by the largest
+    absolute DPC of the model's LIME configurations.
     """
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction: expected a number between 0 and 1, found {fraction!r}.")
-    norm, dpc, infidelity = pl.col("attribution_norm"), pl.col("dpc_magnitude"), pl.col("infidelity")
+    norm, dpc = pl.col("attribution_norm"), pl.col("dpc_magnitude")
     return (
-        configurations.filter(pl.col("method").cast(pl.String).is_in(LIME_METHODS))
-        .select("dataset", "model", "configuration", norm, infidelity, dpc)
-        .with_columns(
-            (norm / norm.median().over("model")).alias("relative_norm"),
-            _rank(infidelity).alias("infidelity_rank"),
-            _rank(-dpc).alias("dpc_rank"),
-            (dpc / dpc.abs().max().over("model")).alias("dpc_relative"),
-        )
-        .filter(pl.col("relative_norm") < fraction)
+        configurations.filter(pl.col("method").cast(pl.String).is_in(lime_methods()))
+        .with_columns((dpc / dpc.abs().max().over("model")).alias("dpc_relative"))
+        .filter(norm / norm.median().over("model") < FRACTION)
+        .select("dataset", "model", "configuration", "infidelity", "dpc_relative")
     )
-
-
-def _rank(value: pl.Expr) -> pl.Expr:
-    others = value.count() - 1
-    return ((value.rank("average") - 1) / pl.when(others > 0).then(others)).over("model")

@@ -4,80 +4,50 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from verax.analysis.tables import COST_COLUMNS, METRICS, higher_is_better
+from verax.analysis.tables import COST_COLUMNS, MetricInfo
 
 KEYS = ("dataset", "model", "modality", "method", "configuration", "local")
 
 
-def configurations(scores: pl.DataFrame) -> pl.DataFrame:
+def configurations(scores: pl.DataFrame, metrics: Sequence[MetricInfo]) -> pl.DataFrame:
     """One row per configuration of each model, in the order in which they first appear.
 
-    Columns: ``dataset``, ``model``, ``modality``, ``method``, ``configuration``, ``local``; ``inputs``; for each metric
-    of the table its mean over inputs under its own name and ``<metric>_error``, the standard error of that mean over
-    inputs; for Infidelity also ``<metric>_mc_error``, the Monte-Carlo error of the mean, ``sqrt(sum se^2) / n``; the
-    mean ``attribution_norm``; and the sums of the cost columns.
-
-    Example:
-        >>> scores = pl.DataFrame({
-        ...     "dataset": ["d"] * 2, "model": ["m"] * 2, "modality": ["tabular"] * 2, "method": ["Gradient"] * 2,
-        ...     "configuration": ["Gradient()"] * 2, "local": [True] * 2, "input": [0, 1],
-        ...     "infidelity": [1.0, 3.0], "infidelity_se": [0.3, 0.4],
-        ... })
-        >>> row = configurations(scores).row(0, named=True)
-        >>> row["inputs"], row["infidelity"], row["infidelity_error"], round(row["infidelity_mc_error"], 6)
-        (2, 2.0, 1.0, 0.25)
+    For each metric there is its mean over inputs under its own name and ``<metric>_error``, the standard error of that
+    mean over inputs; for noisy ones also ``<metric>_mc_error``, the Monte-Carlo error of the mean,
+    ``sqrt(sum se^2) / n``. Costs are summed.
     """
-    there = [name for name in METRICS if name in scores.columns]
-    noisy = [name for name in there if f"{name}_se" in scores.columns]
+    columns = [metric.column for metric in metrics]
     costs = [name for name in COST_COLUMNS if name in scores.columns]
     norm = ["attribution_norm"] if "attribution_norm" in scores.columns else []
     grouped = scores.group_by(KEYS, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("inputs"),
-        *(_wide(name).mean() for name in [*there, *norm]),
-        *((_wide(name).std() / pl.col(name).count().sqrt()).alias(f"{name}_error") for name in there),
-        *(_monte_carlo_error(name) for name in noisy),
+        *(_wide(name).mean() for name in [*columns, *norm]),
+        *((_wide(name).std() / pl.col(name).count().sqrt()).alias(f"{name}_error") for name in columns),
+        *(_monte_carlo_error(metric.column) for metric in metrics if metric.noisy),
         *(_wide(name).sum() for name in costs),
     )
     return grouped.with_columns(pl.col("dataset", "model", "modality", "method", "configuration").cast(pl.String))
 
 
 def methods(
-    configurations: pl.DataFrame, metric: str, by: Sequence[str] = ("dataset", "model", "method")
+    configurations: pl.DataFrame, metric: MetricInfo, by: Sequence[str] = ("dataset", "model", "method")
 ) -> pl.DataFrame:
-    """One row per method of each model: the box of its configurations' means.
+    """One row per method of each model: count, extremes, median, best and worst of its configurations' means.
 
-    Columns: those of ``by``; ``count``, ``min``, ``q1``, ``median``, ``q3``, ``max``; ``best``,
-    ``median_configuration`` and ``worst``, canonical forms. Best is highest for PC and DPC and lowest for Infidelity;
-    of an even number of configurations the better of the middle two is the median one; of equals the first counts as
-    the better.
-
-    Args:
-        configurations: From ``configurations``.
-        metric: Which mean.
-        by: What makes a box. Add ``"local"`` to keep Integrated Gradients and DeepLiftSHAP with and without input
-            multiplication apart, as the paper's figures do.
-
-    Example:
-        >>> table = pl.DataFrame({
-        ...     "dataset": "d", "model": "m", "method": "SmoothGrad",
-        ...     "configuration": ["a", "b", "c"], "pc": [0.1, 0.3, 0.2],
-        ... })
-        >>> methods(table, "pc").select("count", "median", "best", "median_configuration", "worst").row(0)
-        (3, 0.2, 'b', 'c', 'a')
+    Of equals the first counts as the better. Add ``"local"`` to ``by`` to keep Integrated Gradients and DeepLiftSHAP
+    with and without input multiplication apart, as the paper's figures do.
     """
-    higher = higher_is_better(metric)
-    value, name = pl.col(metric), pl.col("configuration")
-    ranked = name.sort_by(value, descending=higher, maintain_order=True)
+    value = pl.col(metric.column)
+    ranked = pl.col("configuration").sort_by(value, descending=metric.higher_is_better, maintain_order=True)
     return (
         configurations.filter(value.is_not_null())
         .group_by(by, maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("count"),
             value.min().alias("min"),
-            *(value.quantile(q, "linear").alias(label) for label, q in (("q1", 0.25), ("median", 0.5), ("q3", 0.75))),
+            value.median().alias("median"),
             value.max().alias("max"),
             ranked.first().alias("best"),
-            ranked.get((pl.len() - 1) // 2).alias("median_configuration"),
             ranked.last().alias("worst"),
         )
     )

@@ -1,31 +1,29 @@
 """The tables of a study, in memory: what every analysis and every figure is made from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 import polars as pl
 
+from verax.core.registry import unknown
+
 Array = npt.NDArray[Any]
 Schema = Mapping[str, Any]  # from column to polars type
 
-METRICS = ("pc", "dpc_magnitude", "dpc_signed", "dpc_literal", "infidelity", "infidelity_baseline")
-LOWER_IS_BETTER = ("infidelity", "infidelity_baseline")
 COST_COLUMNS = (
     "attribution_rows",
     "attribution_rows_backward",
     "attribution_seconds",
     "guided_rows",
     "guided_seconds",
-    "infidelity_rows",
-    "infidelity_seconds",
+    "sampled_rows",
+    "sampled_seconds",
 )
-LIME_METHODS = ("LimeTabular", "LimeImage")
-REFERENCE_METHODS = ("Random", "Edges")  # naive explanations that the paper compares with
 
 _NAME = pl.Categorical()
-SCORES_SCHEMA: Schema = {
+_SCORED: Schema = {
     "dataset": _NAME,
     "model": _NAME,
     "modality": _NAME,
@@ -35,45 +33,38 @@ SCORES_SCHEMA: Schema = {
     "method": _NAME,
     "configuration": _NAME,
     "local": pl.Boolean(),
-    "pc": pl.Float32(),
-    "dpc_magnitude": pl.Float32(),
-    "dpc_signed": pl.Float32(),
-    "dpc_literal": pl.Float32(),
-    "infidelity": pl.Float64(),
-    "infidelity_se": pl.Float32(),
-    "infidelity_baseline": pl.Float64(),
-    "infidelity_baseline_se": pl.Float32(),
-    "attribution_norm": pl.Float32(),
-    **dict.fromkeys(COST_COLUMNS, pl.Float32()),
 }
+_DEVIATIONS = ("resampled_sd", "analytic_se", "independent_sd", "per_input_resampled", "per_input_analytic")
+_ROWS = ("rows_forward", "rows_backward", "rows_forward_unshared", "rows_backward_unshared")
 UNCERTAINTY_SCHEMA: Schema = {
-    "dataset": pl.String(),
-    "model": pl.String(),
-    "method": pl.String(),
-    "configuration": pl.String(),
-    "draws": pl.Int64(),
-    "inputs": pl.Int64(),
-    "value": pl.Float64(),
-    "resampled_sd": pl.Float64(),
-    "analytic_se": pl.Float64(),
-    "independent_sd": pl.Float64(),
-    "per_input_resampled": pl.Float64(),
-    "per_input_analytic": pl.Float64(),
+    **dict.fromkeys(("dataset", "model", "method", "configuration"), pl.String()),
+    **dict.fromkeys(("draws", "inputs"), pl.Int64()),
+    **dict.fromkeys(("value", *_DEVIATIONS), pl.Float64()),
 }
 COSTS_SCHEMA: Schema = {
-    "dataset": pl.String(),
-    "model": pl.String(),
-    "unit": pl.String(),
-    "inputs": pl.Int64(),
-    "configurations": pl.Int64(),
-    "seconds": pl.Float64(),
-    "model_seconds": pl.Float64(),
-    "rows_forward": pl.Float64(),
-    "rows_backward": pl.Float64(),
-    "rows_forward_unshared": pl.Float64(),
-    "rows_backward_unshared": pl.Float64(),
+    **dict.fromkeys(("dataset", "model", "unit"), pl.String()),
+    **dict.fromkeys(("inputs", "configurations"), pl.Int64()),
+    **dict.fromkeys(("seconds", "model_seconds", *_ROWS), pl.Float64()),
     "device": pl.String(),
 }
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """A metric of a study.
+
+    Attributes:
+        column: Its column in the scores.
+        label: What people read.
+        kind: What it rates, ``"local"`` or ``"baseline"`` attributions.
+        noisy: Whether it rests on random draws: its Monte-Carlo error is in the column ``<column>_se``.
+    """
+
+    column: str
+    label: str
+    higher_is_better: bool
+    kind: str
+    noisy: bool
 
 
 @dataclass(frozen=True)
@@ -82,12 +73,10 @@ class ModelInfo:
 
     Attributes:
         name: Unique in the study, e.g. ``"HELOC-MLP"``.
-        dataset: The data set it was trained on.
         modality: ``"tabular"`` or ``"image"``.
         architecture: ``"linear"``, ``"mlp"``, ``"inception"`` or a name of the user's own.
         metrics: Figures by split, ``{"test": {"auroc": 0.8, "accuracy": 0.73}}``; empty when unknown.
-        inputs: How many inputs were explained.
-        features: How many features an input has.
+        inputs, features: How many inputs were explained, and how many features each has.
     """
 
     name: str
@@ -104,16 +93,11 @@ class Tables:
     """Everything that a finished study measured.
 
     Attributes:
-        scores: One row per model, configuration and input; columns as in ``SCORES_SCHEMA``, String or Categorical.
+        scores: One row per model, configuration and input; columns as in ``scores_schema``, String or Categorical.
         uncertainty: One row per model, configuration and number of draws; may be empty.
-        models: What was explained.
         settings: Settings of the metrics, e.g. ``{"steps": 20, "samples": 1280, "sigma": 0.2}``.
         costs: One row per unit of work; columns as in ``COSTS_SCHEMA``; may be empty.
-
-    Example:
-        >>> tables = Tables(empty(SCORES_SCHEMA), empty(UNCERTAINTY_SCHEMA), (), {}, empty(COSTS_SCHEMA))
-        >>> tables.scores.height, tables.model("HELOC-MLP")
-        (0, None)
+        metrics: What was measured, in the order of the columns.
     """
 
     scores: pl.DataFrame
@@ -121,36 +105,30 @@ class Tables:
     models: tuple[ModelInfo, ...]
     settings: Mapping[str, Any]
     costs: pl.DataFrame
+    metrics: tuple[MetricInfo, ...]
 
-    def model(self, name: str) -> ModelInfo | None:
-        """The model of that name, or None where the study has no such model."""
-        return next((model for model in self.models if model.name == name), None)
+    def metric(self, column: str) -> MetricInfo:
+        """The metric of that column, or what there is instead."""
+        known = {metric.column: metric for metric in self.metrics}
+        if column not in known:
+            raise ValueError(f"metric: {unknown(column, known or ['a study with metrics'])}")
+        return known[column]
 
 
 @dataclass(frozen=True)
 class Example:
-    """A few explained inputs of one model, for pictures.
+    """A few explained inputs of one model, for pictures: ``E`` inputs under ``C`` configurations.
 
     Attributes:
-        model: Name of the model.
-        dataset: Name of its data set.
         modality: ``"tabular"`` or ``"image"``.
-        class_names: One per class.
         feature_names: One per feature of a table; empty for images.
         inputs: ``(E, ...)`` in raw units: values of a table, or pixels ``(E, C, H, W)`` between 0 and 1.
-        input_ids: One per input.
-        targets: ``(E,)``, the class that was explained.
-        probabilities: ``(E,)``, the model's probability of that class.
-        configurations: ``C`` canonical forms.
-        methods: The method of each configuration.
+        targets, probabilities: ``(E,)``, the class that was explained, and the model's probability of it.
         roles: ``"best"`` or ``"worst"`` of its method by mean DPC.
         attributions: ``(C, E, ...)``, shaped like the inputs.
-        pc_morf: ``(C, E, steps + 1)`` class scores while features are removed, most relevant first.
-        pc_lerf: The same, least relevant first.
-        dpc_morf: ``(C, E, steps + 1)`` directed curves, most relevant first.
-        dpc_lerf: The same, least relevant first.
-        dpc: ``(C, E)`` weighted area between the directed curves, by magnitude.
-        pc: ``(C, E)`` weighted area between the plain curves.
+        pc_morf, pc_lerf: ``(C, E, steps + 1)`` class scores while features are removed, most or least relevant first.
+        dpc_morf, dpc_lerf: The same for the directed curves.
+        dpc, pc: ``(C, E)`` weighted area between the curves; DPC ranks by magnitude.
     """
 
     model: str
@@ -174,23 +152,16 @@ class Example:
     pc: Array
 
 
+def scores_schema(metrics: Sequence[MetricInfo]) -> Schema:
+    """The columns of the scores of a study that measured these metrics."""
+    schema = dict(_SCORED)
+    for metric in metrics:
+        schema[metric.column] = pl.Float64() if metric.noisy else pl.Float32()
+        if metric.noisy:
+            schema[f"{metric.column}_se"] = pl.Float32()
+    return schema | dict.fromkeys(("attribution_norm", *COST_COLUMNS), pl.Float32())
+
+
 def empty(schema: Schema) -> pl.DataFrame:
-    """A table of these columns without rows.
-
-    Example:
-        >>> empty(COSTS_SCHEMA).columns[:3]
-        ['dataset', 'model', 'unit']
-    """
+    """A table of these columns without rows."""
     return pl.DataFrame(schema=dict(schema))
-
-
-def higher_is_better(metric: str) -> bool:
-    """Whether more of this metric is better: True for PC and DPC, False for Infidelity.
-
-    Example:
-        >>> higher_is_better("dpc_magnitude"), higher_is_better("infidelity")
-        (True, False)
-    """
-    if metric not in METRICS:
-        raise ValueError(f"metric: expected one of {', '.join(METRICS)}, found {metric!r}.")
-    return metric not in LOWER_IS_BETTER

@@ -1,30 +1,21 @@
 """Attribution methods as values: configurations that are computed alone or as families that share model evaluations."""
 
-from verax.attribution.base import (
-    Attribution,
-    Attributions,
-    Explained,
-    Family,
-    Given,
-    Piece,
-    Place,
-    Rows,
-    attribute,
-    families,
-    stream,
-)
+from verax.attribution.base import METHODS, Attribution, Attributions, Family, attribute, families, stream
+from verax.attribution.deeplift_shap import DeepLiftSHAP
+from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.gradient import Gradient
 from verax.attribution.grid import grid
-from verax.attribution.guided import GuidedBackprop
-from verax.attribution.lime import LimeTabular
+from verax.attribution.guided_backprop import GuidedBackprop
+from verax.attribution.integrated_gradients import IntegratedGradients
 from verax.attribution.lime_image import LimeImage
-from verax.attribution.noisy import SmoothGrad, VarGrad
-from verax.attribution.path import IntegratedGradients
-from verax.attribution.reference import Edges, Random
+from verax.attribution.lime_tabular import LimeTabular
+from verax.attribution.references import Edges, Random
 from verax.attribution.segmentation import Quickshift, Slic
-from verax.attribution.shap import DeepLiftSHAP
+from verax.attribution.smoothgrad import SmoothGrad, VarGrad
+from verax.scoring.meter import Rows
 
 __all__ = [
+    "METHODS",
     "Attribution",
     "Attributions",
     "DeepLiftSHAP",

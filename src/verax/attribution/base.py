@@ -1,11 +1,12 @@
 """The contract of attributions: a configuration is a frozen value, a family computes many configurations in one pass.
 
-To add a method, write a frozen dataclass that derives from ``Attribution`` and names its family, and a frozen dataclass
-that derives from ``Family`` and yields the attributions of its members block by block. ``docs/how-to`` shows both.
+To add a method, derive a frozen dataclass from ``Attribution`` that computes in ``explain``. Where several
+configurations can share model evaluations, name a family instead: a frozen dataclass that derives from ``Family`` and
+yields the attributions of its members block by block. ``docs/how-to`` shows both.
 """
 
 import functools
-import time
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -14,95 +15,21 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_background, checked_inputs, checked_target, resolve_target
-from verax.arrays import Layout, kind_of
-from verax.display.table import Table, shortened
-from verax.display.table import cost as spent
-from verax.scoring import NOT_DIFFERENTIABLE, Scorer, Session, checked_batch_size
-from verax.shapes import Float, Int
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.core.arrays import Layout, kind_of
+from verax.core.registry import Registry
+from verax.core.shapes import Float
+from verax.core.text_tables import Table, shortened
+from verax.core.text_tables import cost as spent
+from verax.problem.background import checked_background
+from verax.problem.inputs import checked_inputs
+from verax.problem.targets import checked_target
+from verax.scoring.meter import Cost, Meter, Rows
+from verax.scoring.scorer import Scorer, checked_batch_size
+from verax.scoring.session import NOT_DIFFERENTIABLE
 
 Modality = Literal["tabular", "image"]
-
-
-@dataclass(frozen=True)
-class Given:
-    """The data of a call.
-
-    Attributes:
-        inputs: Rows to explain, where the user keeps them.
-        background: Rows that stand for the training data, or None.
-        labels: The class of each background row, or None.
-    """
-
-    inputs: Float[Tensor, "n *shape"]
-    background: Float[Tensor, "m *shape"] | None
-    labels: Int[Tensor, " m"] | None
-
-    def need_background(self, who: str) -> Float[Tensor, "m *shape"]:
-        """Return the background, or say that it is missing."""
-        if self.background is None:
-            raise ValueError(f"background: {who} needs rows of the training data; pass background=train_inputs.")
-        return self.background
-
-
-@dataclass(frozen=True)
-class Explained(Given):
-    """What a family works on: the data, with a model held ready and the class of each input.
-
-    Attributes:
-        session: The model; scores are logits. Move blocks of inputs to ``session.device``.
-        target: The class of each input, on the session's device.
-        clean: The logit of that class for each unperturbed input, on the session's device.
-    """
-
-    session: Session
-    target: Int[Tensor, " n"]
-    clean: Float[Tensor, " n"]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Attributions of some inputs for all members of a family.
-
-    Attributes:
-        rows: Which inputs.
-        values: One attribution per member and input.
-        delta: For methods that promise completeness, how far each input's attributions are from summing to the score
-            difference, relative to its size; otherwise None.
-    """
-
-    rows: slice
-    values: Float[Tensor, "k b *shape"]
-    delta: Float[Tensor, " b"] | None = None
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a family will run.
-
-    Attributes:
-        device: Of the model.
-        batch_size: Model rows at once.
-    """
-
-    device: torch.device
-    batch_size: int
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Model rows.
-
-    Attributes:
-        forward: Rows evaluated.
-        backward: Those of them through which gradients are taken.
-    """
-
-    forward: int
-    backward: int = 0
-
-    def __add__(self, other: "Rows") -> "Rows":
-        return Rows(self.forward + other.forward, self.backward + other.backward)
+METHODS: "Registry[Attribution]" = Registry("method")
 
 
 class Family(ABC):
@@ -114,7 +41,7 @@ class Family(ABC):
             computed anew.
     """
 
-    needs_gradients: ClassVar[bool]
+    needs_gradients: ClassVar[bool] = False
     version: ClassVar[int] = 1
 
     def check(self, members: Sequence[Any], given: Given) -> None:  # noqa: B027  # most have nothing to refuse
@@ -129,21 +56,78 @@ class Family(ABC):
         """Yield the members' attributions of all inputs, a bounded block at a time, in the order of the inputs."""
 
 
+@dataclass(frozen=True)
+class Alone(Family):
+    """A configuration that shares nothing with others."""
+
+    method: "Attribution"
+
+    @property
+    def needs_gradients(self) -> bool:  # type: ignore[override]
+        """As the class of the method says; it has none by default."""
+        said = inspect.getattr_static(type(self.method), "needs_gradients")
+        return False if isinstance(said, property) else bool(said)
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """As the class of the method says."""
+        return self.method.version
+
+    def rows(self, members: Sequence[Any], given: Given, place: Place) -> Rows | None:
+        """As the method says."""
+        return self.method.rows(given)
+
+    def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:
+        """Yield the attributions of all inputs at once."""
+        values = self.method.explain(explained)
+        if values.shape != explained.inputs.shape:
+            raise ValueError(
+                f"{type(self.method).__name__}: expected attributions in the shape of the inputs, "
+                f"{tuple(explained.inputs.shape)}, from its explain, found {tuple(values.shape)}."
+            )
+        yield Piece(slice(0, len(values)), values.expand(len(members), *values.shape))
+
+
+@dataclass(frozen=True)
 class Attribution(ABC):
     """A configuration of a method. Derive a frozen dataclass whose fields are its settings.
 
+    Defining the class is all: its name is known from then on wherever methods are named. What it computes is its
+    ``explain``; a method whose configurations can share model evaluations names a ``family`` instead.
+
     Class attributes:
-        random: Whether the result depends on a seed (then a field).
+        label: What people read; the name of the class where it is left out.
+        abbreviation: The same, where room is short.
         modalities: The kinds of data it is for.
+        random: Whether the result depends on a seed (then a field).
+        reference: Whether it knows nothing of the model, so that any explanation should beat it.
+        colour: In charts; a spare one where it is left out.
+        citation: Where it was published.
+        version: To be raised when ``explain`` gives other attributions than before; a family has its own.
+        worth_showing: The settings that tell configurations apart for a reader; all but the seed where left out.
     """
 
-    random: ClassVar[bool]
-    modalities: ClassVar[tuple[Modality, ...]]
+    label: ClassVar[str]
+    abbreviation: ClassVar[str]
+    modalities: ClassVar[tuple[Modality, ...]] = ("tabular", "image")
+    random: ClassVar[bool] = False
+    reference: ClassVar[bool] = False
+    colour: ClassVar[str | None] = None
+    citation: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    worth_showing: ClassVar[tuple[str, ...] | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.label = cls.__dict__.get("label", cls.__name__)
+        cls.abbreviation = cls.__dict__.get("abbreviation", cls.label)
+        if not cls.__name__.startswith("_"):  # what only serves to be derived from
+            METHODS.add(cls.__name__, cls)
 
     @property
-    @abstractmethod
     def family(self) -> Family:
-        """The family that computes this configuration."""
+        """The family that computes this configuration: its own, unless it shares model evaluations with others."""
+        return Alone(self)
 
     @property
     @abstractmethod
@@ -155,6 +139,29 @@ class Attribution(ABC):
         """Whether the model must be differentiable."""
         return self.family.needs_gradients
 
+    def explain(self, explained: Explained) -> Float[Tensor, "n *shape"]:
+        """Compute the attributions of all inputs; for methods without a family of their own."""
+        raise NotImplementedError(f"{type(self).__name__} has neither explain nor a family")
+
+    def rows(self, given: Given) -> Rows | None:
+        """Model rows that ``explain`` will evaluate, to tell before a study starts; None where that is not known."""
+        return None
+
+    @property
+    def title(self) -> str:
+        """The label with the settings worth showing.
+
+        Example:
+            >>> from verax.attribution import SmoothGrad
+            >>> SmoothGrad(0.25).title
+            'SmoothGrad (sigma 0.25, samples 64)'
+        """
+        every = [field.name for field in fields(self) if field.name != "seed"]
+        shown = [
+            f"{name} {getattr(self, name)}" for name in (every if self.worth_showing is None else self.worth_showing)
+        ]
+        return f"{self.label} ({', '.join(shown)})" if shown else self.label
+
     @functools.cached_property
     def canonical(self) -> str:
         """Name and all settings, the same in every process: the identity in caches and tables.
@@ -164,7 +171,7 @@ class Attribution(ABC):
             >>> IntegratedGradients(baseline="max").canonical
             "IntegratedGradients(baseline='max', multiply_by_inputs=True, points=64)"
         """
-        settings = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))  # type: ignore[arg-type]
+        settings = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
         return f"{type(self).__name__}({settings})"
 
     def __call__(
@@ -212,10 +219,10 @@ class Attributions(dict[str, Any]):
         delta: For methods that promise completeness, the largest relative gap of any input, by canonical name.
     """
 
-    def __init__(self, found: dict[str, Any], delta: dict[str, float], cost: tuple[int, int, float]) -> None:
+    def __init__(self, found: dict[str, Any], delta: dict[str, float], cost: Cost) -> None:
         super().__init__(found)
         self.delta = delta
-        self.rows, self.rows_backward, self.seconds = cost
+        self.rows, self.rows_backward, self.seconds = cost.rows.forward, cost.rows.backward, cost.seconds
 
     def _table(self) -> Table:
         gaps = {name: f"{gap:.2g}" for name, gap in self.delta.items()}
@@ -282,7 +289,7 @@ def attribute(
     """
     groups = families(configurations)
     scorer = model if isinstance(model, Scorer) else Scorer(model)
-    start = (scorer.rows, scorer.rows_backward, time.perf_counter())
+    meter = Meter(scorer.counts)
     x = checked_inputs(inputs)
     layout = Layout("one", (), kind_of(inputs), x.device, x.dtype)
     names = {family: [one.canonical for one in members] for family, members in groups.items()}
@@ -297,8 +304,7 @@ def attribute(
             largest = float(piece.delta.max())
             delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
     ordered = {one.canonical: layout.pack(found[one.canonical][None]) for one in dict.fromkeys(configurations)}
-    cost = (scorer.rows - start[0], scorer.rows_backward - start[1], time.perf_counter() - start[2])
-    return Attributions(ordered, delta, cost)
+    return Attributions(ordered, delta, meter.total())
 
 
 def stream(
@@ -323,7 +329,7 @@ def stream(
     scorer = model if isinstance(model, Scorer) else Scorer(model)
     x = checked_inputs(inputs)
     gradients = any(family.needs_gradients for family in groups)
-    if gradients and scorer.adapter.module is None:
+    if gradients and not scorer.differentiable:
         raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
     checked_batch_size(batch_size)
     wanted = checked_target(target, len(x))
@@ -331,10 +337,7 @@ def stream(
     for family, members in groups.items():
         family.check(members, Given(x, rows, labels))
     with scorer.session(x, kind_of(inputs), "logit", batch_size, device, gradients=gradients) as session:
-        scores = session.class_scores(x)
-        classes = resolve_target(wanted, scores)
-        clean = scores.gather(1, classes[:, None])[:, 0]
-        explained = Explained(x, rows, labels, session, classes, clean)
+        explained = Explained(x, rows, labels, session, *session.begin(x, wanted))
         for family, members in groups.items():
             for piece in family.pieces(members, explained):
                 yield family, piece

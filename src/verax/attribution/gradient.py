@@ -6,13 +6,16 @@ from typing import ClassVar
 
 import torch
 
-from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
-from verax.perturbation.block import block_bytes, pieces
+from verax.attribution.base import Attribution, Family
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.core import palette
+from verax.core.blocks import block_bytes, pieces
+from verax.scoring.meter import Rows
 
 
 @dataclass(frozen=True)
 class Gradient(Attribution):
-    """The gradient of the target logit.
+    """The gradient of the target logit: ``a_i = d z_y(x) / d x_i`` (Simonyan, Vedaldi, Zisserman 2013).
 
     Example:
         >>> model = torch.nn.Linear(3, 1)
@@ -20,18 +23,14 @@ class Gradient(Attribution):
         True
     """
 
-    random: ClassVar[bool] = False
-    modalities: ClassVar[tuple[Modality, ...]] = ("tabular", "image")
+    local: ClassVar[bool] = True
+    colour: ClassVar[str | None] = palette.BLUE
+    citation: ClassVar[str] = "Simonyan, Vedaldi, Zisserman: Deep inside convolutional networks, 2013"
 
     @property
     def family(self) -> "GradientFamily":
         """A family of its own."""
         return GradientFamily()
-
-    @property
-    def local(self) -> bool:
-        """Local: it looks at an infinitesimal neighbourhood."""
-        return True
 
 
 @dataclass(frozen=True)

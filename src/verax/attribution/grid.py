@@ -5,15 +5,15 @@ from itertools import product
 from typing import Literal, get_args
 
 from verax.attribution.base import Attribution, Modality
+from verax.attribution.deeplift_shap import DeepLiftSHAP
 from verax.attribution.gradient import Gradient
-from verax.attribution.guided import GuidedBackprop
-from verax.attribution.lime import LimeTabular
+from verax.attribution.guided_backprop import GuidedBackprop
+from verax.attribution.integrated_gradients import IntegratedGradients, PathBaseline
 from verax.attribution.lime_image import LimeImage, Replacement
-from verax.attribution.noisy import SmoothGrad, VarGrad
-from verax.attribution.path import IntegratedGradients, PathBaseline
-from verax.attribution.reference import Edges, Random
+from verax.attribution.lime_tabular import LimeTabular
+from verax.attribution.references import Edges, Random
 from verax.attribution.segmentation import Quickshift, Segmenter, Slic
-from verax.attribution.shap import DeepLiftSHAP
+from verax.attribution.smoothgrad import SmoothGrad, VarGrad
 
 BASELINES: tuple[PathBaseline, ...] = ("min", "mean", "median", "max")
 REPLACEMENTS: tuple[Replacement, ...] = ("segment", "image", "dataset")

@@ -8,14 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
-from verax.attribution.base import Attribution, Explained, Family, Given, Modality, Piece, Place, Rows
+from verax.attribution.base import Attribution, Family, Modality
+from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.ridge import weighted_ridge
 from verax.attribution.segmentation import PixelScale, Quickshift, Segmenter, checked_images, segmentations
-from verax.cores import available_cores
-from verax.perturbation import noise
-from verax.perturbation.block import block_bytes, pieces
-from verax.shapes import Bool, Float, Int
+from verax.core import noise, palette
+from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
+from verax.core.blocks import block_bytes, pieces
+from verax.core.cores import available_cores
+from verax.core.shapes import Bool, Float, Int
+from verax.scoring.meter import Rows
 
 Replacement = Literal["segment", "image", "dataset"]
 _DEFAULT = Quickshift()
@@ -23,7 +25,7 @@ _DEFAULT = Quickshift()
 
 @dataclass(frozen=True)
 class LimeImage(Attribution):
-    """LIME on segments of an image.
+    """LIME on segments of an image (Ribeiro, Singh, Guestrin 2016).
 
     Every segment is on or off with probability 1/2. The logit is regressed on these masks, weighted by
     ``exp(-D^2 / (2 kernel_width^2))`` with the cosine distance ``D`` of a mask to the unperturbed image
@@ -61,6 +63,11 @@ class LimeImage(Attribution):
     pixel_std: tuple[float, ...] | None = None
 
     random: ClassVar[bool] = True
+    local: ClassVar[bool] = True
+    label: ClassVar[str] = "LIME"
+    colour: ClassVar[str | None] = palette.OLIVE
+    worth_showing: ClassVar[tuple[str, ...] | None] = ("alpha", "kernel_width", "replacement", "segmenter")
+    citation: ClassVar[str] = "Ribeiro, Singh, Guestrin: Why should I trust you?, KDD 2016"
     modalities: ClassVar[tuple[Modality, ...]] = ("image",)
 
     def __post_init__(self) -> None:
@@ -87,11 +94,6 @@ class LimeImage(Attribution):
         given = self.pixel_mean is not None and self.pixel_std is not None
         scale = PixelScale(self.pixel_mean or (), self.pixel_std or ()) if given else None
         return LimeImageFamily(self.segmenter, self.replacement, self.samples, self.seed, scale)
-
-    @property
-    def local(self) -> bool:
-        """Local: distant masks count less."""
-        return True
 
 
 @dataclass(frozen=True)

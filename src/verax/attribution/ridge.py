@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from verax.perturbation.block import pieces
-from verax.shapes import Float
+from verax.core.blocks import pieces
+from verax.core.shapes import Float
 
 _FEW = 32  # features: with the nine alphas of the paper's grid, eigenvectors are faster from there on
 _CACHE = 1 << 22  # bytes of a core's caches

@@ -5,7 +5,6 @@ loops leave the interpreter free), and kept in memory up to ``CACHE.limit`` byte
 """
 
 import hashlib
-import importlib
 import math
 import threading
 from collections import OrderedDict
@@ -17,9 +16,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from verax.arguments import checked_count, checked_not_negative, checked_positive, settle
-from verax.cores import available_cores
-from verax.shapes import Float, Int, Shaped
+from verax.core.arguments import checked_count, checked_not_negative, checked_positive, settle
+from verax.core.cores import available_cores
+from verax.core.packages import optional_package
+from verax.core.shapes import Float, Int, Shaped
 
 Arrays = tuple[Shaped[np.ndarray, "..."], ...]
 
@@ -214,10 +214,7 @@ def checked_images(inputs: Float[Tensor, "n *shape"], who: str) -> None:
 
 def need(module: str) -> Any:
     """Import a module of scikit-image, or say what to install."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ImportError("Segmentations and edges need scikit-image: pip install scikit-image") from error
+    return optional_package(module, "verax[study]", "a segmentation or an edge map")
 
 
 def _in_parallel(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

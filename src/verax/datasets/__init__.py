@@ -1,6 +1,7 @@
-"""Data sets: the paper's, and small ones that come with scikit-learn."""
+"""Data sets: the paper's, small ones that come with scikit-learn, and one's own."""
 
 from verax.datasets.base import Dataset, Part, Split, Standardisation, fingerprint, make_split, standardise_columns
+from verax.datasets.catalogue import Source, load_named, register
 from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.datasets.heloc import load_heloc
 from verax.datasets.isic import IsicReport, load_isic, load_isic_with_report
@@ -9,6 +10,7 @@ __all__ = [
     "Dataset",
     "IsicReport",
     "Part",
+    "Source",
     "Split",
     "Standardisation",
     "fingerprint",
@@ -17,6 +19,8 @@ __all__ = [
     "load_heloc",
     "load_isic",
     "load_isic_with_report",
+    "load_named",
     "make_split",
+    "register",
     "standardise_columns",
 ]

@@ -3,15 +3,15 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_choice, checked_seed
-from verax.perturbation import noise
-from verax.shapes import Float, Int, Shaped
+from verax.core import noise
+from verax.core.arguments import checked_choice, checked_seed
+from verax.core.shapes import Float, Int, Shaped
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -37,8 +37,7 @@ class Split:
     def rows(self, part: Part) -> Int[np.ndarray, " rows"]:
         """The rows of a part."""
         checked_choice("part", part, PARTS)
-        found: Any = getattr(self, part)
-        return found  # type: ignore[no-any-return]
+        return {"train": self.train, "validation": self.validation, "test": self.test}[part]
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,32 @@ def as_numbers(raw: Shaped[np.ndarray, "n *shape"]) -> Float[Tensor, "n *shape"]
     return values.float() / 255 if values.dtype == torch.uint8 else values.float()
 
 
+def assembled(
+    name: str,
+    inputs: Shaped[np.ndarray, "n *shape"],
+    labels: Int[np.ndarray, " n"],
+    ids: Sequence[str],
+    *,
+    class_names: Sequence[str],
+    feature_names: Sequence[str] = (),
+    seed: int = 0,
+) -> Dataset:
+    """A data set with a split of single rows, standardised by column or, for images, by channel."""
+    split = make_split(len(labels), seed)
+    standardise = standardise_channels if inputs.ndim == 4 else standardise_columns
+    return Dataset(
+        name=name,
+        inputs=inputs,
+        labels=labels,
+        ids=tuple(ids),
+        feature_names=tuple(feature_names),
+        class_names=tuple(class_names),
+        split=split,
+        standardisation=standardise(inputs[split.train]),
+        fingerprint=fingerprint(inputs, labels, ids),
+    )
+
+
 def make_split(
     count: int, seed: int = 0, groups: Sequence[str] | None = None, shares: tuple[float, float, float] = SHARES
 ) -> Split:
@@ -143,7 +168,16 @@ def standardise_columns(train: Float[np.ndarray, "n features"]) -> Standardisati
         >>> standardise_columns(np.array([[1.0, 5.0], [3.0, 5.0]])).std
         tensor([1., 1.])
     """
-    mean, std = train.mean(0), train.std(0)
+    return _standardisation(train.mean(0), train.std(0))
+
+
+def standardise_channels(train: Shaped[np.ndarray, "n channels height width"]) -> Standardisation:
+    """Mean and standard deviation of each channel of pixels in [0, 1]; a constant channel is only centred."""
+    pixels, axes = train / 255, (0, 2, 3)
+    return _standardisation(pixels.mean(axes)[:, None, None], pixels.std(axes)[:, None, None])
+
+
+def _standardisation(mean: np.ndarray, std: np.ndarray) -> Standardisation:
     return Standardisation(torch.from_numpy(mean).float(), torch.from_numpy(np.where(std > 0, std, 1.0)).float())
 
 

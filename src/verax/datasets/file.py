@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from verax.datasets.base import Dataset, fingerprint, make_split, standardise_columns
-from verax.datasets.embedded import standardise_channels
+from verax.datasets.base import Dataset, assembled
 
 
 def load_file(path: str | Path, *, seed: int = 0) -> Dataset:
@@ -29,19 +28,14 @@ def load_file(path: str | Path, *, seed: int = 0) -> Dataset:
     """
     arrays = _read(Path(path))
     inputs, labels = _checked(path, arrays)
-    images = inputs.ndim == 4
-    split = make_split(len(inputs), seed)
-    ids = _names(path, arrays, "ids", len(inputs), "row")
-    return Dataset(
-        name=Path(path).stem,
-        inputs=inputs,
-        labels=labels,
-        ids=ids,
-        feature_names=() if images else _names(path, arrays, "feature_names", inputs.shape[1], "feature"),
+    return assembled(
+        Path(path).stem,
+        inputs,
+        labels,
+        _names(path, arrays, "ids", len(inputs), "row"),
+        feature_names=() if inputs.ndim == 4 else _names(path, arrays, "feature_names", inputs.shape[1], "feature"),
         class_names=_names(path, arrays, "class_names", 2, "class"),
-        split=split,
-        standardisation=(standardise_channels if images else standardise_columns)(inputs[split.train]),
-        fingerprint=fingerprint(inputs, labels, ids),
+        seed=seed,
     )
 
 
@@ -79,7 +73,7 @@ def _names(path: str | Path, arrays: dict[str, Any], name: str, count: int, word
     given = arrays[name]
     if given.ndim != 1:
         raise ValueError(f"{path}: {name}: expected a list of names, found an array of shape {given.shape}.")
-    found = tuple(str(one.decode() if isinstance(one, bytes) else one) for one in given.tolist())
-    if len(found) != count or len(set(found)) != count:
-        raise ValueError(f"{path}: {name}: expected {count} different names, found {len(set(found))}.")
-    return found
+    names = tuple(str(entry.decode() if isinstance(entry, bytes) else entry) for entry in given.tolist())
+    if len(names) != count or len(set(names)) != count:
+        raise ValueError(f"{path}: {name}: expected {count} different names, found {len(set(names))}.")
+    return names

@@ -13,40 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from verax.datasets.base import Dataset, fingerprint, make_split, standardise_columns
-from verax.datasets.download import DownloadError, cache_folder, verified, write_atomically
-from verax.shapes import Float, Int
+from verax.core.files import write_atomically
+from verax.core.shapes import Float, Int
+from verax.datasets.base import Dataset, assembled
+from verax.datasets.cache import cache_folder
 
 LABEL = "RiskPerformance"
 CLASS_NAMES = ("Good", "Bad")
 MISSING = (-9.0, -8.0, -7.0)
-# The columns of the file that are not among FEATURES: those with most missing values.
-DROPPED = ("MSinceMostRecentDelq", "NetFractionInstallBurden", "MSinceMostRecentInqexcl7days")
 FEATURES = (
-    "ExternalRiskEstimate",
-    "MSinceOldestTradeOpen",
-    "MSinceMostRecentTradeOpen",
-    "AverageMInFile",
-    "NumSatisfactoryTrades",
-    "NumTrades60Ever2DerogPubRec",
-    "NumTrades90Ever2DerogPubRec",
-    "PercentTradesNeverDelq",
-    "MaxDelq2PublicRecLast12M",
-    "MaxDelqEver",
-    "NumTotalTrades",
-    "NumTradesOpeninLast12M",
-    "PercentInstallTrades",
-    "NumInqLast6M",
-    "NumInqLast6Mexcl7days",
-    "NetFractionRevolvingBurden",
-    "NumRevolvingTradesWBalance",
-    "NumInstallTradesWBalance",
-    "NumBank2NatlTradesWHighUtilization",
-    "PercentTradesWBalance",
-)
+    "ExternalRiskEstimate", "MSinceOldestTradeOpen", "MSinceMostRecentTradeOpen", "AverageMInFile",
+    "NumSatisfactoryTrades", "NumTrades60Ever2DerogPubRec", "NumTrades90Ever2DerogPubRec", "PercentTradesNeverDelq",
+    "MaxDelq2PublicRecLast12M", "MaxDelqEver", "NumTotalTrades", "NumTradesOpeninLast12M", "PercentInstallTrades",
+    "NumInqLast6M", "NumInqLast6Mexcl7days", "NetFractionRevolvingBurden", "NumRevolvingTradesWBalance",
+    "NumInstallTradesWBalance", "NumBank2NatlTradesWHighUtilization", "PercentTradesWBalance",
+)  # fmt: skip
 OPENML_ID = 46932
 CLEANED_COUNTS = (4040, 4250)
 SOURCE = "https://community.fico.com/s/explainable-machine-learning-challenge"
+
+
+class DownloadError(OSError):
+    """The data could not be downloaded. The message says why, and what to do instead; nothing was left behind."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +68,8 @@ def load_heloc(path: str | Path | None = None, *, seed: int = 0, cache: Path | N
     if not len(table.rows):
         raise ValueError(f"{path or 'HELOC'}: no row is complete; in each a feature is one of -9, -8, -7 (missing).")
     ids = tuple(f"heloc-{row}" for row in table.rows)
-    split = make_split(len(ids), seed)
-    return Dataset(
-        name="heloc",
-        inputs=table.values,
-        labels=table.labels,
-        ids=ids,
-        feature_names=FEATURES,
-        class_names=CLASS_NAMES,
-        split=split,
-        standardisation=standardise_columns(table.values[split.train]),
-        fingerprint=fingerprint(table.values, table.labels, ids),
+    return assembled(
+        "heloc", table.values, table.labels, ids, class_names=CLASS_NAMES, feature_names=FEATURES, seed=seed
     )
 
 
@@ -125,7 +104,10 @@ def _parse(source: str, text: str) -> Table:
         where = f"{source}: row {len(labels)} (line {reader.line_num})"
         if len(cells) != len(header):
             raise ValueError(f"{where}: expected {len(header)} cells as in the header, found {len(cells)}.")
-        labels.append(_label(where, cells[places[LABEL]]))
+        label = cells[places[LABEL]]
+        if label.strip() not in CLASS_NAMES:
+            raise ValueError(f"{where}, column {LABEL}: expected 'Good' or 'Bad', found {label!r}.")
+        labels.append(CLASS_NAMES.index(label.strip()))
         values.append([_number(where, name, cells[places[name]]) for name in FEATURES])
     if not labels:
         raise ValueError(f"{source}: there are no rows under the header.")
@@ -138,19 +120,11 @@ def _places(source: str, header: list[str]) -> dict[str, int]:
         raise ValueError(f"{source}: the file is empty or lacks the header; expected the columns of FICO's CSV file.")
     wanted = (LABEL, *FEATURES)
     counts = Counter(header)
-    lacking = [name for name in wanted if not counts[name]]
-    if lacking:
+    if lacking := [name for name in wanted if not counts[name]]:
         raise ValueError(f"{source}: missing column {', '.join(lacking)}; found {', '.join(header)}.")
-    repeated = [name for name in wanted if counts[name] > 1]
-    if repeated:
+    if repeated := [name for name in wanted if counts[name] > 1]:
         raise ValueError(f"{source}: column {', '.join(repeated)} is there more than once.")
     return {name: header.index(name) for name in wanted}
-
-
-def _label(where: str, cell: str) -> int:
-    if cell.strip() not in CLASS_NAMES:
-        raise ValueError(f"{where}, column {LABEL}: expected 'Good' or 'Bad', found {cell!r}.")
-    return CLASS_NAMES.index(cell.strip())
 
 
 def _number(where: str, name: str, cell: str) -> float:
@@ -172,7 +146,13 @@ def _cached(folder: Path) -> Table:
         warnings.warn(f"{path} does not fit its checksum in {checksum.name}; it is downloaded again.", stacklevel=3)
     text = _from_openml()
     table = _parse(f"OpenML's data set {OPENML_ID}", text)
-    _check_is_the_papers(table)
+    counts = tuple(np.bincount(clean(table).labels, minlength=2).tolist())
+    if counts != CLEANED_COUNTS:
+        raise ValueError(
+            f"OpenML's data set {OPENML_ID} is not the paper's: cleaned it has {counts[0]} Good and {counts[1]} Bad "
+            f"rows, expected were {CLEANED_COUNTS[0]} and {CLEANED_COUNTS[1]}. Nothing was stored. Get FICO's CSV file "
+            f"({SOURCE}) and pass its path."
+        )
     content = text.encode()
     write_atomically(path, content)
     write_atomically(checksum, f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode())
@@ -181,19 +161,10 @@ def _cached(folder: Path) -> Table:
 
 def _has_checksum(path: Path, checksum: Path) -> bool:
     try:
-        return verified(path, checksum.read_text("ascii").split(maxsplit=1)[0])
+        wanted = checksum.read_text("ascii").split(maxsplit=1)[0]
     except (OSError, ValueError, IndexError):  # not there, or not a checksum
         return False
-
-
-def _check_is_the_papers(table: Table) -> None:
-    good, bad = (int((clean(table).labels == number).sum()) for number in (0, 1))
-    if (good, bad) != CLEANED_COUNTS:
-        raise ValueError(
-            f"OpenML's data set {OPENML_ID} is not the paper's: cleaned it has {good} Good and {bad} Bad rows, "
-            f"expected were {CLEANED_COUNTS[0]} and {CLEANED_COUNTS[1]}. Nothing was stored. Get FICO's CSV file "
-            f"({SOURCE}) and pass its path."
-        )
+    return hashlib.sha256(path.read_bytes()).hexdigest() == wanted.lower()
 
 
 def _from_openml() -> str:
@@ -211,10 +182,8 @@ def _from_openml() -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([LABEL, *found.feature_names])
     categories = found.categories or {}
-    columns = [
-        [_cell(value, categories.get(name)) for value in column]
-        for name, column in zip(found.feature_names, found.data.T, strict=True)
-    ]
+    named_columns = zip(found.feature_names, found.data.T, strict=True)
+    columns = [[_cell(value, categories.get(name)) for value in column] for name, column in named_columns]
     writer.writerows(zip(found.target, *columns, strict=True))
     return text.getvalue()
 

@@ -17,41 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from verax.cores import available_cores
-from verax.shapes import Int, Shaped
+from verax.core.cores import available_cores
+from verax.core.shapes import Int, Shaped
 
 Progress = Callable[[int, int], None]
 """Told after each image how many are done and how many there are."""
 
 _STALE_SECONDS = 24 * 3600
-# what Pillow and its decoders raise on damaged files
-_DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    EOFError,
-    LookupError,
-    ArithmeticError,
-    struct.error,
-    zlib.error,
-)
 _PARTIAL = ".partial"
+# what Pillow and its decoders raise on damaged files
+_FAULT = (OSError, SyntaxError, ValueError, TypeError, EOFError, LookupError, ArithmeticError, struct.error, zlib.error)
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What is known of the images after decoding.
+    """What is known of the images after decoding."""
 
-    Attributes:
-        moments: Sum and sum of squares of each image's pixels per channel, exact; zero where damaged.
-        digests: Hash of each image's pixels; empty where damaged.
-        damaged: Why an image could not be read, by its place.
-    """
-
-    moments: Int[np.ndarray, "n 2 channels"]
-    digests: tuple[str, ...]
-    damaged: dict[int, str]
+    moments: Int[np.ndarray, "n 2 channels"]  # exact sums of pixels and of their squares; zero where damaged
+    digests: tuple[str, ...]  # of each image's pixels; empty where damaged
+    damaged: dict[int, str]  # why an image could not be read, by its place
 
 
 def read_image(path: Path | str, size: int) -> Shaped[np.ndarray, "3 size size"]:
@@ -60,9 +44,6 @@ def read_image(path: Path | str, size: int) -> Shaped[np.ndarray, "3 size size"]
     An image that already has that size keeps its pixels. The orientation stored by a camera (EXIF) is honoured;
     transparency is dropped; a large JPEG is decoded at a fraction of its size, never less than twice the wanted one,
     before the resize (Lanczos), which is several times faster.
-
-    Raises:
-        OSError, ValueError, SyntaxError: The file is not a whole image (Pillow's errors).
     """
     from PIL import Image, ImageOps  # noqa: PLC0415
 
@@ -84,13 +65,7 @@ def read_image(path: Path | str, size: int) -> Shaped[np.ndarray, "3 size size"]
 def decode_images(
     paths: Sequence[Path], pixels: Shaped[np.ndarray, "n 3 size size"], progress: Progress | None = None
 ) -> Decoded:
-    """Decode images into the rows of an array, on all cores this process may use.
-
-    Args:
-        paths: One file per row.
-        pixels: Filled in place; uint8. The row of an image that cannot be read stays as it is.
-        progress: Called in this thread after each image; None for silence.
-    """
+    """Decode images into the rows of an array, on all cores; the row of one that cannot be read stays as it is."""
     moments = np.zeros((len(paths), 2, pixels.shape[1]), dtype=np.int64)
     digests = [""] * len(paths)
     damaged: dict[int, str] = {}
@@ -149,19 +124,19 @@ def keep_rows(path: Path, rows: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Give a temporary folder that becomes ``target`` when the block ends well and is removed when it does not.
-
-    What a killed process left behind is swept away a day later. If another process was faster, its folder stays.
-    """
+    """A temporary folder that becomes ``target`` when the block ends well, and is removed when it does not."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target.parent)
+    for left in target.parent.glob(f".*{_PARTIAL}"):  # by a process that was killed
+        with contextlib.suppress(OSError):  # another process may be sweeping too
+            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_PARTIAL, dir=target.parent))
     try:
         yield scratch
         try:
             scratch.rename(target)
         except OSError:
-            if not target.is_dir():
+            if not target.is_dir():  # another process was faster
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -188,16 +163,9 @@ def _decode_one(path: Path, target: np.ndarray) -> tuple[str, np.ndarray] | str:
     """Fill one row; the hash and the moments of its pixels, or why it could not be read."""
     try:
         pixels = read_image(path, target.shape[-1])
-    except _DAMAGE as error:
+    except _FAULT as error:
         return f"{type(error).__name__}: {error}"
     target[...] = pixels
     wide = pixels.reshape(len(pixels), -1).astype(np.float64)  # holds these sums exactly
     moments = np.stack([wide.sum(1), np.einsum("cp,cp->c", wide, wide)])
     return hashlib.sha256(pixels.tobytes()).hexdigest(), moments.astype(np.int64)
-
-
-def _sweep(parent: Path) -> None:
-    for left in parent.glob(f".*{_PARTIAL}"):
-        with contextlib.suppress(OSError):  # another process may be sweeping too
-            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from verax.arguments import checked_choice, checked_seed
+from verax.core.arguments import checked_choice, checked_seed
+from verax.core.packages import optional_package
+from verax.core.shapes import Int, Shaped
 from verax.datasets import images
 from verax.datasets.base import Dataset, Standardisation, fingerprint, make_split
-from verax.datasets.download import cache_folder
+from verax.datasets.cache import cache_folder
 from verax.datasets.isic_labels import CLASS_NAMES, Labels, Row, conflict, read_labels
-from verax.shapes import Int, Shaped
 
 SIZE = 224
 _FORMAT = 1  # part of the cache's key: raise it when decoding or the entry's files change
@@ -103,6 +104,7 @@ def load_isic_with_report(
     """Load ISIC images with the arguments of ``load_isic``, as it does, with a report of what was left out."""
     checked_choice("on_damage", on_damage, ("stop", "skip"))
     checked_seed(seed)
+    optional_package("PIL", "verax[study]", "load_isic")
     root = Path(path)
     labels = read_labels(root)
     missing = tuple(row.isic_id for row, file in zip(labels.rows, labels.images, strict=True) if file is None)
@@ -112,7 +114,12 @@ def load_isic_with_report(
             f"{_first(missing)}. Add them" + _or_skip(on_damage)
         )
     entry = _entry(root, labels, Path(cache) if cache else cache_folder(), progress)
-    _check_damage(entry, root, on_damage)
+    if entry.damaged and (on_damage == "stop" or not entry.ids):
+        reasons = [f"{isic_id} ({reason})" for isic_id, reason in entry.damaged.items()]
+        raise ValueError(
+            f"path: {len(reasons):,} images below {root} are damaged: {_first(reasons)}. Download them again"
+            + _or_skip(on_damage)
+        )
     report = IsicReport(
         labels.unknown, labels.repeated, entry.duplicates, labels.conflicts + entry.conflicts, missing, entry.damaged
     )
@@ -133,7 +140,7 @@ def _entry(root: Path, labels: Labels, cache: Path, progress: images.Progress | 
     if folder.is_dir():
         try:
             return _open(folder)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             warnings.warn(f"cache: {folder} is damaged ({error}); decoding the images again.", stacklevel=4)
             shutil.rmtree(folder)
     with images.whole_folder(folder) as scratch:
@@ -146,11 +153,11 @@ def _key(root: Path, rows: Sequence[Row], files: Sequence[Path]) -> str:
     digest = hashlib.sha256(f"{_FORMAT} {SIZE}".encode())
     for row, file in zip(rows, files, strict=True):
         state = file.stat()
-        told = (
+        state_of_row = (
             row.isic_id, row.malignant, row.year, row.lesions, row.table,
             file.relative_to(root).as_posix(), state.st_size, state.st_mtime_ns,
         )  # fmt: skip
-        digest.update(f"{told!r}\n".encode())
+        digest.update(f"{state_of_row!r}\n".encode())
     return digest.hexdigest()[:32]
 
 
@@ -166,11 +173,12 @@ def _build(folder: Path, rows: Sequence[Row], files: Sequence[Path], progress: i
     ids = [rows[place].isic_id for place in kept]
     labels = [int(rows[place].malignant) for place in kept]
     lesions = [{lesion for copy in copies[place] for lesion in rows[copy].lesions} for place in kept]
+    pixels = np.load(folder / "pixels.npy", mmap_mode="r")
     content = {
         "ids": ids,
         "labels": labels,
         "groups": lesion_groups(ids, lesions),
-        "fingerprint": _fingerprint(folder, labels, ids),
+        "fingerprint": fingerprint(pixels, np.array(labels, dtype=np.int64), ids),
         "damaged": {rows[place].isic_id: reason for place, reason in decoded.damaged.items()},
         "duplicates": {rows[at].isic_id: rows[same[0]].isic_id for at, same in copies.items() if at != same[0]},
         "conflicts": [
@@ -182,27 +190,15 @@ def _build(folder: Path, rows: Sequence[Row], files: Sequence[Path], progress: i
     (folder / "entry.json").write_text(json.dumps(content), encoding="utf-8")
 
 
-def _fingerprint(folder: Path, labels: Sequence[int], ids: Sequence[str]) -> str:
-    return fingerprint(np.load(folder / "pixels.npy", mmap_mode="r"), np.array(labels, dtype=np.int64), ids)
-
-
 def _open(folder: Path) -> _Entry:
     content: dict[str, Any] = json.loads((folder / "entry.json").read_text(encoding="utf-8"))
     pixels, moments = np.load(folder / "pixels.npy", mmap_mode="r"), np.load(folder / "moments.npy")
     count = len(content["ids"])
     if pixels.shape != (count, 3, SIZE, SIZE) or moments.shape != (count, 2, 3):
         raise ValueError(f"pixels.npy has the shape {pixels.shape}, {count} images were expected")
-    return _Entry(
-        pixels=pixels,
-        moments=moments,
-        ids=tuple(content["ids"]),
-        labels=np.array(content["labels"], dtype=np.int64),
-        groups=tuple(content["groups"]),
-        fingerprint=content["fingerprint"],
-        damaged=content["damaged"],
-        duplicates=content["duplicates"],
-        conflicts=tuple(content["conflicts"]),
-    )
+    content["labels"] = np.array(content["labels"], dtype=np.int64)
+    content |= {name: tuple(content[name]) for name in ("ids", "groups", "conflicts")}
+    return _Entry(pixels, moments, **content)
 
 
 def _copies(rows: Sequence[Row], digests: Sequence[str]) -> dict[int, tuple[int, ...]]:
@@ -239,18 +235,7 @@ def _standardisation(moments: Int[np.ndarray, "n 2 channels"], area: int) -> Sta
     sums, squares = moments.sum(0) / (len(moments) * area)
     mean, variance = sums / 255, (squares - sums**2) / 255**2
     std = np.sqrt(np.where(variance > 1e-12, variance, 1.0))  # a constant channel is only centred
-    return Standardisation(
-        torch.from_numpy(mean).float().reshape(-1, 1, 1), torch.from_numpy(std).float().reshape(-1, 1, 1)
-    )
-
-
-def _check_damage(entry: _Entry, root: Path, on_damage: str) -> None:
-    if entry.damaged and (on_damage == "stop" or not entry.ids):
-        told = [f"{isic_id} ({reason})" for isic_id, reason in entry.damaged.items()]
-        raise ValueError(
-            f"path: {len(told):,} images below {root} are damaged: {_first(told)}. Download them again"
-            + _or_skip(on_damage)
-        )
+    return Standardisation(*(torch.from_numpy(value).float().reshape(-1, 1, 1) for value in (mean, std)))
 
 
 def _warn(report: IsicReport) -> None:

@@ -28,37 +28,21 @@ Line = tuple[int, list[str]]
 
 @dataclass(frozen=True)
 class Row:
-    """One image in one table.
+    """One image in one table."""
 
-    Attributes:
-        isic_id: The image's name, without ``_downsampled`` (2019 adds it to older images).
-        malignant: The label.
-        year: Of the challenge; 0 where a labels.csv does not say.
-        lesions: Names of the lesion it shows, as far as known; several when tables name it differently.
-        table: The table's path below the root.
-    """
-
-    isic_id: str
+    isic_id: str  # without ``_downsampled``, which 2019 adds to older images
     malignant: bool
-    year: int
-    lesions: tuple[str, ...]
-    table: str
+    year: int  # of the challenge; 0 where a labels.csv does not say
+    lesions: tuple[str, ...]  # names of the lesion it shows; several when tables name it differently
+    table: str  # its path below the root
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The tables of a folder, merged.
+    """The tables of a folder, merged to one row per image, with what ``IsicReport`` says of the other rows."""
 
-    Attributes:
-        rows: One per image, by id; where tables disagree, the newest year's label.
-        images: The file of each row, None where there is none.
-        unknown: Number of rows left out because their diagnosis is unknown (UNK).
-        repeated: Number of rows left out because a newer table has the same id.
-        conflicts: One line for each image on which tables disagree.
-    """
-
-    rows: tuple[Row, ...]
-    images: tuple[Path | None, ...]
+    rows: tuple[Row, ...]  # by id; where tables disagree, the newest year's label
+    images: tuple[Path | None, ...]  # the file of each row
     unknown: int
     repeated: int
     conflicts: tuple[str, ...]
@@ -86,12 +70,12 @@ def read_labels(root: Path) -> Labels:
         name = path.relative_to(root).as_posix()
         header, lines = _read_table(path, name)
         headers.append(f"{name} ({', '.join(header[:6])}{', ...' if len(header) > 6 else ''})")
-        kind = _recognise(header, path.name, name)
+        kind = _kind(set(header), path.name)
         if kind is not None:
             found = list(_label_rows(kind, header, lines, name))
             rows += [row for row in found if row is not None]
             unknown += found.count(None)
-        elif "lesion_id" in header and (column := _id_column(header)):
+        elif "lesion_id" in header and (column := next((known for known in _ID_COLUMNS if known in header), "")):
             for _, cells in _named_cells(header, lines, name):
                 lesions.setdefault(plain_id(cells[column]), []).append(cells["lesion_id"])
     if not rows:
@@ -116,15 +100,13 @@ def _survey(root: Path) -> tuple[list[Path], dict[str, list[str]]]:
     visited: set[str] = set()
     for folder, folders, files in os.walk(root, followlinks=True):
         real = os.path.realpath(folder)
-        # A link to a folder above would lead round in circles.
-        folders[:] = [] if real in visited else sorted(name for name in folders if not name.startswith("."))
-        if real in visited:
+        if real in visited:  # a link to a folder above would lead round in circles
+            folders.clear()
             continue
         visited.add(real)
-        for file in sorted(files):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in sorted(name for name in files if not name.startswith(".")):
             suffix = os.path.splitext(file)[1].lower()
-            if file.startswith("."):
-                continue
             if suffix == ".csv":
                 tables.append(Path(folder, file))
             elif suffix in IMAGE_SUFFIXES:
@@ -156,22 +138,8 @@ def _named_cells(header: tuple[str, ...], lines: list[Line], name: str) -> Itera
         yield line, dict(zip(header, cells, strict=True))
 
 
-def _recognise(header: tuple[str, ...], file_name: str, name: str) -> _Kind | None:
-    """The kind of table that a header belongs to; None if it has no labels."""
-    kind = _kind(set(header), file_name)
-    if kind is None:
-        return None
-    missing = [column for column in (kind.id_column, *kind.needed) if column not in header]
-    if missing:
-        year = f" of {kind.year}" if kind.year else ""
-        raise ValueError(
-            f"{name}: a table{year} needs the column{'s' * (len(missing) > 1)} {', '.join(map(_shown, missing))}; "
-            f"found {', '.join(map(_shown, header))}."
-        )
-    return kind
-
-
 def _kind(header: set[str], file_name: str) -> _Kind | None:
+    """The kind of table that a header belongs to; None if it has no labels."""
     diagnoses = tuple(column for column in _ONE_HOT if column in header)
     if len(diagnoses) >= 2:
         year = 2019 if header & {"ak", "scc", "unk"} else 2018
@@ -191,6 +159,12 @@ def _kind(header: set[str], file_name: str) -> _Kind | None:
 
 def _label_rows(kind: _Kind, header: tuple[str, ...], lines: list[Line], name: str) -> Iterator[Row | None]:
     """The rows of a table, None where the diagnosis is unknown."""
+    if missing := [column for column in (kind.id_column, *kind.needed) if column not in header]:
+        of_year = f" of {kind.year}" if kind.year else ""
+        raise ValueError(
+            f"{name}: a table{of_year} needs the column{'s' * (len(missing) > 1)} {', '.join(map(_shown, missing))}; "
+            f"found {', '.join(map(_shown, header))}."
+        )
     if not lines:
         raise ValueError(f"{name}: the table is empty: it has a header and no rows; download it again, or remove it.")
     first: dict[str, int] = {}
@@ -232,16 +206,16 @@ def conflict(rows: Iterable[Row]) -> str:
 
 def _image_of(row: Row, files: Iterable[str], root: Path) -> Path | None:
     """The file of a row; of several, the one in its year's folder, or else nearest to its table."""
+
+    def distance(file: str) -> tuple[bool, int, str]:
+        folder = os.path.relpath(os.path.dirname(file), root)
+        shared = os.path.commonpath([os.path.dirname(row.table), folder])
+        return str(row.year) not in folder, -len(shared), file
+
     several = [file for file in files if os.path.isfile(file)]  # a link may lead nowhere
     if len(several) > 1:
-        several.sort(key=lambda file: _distance(row, file, root))
+        several.sort(key=distance)
     return Path(several[0]) if several else None
-
-
-def _distance(row: Row, file: str, root: Path) -> tuple[bool, int, str]:
-    folder = os.path.relpath(os.path.dirname(file), root)
-    shared = os.path.commonpath([os.path.dirname(row.table), folder])
-    return str(row.year) not in folder, -len(shared), file
 
 
 def _one_hot(cells: Cells, diagnoses: tuple[str, ...]) -> bool | None:
@@ -281,10 +255,6 @@ def _year(cells: Cells) -> int:
     if text and not re.fullmatch(r"\d{4}", text):
         raise ValueError(f"year: expected a year such as 2018, found {text!r}.")
     return int(text or 0)
-
-
-def _id_column(header: Iterable[str]) -> str | None:
-    return next((column for column in _ID_COLUMNS if column in header), None)
 
 
 def _shown(column: str) -> str:

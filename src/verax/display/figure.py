@@ -8,10 +8,10 @@ from typing import Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# the palette of Okabe and Ito, which the colour-blind can tell apart, without its black and its yellow
-BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"
-GREY = "#808080"
+from verax.core.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+
 LINES = tuple(zip((BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY), "osD^vX", strict=True))  # colour and marker
+CURVES = {"MoRF, most relevant first": VERMILION, "LeRF, least relevant first": BLUE}
 Outside = Literal["outside lower center", "outside right center"]
 COLUMNS = 3
 _NARROWEST, _TITLE = 5.2, 0.7  # inches, for the title and what stands below
@@ -19,7 +19,7 @@ _LONGEST = 32  # letters of a name
 
 
 class Chart(Figure):
-    """A figure of its own: pyplot does not know it, so that nothing is left open, and a notebook shows it all the same.
+    """A figure of its own: pyplot does not know it, so nothing stays open, and a notebook shows it all the same.
 
     Example:
         >>> chart, _ = panels(3)
@@ -36,14 +36,9 @@ class Chart(Figure):
 def panels(
     count: int, width: float = 3.3, height: float = 2.6, columns: int = COLUMNS, share: bool = False
 ) -> tuple[Chart, list[Axes]]:
-    """A figure of so many panels, in inches each, and its axes row by row.
+    """A figure of so many panels, each so many inches wide and high, and its axes row by row.
 
-    Args:
-        count: How many.
-        width: Of one panel.
-        height: Of one panel.
-        columns: Most panels in a row.
-        share: Give all panels the scale of the first, to be compared by eye.
+    With ``share`` all panels have the scale of the first, to be compared by eye.
     """
     columns = min(columns, count)
     lines = math.ceil(count / columns)
@@ -57,10 +52,10 @@ def panels(
     return chart, axes
 
 
-def legend(chart: Chart, ax: Axes, where: Outside = "outside lower center") -> None:
-    """The legend of one panel, for all of them."""
-    columns = 2 if where == "outside lower center" else 1
-    chart.legend(*ax.get_legend_handles_labels(), loc=where, ncols=columns, frameon=False)
+def legend(chart: Figure, axes: Sequence[Axes], where: Outside = "outside lower center", columns: int = 2) -> None:
+    """One legend for all panels, each name once."""
+    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    chart.legend(handles.values(), handles.keys(), loc=where, ncols=columns, frameon=False)
 
 
 def outer_labels(axes: Sequence[Axes], x: str, y: str) -> None:
@@ -74,14 +69,13 @@ def outer_labels(axes: Sequence[Axes], x: str, y: str) -> None:
 
 
 def short(name: str) -> str:
-    r"""A name that fits beside a panel and in which a dollar sign starts no formula.
+    """A name that fits beside a panel, as ``plain`` text."""
+    return plain(name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…")
 
-    Example:
-        >>> print(short("US$"), short("a" * 40))
-        US\$ aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…
-    """
-    cut = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-    return cut.replace("$", r"\$")
+
+def plain(text: str) -> str:
+    """Text that matplotlib shows as it is: a dollar sign starts no formula."""
+    return text.replace("$", r"\$")
 
 
 def room_for(names: Iterable[str]) -> float:

@@ -6,32 +6,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from verax.comparing import Comparison, Ranked
-from verax.display.figure import (
-    BLUE,
-    GREY,
-    LINES,
-    VERMILION,
-    Chart,
-    Outside,
-    legend,
-    outer_labels,
-    panels,
-    room_for,
-    short,
-)
-from verax.display.table import LABELS, MOST_ROWS, counted
+from verax.core.palette import BLUE, GREY, VERMILION
+from verax.core.text_tables import MOST_ROWS, counted
+from verax.display.figure import CURVES, LINES, Chart, Outside, legend, outer_labels, panels, room_for, short
+from verax.evaluation.compare import Comparison, Ranked
 from verax.metrics.infidelity import InfidelityResult
-from verax.metrics.intervals import Estimate
-from verax.metrics.prediction_change import GuidedResult, metric_curves
-from verax.metrics.result import Result
+from verax.metrics.infidelity_uncertainty import UncertaintyResult
+from verax.metrics.result import GuidedResult, Result
 from verax.metrics.sensitivity import SensitivityResult
-from verax.metrics.uncertainty import UncertaintyResult
+from verax.statistics.intervals import Estimate, estimates
 
 MOST_PANELS = 12
 _WIDEST = 13.0  # inches of a figure
-_CURVES = (("MoRF, most relevant first", VERMILION), ("LeRF, least relevant first", BLUE))
-_NORMAL = 1.96  # standard errors on either side of a mean: a 95 % interval
 
 
 def curves(result: GuidedResult) -> Chart:
@@ -43,19 +29,18 @@ def curves(result: GuidedResult) -> Chart:
     steps = np.arange(result.steps + 1)
     x = steps if ragged else steps / result.steps
     for which, ax in zip(shown, axes, strict=True):
-        (directed,) = metric_curves(result.metric, result.guided, slice(which, which + 1)).double().cpu().numpy()
+        (directed,) = result.curves(slice(which, which + 1)).double().cpu().numpy()
         means, (low, high) = directed.mean(0), np.quantile(directed, [0.25, 0.75], axis=0)
         ax.fill_between(x, means[0], means[1], color=GREY, alpha=0.25, linewidth=0, label="area between the means")
-        for curve, (label, colour) in enumerate(_CURVES):
+        for curve, (label, colour) in enumerate(CURVES.items()):
             ax.fill_between(x, low[curve], high[curve], color=colour, alpha=0.15, linewidth=0)
             ax.plot(x, means[curve], color=colour, label=label)
         ax.set_title(_title(result, which), fontsize="medium")
     if not ragged:
         axes[0].xaxis.set_major_formatter(PercentFormatter(1.0))
-    score = "class score" if result.metric.name == "pc" else "directed class score"
     removed = "step (short curves keep their end)" if ragged else "features removed"
-    outer_labels(axes, removed, f"change of the {score}" if result.metric.curve == "increments" else score)
-    return _finished(chart, axes, result, shown, f"{_label(result)}: mean curves; bands hold half of the inputs")
+    outer_labels(axes, removed, result.curve_name)
+    return _finished(chart, axes, result, shown, f"{result.metric.label}: mean curves; bands hold half of the inputs")
 
 
 def values(result: InfidelityResult) -> Chart:
@@ -72,23 +57,21 @@ def values(result: InfidelityResult) -> Chart:
         ax.set_title(_title(result, which), fontsize="medium")
     axes[0].set_xlim(0, result.scores.shape[1] + 1)
     axes[0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    outer_labels(axes, "inputs, ascending", _label(result))
-    return _finished(chart, axes, result, shown, f"{_label(result)}, lower is better")
+    outer_labels(axes, "inputs, ascending", result.metric.label)
+    return _finished(chart, axes, result, shown, f"{result.metric.label}, lower is better")
 
 
 def by_size(result: SensitivityResult) -> Chart:
     """Mean error over inputs by subset size, one line per attribution."""
     shown = _best(result, len(LINES))
     chart, (ax,) = panels(1, width=4.5 + room_for(result.labels), height=3.2)
-    sizes, errors = np.array(result.metric.sizes), result.errors.double().cpu().numpy()
-    # the usual standard error, n - 1 in its denominator, and 0 where one input has none
-    means, reach = errors.mean(1), _NORMAL * errors.std(1) / max(1, errors.shape[1] - 1) ** 0.5
+    sizes = np.array(result.metric.sizes)
     for which, (colour, marker) in zip(shown, LINES, strict=False):
-        label = short(result.labels[which])
-        ax.errorbar(sizes, means[which], reach[which], label=label, color=colour, fmt=f"{marker}-")
+        means, reach = np.array([(one.mean, one.high - one.mean) for one in estimates(result.per_size[which].T)]).T
+        ax.errorbar(sizes, means, reach, label=short(result.labels[which]), color=colour, fmt=f"{marker}-")
     ax.set(xlabel="features removed together, N", ylabel="Sensitivity-N error", xticks=sizes)
     ax.set_ylim(bottom=0)
-    title = f"{_label(result)}: means with 95 % intervals, lower is better"
+    title = f"{result.metric.label}: means with 95 % intervals, lower is better"
     return _finished(chart, [ax], result, shown, title, "outside right center")
 
 
@@ -118,26 +101,25 @@ def means(results: Mapping[str, Result]) -> Chart:
     for ax, (name, result) in zip(axes, results.items(), strict=True):
         found = result.listed_means()
         _dots(ax, [found[which] for which in shown], [BLUE] * len(shown))
-        _say_direction(ax, name, result)
+        _say_direction(ax, name if name != result.metric.name else result.metric.label, result)
         ax.tick_params(labelleft=ax is axes[0])
     axes[0].set_yticks(range(len(shown)), names)
-    many = counted(first.scores.shape[1], "input")
-    chart.suptitle(
-        f"Means over {many} with 95 % intervals{_cut(len(first.scores), len(shown), first)}", fontsize="large"
-    )
+    many, cut = counted(first.scores.shape[1], "input"), _cut(len(first.scores), len(shown), first)
+    chart.suptitle(f"Means over {many} with 95 % intervals{cut}", fontsize="large")
     return chart
 
 
-def rankings(comparison: Comparison) -> Chart:
-    """The ranking under each metric, best on top; blue is not told apart from the best."""
+def rankings(comparison: Comparison, metrics: Sequence[str] | None = None) -> Chart:
+    """The ranking under each metric, or under some, best on top; blue is not told apart from the best."""
+    metrics = comparison.metrics if metrics is None else metrics
     count = min(MOST_ROWS, len(comparison.names))
     width = 2.5 + room_for(comparison.names)
-    chart, axes = _rows_of_dots(len(comparison.metrics), count, width, columns=max(1, int(_WIDEST / width)))
-    for ax, metric in zip(axes, comparison.metrics, strict=True):
+    chart, axes = _rows_of_dots(len(metrics), count, width, columns=max(1, int(_WIDEST / width)))
+    for ax, metric in zip(axes, metrics, strict=True):
         ranking, best = comparison.ranking(metric)[:count], comparison.best(metric)
         _dots(ax, ranking, [BLUE if one.name in best else GREY for one in ranking])
         ax.set_yticks(range(count), [short(one.name) for one in ranking])
-        _say_direction(ax, metric, comparison.evaluation[metric])
+        _say_direction(ax, comparison.evaluation.label(metric), comparison.evaluation[metric])
     blue = "\nblue: not told apart from the best" if len(comparison.names) > 1 else ""
     means = f"Means over {counted(comparison.inputs, 'input')} with {100 * comparison.level:.4g} % intervals"
     chart.suptitle(f"{means}{_cut(len(comparison.names), count)}{blue}", fontsize="large")
@@ -159,9 +141,9 @@ def _dots(ax: Axes, found: Sequence[Estimate | Ranked], colours: list[str]) -> N
         ax.plot([one.mean], [place], "o", color=colour, markersize=5)
 
 
-def _say_direction(ax: Axes, name: str, result: Result) -> None:
+def _say_direction(ax: Axes, label: str, result: Result) -> None:
     better = "higher is better →" if result.metric.higher_is_better else "← lower is better"
-    ax.set_title(short(LABELS.get(name, name)), fontsize="medium")
+    ax.set_title(short(label), fontsize="medium")
     ax.set_xlabel(better)
 
 
@@ -173,19 +155,14 @@ def _best(result: Result, most: int) -> list[int]:
     return order[:most].tolist()
 
 
-def _label(result: Result) -> str:
-    name: str = result.metric.name
-    return LABELS.get(name, name)
-
-
 def _title(result: Result, which: int) -> str:
     mean = float(result.scores[which].double().mean())
-    return f"{short(result.labels[which])}\nmean {_label(result)} {mean:.3g}"
+    return f"{short(result.labels[which])}\nmean {result.metric.label} {mean:.3g}"
 
 
 def _cut(there: int, shown: int, by: Result | None = None) -> str:
     """Say that not all are shown, and by which metric they were chosen where several are."""
-    chosen = f" by {_label(by)}" if by else ""
+    chosen = f" by {by.metric.label}" if by else ""
     return f", the best {shown} of {there}{chosen}" if shown < there else ""
 
 
@@ -197,6 +174,6 @@ def _finished(
     title: str,
     where: Outside = "outside lower center",
 ) -> Chart:
-    legend(chart, axes[0], where)
+    legend(chart, axes, where, columns=2 if where == "outside lower center" else 1)
     chart.suptitle(f"{title}{_cut(len(result.scores), len(shown))}", fontsize="large")
     return chart

@@ -1,4 +1,19 @@
-"""Verax beside other libraries: Captum's calling convention, metrics for Quantus, explanations of shap.
+"""Verax beside other libraries, each module loaded on first use: Captum's calls, Quantus metrics, shap explanations."""
 
-Each module is imported by its name (``import verax.interop.captum``); none is loaded by ``import verax``.
-"""
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from verax.interop import captum, quantus, shap
+
+__all__ = ["captum", "quantus", "shap"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'verax.interop' has no attribute {name!r}")
+    return importlib.import_module(f"verax.interop.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,19 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from verax.adapters import Returns
-from verax.arguments import Problem, problem
-from verax.engine import Metric, run
-from verax.interop.joined import Call, joined_call
+from verax.core.shapes import Float
+from verax.evaluation.engine import run
+from verax.interop.flatten import FlatCall, flat_call
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
+from verax.metrics.base import Metric
 from verax.metrics.prediction_change import Reading
-from verax.outputs import Output, checked_output
 from verax.perturbation.order import Order
 from verax.perturbation.sampled import Perturbation
-from verax.scoring import Scorer
-from verax.shapes import Float
-
-_SIZES = (1, 2, 4, 8)
+from verax.problem.problem import Problem, problem
+from verax.scoring.adapters import Returns
+from verax.scoring.class_scores import Output, checked_output
+from verax.scoring.scorer import Scorer
 
 
 def prediction_change(
@@ -73,7 +72,7 @@ def prediction_change(
         >>> captum.prediction_change(model, x, attributions=x, target=1).shape
         torch.Size([5])
     """
-    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    call = flat_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
     return _scores(call, PredictionChange(order, steps), returns, output, max_examples_per_batch)
 
 
@@ -102,15 +101,11 @@ def directed_prediction_change(
     Example:
         >>> import torch
         >>> from verax.interop import captum
-        >>> weight = torch.tensor([1.0, -2.0, 0.5])
-        >>> x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-        >>> scores = captum.directed_prediction_change(
-        ...     lambda rows: rows @ weight, x, weight.expand(50, 3), returns="logits"
-        ... )
-        >>> bool(scores.mean() > 0)
-        True
+        >>> weight, x = torch.tensor([1.0, -2.0, 0.5]), torch.randn(5, 3)
+        >>> captum.directed_prediction_change(lambda x: x @ weight, x, weight.expand(5, 3), returns="logits").shape
+        torch.Size([5])
     """
-    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    call = flat_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
     return _scores(call, DirectedPredictionChange(order, steps), returns, output, max_examples_per_batch)
 
 
@@ -151,11 +146,10 @@ def infidelity(
         >>> from verax.interop import captum
         >>> model = torch.nn.Linear(4, 2, dtype=torch.float64)
         >>> x = torch.randn(8, 4, dtype=torch.float64)
-        >>> gradient = model.weight[1].expand(8, 4)
-        >>> bool(captum.infidelity(model, x, gradient, target=1, output="logit").max() < 1e-12)
+        >>> bool(captum.infidelity(model, x, model.weight[1].expand(8, 4), target=1, output="logit").max() < 1e-12)
         True
     """
-    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    call = flat_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
     metric = Infidelity(sigma, subset, n_perturb_samples, normalize, seed, perturbation)
     return _scores(call, metric, returns, output, max_examples_per_batch)
 
@@ -190,47 +184,44 @@ def sensitivity_n(
         >>> from verax.interop import captum
         >>> model = torch.nn.Linear(4, 2, dtype=torch.float64)
         >>> x = torch.randn(8, 4, dtype=torch.float64)
-        >>> exact = x * model.weight[1]
-        >>> bool(captum.sensitivity_n(model, x, exact, target=1, output="logit").max() < 1e-12)
+        >>> bool(captum.sensitivity_n(model, x, x * model.weight[1], target=1, output="logit").max() < 1e-12)
         True
     """
-    call = joined_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
-    fitting = sizes or tuple(size for size in _SIZES if size <= call.fewest_features)
-    return _scores(call, SensitivityN(fitting, n_perturb_samples, seed), returns, output, max_examples_per_batch)
+    call = flat_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
+    settings = {"samples": n_perturb_samples, "seed": seed} | ({"sizes": sizes} if sizes else {})
+    metric = SensitivityN.named(settings, call.fewest_features)
+    return _scores(call, metric, returns, output, max_examples_per_batch)
 
 
 def _scores(
-    call: Call, metric: Metric, returns: Returns | None, output: Output, batch_size: int | None
+    call: FlatCall, metric: Metric, returns: Returns | None, output: Output, batch_size: int | None
 ) -> Float[Tensor, " n"]:
     """Run a metric on all rows at once, or on one after another where further arguments belong to rows."""
     if returns is None and not isinstance(call.model.forward_func, nn.Module):
-        raise ValueError(
-            "returns: a function does not say whether it returns logits or probabilities; "
-            'pass returns="logits" or returns="probabilities".'
-        )
+        advice = 'pass returns="logits" or returns="probabilities"'
+        raise ValueError(f"returns: a function does not say whether it returns logits or probabilities; {advice}.")
     checked_output(output)
     _problem(call)  # stops what is wrong with the arguments before the model runs
-    found = []
-    for part in _counted(call, returns, output).parts():
+    scores = []
+    for part in _as_class(call, returns, output).parts():
         scorer = Scorer(part.model, returns=returns)
-        found.append(run(scorer, _problem(part), {metric.name: metric}, output, batch_size, None)[metric.name].value)
-    return torch.cat(found)
+        results = run(scorer, _problem(part), {metric.name: metric}, output, batch_size, None)
+        scores.append(results[metric.name].value)
+    return torch.cat(scores)
 
 
-def _problem(call: Call) -> Problem:
+def _problem(call: FlatCall) -> Problem:
     return problem(call.inputs, call.attributions, target=call.target, baselines=call.baselines, features=call.features)
 
 
-def _counted(call: Call, returns: Returns | None, output: Output) -> Call:
+def _as_class(call: FlatCall, returns: Returns | None, output: Output) -> FlatCall:
     """Turn Captum's number of an output into a class: the only output of a binary model is 0 there and class 1 here."""
     first = next(call.parts())
     scorer = Scorer(first.model, returns=returns)
     with scorer.session(first.inputs[:1], "torch", output) as session:
-        scores = scorer.adapter(first.inputs[:1].to(session.device, session.dtype, copy=True), "torch")
-    if not isinstance(scores, Tensor) or scores.numel() != 1:
+        outputs = session.outputs(first.inputs[:1].to(session.device)).shape[1]
+    if outputs != 1:
         return call
     if call.target is not None and torch.as_tensor(call.target).any():
-        raise ValueError(
-            f"target: forward_func returns one score per row, so there is output 0 alone; found {call.target}."
-        )
+        raise ValueError(f"target: forward_func returns one score per row, output 0 alone; found {call.target}.")
     return replace(call, target=1)

@@ -3,37 +3,29 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from verax.adapters.base import optional_package
-from verax.evaluation import directed_prediction_change, prediction_change
-from verax.metrics.prediction_change import GuidedResult, Reading
-from verax.outputs import Output
+from verax.core.packages import optional_package
+from verax.evaluation.single_metrics import directed_prediction_change, prediction_change
+from verax.metrics.prediction_change import PredictionChangeResult, Reading
 from verax.perturbation.order import Order
-from verax.scoring import Scorer
+from verax.scoring.class_scores import Output
+from verax.scoring.scorer import Scorer
 
 _quantus = optional_package("quantus", "quantus", "verax.interop.quantus")
 _enums = _quantus.helpers.enums
 
-_SETTINGS = {
-    "abs": False,
-    "normalise": False,
-    "normalise_func": None,
-    "normalise_func_kwargs": None,
-    "return_aggregate": False,
-    "aggregate_func": None,
-    "default_plot_func": None,
-    "disable_warnings": False,
-    "display_progressbar": False,
-}
+_FLAGS = ("abs", "normalise", "return_aggregate", "disable_warnings", "display_progressbar")
+_FUNCTIONS = ("normalise_func", "normalise_func_kwargs", "aggregate_func", "default_plot_func")
+_SETTINGS: dict[str, Any] = dict.fromkeys(_FLAGS, False) | dict.fromkeys(_FUNCTIONS)
 
 
-class _GuidedMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-defined]
+class _QuantusMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-defined]
     """What PC and DPC share: Quantus prepares data and model, Verax measures."""
 
     data_applicability: ClassVar[Any] = {_enums.DataType.IMAGE, _enums.DataType.TIMESERIES, _enums.DataType.TABULAR}
     model_applicability: ClassVar[Any] = {_enums.ModelType.TORCH, _enums.ModelType.TF}
     score_direction: ClassVar[Any] = _enums.ScoreDirection.HIGHER
     evaluation_category: ClassVar[Any] = _enums.EvaluationCategory.FAITHFULNESS
-    measure: ClassVar[Callable[..., GuidedResult]]
+    measure: ClassVar[Callable[..., PredictionChangeResult]]
 
     def __init__(self, order: str, steps: int, baselines: Any, features: Any, settings: dict[str, Any]) -> None:
         if unknown := sorted(settings.keys() - _SETTINGS):
@@ -61,22 +53,9 @@ class _GuidedMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-de
 
         With ``softmax`` the probability of the class in ``y_batch`` is followed, without it the logit.
         """
-        scores = super().__call__(
-            model=model,
-            x_batch=x_batch,
-            y_batch=y_batch,
-            a_batch=a_batch,
-            s_batch=s_batch,
-            channel_first=channel_first,
-            explain_func=explain_func,
-            explain_func_kwargs=explain_func_kwargs,
-            model_predict_kwargs=model_predict_kwargs,
-            softmax=softmax,
-            device=device,
-            batch_size=batch_size,
-            **kwargs,
-        )
-        return list(scores)
+        data = (model, x_batch, y_batch, a_batch, s_batch, channel_first)
+        ways = (explain_func, explain_func_kwargs, model_predict_kwargs, softmax, device, batch_size)
+        return list(super().__call__(*data, *ways, **kwargs))
 
     def evaluate_batch(self, model: Any, x_batch: Any, y_batch: Any, a_batch: Any, **kwargs: Any) -> list[float]:
         """Score one batch; Quantus calls this."""
@@ -88,21 +67,13 @@ class _GuidedMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-de
         features = self.features
         if isinstance(features, str) and features == "auto" and a_batch.shape != x_batch.shape:
             features = "pixel"  # Quantus gives attributions without channels a single one
-        result = type(self).measure(
-            Scorer(scores, returns="probabilities" if model.softmax else "logits", takes="numpy"),
-            x_batch,
-            a_batch,
-            target=y_batch,
-            baselines=self.baselines,
-            steps=self.steps,
-            features=features,
-            order=self.order,
-            output=output,
-        )
+        scorer = Scorer(scores, returns="probabilities" if model.softmax else "logits", takes="numpy")
+        settings = {"baselines": self.baselines, "steps": self.steps, "features": features, "order": self.order}
+        result = type(self).measure(scorer, x_batch, a_batch, target=y_batch, output=output, **settings)
         return [float(value) for value in result.value]
 
 
-class PredictionChange(_GuidedMetric):
+class PredictionChange(_QuantusMetric):
     """Prediction Change (PC): rates baseline-oriented attributions. Higher is better.
 
     Args:
@@ -132,7 +103,7 @@ class PredictionChange(_GuidedMetric):
         super().__init__(order, steps, baselines, features, settings)
 
 
-class DirectedPredictionChange(_GuidedMetric):
+class DirectedPredictionChange(_QuantusMetric):
     """Directed Prediction Change (DPC): rates local attributions. Higher is better.
 
     Takes the arguments of ``PredictionChange``, with another ``order``.

@@ -41,22 +41,15 @@ def from_explanation(explanation: Any, target: Any = None) -> Explained:
     """
     data, values = (_numbers(name, getattr(explanation, name, None)) for name in ("data", "values"))
     if data.ndim < 2:
-        raise ValueError(
-            f"explanation: expected data with rows, shape (N, ...), found shape {data.shape}; "
-            "take a slice of one row, explanation[:1], instead of explanation[0]."
-        )
+        advice = "take a slice of one row, explanation[:1], instead of explanation[0]"
+        raise ValueError(f"explanation: expected data with rows, shape (N, ...), found shape {data.shape}; {advice}.")
     if values.shape == data.shape:
         if target is not None:
-            raise ValueError(
-                f"target: the values of shape {values.shape} have no axis for classes, they explain one output; "
-                "leave target out."
-            )
+            raise ValueError(f"target: values of shape {values.shape} have no axis for classes; leave target out.")
         return Explained(data, values)
     if values.shape[:-1] != data.shape:
-        raise ValueError(
-            f"explanation: values of shape {values.shape} do not fit data of shape {data.shape}; "
-            f"wanted is {data.shape}, or {data.shape} with one more axis for the classes."
-        )
+        problem = f"values of shape {values.shape} do not fit data of shape {data.shape}"
+        raise ValueError(f"explanation: {problem}; wanted is that shape, or it with one more axis for the classes.")
     return Explained(data, _picked(values, target))
 
 

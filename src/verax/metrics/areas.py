@@ -7,7 +7,7 @@ CMI are their summaries over a data set.
 import torch
 from torch import Tensor
 
-from verax.shapes import Float, Int
+from verax.core.shapes import Float, Int
 
 Points = Int[Tensor, " n"] | None
 

@@ -1,24 +1,27 @@
 """Infidelity (Yeh et al.): how far attributions are from the score changes of random perturbations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_count, checked_positive, checked_seed, settle
+from verax.core.arguments import checked_count, checked_flag, checked_positive, checked_seed, settle
+from verax.core.blocks import pieces
+from verax.core.shapes import Float
+from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.result import Context, Result
-from verax.perturbation.block import pieces
 from verax.perturbation.sampled import Draws, Effects, Gathered, Perturbation
-from verax.shapes import Float
 
 _CACHED = 1 << 19  # float64 numbers, four megabytes
 
 
 @dataclass(frozen=True)
-class Infidelity:
+class Infidelity(SampledMetric):
     """Infidelity: mean squared difference of predicted effect P and score change S (eq. 8 to 10). Lower is better.
+
+    Over random perturbations ``I`` of the input: ``mean((P - S)^2)`` with ``P = I . a`` and ``S = s(x) - s(x - I)``.
 
     Args:
         sigma: Standard deviation of the Gaussian perturbation.
@@ -28,6 +31,13 @@ class Infidelity:
             Without it, attributions on the logit scale are compared with changes of probabilities.
         seed: Same seed, same draws: in any process, batch, row order and on any device.
         perturbation: ``"gaussian"`` for local attributions, ``"baseline"`` for baseline-oriented ones.
+
+    Example:
+        >>> import verax
+        >>> model, x = torch.nn.Linear(4, 1), torch.randn(8, 4)
+        >>> found = verax.evaluate(model, x, x, [Infidelity(samples=40), Infidelity(samples=40, normalize=False)])
+        >>> found.rows  # the inputs and 40 draws of each serve both
+        328
     """
 
     sigma: float = 0.2
@@ -38,13 +48,12 @@ class Infidelity:
     perturbation: Perturbation = "gaussian"
 
     name: ClassVar[str] = "infidelity"
+    label: ClassVar[str] = "Infidelity"
     higher_is_better: ClassVar[bool] = False
-    deterministic: ClassVar[bool] = False
-    needs_gradients: ClassVar[bool] = False
+    citation: ClassVar[str] = "Yeh et al.: On the (in)fidelity and sensitivity of explanations, NeurIPS 2019"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.normalize, bool):
-            raise ValueError(f"normalize: expected True or False, found {self.normalize!r}.")
+        checked_flag("normalize", self.normalize)
         settle(
             self,
             sigma=checked_positive("sigma", self.sigma),
@@ -55,15 +64,24 @@ class Infidelity:
         _ = self.draws  # checks the rest
 
     @property
-    def draws(self) -> tuple[Draws, ...]:
-        """The sampled experiment that this metric reads; plain and normalised share one."""
-        return (Draws(self.perturbation, self.sigma, self.subset, self.samples, self.seed),)
+    def kind(self) -> Kind:
+        """Local, unless features are replaced by their baselines."""
+        return "local" if self.perturbation == "gaussian" else "baseline"
 
-    def reduce(self, effects: Effects, gathered: Gathered) -> None:
-        """Reduce the draws of some inputs."""
+    @property
+    def draws(self) -> Draws:
+        """The random perturbations that this metric reads; plain and normalised share them."""
+        return Draws(self.perturbation, self.sigma, self.subset, self.samples, self.seed)
+
+    def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
+        """Infidelity of some inputs."""
+        return reduced(effects, self.normalize)["value"]
+
+    def collect(self, effects: Effects, gathered: Gathered) -> None:
+        """Keep the sums over draws and the standard error, too."""
         gathered.put(effects.rows, reduced(effects, self.normalize))
 
-    def result(self, gathered: list[Gathered], context: Context) -> "InfidelityResult":
+    def result(self, gathered: Sequence[Gathered], context: Context) -> "InfidelityResult":
         """Make the result of all inputs."""
         (found,) = ({name: values.clone() for name, values in one.items()} for one in gathered)
         moments = Moments(found["pp"], found["ps"], found["ss"])

@@ -6,30 +6,82 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_choice, checked_count, settle
+from verax.core.arguments import checked_choice, checked_count, settle
+from verax.core.blocks import pieces
+from verax.core.shapes import Float
 from verax.metrics import areas
-from verax.metrics.result import Context, Result
-from verax.perturbation.block import pieces
+from verax.metrics.base import GuidedMetric, Kind
+from verax.metrics.result import Context, GuidedResult
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.order import Order
-from verax.perturbation.plan import Experiment
-from verax.shapes import Float
+from verax.perturbation.removed_sets import Experiment
 
 Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]
 _TOGETHER = 1 << 18  # points of curves that are reduced at once
+_PAPER = (
+    "Iselborn, Dembinsky, Lucieri, Dengel: The Directed Prediction Change - Efficient and Trustworthy Fidelity "
+    "Assessment for Local Feature Attribution Methods"
+)
+
+
+class _WeightedArea(GuidedMetric):
+    """The weighted area between the LeRF and the MoRF curve, whose steps may be signed: what PC and DPC share."""
+
+    steps: int
+    curve: Curve
+
+    higher_is_better: ClassVar[bool] = True
+
+    def factor(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 steps"] | None:
+        """The sign put on each step's change; None for none."""
+        return None
+
+    def curves(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 points"]:
+        """The two curves of some attributions: signed changes, summed up or as they are."""
+        curves = scores.curves[which]
+        factor = self.factor(scores, which)
+        if factor is None and self.curve == "cumulative":
+            return curves
+        change = curves.diff(dim=-1)
+        directed = change if factor is None else factor * change
+        start = curves[..., :1]
+        if self.curve == "increments":
+            return torch.cat((torch.zeros_like(start), directed), dim=-1)
+        return torch.cat((start, directed), dim=-1).cumsum(-1)
+
+    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
+        """The weighted area, some attributions at a time to bound memory."""
+        values = []
+        for which in pieces(len(scores.curves), max(1, _TOGETHER // scores.curves[0].numel())):
+            curves = self.curves(scores, which)
+            values.append(areas.weighted_abpc(curves[:, :, 1], curves[:, :, 0], scores.points))
+        return torch.cat(values)
+
+    def result(self, scores: GuidedScores, context: Context) -> "PredictionChangeResult":
+        """The result of all inputs, with its curves and further areas."""
+        return PredictionChangeResult(self, context, self.reduce(scores), scores)
 
 
 @dataclass(frozen=True)
-class PredictionChange:
-    """Prediction Change (PC): the drop of the class score as features go in the order of their attributions.
+class PredictionChange(_WeightedArea):
+    r"""Prediction Change (PC): the drop of the class score as features go in the order of their attributions.
 
-    Rates baseline-oriented attributions; see ``DirectedPredictionChange`` for local ones.
+    With ``M`` and ``L`` the scores as the most and the least relevant features go first, at ``N = steps + 1`` points:
+    ``sum_i (L_i - M_i) w_i / sum_{i>=2} w_i``, ``w_i = ((N - i + 1) / N)^3`` (the weighted area between perturbation
+    curves, or Decaying Degradation Score, of Simic, Veas and Sabol). Rates baseline-oriented attributions; see
+    ``DirectedPredictionChange`` for local ones.
 
     Args:
         order: ``"signed"``, by the attribution (what Theorem 1 of the paper needs), or ``"magnitude"``, by its size.
         steps: Number of perturbation steps.
         curve: ``"cumulative"``, the ordinary perturbation curve, or ``"increments"``, for a sensitivity check.
+
+    Example:
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+        >>> verax.evaluate(model, x, x, [PredictionChange(steps=2)])["pc"].morf.shape
+        torch.Size([8, 3])
     """
 
     order: Order = "signed"
@@ -37,9 +89,9 @@ class PredictionChange:
     curve: Curve = "cumulative"
 
     name: ClassVar[str] = "pc"
-    higher_is_better: ClassVar[bool] = True
-    deterministic: ClassVar[bool] = True
-    needs_gradients: ClassVar[bool] = False
+    label: ClassVar[str] = "PC"
+    kind: ClassVar[Kind] = "baseline"
+    citation: ClassVar[str] = "Simic, Veas, Sabol: Perturbation effect: a metric to counter misleading validation"
 
     def __post_init__(self) -> None:
         checked_choice("order", self.order, ("signed", "magnitude"))
@@ -51,17 +103,19 @@ class PredictionChange:
         """The guided experiment whose scores this metric reads."""
         return Experiment(self.order, self.steps)
 
-    def factor(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 steps"] | None:
-        """The sign put on each step's change: none."""
-        return None
-
 
 @dataclass(frozen=True)
-class DirectedPredictionChange:
+class DirectedPredictionChange(_WeightedArea):
     """Directed Prediction Change (DPC): PC with each step's change signed by attribution and direction (eq. 13).
 
-    Rates local attributions: the exact gradient of a linear model is best. In step t, ``A_t`` is the sum of the
-    attributions removed and ``D_t`` the sum of ``x - baseline`` over the same features.
+    ``DPC_t = sign(A_t) sign(D_t) (s(pi_t) - s(pi_{t-1}))``, where ``A_t`` is the sum of the attributions that step t
+    removes and ``D_t`` that of ``x - baseline`` over the same features; the value is the weighted area between the
+    curves ``C_t = C_{t-1} + DPC_t``, least and most relevant features first. Rates local attributions.
+
+    Where it is computed: ranks in ``perturbation/order.py`` (``removal_order``); cut points there too (``cut_points``);
+    curves in ``perturbation/guided.py`` (``guided_scores``); signs in ``perturbation/removed_sets.py``
+    (``RemovedSets.signs``), put on the steps by ``factor`` below; the area in ``metrics/areas.py``
+    (``weighted_abpc``).
 
     Args:
         order: The reading of the paper's definition. ``"magnitude"`` (default) removes by size and multiplies with
@@ -70,6 +124,14 @@ class DirectedPredictionChange:
             attribution and multiplies with both signs: for audits only, it cannot tell ``a`` from ``-a``.
         steps: Number of perturbation steps.
         curve: ``"cumulative"`` (default) or ``"increments"``, for a sensitivity check.
+
+    Example:
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 1), torch.randn(8, 4)
+        >>> gradient = model.weight.expand(8, 4)
+        >>> found = verax.evaluate(model, x, gradient, [DirectedPredictionChange("signed"), "pc"], target=1)
+        >>> found.rows == found["pc"].rows  # one experiment serves both
+        True
     """
 
     order: Reading = "magnitude"
@@ -77,9 +139,9 @@ class DirectedPredictionChange:
     curve: Curve = "cumulative"
 
     name: ClassVar[str] = "dpc"
-    higher_is_better: ClassVar[bool] = True
-    deterministic: ClassVar[bool] = True
-    needs_gradients: ClassVar[bool] = False
+    label: ClassVar[str] = "DPC"
+    kind: ClassVar[Kind] = "local"
+    citation: ClassVar[str] = _PAPER
 
     def __post_init__(self) -> None:
         checked_choice("order", self.order, ("magnitude", "signed", "literal"))
@@ -97,61 +159,34 @@ class DirectedPredictionChange:
         return (attribution.abs() if self.order == "signed" else attribution).to(scores.curves) * direction
 
 
-GuidedMetric = PredictionChange | DirectedPredictionChange
-
-
 @dataclass(frozen=True, repr=False)
-class GuidedResult(Result):
-    """PC or DPC: ``value`` is the weighted area between the curves; higher is better.
-
-    Attributes:
-        guided: The experiment that was read.
-    """
-
-    guided: GuidedScores
-
-    @property
-    def steps(self) -> int:
-        """Steps taken: as asked, or one per feature where there are fewer features."""
-        return self.guided.curves.shape[-1] - 1
-
-    @property
-    def morf(self) -> Any:
-        """Class scores as the most relevant features go first, ``(..., N, steps + 1)``.
-
-        Where inputs differ in their number of features, shorter curves are padded with their last point.
-        """
-        return self._pack(self.guided.curves[:, :, 0])
-
-    @property
-    def lerf(self) -> Any:
-        """Class scores as the least relevant features go first, ``(..., N, steps + 1)``."""
-        return self._pack(self.guided.curves[:, :, 1])
+class PredictionChangeResult(GuidedResult):
+    """PC or DPC: ``value`` is the weighted area between the curves; higher is better."""
 
     @property
     def directed_morf(self) -> Any:
         """The MoRF curve that ``value`` comes from: for PC the class scores, for DPC with every change signed."""
-        return self._pack(self._curves()[:, :, 0])
+        return self._pack(self.curves()[:, :, 0])
 
     @property
     def directed_lerf(self) -> Any:
         """The LeRF curve that ``value`` comes from."""
-        return self._pack(self._curves()[:, :, 1])
+        return self._pack(self.curves()[:, :, 1])
 
     @property
     def aupc_morf(self) -> Any:
         """Area under the MoRF curve of each input; lower is better."""
-        return self._pack(areas.aupc(self._curves()[:, :, 0], self.guided.points))
+        return self._pack(areas.aupc(self.curves()[:, :, 0], self.guided.points))
 
     @property
     def aupc_lerf(self) -> Any:
         """Area under the LeRF curve of each input; higher is better."""
-        return self._pack(areas.aupc(self._curves()[:, :, 1], self.guided.points))
+        return self._pack(areas.aupc(self.curves()[:, :, 1], self.guided.points))
 
     @property
     def abpc(self) -> Any:
         """Area between the curves of each input, every point alike; higher is better."""
-        curves = self._curves()
+        curves = self.curves()
         return self._pack(areas.abpc(curves[:, :, 1], curves[:, :, 0], self.guided.points))
 
     @property
@@ -164,38 +199,16 @@ class GuidedResult(Result):
         """Consistency-Magnitude Index over the data set, one number per attribution."""
         return self._arrange(areas.cmi(self.scores).tolist())
 
-    def plot(self) -> Any:
-        """Draw the mean curves that ``value`` comes from, with their quartiles: a panel per attribution, up to 12."""
-        from verax.display.plots import curves  # noqa: PLC0415  # to keep ``import verax`` light
+    @property
+    def curve_name(self) -> str:
+        """What the curves show, as the title of an axis."""
+        directed = "directed class score" if isinstance(self.metric, DirectedPredictionChange) else "class score"
+        return f"change of the {directed}" if self.metric.curve == "increments" else directed
 
-        return curves(self)
+    def curves(self, which: slice = slice(None)) -> Float[Tensor, "k n 2 points"]:
+        """The MoRF and LeRF curves of some attributions that ``value`` comes from."""
+        found: Tensor = self.metric.curves(self.guided, which)
+        return found
 
     def _further_columns(self) -> dict[str, list[float]]:
         return {"PES": areas.pes(self.scores).tolist(), "CMI": areas.cmi(self.scores).tolist()}
-
-    def _curves(self) -> Float[Tensor, "k n 2 points"]:
-        return metric_curves(self.metric, self.guided, slice(None))
-
-
-def metric_curves(metric: GuidedMetric, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 points"]:
-    """The two curves of some attributions under a metric: signed changes, summed up or as they are."""
-    curves = scores.curves[which]
-    factor = metric.factor(scores, which)
-    if factor is None and metric.curve == "cumulative":
-        return curves
-    change = curves.diff(dim=-1)
-    directed = change if factor is None else factor * change
-    start = curves[..., :1]
-    if metric.curve == "increments":
-        return torch.cat((torch.zeros_like(start), directed), dim=-1)
-    return torch.cat((start, directed), dim=-1).cumsum(-1)
-
-
-def guided_result(metric: GuidedMetric, guided: GuidedScores, context: Context) -> GuidedResult:
-    """Reduce an experiment to a metric, some attributions at a time to bound memory."""
-    together = max(1, _TOGETHER // guided.curves[0].numel())
-    values = []
-    for which in pieces(len(guided.curves), together):
-        curves = metric_curves(metric, guided, which)
-        values.append(areas.weighted_abpc(curves[:, :, 1], curves[:, :, 0], guided.points))
-    return GuidedResult(metric, context, torch.cat(values), guided)

@@ -5,10 +5,11 @@ from typing import Any
 
 from torch import Tensor
 
-from verax.arrays import Layout
-from verax.display.table import LABELS, Table, cost, counted, shortened
-from verax.metrics.intervals import Estimate, Method, estimates
-from verax.shapes import Float, Int
+from verax.core.arrays import Layout
+from verax.core.shapes import Float, Int
+from verax.core.text_tables import Table, cost, counted, shortened
+from verax.perturbation.guided import GuidedScores
+from verax.statistics.intervals import Estimate, Method, estimates
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,13 @@ class Result:
         return self.context.seconds
 
     def mean(
-        self, interval: Method = "normal", *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+        self, interval: Method = "t", *, level: float = 0.95, resamples: int = 2000, seed: int = 0
     ) -> "Estimate | list[Estimate] | dict[str, Estimate]":
         """Mean over inputs with an interval, one estimate per attribution.
 
         Args:
-            interval: ``"normal"`` or ``"bootstrap"`` (percentiles of resampled inputs).
+            interval: ``"t"`` (Student's t), ``"normal"`` (its limit for many inputs) or ``"bootstrap"`` (percentiles of
+                resampled inputs).
             level: Coverage of the interval.
             resamples: Bootstrap resamples.
             seed: Seed of the bootstrap.
@@ -92,7 +94,7 @@ class Result:
 
     def listed_means(self) -> list[Estimate]:
         """Means over inputs with 95 % intervals, in a list whatever the form of the attributions."""
-        return estimates(self.scores, "normal", 0.95, resamples=2, seed=0)  # the normal interval draws nothing
+        return estimates(self.scores)
 
     def _further_columns(self) -> dict[str, list[float]]:
         """What a metric has to show beside the mean, one number per attribution."""
@@ -106,8 +108,7 @@ class Result:
                 self.labels, found, *([f"{value:.3g}" for value in column] for column in further.values()), strict=True
             )
         ]
-        name = LABELS.get(self.metric.name, self.metric.name)
-        head = ("attribution", f"mean {name}", "standard error", "95 % interval", *further)
+        head = ("attribution", f"mean {self.metric.label}", "standard error", "95 % interval", *further)
         better = "higher" if self.metric.higher_is_better else "lower"
         many = counted(self.scores.shape[1], "input")
         caption = f"{self.metric}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
@@ -118,3 +119,47 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self._table().html()
+
+
+@dataclass(frozen=True, repr=False)
+class GuidedResult(Result):
+    """The result of a guided metric: its scores, and the curves that they come from.
+
+    Attributes:
+        guided: The experiment that was read.
+    """
+
+    guided: GuidedScores
+
+    @property
+    def steps(self) -> int:
+        """Steps taken: as asked, or one per feature where there are fewer features."""
+        return self.guided.curves.shape[-1] - 1
+
+    @property
+    def morf(self) -> Any:
+        """Class scores as the most relevant features go first, ``(..., N, steps + 1)``.
+
+        Where inputs differ in their number of features, shorter curves are padded with their last point.
+        """
+        return self._pack(self.guided.curves[:, :, 0])
+
+    @property
+    def lerf(self) -> Any:
+        """Class scores as the least relevant features go first, ``(..., N, steps + 1)``."""
+        return self._pack(self.guided.curves[:, :, 1])
+
+    @property
+    def curve_name(self) -> str:
+        """What the curves show, as the title of an axis."""
+        return "class score"
+
+    def curves(self, which: slice = slice(None)) -> Float[Tensor, "k n 2 points"]:
+        """The MoRF and LeRF curves of some attributions that ``value`` comes from."""
+        return self.guided.curves[which]
+
+    def plot(self) -> Any:
+        """Draw the mean curves that ``value`` comes from, with their quartiles: a panel per attribution, up to 12."""
+        from verax.display.plots import curves  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return curves(self)

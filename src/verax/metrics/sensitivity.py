@@ -1,21 +1,24 @@
 """Sensitivity-N (Ancona et al.): do attributions of N features sum to the effect of removing them together?"""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_count, checked_seed, settle
+from verax.core.arguments import checked_count, checked_seed, settle
+from verax.core.shapes import Float
+from verax.metrics.base import Kind, Metric, SampledMetric
 from verax.metrics.result import Context, Result
 from verax.perturbation.sampled import Draws, Effects, Gathered
-from verax.shapes import Float
 
 
 @dataclass(frozen=True)
-class SensitivityN:
+class SensitivityN(SampledMetric):
     """Sensitivity-N error: root mean square of both sides' difference in eq. 12, over random subsets. Lower is better.
 
+    ``sqrt(mean((sum_{i in S} a_i - (s(x) - s(x without S)))^2))`` over random sets ``S`` of N features.
     Zero for all N means that the attribution fulfils Sensitivity-N, as Integrated Gradients does on a linear model.
     Compares attributions with score changes on their own scale: explain and evaluate the same output.
 
@@ -23,6 +26,14 @@ class SensitivityN:
         sizes: The subset sizes N.
         samples: Random subsets for each size.
         seed: Same seed, same subsets.
+
+    Example:
+        >>> import verax
+        >>> model, x = torch.nn.Linear(4, 1), torch.randn(8, 4)
+        >>> exact = x * model.weight  # contributions to the logit of class 1
+        >>> found = verax.evaluate(model, x, exact, [SensitivityN(sizes=(1, 3))], target=1, output="logit")
+        >>> bool(found["sensitivity_n"].value.max() < 1e-5)
+        True
     """
 
     sizes: tuple[int, ...] = (1, 2, 4, 8)
@@ -30,9 +41,10 @@ class SensitivityN:
     seed: int = 0
 
     name: ClassVar[str] = "sensitivity_n"
+    label: ClassVar[str] = "Sensitivity-N"
     higher_is_better: ClassVar[bool] = False
-    deterministic: ClassVar[bool] = False
-    needs_gradients: ClassVar[bool] = False
+    kind: ClassVar[Kind] = "baseline"
+    citation: ClassVar[str] = "Ancona et al.: Towards better understanding of gradient-based attribution, ICLR 2018"
 
     def __post_init__(self) -> None:
         if not isinstance(self.sizes, tuple) or not self.sizes:
@@ -44,6 +56,12 @@ class SensitivityN:
             seed=checked_seed(self.seed),
         )
 
+    @classmethod
+    def named(cls, settings: Mapping[str, Any], fewest: int) -> Metric:
+        """The metric as a call by name means it, with those of the usual sizes that there are features for."""
+        sizes = tuple(size for size in cls.sizes if size <= fewest)
+        return super().named({"sizes": sizes} | dict(settings), fewest)
+
     @property
     def draws(self) -> tuple[Draws, ...]:
         """One sampled experiment per subset size."""
@@ -51,13 +69,13 @@ class SensitivityN:
             Draws("baseline", subset=size, samples=self.samples, seed=self.seed, effect="sum") for size in self.sizes
         )
 
-    def reduce(self, effects: Effects, gathered: Gathered) -> None:
-        """Mean square of the differences of some inputs."""
-        gathered.put(effects.rows, {"square": (effects.predicted.double() - effects.actual).square().mean(-1)})
+    def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
+        """Mean square of the differences of some inputs, for one size."""
+        return (effects.predicted.double() - effects.actual).square().mean(-1)
 
-    def result(self, gathered: list[Gathered], context: Context) -> "SensitivityResult":
+    def result(self, gathered: Sequence[Gathered], context: Context) -> "SensitivityResult":
         """Put the sizes together."""
-        squares = torch.stack([found["square"] for found in gathered], dim=-1)
+        squares = torch.stack([found["value"] for found in gathered], dim=-1)
         return SensitivityResult(self, context, squares.mean(-1).sqrt(), squares.sqrt())
 
 
@@ -66,15 +84,15 @@ class SensitivityResult(Result):
     """Sensitivity-N error: ``value`` over all sizes together; lower is better.
 
     Attributes:
-        errors: Error per attribution, input and size.
+        per_size: Error per attribution, input and size.
     """
 
-    errors: Float[Tensor, "k n sizes"]
+    per_size: Float[Tensor, "k n sizes"]
 
     @property
     def by_size(self) -> Any:
         """The error for each subset size, ``(..., N, sizes)``."""
-        return self._pack(self.errors)
+        return self._pack(self.per_size)
 
     def plot(self) -> Any:
         """Draw the mean error by subset size with 95 % intervals, one line per attribution, up to 6."""
@@ -83,5 +101,5 @@ class SensitivityResult(Result):
         return by_size(self)
 
     def _further_columns(self) -> dict[str, list[float]]:
-        means = self.errors.mean(1).T.tolist()
+        means = self.per_size.mean(1).T.tolist()
         return {f"N = {size}": column for size, column in zip(self.metric.sizes, means, strict=True)}

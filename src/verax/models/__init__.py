@@ -1,10 +1,9 @@
 """Models: architectures as values that build networks, and files that hold trained ones."""
 
 from verax.models.architecture import Architecture
+from verax.models.dense import MLP, Linear
 from verax.models.files import ARCHITECTURES, ModelFileError, SavedModel, load, save
 from verax.models.inception import InceptionOutputs, InceptionV1, load_googlenet_state
-from verax.models.linear import Linear
-from verax.models.mlp import MLP
 
 __all__ = [
     "ARCHITECTURES",

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from verax.arguments import checked_seed
+from verax.core.arguments import checked_seed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +61,7 @@ class Architecture(ABC):
 
 
 def from_form(form: Any, known: dict[str, type[Architecture]]) -> Architecture:
-    """Read an architecture from its form, or say what is wrong with it.
-
-    Args:
-        form: What ``Architecture.form`` gave.
-        known: The architectures that are accepted, by name.
-    """
+    """Read an architecture from what ``Architecture.form`` gave; ``known`` are those that are accepted, by name."""
     name, settings = (form.get("name"), form.get("settings")) if isinstance(form, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(settings, dict):
         raise ValueError(f"architecture: expected a name and settings, found {form!r}.")
@@ -78,6 +73,11 @@ def from_form(form: Any, known: dict[str, type[Architecture]]) -> Architecture:
         raise ValueError(f"architecture: {name} has the settings {', '.join(sorted(wanted))}, found {found}.")
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     return known[name](**values)
+
+
+def stored(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as safetensors wants them."""
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
 
 
 def initialise(network: nn.Module, generator: torch.Generator) -> None:

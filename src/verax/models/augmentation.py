@@ -4,38 +4,23 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from verax.arguments import checked_not_negative, settle
+from verax.core.arguments import checked_not_negative, settle
+from verax.core.shapes import Float, Int
 from verax.datasets.base import Dataset, Part, Standardisation
-from verax.shapes import Float, Int
 
-
-@runtime_checkable
-class Augmentation(Protocol):
-    """Changes a batch of training inputs at random, on the batch's device.
-
-    Tables come standardised, images as numbers in [0, 1] before standardisation. All randomness comes from
-    ``generator``, which lives on the CPU: a GPU then never has to tell what it drew, and need not be waited for. The
-    batch itself is left as it was.
-    """
-
-    def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Return a changed batch of the same shape, dtype and device."""
-        ...
+# Changes a batch of training inputs at random: a table once it is standardised, images as numbers in [0, 1] before. All
+# randomness comes from a generator on the CPU: a GPU then never has to tell what it drew, and need not be waited for.
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
 class TabularNoise:
-    """Adds Gaussian noise to standardised features.
-
-    Attributes:
-        sigma: Standard deviation of the noise, in standard deviations of a feature.
-    """
+    """Adds Gaussian noise to standardised features; ``sigma`` is its standard deviation in theirs."""
 
     sigma: float = 0.1
 
@@ -52,9 +37,8 @@ class TabularNoise:
 def normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard normal draws of the dtype and on the device of ``like``; on a GPU the GPU makes them."""
     seed = int(torch.randint(2**62, (1,), generator=generator))
-    return torch.randn(
-        shape, generator=torch.Generator(like.device).manual_seed(seed), device=like.device, dtype=like.dtype
-    )
+    draws = torch.Generator(like.device).manual_seed(seed)
+    return torch.randn(shape, generator=draws, device=like.device, dtype=like.dtype)
 
 
 def uniform(shape: tuple[int, ...], low: float, high: float, like: Tensor, generator: torch.Generator) -> Tensor:
@@ -65,14 +49,7 @@ def uniform(shape: tuple[int, ...], low: float, high: float, like: Tensor, gener
 def on_rows(
     change: Callable[..., Tensor], images: Float[Tensor, "n c h w"], rows: Int[Tensor, " rows"], *draws: Tensor
 ) -> Float[Tensor, "n c h w"]:
-    """Change some images only.
-
-    Args:
-        change: Takes images and one entry of each of ``draws`` for each of them.
-        images: The batch.
-        rows: Which images, on the CPU.
-        draws: One entry per image of the whole batch, on the CPU.
-    """
+    """Change some images only; ``draws`` have one entry per image of the whole batch, on the CPU as rows are."""
     if not len(rows):
         return images
     place = moved(rows, images.device)
@@ -98,10 +75,7 @@ def chosen_of(probability: float, kinds: int, lots: Float[Tensor, " n"]) -> list
 
 
 class Rows:
-    """The rows of one part of a data set: kept on the device as they are stored, made into inputs batch by batch.
-
-    Pixels that take up too much of the device's memory are read for each batch instead.
-    """
+    """The rows of a part of a data set: kept on the device if they fit, made into inputs batch by batch."""
 
     def __init__(self, dataset: Dataset, part: Part, device: torch.device) -> None:
         self.dataset, self.device = dataset, device
@@ -121,13 +95,7 @@ class Rows:
     def inputs(
         self, index: Int[Tensor, " b"], change: Augmentation | None = None, draws: torch.Generator | None = None
     ) -> Float[Tensor, "b *shape"]:
-        """Standardised inputs of some rows, counted within the part.
-
-        Args:
-            index: The rows, on the CPU.
-            change: What to do to them: to pixels before they are standardised, to other numbers afterwards.
-            draws: The randomness of ``change``, on the CPU.
-        """
+        """Standardised inputs of some rows, counted within the part; index and draws are on the CPU."""
         raw = self._read(self.numbers[index.numpy()]) if self.kept is None else self.kept[moved(index, self.device)]
         if raw.device.type != self.device.type:  # "cuda" and "cuda:0" are one device, but not equal
             raw = raw.pin_memory().to(self.device, non_blocking=True)
@@ -146,9 +114,9 @@ def key(seed: int, epoch: int, purpose: str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def generator(seed: int, device: torch.device | None = None) -> torch.Generator:
-    """A generator on a device, the CPU by default."""
-    return torch.Generator(device or "cpu").manual_seed(seed)
+def generator(seed: int) -> torch.Generator:
+    """A generator on the CPU."""
+    return torch.Generator().manual_seed(seed)
 
 
 @contextlib.contextmanager

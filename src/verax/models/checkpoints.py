@@ -7,7 +7,6 @@ in one step, so a kill at any moment leaves the old one or the new one.
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,95 +16,58 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from verax.core.files import write_atomically
 from verax.datasets.base import PARTS, Dataset
-from verax.models.architecture import Architecture
+from verax.models.architecture import Architecture, stored
 from verax.models.inception import Inception, load_googlenet_state
+from verax.models.steps import Learner
 
 _KEY, _FORMAT = "verax.checkpoint", 1
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What happened in one epoch; ``progress`` is called with it.
+    """What happened in one epoch; ``progress`` is called with it."""
 
-    Attributes:
-        number: From 1.
-        loss: Mean loss over the training rows, as the steps saw them.
-        accuracy: Share of training rows that the steps got right.
-        auroc: On the validation rows, afterwards.
-        learning_rate: Of the last step.
-        seconds: Wall clock, validation included.
-        best: Whether no epoch before had a better ``auroc``.
-    """
-
-    number: int
-    loss: float
-    accuracy: float
-    auroc: float
-    learning_rate: float
-    seconds: float
-    best: bool
+    number: int  # from 1
+    loss: float  # mean over the training rows, as the steps saw them
+    accuracy: float  # share of training rows that the steps got right
+    auroc: float  # on the validation rows, afterwards
+    learning_rate: float  # of the last step
+    seconds: float  # wall clock, validation included
+    best: bool  # whether no epoch before had a better ``auroc``
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint whole or not at all, in place of the one that is there.
-
-    Args:
-        path: Where to; the folder is made if need be.
-        tensors: Tensors by name.
-        state: What JSON can hold.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    try:
-        save_file(own, part, metadata={_KEY: json.dumps({"format": _FORMAT, **state})})
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Read a checkpoint; None where there is none, an error where the file is something else or damaged."""
-    if not path.exists():
-        return None
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a checkpoint, or say that the file is something else or damaged."""
     try:
         with safe_open(path, framework="pt") as file:
             state = json.loads((file.metadata() or {}).get(_KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
     except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(
-            f"checkpoint: {path} is damaged or no checkpoint ({error}); delete it to start anew."
-        ) from None
+        reason = f"is damaged or no checkpoint ({error})"
+        raise ValueError(f"checkpoint: {path} {reason}; delete it to start anew.") from None
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
         raise ValueError(f"checkpoint: {path} is a safetensors file but no checkpoint of a run; choose another path.")
     return tensors, state
 
 
-def check_same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
-    """Refuse the checkpoint of another run, and say what differs.
-
-    Args:
-        path: The checkpoint.
-        found: The identity that it holds.
-        wanted: The identity of the run that would go on from it.
-    """
+def _check_same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
+    """Refuse the checkpoint of another run, and say what differs between the identities."""
     there, here = _flat("", found), _flat("", json.loads(json.dumps(wanted)))
     for name in sorted(here.keys() | there.keys()):
         if there.get(name) != here.get(name):
-            raise ValueError(
-                f"checkpoint: {path} belongs to another run: {name} is {there.get(name)!r} there and "
-                f"{here.get(name)!r} here. Delete it to start anew, or choose another path."
-            )
+            reason = f"belongs to another run: {name} is {there.get(name)!r} there and {here.get(name)!r} here"
+            raise ValueError(f"checkpoint: {path} {reason}. Delete it to start anew, or choose another path.")
 
 
 def identity(architecture: Architecture, dataset: Dataset, recipe: Any, init: Path | None) -> dict[str, Any]:
     """What makes a run the same run: architecture, recipe (a dataclass), data with their split, initial weights."""
+    if init is not None and not init.is_file():
+        raise ValueError(f"init: no file {init}.")
     split = hashlib.sha256()
     for part in PARTS:
         split.update(np.ascontiguousarray(dataset.split.rows(part), dtype=np.int64).tobytes() + b"/")
@@ -113,55 +75,39 @@ def identity(architecture: Architecture, dataset: Dataset, recipe: Any, init: Pa
         "architecture": architecture.form(),
         "recipe": dataclasses.asdict(recipe),
         "dataset": {"name": dataset.name, "fingerprint": dataset.fingerprint, "split": split.hexdigest()},
-        "init": _file_hash(init),
+        "init": None if init is None else hashlib.sha256(init.read_bytes()).hexdigest(),
     }
 
 
 def write_run(
-    path: Path,
-    modules: Mapping[str, nn.Module],
-    best: Mapping[str, Tensor],
-    optimizer: torch.optim.Optimizer,
-    history: Sequence[Epoch],
-    run: Mapping[str, Any],
+    path: Path, run: Mapping[str, Any], learner: Learner, best: Mapping[str, Tensor], history: Sequence[Epoch]
 ) -> None:
-    """Write the checkpoint of a run; ``modules`` are its networks by name, ``run`` is its identity.
-
-    Random numbers are keyed by seed and epoch, so there is no generator whose state would have to be kept.
-    """
-    memory = optimizer.state_dict()["state"]
+    """Write the checkpoint of a run; ``run`` is its identity."""
+    # Random numbers are keyed by seed and epoch, so there is no generator whose state would have to be kept.
+    memory = learner.optimizer.state_dict()["state"]
     moments = {f"{number}.{name}": value for number, entry in memory.items() for name, value in entry.items()}
-    states = {name: module.state_dict() for name, module in modules.items()}
+    states = {name: module.state_dict() for name, module in learner.modules().items()}
     groups = {**states, "best": best, "optimizer": moments}
-    tensors = {f"{group}.{name}": value for group, part in groups.items() for name, value in part.items()}
-    write(path, tensors, {"identity": run, "history": [dataclasses.asdict(epoch) for epoch in history]})
+    tensors = {f"{group}.{name}": value for group, part in groups.items() for name, value in stored(part).items()}
+    state = {"format": _FORMAT, "identity": run, "history": [dataclasses.asdict(epoch) for epoch in history]}
+    write_atomically(path, save(tensors, metadata={_KEY: json.dumps(state)}))
 
 
-def read_run(
-    path: Path, wanted: Mapping[str, Any], modules: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer
-) -> tuple[dict[str, Tensor], list[Epoch]] | None:
-    """Give networks and optimizer back what a checkpoint holds; returns best weights and history, None without a file.
-
-    Args:
-        path: The checkpoint.
-        wanted: Identity of the run that wants to go on; that of the checkpoint must be the same.
-        modules: The networks by name; the one that learns is ``"model"``.
-        optimizer: Its optimizer.
-    """
-    found = read(path)
-    if found is None:
+def read_run(path: Path, wanted: Mapping[str, Any], learner: Learner) -> tuple[dict[str, Tensor], list[Epoch]] | None:
+    """Give a learner back what a checkpoint holds; returns best weights and history, None without a file."""
+    if not path.exists():
         return None
-    tensors, state = found
-    check_same_run(path, state.get("identity"), wanted)
+    tensors, state = _read(path)
+    _check_same_run(path, state.get("identity"), wanted)
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in _group("optimizer", tensors).items():
         number, _, entry = name.partition(".")
         moments.setdefault(int(number), {})[entry] = tensor
-    best = _group("best", tensors)
+    best, optimizer = _group("best", tensors), learner.optimizer
     try:
         history = [Epoch(**entry) for entry in state["history"]]
-        modules["model"].load_state_dict(best)  # only to see that they fit
-        for name, module in modules.items():
+        learner.module.load_state_dict(best)  # only to see that they fit
+        for name, module in learner.modules().items():
             module.load_state_dict(_group(name, tensors))
         optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
         for weight, entry in optimizer.state.items():  # a file has no memory layouts; a fused optimizer wants one
@@ -176,11 +122,13 @@ def _group(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def start_from(path: Path, module: nn.Module) -> None:
-    """Load initial weights: a ``.safetensors`` file, or a ``.pt`` or ``.pth`` file with tensors by name.
-
-    For InceptionV1 also torchvision's ``googlenet`` checkpoints, where a head for other classes stays as it is.
-    """
-    state = _weights(path)
+    """Load initial weights: a ``.safetensors`` file, or a ``.pt`` or ``.pth`` file such as torchvision's GoogLeNet."""
+    try:
+        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        raise ValueError(f"init: {path} holds no weights that can be read safely ({error}).") from None
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"init: {path} does not hold tensors by name.")
     try:
         if isinstance(module, Inception):
             load_googlenet_state(module, state)
@@ -188,25 +136,6 @@ def start_from(path: Path, module: nn.Module) -> None:
             module.load_state_dict(state)
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"init: {path} does not fit the architecture: {error}") from None
-
-
-def _file_hash(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    if not path.is_file():
-        raise ValueError(f"init: no file {path}.")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _weights(path: Path) -> dict[str, Tensor]:
-    try:
-        found = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, EOFError, UnpicklingError) as error:
-        raise ValueError(f"init: {path} holds no weights that can be read safely ({error}).") from None
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise ValueError(f"init: {path} does not hold tensors by name.")
-    return found
 
 
 def _flat(name: str, value: Any) -> dict[str, Any]:

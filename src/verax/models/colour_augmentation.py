@@ -1,14 +1,13 @@
-"""Changes of brightness, colour and sharpness of image batches, each image with strengths of its own.
-
-Images are numbers in [0, 1], shaped ``(B, C, H, W)``, and stay in that range. Strengths are ``(B,)`` tensors.
-"""
+"""Changes of brightness, colour and sharpness of image batches in [0, 1], each image with strengths of its own."""
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from verax.shapes import Float, Int
+from verax.core.shapes import Float, Int
 
+Images = Float[Tensor, "b c h w"]
+Strengths = Float[Tensor, " b"]
 _LEVELS = 256
 # Exchanges that bring the median of nine numbers to place 4 (Paeth, Graphics Gems, 1990). Far faster than sorting
 # nine numbers per pixel, on a CPU as on a GPU.
@@ -18,24 +17,22 @@ _MEDIAN_OF_NINE = (
 )
 
 
-def brighten(images: Float[Tensor, "b c h w"], amount: Float[Tensor, " b"]) -> Float[Tensor, "b c h w"]:
+def brighten(images: Images, amount: Strengths) -> Images:
     """Add an amount to every pixel."""
     return (images + _per_image(amount)).clamp(0, 1)
 
 
-def change_contrast(images: Float[Tensor, "b c h w"], amount: Float[Tensor, " b"]) -> Float[Tensor, "b c h w"]:
+def change_contrast(images: Images, amount: Strengths) -> Images:
     """Multiply every pixel by 1 + amount."""
     return (images * (1 + _per_image(amount))).clamp(0, 1)
 
 
-def add_noise(
-    images: Float[Tensor, "b c h w"], noise: Float[Tensor, "b c h w"], sigma: Float[Tensor, " b"]
-) -> Float[Tensor, "b c h w"]:
+def add_noise(images: Images, noise: Images, sigma: Strengths) -> Images:
     """Add standard normal noise times sigma."""
     return (images + noise * _per_image(sigma)).clamp(0, 1)
 
 
-def blur(images: Float[Tensor, "b c h w"], kernels: Float[Tensor, "b k k"]) -> Float[Tensor, "b c h w"]:
+def blur(images: Images, kernels: Float[Tensor, "b k k"]) -> Images:
     """Filter each image with its own kernel of odd side; the border is repeated outwards."""
     count, channels, height, width = images.shape
     reach = kernels.shape[-1] // 2
@@ -46,7 +43,7 @@ def blur(images: Float[Tensor, "b c h w"], kernels: Float[Tensor, "b k k"]) -> F
     return found.reshape(count, channels, height, width).clamp(0, 1)
 
 
-def gaussian_kernels(sigma: Float[Tensor, " b"], side: int = 5) -> Float[Tensor, "b side side"]:
+def gaussian_kernels(sigma: Strengths, side: int = 5) -> Float[Tensor, "b side side"]:
     """Gaussian kernels that sum to 1; a sigma near 0 gives the kernel that changes nothing."""
     place = torch.arange(side, device=sigma.device, dtype=sigma.dtype) - side // 2
     line = torch.exp(-(place**2) / (2 * sigma[:, None] ** 2).clamp(min=1e-6))
@@ -54,9 +51,7 @@ def gaussian_kernels(sigma: Float[Tensor, " b"], side: int = 5) -> Float[Tensor,
     return line[:, :, None] * line[:, None, :]
 
 
-def motion_kernels(
-    angle: Float[Tensor, " b"], length: Float[Tensor, " b"], side: int = 5
-) -> Float[Tensor, "b side side"]:
+def motion_kernels(angle: Strengths, length: Strengths, side: int = 5) -> Float[Tensor, "b side side"]:
     """Kernels that smear along a line through the centre, at an angle in radians."""
     place = torch.arange(side, device=angle.device, dtype=angle.dtype) - side // 2
     y, x = place[None, :, None], place[None, None, :]
@@ -66,7 +61,7 @@ def motion_kernels(
     return weight / weight.sum((1, 2), keepdim=True)
 
 
-def median_blur(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+def median_blur(images: Images) -> Images:
     """The median of each pixel's 3 x 3 neighbourhood, channel by channel; the border is repeated outwards."""
     height, width = images.shape[2:]
     padded = F.pad(images, (1, 1, 1, 1), mode="replicate")
@@ -76,12 +71,7 @@ def median_blur(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
     return near[4].contiguous()
 
 
-def shift_colours(
-    images: Float[Tensor, "b c h w"],
-    hue: Float[Tensor, " b"],
-    saturation: Float[Tensor, " b"],
-    value: Float[Tensor, " b"],
-) -> Float[Tensor, "b c h w"]:
+def shift_colours(images: Images, hue: Strengths, saturation: Strengths, value: Strengths) -> Images:
     """Shift hue (in turns), saturation and value; without three channels there are no colours, and only value moves."""
     if images.shape[1] != 3:
         return brighten(images, value)
@@ -111,14 +101,8 @@ def from_hsv(images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 3 h w"]:
     return torch.stack([value - value * saturation * part for part in drop], 1).clamp(0, 1)
 
 
-def equalise(images: Float[Tensor, "b c h w"], clip: Float[Tensor, " b"], tiles: int = 8) -> Float[Tensor, "b c h w"]:
-    """Contrast-limited adaptive histogram equalisation (CLAHE) of the luminance; colours move along with it.
-
-    Args:
-        images: The batch.
-        clip: How often a level may occur in a tile before it is cut, as a multiple of an even spread.
-        tiles: Tiles along each side.
-    """
+def equalise(images: Images, clip: Strengths, tiles: int = 8) -> Images:
+    """Equalise the luminance by tiles (CLAHE); ``clip`` cuts a tile's levels, as a multiple of an even spread."""
     luminance = _luminance(images)
     height, width = luminance.shape[1:]
     down, across = min(tiles, height), min(tiles, width)
@@ -138,9 +122,7 @@ def equalise(images: Float[Tensor, "b c h w"], clip: Float[Tensor, " b"], tiles:
     return (images + (equalised - luminance)[:, None]).clamp(0, 1)
 
 
-def level_tables(
-    level: Int[Tensor, "b h w"], clip: Float[Tensor, " b"], down: int, across: int
-) -> Float[Tensor, "b down across levels"]:
+def level_tables(level: Int[Tensor, "b h w"], clip: Strengths, down: int, across: int) -> Float[Tensor, "b d a levels"]:
     """What each of 256 levels becomes in each tile: the clipped histogram, summed up; never falling, at most 1."""
     count, height, width = level.shape
     row = torch.arange(height, device=level.device) * down // height
@@ -165,12 +147,12 @@ def _neighbours(size: int, tiles: int, like: Tensor) -> tuple[Int[Tensor, " size
     return first.long().clamp(0, tiles - 1), (first.long() + 1).clamp(0, tiles - 1), place - first
 
 
-def _luminance(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
+def _luminance(images: Images) -> Float[Tensor, "b h w"]:
     if images.shape[1] != 3:
         return images.mean(1)
     red, green, blue = images.unbind(1)
     return (0.299 * red + 0.587 * green + 0.114 * blue).clamp(0, 1)
 
 
-def _per_image(strength: Float[Tensor, " b"]) -> Float[Tensor, "b 1 1 1"]:
+def _per_image(strength: Strengths) -> Float[Tensor, "b 1 1 1"]:
     return strength[:, None, None, None]

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from verax.arguments import checked_seed
+from verax.core.arguments import checked_seed
+from verax.core.files import write_atomically
+from verax.core.version import __version__
 from verax.datasets.base import PARTS, Dataset, Standardisation
-from verax.datasets.download import write_atomically
-from verax.models.architecture import Architecture, from_form
+from verax.models.architecture import Architecture, from_form, stored
+from verax.models.dense import MLP, Linear
 from verax.models.inception import InceptionV1
-from verax.models.linear import Linear
-from verax.models.mlp import MLP
 
 ARCHITECTURES: dict[str, type[Architecture]] = {one.__name__: one for one in (Linear, MLP, InceptionV1)}
 FORMAT = "verax model 1"
@@ -90,8 +90,9 @@ def save(
     import safetensors.torch  # noqa: PLC0415  # not needed by who only computes metrics
 
     weights_path, sidecar_path = model_paths(path)
-    _check_known(architecture)
-    state = _state(module)
+    if ARCHITECTURES.get(type(architecture).__name__) is not type(architecture):
+        raise TypeError(f"architecture: expected one of {', '.join(ARCHITECTURES)}, found {architecture!r}.")
+    state = stored(getattr(module, "_orig_mod", module).state_dict())  # also of a network that was compiled
     if reason := architecture.misfit(state):
         raise ValueError(f"module: not what {architecture} builds: {reason}.")
     weights = safetensors.torch.save(state)
@@ -102,12 +103,12 @@ def save(
         "hyperparameters": dict(hyperparameters),
         "metrics": dict(metrics),
         "seed": checked_seed(seed),
-        "versions": _versions(),
+        "versions": {"verax": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
     }
-    sidecar = _sidecar_text(content)  # before anything is written: it may be refused
+    sidecar = _sidecar_text(content).encode()  # before anything is written: it may be refused
     write_atomically(weights_path, weights)
-    write_atomically(sidecar_path, sidecar.encode())
+    write_atomically(sidecar_path, sidecar)
 
 
 def load(path: str | Path) -> SavedModel:
@@ -121,6 +122,8 @@ def load(path: str | Path) -> SavedModel:
         ModelFileError: The files are not what they say: no safetensors file, truncated or changed since they were
             saved, a sidecar that is missing, edited or incomplete, an unknown architecture, tensors that do not fit.
     """
+    import safetensors.torch  # noqa: PLC0415  # as in save
+
     weights_path, sidecar_path = model_paths(path)
     if not weights_path.is_file():
         raise FileNotFoundError(f"path: there is no file {weights_path}.")
@@ -134,8 +137,15 @@ def load(path: str | Path) -> SavedModel:
         _check_weights(weights, info["weights"])
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"{sidecar_path}: does not describe {weights_path.name}: {error}") from error
-    module = _module(weights, architecture, weights_path)
-    return SavedModel(module, architecture, standardisation, class_names, feature_names, info)
+    try:
+        state = safetensors.torch.load(weights)
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"{weights_path}: not a whole safetensors file: {error}.") from error
+    if reason := architecture.misfit(state):
+        raise ModelFileError(f"{weights_path}: not the weights of {architecture}: {reason}.")
+    module = architecture.blank()
+    module.load_state_dict(state, assign=True)
+    return SavedModel(module.eval(), architecture, standardisation, class_names, feature_names, info)
 
 
 def model_paths(path: str | Path) -> tuple[Path, Path]:
@@ -144,17 +154,6 @@ def model_paths(path: str | Path) -> tuple[Path, Path]:
     if weights.suffix != ".safetensors":
         raise ValueError(f"path: expected a file name that ends in .safetensors, found {str(path)!r}.")
     return weights, weights.with_suffix(".json")
-
-
-def _check_known(architecture: Architecture) -> None:
-    if ARCHITECTURES.get(type(architecture).__name__) is not type(architecture):
-        raise TypeError(f"architecture: expected one of {', '.join(ARCHITECTURES)}, found {architecture!r}.")
-
-
-def _state(module: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a network, also of one that was compiled, as safetensors wants them."""
-    plain = getattr(module, "_orig_mod", module)
-    return {name: value.detach().cpu().contiguous().clone() for name, value in plain.state_dict().items()}
 
 
 def _data_form(dataset: Dataset) -> dict[str, Any]:
@@ -194,12 +193,6 @@ def _member(name: str, found: Any, key: str) -> Any:
     if not isinstance(found, dict) or key not in found:
         raise ValueError(f"{name}: expected an object with {key}, found {found!r}.")
     return found[key]
-
-
-def _versions() -> dict[str, str]:
-    from verax import __version__  # noqa: PLC0415  # the package may still be loading
-
-    return {"verax": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def _sidecar_text(content: dict[str, Any]) -> str:
@@ -259,18 +252,3 @@ def _check_weights(weights: bytes, said: Any) -> None:
         raise ValueError(f"it has {len(weights):,} bytes where {size:,} were saved; it {how}.")
     if hashlib.sha256(weights).hexdigest() != digest:
         raise ValueError("it was changed, or another file put in its place: its hash is not the one saved.")
-
-
-def _module(weights: bytes, architecture: Architecture, path: Path) -> nn.Module:
-    import safetensors  # noqa: PLC0415  # as in save
-    import safetensors.torch  # noqa: PLC0415
-
-    try:
-        state = safetensors.torch.load(weights)
-    except safetensors.SafetensorError as error:
-        raise ModelFileError(f"{path}: not a whole safetensors file: {error}.") from error
-    if reason := architecture.misfit(state):
-        raise ModelFileError(f"{path}: not the weights of {architecture}: {reason}.")
-    module = architecture.blank()
-    module.load_state_dict(state, assign=True)
-    return module.eval()

@@ -1,8 +1,4 @@
-"""The ISIC 2020 winners' augmentation for a whole batch of images on its device, and its geometric parts.
-
-Images are numbers in [0, 1], shaped ``(B, C, H, W)``. Each part is a pure function of the batch and one strength or
-place per image; ``ImageAugmentation`` draws those and decides which image gets which part.
-"""
+"""The ISIC 2020 winners' augmentation for a whole batch of images on its device, and its geometric parts."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -11,10 +7,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from verax.arguments import checked_not_negative, settle
+from verax.core.arguments import checked_not_negative, settle
+from verax.core.shapes import Float, Int
 from verax.models import colour_augmentation as colour
 from verax.models.augmentation import chosen, chosen_of, normal, on_rows, uniform
-from verax.shapes import Float, Int
+from verax.models.colour_augmentation import Images, Strengths
 
 _SYMMETRIES = ("transpose", "vertical_flip", "horizontal_flip")
 _CELLS = 5  # of the grid distortion, along each side
@@ -24,33 +21,19 @@ _HOLE = 0.375  # of the side
 
 @dataclass(frozen=True)
 class ImageAugmentation:
-    """The scheme of the ISIC 2020 winners; every field is the probability with which an image gets that part.
+    """The scheme of the ISIC 2020 winners; every field is the probability with which an image gets that part."""
 
-    Attributes:
-        transpose: Rows become columns; only for square images.
-        vertical_flip: Upside down.
-        horizontal_flip: Left to right.
-        brightness: Up to 0.2 added or taken away.
-        contrast: Multiplied by 0.8 to 1.2.
-        soften: One of motion blur, median blur, Gaussian blur and Gaussian noise.
-        distort: One of optical, grid and elastic distortion.
-        equalise: Contrast-limited adaptive histogram equalisation of the luminance, clip limit 1 to 4.
-        colours: Hue, saturation and value shifted by up to 20 degrees, 20/255 and 10/255.
-        move: Shifted by up to 0.1 of the side, scaled by up to 0.1, turned by up to 15 degrees; black comes in.
-        cutout: A black square of 0.375 of the side, cut off where it reaches over the border.
-    """
-
-    transpose: float = 0.5
+    transpose: float = 0.5  # rows become columns; only for square images
     vertical_flip: float = 0.5
     horizontal_flip: float = 0.5
-    brightness: float = 0.75
-    contrast: float = 0.75
-    soften: float = 0.7
-    distort: float = 0.7
-    equalise: float = 0.7
-    colours: float = 0.5
-    move: float = 0.85
-    cutout: float = 0.7
+    brightness: float = 0.75  # up to 0.2 added or taken away
+    contrast: float = 0.75  # multiplied by 0.8 to 1.2
+    soften: float = 0.7  # one of motion blur, median blur, Gaussian blur and Gaussian noise
+    distort: float = 0.7  # one of optical, grid and elastic distortion
+    equalise: float = 0.7  # CLAHE of the luminance, clip limit 1 to 4
+    colours: float = 0.5  # hue, saturation and value shifted by up to 20 degrees, 20/255 and 10/255
+    move: float = 0.85  # shifted by up to 0.1 of the side, scaled by up to 0.1, turned by up to 15 degrees
+    cutout: float = 0.7  # a black square of 0.375 of the side, cut off where it reaches over the border
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -64,22 +47,19 @@ class ImageAugmentation:
         names = [field.name for field in fields(self) if field.name not in _SYMMETRIES]
         return replace(self, **{name: getattr(self, name) * share for name in names})
 
-    def __call__(self, inputs: Float[Tensor, "b c h w"], generator: torch.Generator) -> Float[Tensor, "b c h w"]:
+    def __call__(self, inputs: Images, generator: torch.Generator) -> Images:
         """Return the changed batch."""
         # Every number but the noise is drawn for every image, needed or not.
-        changed = self._flipped(inputs, generator)
-        changed = self._lit(changed, generator)
-        changed = self._softened(changed, generator)
-        changed = self._distorted(changed, generator)
-        changed = self._coloured(changed, generator)
-        return self._moved_and_cut(changed, generator)
+        for part in (self._flipped, self._lit, self._softened, self._distorted, self._coloured, self._moved_and_cut):
+            inputs = part(inputs, generator)
+        return inputs
 
     def _flipped(self, images: Tensor, generator: torch.Generator) -> Tensor:
         lots = uniform((3, len(images)), 0.0, 1.0, images, generator)
         if images.shape[2] == images.shape[3]:
-            images = on_rows(_transposed, images, chosen(self.transpose, lots[0]))
-        images = on_rows(_upside_down, images, chosen(self.vertical_flip, lots[1]))
-        return on_rows(_mirrored, images, chosen(self.horizontal_flip, lots[2]))
+            images = on_rows(lambda some: some.transpose(2, 3), images, chosen(self.transpose, lots[0]))
+        images = on_rows(lambda some: some.flip(2), images, chosen(self.vertical_flip, lots[1]))
+        return on_rows(lambda some: some.flip(3), images, chosen(self.horizontal_flip, lots[2]))
 
     def _lit(self, images: Tensor, generator: torch.Generator) -> Tensor:
         lots = uniform((2, len(images)), 0.0, 1.0, images, generator)
@@ -130,16 +110,8 @@ class ImageAugmentation:
         return on_rows(cutout, images, chosen(self.cutout, lots[1]), centre)
 
 
-def shift_scale_rotate(
-    images: Float[Tensor, "b c h w"],
-    shift: Float[Tensor, "b 2"],
-    scale: Float[Tensor, " b"],
-    angle: Float[Tensor, " b"],
-) -> Float[Tensor, "b c h w"]:
-    """Turn counter-clockwise (radians), enlarge about the centre and shift right and down; black comes in.
-
-    The shift is a share of width and height.
-    """
+def shift_scale_rotate(images: Images, shift: Float[Tensor, "b 2"], scale: Strengths, angle: Strengths) -> Images:
+    """Turn counter-clockwise (radians), enlarge, and shift right and down by shares of the sides; black comes in."""
     height, width = images.shape[2:]
     cos, sin = angle.cos() / scale, angle.sin() / scale
     back_x, back_y = -2 * shift[:, 0], -2 * shift[:, 1]
@@ -152,7 +124,7 @@ def shift_scale_rotate(
     return _sampled(images, grid, "zeros")
 
 
-def optical_distortion(images: Float[Tensor, "b c h w"], strength: Float[Tensor, " b"]) -> Float[Tensor, "b c h w"]:
+def optical_distortion(images: Images, strength: Strengths) -> Images:
     """Bend the image as a lens does, outwards or inwards by the sign; the border is mirrored."""
     y, x = _places(images)
     squared = (x[None, None, :] / 2) ** 2 + (y[None, :, None] / 2) ** 2
@@ -160,13 +132,8 @@ def optical_distortion(images: Float[Tensor, "b c h w"], strength: Float[Tensor,
     return _sampled(images, torch.stack([x * factor, y[:, None] * factor], -1), "reflection")
 
 
-def grid_distortion(images: Float[Tensor, "b c h w"], steps: Float[Tensor, "b 2 cells"]) -> Float[Tensor, "b c h w"]:
-    """Stretch and squeeze the columns and rows of a grid; the border is mirrored.
-
-    Args:
-        images: The batch.
-        steps: How much of the image each cell shows, across and down; 1 changes nothing.
-    """
+def grid_distortion(images: Images, steps: Float[Tensor, "b 2 cells"]) -> Images:
+    """Show so much of the image in each cell of a grid, across and down; 1 changes nothing. The border is mirrored."""
     y, x = _places(images)
     cells = steps.shape[2]
     knots = F.pad(steps.cumsum(2) / cells, (1, 0)) * 2 - 1
@@ -182,16 +149,14 @@ def grid_distortion(images: Float[Tensor, "b c h w"], steps: Float[Tensor, "b 2 
     return _sampled(images, grid, "reflection")
 
 
-def elastic_distortion(images: Float[Tensor, "b c h w"], field: Float[Tensor, "b 2 g g"]) -> Float[Tensor, "b c h w"]:
+def elastic_distortion(images: Images, field: Float[Tensor, "b 2 g g"]) -> Images:
     """Move pixels by a smooth field, given at few points as shares of the side; the border is mirrored."""
     y, x = _places(images)
     moved = F.interpolate(field, size=images.shape[2:], mode="bicubic", align_corners=True) * 2
     return _sampled(images, torch.stack([x + moved[:, 0], y[:, None] + moved[:, 1]], -1), "reflection")
 
 
-def cutout(
-    images: Float[Tensor, "b c h w"], centre: Float[Tensor, "b 2"], share: float = _HOLE
-) -> Float[Tensor, "b c h w"]:
+def cutout(images: Images, centre: Float[Tensor, "b 2"], share: float = _HOLE) -> Images:
     """Blacken a square around a centre, given as shares of height and width; a part over the border is cut off."""
     height, width = images.shape[2:]
     side = int(share * min(height, width))
@@ -215,15 +180,3 @@ def _places(images: Tensor) -> tuple[Tensor, Tensor]:
     height, width = images.shape[2:]
     y, x = (torch.arange(size, device=images.device, dtype=images.dtype) for size in (height, width))
     return (2 * y + 1) / height - 1, (2 * x + 1) / width - 1
-
-
-def _transposed(images: Tensor) -> Tensor:
-    return images.transpose(2, 3)
-
-
-def _upside_down(images: Tensor) -> Tensor:
-    return images.flip(2)
-
-
-def _mirrored(images: Tensor) -> Tensor:
-    return images.flip(3)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from verax.arguments import checked_count, settle
+from verax.core.arguments import checked_count, checked_flag, settle
+from verax.core.shapes import Float
 from verax.models.architecture import Architecture
-from verax.shapes import Float
 
 # Filters of each block: 1x1; 3x3 after its reduction; "5x5" after its reduction; projection after pooling.
 _BLOCKS = {
@@ -25,6 +25,7 @@ _BLOCKS = {
     "inception5b": (384, 192, 384, 48, 128, 128),
 }
 _HEADS = re.compile(r"(fc|aux[12]\.fc2)\.(weight|bias)")
+_COUNT = "num_batches_tracked"  # checkpoints from before torch 0.4.1 lack it
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,9 @@ class InceptionV1(Architecture):
     aux: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.aux, bool):
-            raise ValueError(f"aux: expected True or False, found {self.aux!r}.")
-        channels, outputs = checked_count("channels", self.channels), checked_count("outputs", self.outputs)
-        settle(self, channels=channels, outputs=outputs)
+        checked_flag("aux", self.aux)
+        for name in ("channels", "outputs"):
+            settle(self, **{name: checked_count(name, getattr(self, name))})
 
     def network(self) -> nn.Module:
         """Make the network; weights are named as torchvision's."""
@@ -210,12 +210,13 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
         ('fc.weight', 'fc.bias')
     """
     own = module.state_dict()
-    other_heads = {name for name in own if name in state and _HEADS.fullmatch(name) and _differ(own, state, name)}
-    given = {name for name in state if name in own and name not in other_heads}
-    lacks_aux = not any(name.startswith("aux") for name in state)
-    missing = [name for name in own if name not in state and not _optional(name, lacks_aux)]
+    differ = {name for name in own if name in state and own[name].shape != state[name].shape}
+    given = {name for name in state if name in own and not (name in differ and _HEADS.fullmatch(name))}
+    missing = [name for name in own if name not in state and not name.endswith(_COUNT)]
+    if not any(name.startswith("aux") for name in state):
+        missing = [name for name in missing if not name.startswith("aux")]
     unknown = [name for name in state if name not in own and not name.startswith(("aux1.", "aux2."))]
-    wrong = [name for name in own if name in given and _differ(own, state, name)]
+    wrong = [name for name in own if name in given and name in differ]
     for problem, names in (("lacks", missing), ("has beyond these", unknown)):
         if names:
             raise ValueError(f"state: not a checkpoint of googlenet; it {problem} {_some(names)}.")
@@ -223,7 +224,7 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
         sizes = f"expected shape {tuple(own[wrong[0]].shape)}, found {tuple(state[wrong[0]].shape)}"
         raise ValueError(f"state: does not fit the network in {_some(wrong)}; {wrong[0]}: {sizes}.")
     module.load_state_dict({name: state[name] for name in own if name in given}, strict=False)
-    left = tuple(name for name in own if name not in given and not name.endswith("num_batches_tracked"))
+    left = tuple(name for name in own if name not in given and not name.endswith(_COUNT))
     return Loaded(left, tuple(name for name in state if name not in given))
 
 
@@ -234,15 +235,6 @@ def _pooled(pool: nn.MaxPool2d, x: Tensor) -> Tensor:
         x = nn.functional.pad(x, (0, int(width == 1), 0, int(height == 1)))
     pooled: Tensor = pool(x)
     return pooled
-
-
-def _optional(name: str, lacks_aux: bool) -> bool:
-    # Checkpoints from before torch 0.4.1 do not count batches.
-    return name.endswith("num_batches_tracked") or (lacks_aux and name.startswith("aux"))
-
-
-def _differ(own: Mapping[str, Tensor], state: Mapping[str, Tensor], name: str) -> bool:
-    return own[name].shape != state[name].shape
 
 
 def _some(names: list[str]) -> str:

@@ -4,52 +4,37 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from verax.arguments import checked_choice, checked_count, checked_not_negative, checked_positive, checked_seed, settle
+from verax.core.arguments import (
+    checked_choice,
+    checked_count,
+    checked_not_negative,
+    checked_positive,
+    checked_seed,
+    settle,
+)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: logistic loss, AdamW with amsgrad, no decay of biases and batch norms.
+    """How to train: logistic loss, AdamW with amsgrad, no decay of biases and batch norms."""
 
-    Attributes:
-        epochs: Passes over the training rows, at most.
-        batch_size: Rows per step, at most. The steps of an epoch get equally many; the few rows left over, other ones
-            in each epoch, sit it out.
-        learning_rate: The highest one.
-        weight_decay: AdamW's.
-        schedule: ``"constant"``; ``"cosine"``, down to 0; or ``"onecycle"``, up from 1/25 and down to 0.
-        warmup: Epochs in which the learning rate rises; for ``"onecycle"`` 0 means 30 % of all.
-        patience: Epochs without a better validation AUROC after which to stop; None for never.
-        keep: Which weights are the result, those with the ``"best"`` validation AUROC or the ``"last"``.
-        average: Epochs over which weights are averaged: an exponential moving average with this time constant is
-            validated and kept instead of the weights themselves; 0 for none.
-        class_weight: Whether both classes get the same total weight.
-        label_smoothing: Labels become this much less certain, from 0 to below 1.
-        noise: Standard deviation of the noise on standardised features of a table.
-        augment: Whether images are augmented with the ISIC 2020 winners' scheme.
-        augment_share: Multiplies the probabilities of that scheme's parts, except flips and transposition.
-        clip: Longest gradient; None for any.
-        precision: ``"float32"``, ``"bfloat16"`` (mixed), or ``"auto"``: mixed on a CUDA device.
-        seed: Of initial weights, order of rows, augmentation and dropout.
-    """
-
-    epochs: int = 50
-    batch_size: int = 256
-    learning_rate: float = 1e-3
+    epochs: int = 50  # passes over the training rows, at most
+    batch_size: int = 256  # at most: all steps get equally many rows; the few left over, other ones each time, sit out
+    learning_rate: float = 1e-3  # the highest one
     weight_decay: float = 1e-2
-    schedule: Literal["constant", "cosine", "onecycle"] = "cosine"
-    warmup: float = 0.0
-    patience: int | None = None
-    keep: Literal["best", "last"] = "best"
-    average: float = 0.0
-    class_weight: bool = False
-    label_smoothing: float = 0.0
-    noise: float = 0.0
-    augment: bool = False
-    augment_share: float = 1.0
-    clip: float | None = 1.0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    seed: int = 0
+    schedule: Literal["constant", "cosine", "onecycle"] = "cosine"  # cosine falls to 0; onecycle rises from 1/25 before
+    warmup: float = 0.0  # epochs in which the learning rate rises; for onecycle 0 means 30 % of all
+    patience: int | None = None  # epochs without a better validation AUROC after which to stop; None for never
+    keep: Literal["best", "last"] = "best"  # the epoch whose weights are the result; best by validation AUROC
+    average: float = 0.0  # time constant, in epochs, of the moving average that is kept for the weights; 0 for none
+    class_weight: bool = False  # whether both classes get the same total weight
+    label_smoothing: float = 0.0  # labels become this much less certain
+    noise: float = 0.0  # standard deviation of the noise on standardised features of a table
+    augment: bool = False  # whether images are augmented with the ISIC 2020 winners' scheme
+    augment_share: float = 1.0  # multiplies the probabilities of that scheme's parts, except flips and transposition
+    clip: float | None = 1.0  # longest gradient; None for any
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 is mixed, as is auto on a CUDA device
+    seed: int = 0  # of initial weights, order of rows, augmentation and dropout
 
     def __post_init__(self) -> None:
         checked_choice("schedule", self.schedule, ("constant", "cosine", "onecycle"))
@@ -82,38 +67,19 @@ def rate(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
     return recipe.learning_rate * (1 + math.cos(math.pi * done)) / 2
 
 
+# By data set and model: epochs, batch size, learning rate and weight decay, then what differs from the defaults.
 RECIPES: dict[tuple[str, str], Recipe] = {
-    ("heloc", "linear"): Recipe(
-        epochs=40, batch_size=512, learning_rate=6e-2, weight_decay=4e-4, noise=0.2, patience=10
-    ),
-    ("heloc", "mlp"): Recipe(
-        epochs=30,
-        batch_size=128,
-        learning_rate=6e-3,
-        weight_decay=0.8,
-        patience=10,
-        average=1.0,
-        label_smoothing=0.15,
-        noise=0.35,
-    ),
-    ("breast-cancer", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=2e-2, noise=0.1, patience=15),
-    ("breast-cancer", "mlp"): Recipe(epochs=30, batch_size=64, learning_rate=3e-3, noise=0.1, patience=15),
-    ("digits", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=1e-2, patience=10),
-    ("digits", "inception"): Recipe(epochs=12, batch_size=64, learning_rate=2e-3, warmup=1.0, patience=5),
-    ("isic", "linear"): Recipe(epochs=40, batch_size=64, learning_rate=2e-5, weight_decay=3.0),
+    ("heloc", "linear"): Recipe(40, 512, 6e-2, 4e-4, noise=0.2, patience=10),
+    ("heloc", "mlp"): Recipe(30, 128, 6e-3, 0.8, patience=10, average=1.0, label_smoothing=0.15, noise=0.35),
+    ("breast-cancer", "linear"): Recipe(40, 64, 2e-2, noise=0.1, patience=15),
+    ("breast-cancer", "mlp"): Recipe(30, 64, 3e-3, noise=0.1, patience=15),
+    ("digits", "linear"): Recipe(40, 64, 1e-2, patience=10),
+    ("digits", "inception"): Recipe(12, 64, 2e-3, warmup=1.0, patience=5),
+    ("isic", "linear"): Recipe(40, 64, 2e-5, 3.0),
     ("isic", "inception"): Recipe(
-        epochs=90,
-        batch_size=128,
-        learning_rate=8e-4,
-        weight_decay=0.03,
-        schedule="onecycle",
-        patience=30,
-        average=3.0,
-        augment=True,
-        augment_share=0.15,
+        90, 128, 8e-4, 0.03, schedule="onecycle", patience=30, average=3.0, augment=True, augment_share=0.15
     ),
 }
-"""What a model is trained with, by data set and model."""
 
 
 def recipe_for(dataset: str, model: str) -> Recipe:

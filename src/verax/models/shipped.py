@@ -7,10 +7,9 @@ from pathlib import Path
 from verax.datasets.base import Dataset
 from verax.models.architecture import Architecture
 from verax.models.checkpoints import Epoch
+from verax.models.dense import MLP, Linear
 from verax.models.files import model_paths, save
 from verax.models.inception import InceptionV1
-from verax.models.linear import Linear
-from verax.models.mlp import MLP
 from verax.models.recipes import RECIPES, Recipe
 from verax.models.training import Trained, train
 
@@ -60,23 +59,12 @@ def train_shipped(
     if epochs is not None:
         recipe = dataclasses.replace(recipe, epochs=epochs)
     checkpoint = path.with_suffix(".checkpoint")
-    found = train(
-        architecture,
-        dataset,
-        recipe,
-        device=device,
-        checkpoint=checkpoint,
-        init=init,
-        progress=lambda epoch: progress(epoch, recipe),
-    )
-    save(
-        path,
-        found.module,
-        architecture,
-        dataset=dataset,
-        hyperparameters=dataclasses.asdict(recipe),
-        metrics=found.metrics,
-        seed=seed,
-    )
+
+    def show(epoch: Epoch) -> None:
+        progress(epoch, recipe)
+
+    trained = train(architecture, dataset, recipe, device=device, checkpoint=checkpoint, init=init, progress=show)
+    settings, metrics = dataclasses.asdict(recipe), trained.metrics
+    save(path, trained.module, architecture, dataset=dataset, hyperparameters=settings, metrics=metrics, seed=seed)
     checkpoint.unlink(missing_ok=True)
-    return found
+    return trained

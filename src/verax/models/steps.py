@@ -1,21 +1,21 @@
 """Steps of training: loss, gradients, optimizer, average of the weights; in pieces where memory is short."""
 
-import contextlib
 import copy
 import warnings
-from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from verax.core.shapes import Float, Int
 from verax.models.augmentation import seeded
 from verax.models.recipes import Recipe
-from verax.scoring import is_out_of_memory
-from verax.shapes import Float, Int
+from verax.scoring.session import is_out_of_memory
 
 _AUXILIARY = 0.3  # weight of the auxiliary heads' losses, as in the paper of GoogLeNet
+# Recording uses another stream and another thread than this one, and torch wonders whether that is meant.
+_NEEDLESS = "The AccumulateGrad node's stream|Attempting to run cuBLAS"
 
 
 class Learner:
@@ -23,12 +23,6 @@ class Learner:
 
     A batch that does not fit the device's memory is learnt from in pieces, from then on. The step is the same but for
     batch norm and dropout: each piece is normalised by its own mean and variance, and draws its own numbers.
-
-    Attributes:
-        module: The network, on its device, in training mode when it learns.
-        optimizer: AdamW with amsgrad.
-        average: The moving average of the network's weights and of its batch norms' statistics, or None.
-        pieces: Into how many pieces a batch is cut.
     """
 
     def __init__(
@@ -77,16 +71,15 @@ class Learner:
     def _gradients(self, inputs: Tensor, labels: Tensor) -> Tensor:
         while True:
             try:
-                with _without_needless_warnings():
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=_NEEDLESS)
                     return self._accumulated(inputs, labels)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 if len(labels) < 4 * self.pieces:  # batch norm needs two rows in each piece
-                    raise MemoryError(
-                        f"device: the memory of {self.device} is too small to learn from {len(labels) // self.pieces} "
-                        "rows at once; free some of it, choose another device, or use smaller inputs."
-                    ) from error
+                    lack = f"the memory of {self.device} is too small to learn from {len(labels) // self.pieces} rows"
+                    raise MemoryError(f"device: {lack} at once; free some of it, or use smaller inputs.") from error
             self.release()
             self.pieces *= 2
 
@@ -96,7 +89,7 @@ class Learner:
             self._record(inputs)
         total = torch.zeros(2, device=self.device)
         for some, own in zip(inputs.tensor_split(self.pieces), labels.tensor_split(self.pieces), strict=True):
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed, cache_enabled=False):
+            with self._autocast():
                 outputs = self.module(some)
             heads = [outputs] if isinstance(outputs, Tensor) else list(outputs)
             logits = [head.float().reshape(len(own)) for head in heads]
@@ -108,25 +101,16 @@ class Learner:
             total += torch.stack([losses[0].detach() * len(own), right.float()])
         return total
 
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed, cache_enabled=False)
+
     def _record(self, inputs: Tensor) -> None:
         """Record the kernels of network and gradients, to start them all at once; one by one a GPU waits for them."""
         before = copied(self.module)
-        with (
-            seeded(0, self.device),
-            torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed, cache_enabled=False),
-        ):
+        with seeded(0, self.device), self._autocast():
             torch.cuda.make_graphed_callables(self.module, (inputs.clone(),))
         self.module.load_state_dict(before)  # recording has moved the statistics of batch norms
         self._recorded = True
-
-
-@contextlib.contextmanager
-def _without_needless_warnings() -> Iterator[None]:
-    """Recording uses another stream and another thread than this one, and torch wonders whether that is meant."""
-    with warnings.catch_warnings():
-        for beginning in ("The AccumulateGrad node's stream", "Attempting to run cuBLAS"):
-            warnings.filterwarnings("ignore", message=beginning)
-        yield
 
 
 def _numbers(module: nn.Module) -> list[Tensor]:

@@ -2,15 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from verax.core.shapes import Float, Int
 from verax.datasets.base import PARTS, Dataset, Part
 from verax.models import checkpoints
 from verax.models.architecture import Architecture
@@ -19,29 +19,21 @@ from verax.models.checkpoints import Epoch
 from verax.models.image_augmentation import ImageAugmentation
 from verax.models.recipes import Recipe, rate
 from verax.models.steps import Learner, copied, lay_out
-from verax.scoring import automatic_batch_size, checked_device, is_out_of_memory
-from verax.shapes import Float, Int
+from verax.scoring.scorer import automatic_batch_size, checked_device
+from verax.scoring.session import is_out_of_memory
 
 Metrics = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network, in evaluation mode on the CPU, and how it came about.
-
-    Attributes:
-        module: The network.
-        history: One entry per epoch.
-        metrics: ``"auroc"`` and ``"accuracy"`` on the ``"train"``, ``"validation"`` and ``"test"`` rows.
-        recipe: What was followed.
-        seconds: Wall clock of all epochs together, before and after an interruption.
-    """
+    """A trained network, in evaluation mode on the CPU, and how it came about."""
 
     module: nn.Module
     history: tuple[Epoch, ...]
-    metrics: Metrics
+    metrics: Metrics  # "auroc" and "accuracy" on the "train", "validation" and "test" rows
     recipe: Recipe
-    seconds: float
+    seconds: float  # wall clock of all epochs together, before and after an interruption
 
 
 def train(
@@ -59,32 +51,25 @@ def train(
     Global random state is left alone. On a CPU the same arguments and number of threads give the same weights.
 
     Args:
-        architecture: What to train.
         dataset: Training rows are learnt from, validation rows choose the epoch, test rows only measure.
-        recipe: How.
         device: Where; None for a CUDA device where there is one, the CPU otherwise.
         checkpoint: A file written after each epoch. If it is there, the run goes on from it, and ends as if it had
             never stopped; one of another architecture, recipe, data set or ``init`` is refused.
         init: A file with initial weights instead of random ones.
-        progress: Called after each epoch, when its checkpoint is written.
-
-    Example:
-        >>> from verax.datasets.embedded import load_breast_cancer
-        >>> from verax.models.linear import Linear
-        >>> found = train(Linear(30), load_breast_cancer(), Recipe(epochs=20, batch_size=64, learning_rate=0.02))
-        >>> found.metrics["test"]["auroc"] > 0.97
-        True
     """
-    _check_classes(dataset)
+    for part in PARTS:
+        classes = np.unique(dataset.labels[dataset.split.rows(part)]).tolist()
+        if classes != [0, 1]:
+            raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; found {classes}.")
     place = checked_device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     identity = checkpoints.identity(architecture, dataset, recipe, init)
     run = _Run(architecture, dataset, recipe, place, init)
-    if checkpoint is not None:
-        run.resume(checkpoint, identity)
+    if checkpoint is not None and (saved := checkpoints.read_run(checkpoint, identity, run.learner)):
+        run.best, run.history = saved
     while not run.finished():
         epoch = run.epoch()
         if checkpoint is not None:
-            run.save(checkpoint, identity)
+            checkpoints.write_run(checkpoint, identity, run.learner, run.best, run.history)
         if progress is not None:
             progress(epoch)
     return run.result()
@@ -144,22 +129,16 @@ class _Run:
         self.history.append(epoch)
         return epoch
 
-    def save(self, path: Path, identity: Mapping[str, Any]) -> None:
-        """Write what is needed to go on."""
-        checkpoints.write_run(path, self.learner.modules(), self.best, self.learner.optimizer, self.history, identity)
-
-    def resume(self, path: Path, identity: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, if there is one."""
-        found = checkpoints.read_run(path, identity, self.learner.modules(), self.learner.optimizer)
-        if found is not None:
-            self.best, self.history = found
-
     def result(self) -> Trained:
         """The chosen weights, measured."""
         self.learner.release()
         module = self.learner.result
         module.load_state_dict(self.best)
-        metrics = {str(part): self._metrics(part) for part in PARTS}
+        metrics: Metrics = {}
+        for part in PARTS:
+            logits, labels = self._logits(part), self.parts[part].labels
+            right = ((logits > 0) == (labels == 1)).double().mean()
+            metrics[part] = {"auroc": auroc(logits, labels), "accuracy": float(right)}
         module = lay_out(module.to("cpu"), torch.contiguous_format).eval()
         return Trained(module, tuple(self.history), metrics, self.recipe, sum(epoch.seconds for epoch in self.history))
 
@@ -178,34 +157,17 @@ class _Run:
         loss, right = (total / (size * self.steps)).tolist()
         return loss, right, learning_rate
 
+    @torch.inference_mode()
     def _logits(self, part: Part) -> Float[Tensor, " n"]:
-        """Logits of all rows, fewer at once when memory runs out."""
-        size = automatic_batch_size(int(np.prod(self.parts[part].dataset.inputs.shape[1:])), self.device)
-        size = min(size, 1024)
+        """Logits of all rows, fewer at once when memory runs out; in mixed precision some would tie."""
+        rows, module = self.parts[part], self.learner.result.eval()
+        size = min(1024, automatic_batch_size(math.prod(rows.dataset.inputs.shape[1:]), self.device))
         while True:
+            batches = torch.split(torch.arange(len(rows)), size)
+            inputs = (rows.inputs(index).contiguous(memory_format=self.learner.layout) for index in batches)
             try:
-                return self._scored(self.parts[part], size)
+                return torch.cat([module(batch).reshape(-1) for batch in inputs])
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or size == 1:
                     raise
             size //= 2
-
-    @torch.inference_mode()
-    def _scored(self, rows: Rows, size: int) -> Float[Tensor, " n"]:
-        """In single precision: with eight bits, mixed precision would tie rows and blur their order."""
-        module = self.learner.result.eval()
-        batches = torch.split(torch.arange(len(rows)), size)
-        inputs = (rows.inputs(index).contiguous(memory_format=self.learner.layout) for index in batches)
-        return torch.cat([module(batch).reshape(-1) for batch in inputs])
-
-    def _metrics(self, part: Part) -> dict[str, float]:
-        logits, labels = self._logits(part), self.parts[part].labels
-        right = ((logits > 0) == (labels == 1)).double().mean()
-        return {"auroc": auroc(logits, labels), "accuracy": float(right)}
-
-
-def _check_classes(dataset: Dataset) -> None:
-    for part in PARTS:
-        found = np.unique(dataset.labels[dataset.split.rows(part)]).tolist()
-        if found != [0, 1]:
-            raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; found {found}.")

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from verax.arguments import Task
-from verax.perturbation import memo
-from verax.perturbation.block import Block, block_bytes, joint_blocks, load, lone_blocks, rectangles, shared_blocks
-from verax.perturbation.distinct import Known
-from verax.perturbation.plan import Experiment, Plan
-from verax.scoring import Session
-from verax.shapes import Float, Int
-from verax.transfer import send, to_device
+from verax.core.blocks import block_bytes, rectangles
+from verax.core.shapes import Float, Int
+from verax.core.transfer import send, to_device
+from verax.perturbation import bit_masks
+from verax.perturbation.block import Block, joint_blocks, load, lone_blocks, shared_blocks
+from verax.perturbation.digests import Known
+from verax.perturbation.removed_sets import Experiment, RemovedSets
+from verax.problem.problem import Task
+from verax.scoring.session import Session
 
 
 @dataclass(frozen=True)
@@ -49,46 +50,46 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
     results = [_empty_result(task, experiment, session.device) for experiment in experiments]
     jobs = sum(2 * min(experiment.steps, problem.features.most) for experiment in experiments)
     sizes = (len(experiments), jobs, block_bytes(session.device))
-    if problem.features.most <= memo.MOST_FEATURES:
+    if problem.features.most <= bit_masks.MOST_FEATURES:
         for rows, (which,) in shared_blocks(problem, *sizes):
             block = load(session, problem, rows, which)
-            plans = [Plan(block, experiment) for experiment in experiments]
-            scores = memo.score_sets(session, task, block, _removed_sets(block, plans))
-            _store(results, plans, block, scores[:, 1:], scores[:, 0])
+            removals = [RemovedSets(block, experiment) for experiment in experiments]
+            scores = bit_masks.score_sets(session, task, block, _removed_sets(block, removals))
+            _store(results, removals, block, scores[:, 1:], scores[:, 0])
     elif len(problem.attributions) * len(experiments) > 1:
         replaced = _everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):
             known = Known(session, task, rows, replaced[rows])
             for which in parts:
                 block = load(session, problem, rows, which)
-                plans = [Plan(block, experiment) for experiment in experiments]
-                _store(results, plans, block, known.score(block, plans), replaced[rows])
+                removals = [RemovedSets(block, experiment) for experiment in experiments]
+                _store(results, removals, block, known.score(block, removals), replaced[rows])
     else:  # one ranking of each input: its sets differ, so that nothing has to wait until they are compared
         replaced = _everything_replaced(session, task)
         for rows in lone_blocks(problem, *sizes[1:], session.batch_size):
             block = load(session, problem, rows, slice(0, 1))
-            plan = Plan(block, experiments[0])
-            _store(results, [plan], block, _score_ranked(session, task, block, plan), replaced[rows])
+            removal = RemovedSets(block, experiments[0])
+            _store(results, [removal], block, _score_ranked(session, task, block, removal), replaced[rows])
     session.finite.settle()
     return [_at_home(result, problem.inputs.device) for result in results]
 
 
-def _removed_sets(block: Block, plans: Sequence[Plan]) -> Int[Tensor, "b jobs"]:
-    """The set of everything, then the sets of each plan, as bits."""
+def _removed_sets(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, "b jobs"]:
+    """The set of everything, then the sets of each removal, as bits."""
     features = torch.arange(block.attributions.shape[-1], device=block.attributions.device)
-    everything = memo.prefix_bits(features)[send(block.counts, features.device)][:, None]
-    widths = [1, *(plan.jobs for plan in plans)]
+    everything = bit_masks.prefix_bits(features)[send(block.counts, features.device)][:, None]
+    widths = [1, *(removal.jobs for removal in removals)]
     sets = torch.empty(len(block.inputs), sum(widths), dtype=everything.dtype, device=features.device)
     first, *others = torch.split(sets, widths, dim=1)
     first[:] = everything
-    for plan, part in zip(plans, others, strict=True):
-        plan.write_bit_masks(part, everything)
+    for removal, part in zip(removals, others, strict=True):
+        removal.write_bit_masks(part, everything)
     return sets
 
 
-def _score_ranked(session: Session, task: Task, block: Block, plan: Plan) -> Float[Tensor, "b jobs"]:
+def _score_ranked(session: Session, task: Task, block: Block, removal: RemovedSets) -> Float[Tensor, "b jobs"]:
     """Score every removed set of a block with one attribution, whose features are too many for bit masks."""
-    ranks, cuts, counts = plan.ranks(), plan.cuts[:, 1:-1].to(torch.int32), plan.counts.to(torch.int32)
+    ranks, cuts, counts = removal.ranks(), removal.cuts[:, 1:-1].to(torch.int32), removal.counts.to(torch.int32)
     places = torch.stack((ranks, (counts - 1) - ranks), dim=1)  # from the top for MoRF, from the bottom for LeRF
     dtype, layout = session.runner.dtype, session.runner.layout
     inputs, baselines = (one.to(dtype, memory_format=layout) for one in (block.inputs, block.baselines))
@@ -98,7 +99,7 @@ def _score_ranked(session: Session, task: Task, block: Block, plan: Plan) -> Flo
         """Make rows in one go for each rectangle of inputs and points of their curves, straight into the batch."""
         batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=_dense(layout))
         done = 0
-        for rows, points in rectangles(start, stop, 2 * plan.inner):
+        for rows, points in rectangles(start, stop, 2 * removal.inner):
             bound = cuts if len(cuts) == 1 else cuts[rows]
             removed = (places[rows, :, None] < bound[:, None, :, None]).flatten(1, 2)[:, points]
             height, width = removed.shape[:2]
@@ -109,8 +110,8 @@ def _score_ranked(session: Session, task: Task, block: Block, plan: Plan) -> Flo
             done += height * width
         return batch
 
-    jobs = owner.repeat_interleave(plan.jobs)
-    return session.target_scores(build, jobs, task.target, streamed=True).reshape(len(owner), plan.jobs)
+    jobs = owner.repeat_interleave(removal.jobs)
+    return session.target_scores(build, jobs, task.target, streamed=True).reshape(len(owner), removal.jobs)
 
 
 def _as_table(rows: Tensor, height: int) -> Tensor:
@@ -135,18 +136,22 @@ def _everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
 
 
 def _store(
-    results: list[GuidedScores], plans: list[Plan], block: Block, scores: Tensor, replaced: Float[Tensor, " b"]
+    results: list[GuidedScores],
+    removals: list[RemovedSets],
+    block: Block,
+    scores: Tensor,
+    replaced: Float[Tensor, " b"],
 ) -> None:
     k, b = block.attributions.shape[:2]
     shape = (b, k, 2)
-    for result, plan, part in zip(
-        results, plans, torch.split(scores, [plan.jobs for plan in plans], dim=1), strict=True
+    for result, removal, part in zip(
+        results, removals, torch.split(scores, [removal.jobs for removal in removals], dim=1), strict=True
     ):
         curves = result.curves[block.which, block.rows]
-        curves[..., 1:-1] = part.reshape(*shape, plan.inner).transpose(0, 1).to(curves)
+        curves[..., 1:-1] = part.reshape(*shape, removal.inner).transpose(0, 1).to(curves)
         curves[..., -1] = replaced[:, None].to(curves)
-        result.attribution_sign[block.which, block.rows] = plan.signs(block.attributions)
-        result.direction_sign[block.which, block.rows] = plan.signs(block.direction[None])
+        result.attribution_sign[block.which, block.rows] = removal.signs(block.attributions)
+        result.direction_sign[block.which, block.rows] = removal.signs(block.direction[None])
 
 
 def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> GuidedScores:

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from verax.shapes import Float, Int
+from verax.core.shapes import Float, Int
 
 Order = Literal["signed", "magnitude"]
 

@@ -11,13 +11,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from verax.arguments import Problem, Task, checked_choice, checked_count, checked_positive, checked_seed
-from verax.features import spread
-from verax.perturbation import noise
-from verax.perturbation.baselines import replaced
-from verax.perturbation.block import block_bytes, pieces
-from verax.scoring import Session
-from verax.shapes import Bool, Float, Shaped
+from verax.core import noise
+from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Bool, Float, Shaped
+from verax.problem.baselines import replaced
+from verax.problem.features import spread
+from verax.problem.problem import Problem, Task
+from verax.scoring.session import Session
 
 Perturbation = Literal["gaussian", "baseline"]
 
@@ -74,6 +75,9 @@ class Gathered(dict[str, Tensor]):
     """Results of all inputs, put together block by block in memory that is set aside at the first.
 
     Small results left behind among large, short-lived blocks would fragment the heap, which then grows with the inputs.
+
+    Args:
+        inputs: How many there are.
     """
 
     def __init__(self, inputs: int) -> None:

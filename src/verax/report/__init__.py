@@ -1,12 +1,19 @@
-"""A finished study as pages and figures: one HTML report that works offline, and the paper's figures as SVG."""
+"""A finished study as pages and figures, and a comparison as a page: HTML files that work offline, figures as SVG."""
 
-try:
+from typing import TYPE_CHECKING, Any
+
+from verax.core.packages import optional_package
+
+if TYPE_CHECKING:
     from verax.report.page import write_report
     from verax.report.paper import write_figures
-except ModuleNotFoundError as error:
-    if error.name is not None and error.name.split(".")[0] == "verax":
-        raise
-    packages = "altair vl-convert-python matplotlib jinja2 polars pillow"
-    raise ImportError(f"verax.report needs {error.name}: pip install {packages}") from error
 
 __all__ = ["write_figures", "write_report"]
+_MODULES = {"write_figures": "verax.report.paper", "write_report": "verax.report.page"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the report of a study when it is asked for: that of a comparison does without its packages."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(optional_package(_MODULES[name], "verax[study]", "The report of a study"), name)

@@ -1,7 +1,5 @@
 """The best and the worst attribution of every method: heat maps for images, bars with feature names for tables."""
 
-from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import altair as alt
@@ -9,13 +7,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from verax.analysis.tables import Example
-from verax.report.curves import ROLES, input_key, input_label, members
-from verax.report.draw import panels, plain
+from verax.display.figure import panels, plain
+from verax.display.methods import label_of_method
+from verax.report.curves import ROLES, has_content, identified, input_key, input_label, members
 from verax.report.heatmaps import COLOURS, grey, grey_image, heat_map, per_pixel, scaled
-from verax.report.names import METHOD_NAMES, method_name
+from verax.report.names import labels_in_order
 from verax.report.rows import as_columns
-from verax.report.spec import spec
 from verax.report.style import NEGATIVE, POSITIVE, number
+from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View
 
 SHOWN = 3  # images per model in the page
@@ -28,61 +27,40 @@ def is_image(example: Example) -> bool:
     return example.inputs.ndim == 4
 
 
-def has_content(example: Example) -> bool:
-    """Whether there is anything to show."""
-    return bool(len(example.input_ids) and example.configurations)
-
-
-def methods_of(example: Example) -> list[str]:
-    """Names of the example's methods in reading order."""
-    known = list(dict.fromkeys(METHOD_NAMES.values()))
-    names = dict.fromkeys(method_name(method) for method in example.methods)
-    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+def tables(view: View) -> list[Example]:
+    """The examples with bars: those on tables that have anything to show."""
+    return [example for example in view.examples if has_content(example) and not is_image(example)]
 
 
 def gallery(example: Example) -> dict[str, Any]:
     """What the page shows of an image model: per input the image in grey, and by role one heat map per method."""
-    methods = methods_of(example)
+    methods = labels_in_order(example.methods)
     places = {(name, role): c for name, role, c in members(example)}
     pictures = []
     for at in range(min(SHOWN, len(example.input_ids))):
-        rows = [
-            {"role": role, "cells": [_cell(example, places[method, role], at) for method in methods]} for role in ROLES
-        ]
+        cells = {role: [_cell(example, places[method, role], at) for method in methods] for role in ROLES}
         label = input_label(example, at)
-        pictures.append({"label": label, "image": grey_image(example.inputs[at]), "rows": rows})
+        pictures.append({"label": label, "image": grey_image(example.inputs[at]), "cells": cells})
     small = max(example.inputs.shape[-2:]) < SMALL
     return {"model": example.model, "methods": methods, "pictures": pictures, "small": small}
 
 
 def _cell(example: Example, c: int, at: int) -> dict[str, str]:
-    form, dpc, pc = example.configurations[c], number(float(example.dpc[c, at])), number(float(example.pc[c, at]))
-    return {"src": heat_map(example.attributions[c, at]), "configuration": form, "dpc": dpc, "pc": pc}
+    form, dpc = example.configurations[c], number(float(example.dpc[c, at]))
+    return {"src": heat_map(example.attributions[c, at]), "configuration": form, "dpc": dpc}
 
 
 def columns(view: View) -> dict[str, list[Any]]:
     """One row per table input and configuration: feature labels and attributions as lists."""
-    return as_columns(_rows(view))
-
-
-def _rows(view: View) -> Iterator[dict[str, Any]]:
-    for example in view.examples:
-        if is_image(example):
-            continue
-        for at, (name, role, c) in product(range(len(example.input_ids)), members(example)):
+    rows = []
+    for example in tables(view):
+        for at, c, row in identified(example):
             shown = largest_features(example, at)
             values = example.attributions[c, at].reshape(-1)[shown].astype(float)
-            largest = float(np.abs(values).max()) or 1.0
-            yield {
-                "input": input_key(example.model, at),
-                "name": name,
-                "role": role,
-                "configuration": example.configurations[c],
-                "dpc": float(example.dpc[c, at]),
-                "feature": [_features(example, at)[place] for place in shown],
-                "attribution": values.tolist(),
-                "share": (values / largest).tolist(),
-            }
+            share = values / (float(np.abs(values).max()) or 1.0)
+            names = [_features(example, at)[place] for place in shown]
+            rows.append({**row, "feature": names, "attribution": values.tolist(), "share": share.tolist()})
+    return as_columns(rows)
 
 
 def largest_features(example: Example, at: int) -> list[int]:
@@ -101,37 +79,29 @@ def _features(example: Example, at: int) -> list[str]:
 
 def charts(view: View) -> dict[str, Any]:
     """One chart of bars per model on tables."""
-    tables = [example for example in view.examples if not is_image(example) and has_content(example)]
     return {
-        f"bars-{at}": spec(_bars(example), input=input_key(example.model, 0), role=ROLES[0])
-        for at, example in enumerate(tables)
+        f"bars-{at}": vega_lite(_bars(example), input=input_key(example.model, 0), role=ROLES[0])
+        for at, example in enumerate(tables(view))
     }
 
 
 def _bars(example: Example) -> Any:
-    methods = methods_of(example)
+    methods = labels_in_order(example.methods)
     base = (
         alt.Chart(alt.NamedData(name="bars"))
         .transform_filter("datum.input == input && datum.role == role")
         .transform_flatten(["feature", "attribution", "share"])
         .transform_calculate(size="abs(datum.share)", sign="datum.share < 0 ? 'against the class' : 'for the class'")
     )
+    signs = {"for the class": POSITIVE, "against the class": NEGATIVE}
     order = alt.EncodingSortField(field="size", op="mean", order="descending")
     bars = base.mark_bar(aria=False).encode(
         x=alt.X("share:Q", title=None, scale=alt.Scale(domain=[-1, 1]), axis=alt.Axis(values=[0], labels=False)),
         y=alt.Y("feature:N", sort=order, title=None, axis=alt.Axis(labelLimit=300)),
-        color=alt.Color(
-            "sign:N",
-            title=None,
-            scale=alt.Scale(domain=["for the class", "against the class"], range=[POSITIVE, NEGATIVE]),
-            legend=alt.Legend(orient="top"),
+        color=alt.Color("sign:N", title=None, scale=scale_of(signs), legend=alt.Legend(orient="top")),
+        tooltip=tooltips(
+            "configuration", "feature", ("attribution", "attribution", ".4g"), ("dpc", "DPC of the input", ".3g")
         ),
-        tooltip=[
-            alt.Tooltip("configuration:N"),
-            alt.Tooltip("feature:N"),
-            alt.Tooltip("attribution:Q", format=".4g"),
-            alt.Tooltip("dpc:Q", title="DPC of the input", format=".3g"),
-        ],
     )
     sized = bars.properties(width=max(760 // max(len(methods), 1) - 8, 50), height={"step": 15})
     header = alt.Header(labelExpr="split(datum.label, ' ')", labelFontWeight="normal", labelFontSize=11)
@@ -176,4 +146,4 @@ def _drawn_bars(example: Example, members: list[int]) -> Figure:
 
 
 def _headline(example: Example, c: int) -> str:
-    return f"{plain(method_name(example.methods[c]))}\nDPC {number(float(example.dpc[c, 0]))}"
+    return f"{plain(label_of_method(example.methods[c]))}\nDPC {number(float(example.dpc[c, 0]))}"

@@ -11,12 +11,7 @@ SYMBOLS = {"reproduced": "✓", "not reproduced": "✗", "not measured": DASH}  
 
 @dataclass(frozen=True)
 class Cell:
-    """A verdict.
-
-    Attributes:
-        claim: The claim with its verdict; None where the claim does not concern the model.
-        span: How many columns it is about.
-    """
+    """A verdict over so many columns; None where the claim does not concern the model."""
 
     claim: Claim | None
     span: int = 1
@@ -24,43 +19,23 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A claim with its verdicts.
-
-    Attributes:
-        number: The claim's number.
-        claim: What the paper says.
-        cells: One verdict per model, or one for all.
-    """
+    """A claim with one verdict per model, or one for all."""
 
     number: int
     claim: str
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """All claims.
-
-    Attributes:
-        models: The columns.
-        rows: In the paper's order; claims that concern no model of the study are left out.
-    """
-
-    models: list[str]
-    rows: list[Row]
-
-
-def matrix(view: View) -> Matrix:
-    """The claims that concern the study's models."""
-    found: dict[tuple[int, str], dict[str, Claim]] = {}
-    for one in view.claims:
-        found.setdefault((one.number, one.claim), {})[one.model] = one
-    rows = [Row(number, claim, _cells(view.models, verdicts)) for (number, claim), verdicts in found.items()]
-    return Matrix(view.models, [row for row in rows if any(cell.claim for cell in row.cells)])
+def matrix(view: View) -> list[Row]:
+    """The claims that concern the study's models, in the paper's order."""
+    verdicts: dict[tuple[int, str], dict[str, Claim]] = {}
+    for claim in view.claims:
+        verdicts.setdefault((claim.number, claim.claim), {})[claim.model] = claim
+    rows = [Row(*key, _cells(view.models, by_model)) for key, by_model in verdicts.items()]
+    return [row for row in rows if any(cell.claim for cell in row.cells)]
 
 
 def _cells(models: list[str], verdicts: dict[str, Claim]) -> tuple[Cell, ...]:
     if not any(model in verdicts for model in models):
-        about_all = next((claim for claim in verdicts.values() if claim.model == ALL_MODELS), None)
-        return (Cell(about_all, len(models)),)
+        return (Cell(verdicts.get(ALL_MODELS), len(models)),)
     return tuple(Cell(verdicts.get(model)) for model in models)

@@ -9,16 +9,22 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from verax.analysis.tables import Example
-from verax.report.draw import legend_below, panels, plain
-from verax.report.names import method_name
+from verax.display.figure import CURVES, legend, panels, plain
+from verax.display.methods import label_of_method
+from verax.report.names import labels_in_order
 from verax.report.rows import as_columns
-from verax.report.spec import spec
-from verax.report.style import BLUE, VERMILION, number
+from verax.report.style import number
+from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View
 
 SIZE = (430, 170)
-CURVES = {"MoRF, most relevant first": VERMILION, "LeRF, least relevant first": BLUE}
 ROLES = ("best", "worst")
+_FIELDS = ("pc_morf", "pc_lerf", "dpc_morf", "dpc_lerf")  # fields of an example
+
+
+def has_content(example: Example) -> bool:
+    """Whether there is anything to show."""
+    return bool(len(example.input_ids) and example.configurations)
 
 
 def input_key(model: str, at: int) -> str:
@@ -37,7 +43,7 @@ def members(example: Example) -> list[tuple[str, str, int]]:
     """Name of the method, role and place of every configuration; where a method has one, it is best and worst."""
     places: dict[str, dict[str, int]] = {}
     for c, (method, role) in enumerate(zip(example.methods, example.roles, strict=True)):
-        places.setdefault(method_name(method), {})[role] = c
+        places.setdefault(label_of_method(method), {})[role] = c
     return [
         (name, role, found.get(role, next(iter(found.values())))) for name, found in places.items() for role in ROLES
     ]
@@ -45,56 +51,48 @@ def members(example: Example) -> list[tuple[str, str, int]]:
 
 def columns(view: View) -> dict[str, list[Any]]:
     """One row per example input and configuration, with its four curves as lists."""
-    return as_columns(_rows(view))
-
-
-def _rows(view: View) -> Iterator[dict[str, Any]]:
+    rows = []
     for example in view.examples:
         share = np.linspace(0, 1, example.pc_morf.shape[-1]).round(4).tolist()
-        for at, (name, role, c) in product(range(len(example.input_ids)), members(example)):
-            yield {
-                "input": input_key(example.model, at),
-                "name": name,
-                "role": role,
-                "configuration": example.configurations[c],
-                "share": share,
-                "pc": float(example.pc[c, at]),
-                "dpc": float(example.dpc[c, at]),
-                "pc_morf": example.pc_morf[c, at].astype(float).tolist(),
-                "pc_lerf": example.pc_lerf[c, at].astype(float).tolist(),
-                "dpc_morf": example.dpc_morf[c, at].astype(float).tolist(),
-                "dpc_lerf": example.dpc_lerf[c, at].astype(float).tolist(),
-            }
+        for at, c, row in identified(example):
+            curves = {name: getattr(example, name)[c, at].astype(float).tolist() for name in _FIELDS}
+            rows.append({**row, "share": share, "pc": float(example.pc[c, at]), **curves})
+    return as_columns(rows)
+
+
+def identified(example: Example) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Place of input and configuration, and the beginning of a row of the page's tables for them."""
+    for at, (name, role, c) in product(range(len(example.input_ids)), members(example)):
+        form, dpc = example.configurations[c], float(example.dpc[c, at])
+        key = input_key(example.model, at)
+        yield at, c, {"input": key, "name": name, "role": role, "configuration": form, "dpc": dpc}
 
 
 def methods(view: View) -> list[str]:
     """Methods that the examples show, in reading order."""
-    there = {method_name(method) for example in view.examples for method in example.methods}
-    return [name for name in view.method_names if name in there]
+    return labels_in_order(method for example in view.examples for method in example.methods)
 
 
 def charts(view: View) -> dict[str, Any]:
     """PC's and DPC's curves of the input and method that the reader chooses, best and worst configuration."""
-    first = next((one for one in view.examples if len(one.input_ids) and one.configurations), None)
+    first = next((example for example in view.examples if has_content(example)), None)
     if first is None:
         return {}
     choices = {"input": input_key(first.model, 0), "method": _telling(first)}
-    titles = {"pc": "PC: class score", "dpc": "DPC: directed curve"}
-    return {f"curves-{metric}": spec(_panel(metric, title), **choices) for metric, title in titles.items()}
+    charts = {}
+    for metric, title in (("pc", "PC: class score"), ("dpc", "DPC: directed curve")):
+        both = alt.vconcat(*(_of_role(metric, title, role) for role in ROLES), spacing=26)
+        described = both.properties(description=f"{title} while features of one input are removed.")
+        charts[f"curves-{metric}"] = vega_lite(described, **choices)
+    return charts
 
 
 def _telling(example: Example) -> str:
     """A method to begin with: the first whose best and worst configurations differ."""
-    places: dict[str, set[int]] = {}
+    forms: dict[str, set[str]] = {}
     for name, _, c in members(example):
-        places.setdefault(name, set()).add(c)
-    forms = {name: {example.configurations[c] for c in found} for name, found in places.items()}
-    return next((name for name, found in forms.items() if len(found) > 1), next(iter(forms)))
-
-
-def _panel(metric: str, title: str) -> Any:
-    both = alt.vconcat(*(_of_role(metric, title, role) for role in ROLES), spacing=26)
-    return both.properties(description=f"{title} while features of one input are removed.")
+        forms.setdefault(name, set()).add(example.configurations[c])
+    return next((name for name, different in forms.items() if len(different) > 1), next(iter(forms)))
 
 
 def _of_role(metric: str, title: str, role: str) -> Any:
@@ -104,16 +102,12 @@ def _of_role(metric: str, title: str, role: str) -> Any:
     between = between.encode(x=x, y=alt.Y("morf:Q", title=title, scale=alt.Scale(zero=False)), y2="lerf:Q")
     lines = alt.Chart().transform_fold(["morf", "lerf"], as_=["curve", "score"])
     lines = lines.transform_calculate(curve=f"datum.curve == 'morf' ? '{first}' : '{second}'")
-    colour = alt.Scale(domain=list(CURVES), range=list(CURVES.values()))
+    names = alt.Legend(orient="top", labelLimit=220)
     lines = lines.mark_line(point=alt.OverlayMarkDef(size=14), strokeWidth=1.6, aria=False).encode(
         x=x,
         y=alt.Y("score:Q", title=title),
-        color=alt.Color("curve:N", title=None, scale=colour, legend=alt.Legend(orient="top", labelLimit=220)),
-        tooltip=[
-            alt.Tooltip("curve:N"),
-            alt.Tooltip("share:Q", title="removed", format=".0%"),
-            alt.Tooltip("score:Q", format=".4g"),
-        ],
+        color=alt.Color("curve:N", title=None, scale=scale_of(CURVES), legend=names),
+        tooltip=tooltips("curve", ("share", "removed", ".0%"), ("score", "score", ".4g")),
     )
     area = f"'{role}, {metric.upper()} ' + format(datum.{metric}, '.3g') + ': ' + datum.configuration"
     words = alt.Chart().transform_filter("datum.share == 0").transform_calculate(words=area)
@@ -129,7 +123,7 @@ def _of_role(metric: str, title: str, role: str) -> Any:
 def figure(example: Example) -> Figure:
     """Curves of the first input of a model: a row per method's best configuration, PC left and DPC right."""
     best = [c for _, role, c in members(example) if role == ROLES[0]]
-    drawn, axes = panels(2 * len(best), width=3.2, height=1.7)
+    drawn, axes = panels(2 * len(best), width=3.2, height=1.7, columns=2)
     for at, ax in enumerate(axes):
         c, directed = best[at // 2], at % 2 == 1
         morf, lerf = (example.dpc_morf, example.dpc_lerf) if directed else (example.pc_morf, example.pc_lerf)
@@ -138,10 +132,10 @@ def figure(example: Example) -> Figure:
             ax.plot(share, curve, color=colour, linewidth=1.2, label=label)
         ax.fill_between(share, morf[c, 0], lerf[c, 0], color="0.5", alpha=0.15, linewidth=0)
         value = float((example.dpc if directed else example.pc)[c, 0])
-        name = plain(method_name(example.methods[c]))
+        name = plain(label_of_method(example.methods[c]))
         ax.set_title(f"{name}: {'DPC' if directed else 'PC'} {number(value)}")
     for ax in axes[-2:]:
         ax.set_xlabel("share of features removed")
-    legend_below(drawn, axes)
+    legend(drawn, axes)
     drawn.suptitle(plain(f"{example.model}, {input_label(example, 0)}"), fontsize=9)
     return drawn

@@ -6,24 +6,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from verax.analysis.tables import ModelInfo, higher_is_better
-from verax.report.names import METRIC_NAMES, REFERENCE, kind_of, label_of
+from verax.analysis.tables import MetricInfo, ModelInfo
+from verax.report.names import REFERENCE, kind_of, label_of
 from verax.report.style import number, percent, signed
 from verax.report.view import View
-
-RANKED = ("dpc_magnitude", "pc", "infidelity")
 
 
 @dataclass(frozen=True)
 class Best:
-    """The configuration of a model that a metric rates best.
+    """The configuration of a model that a metric rates best, with the standard error of its mean over inputs.
 
-    Attributes:
-        label: Its method.
-        configuration: Its canonical form.
-        value: Its mean score.
-        error: Standard error of that mean over inputs.
-        kind: Local, baseline-oriented, or a naive reference, which no metric should prefer.
+    Its kind may be a naive reference, which no metric should prefer.
     """
 
     label: str
@@ -36,14 +29,20 @@ class Best:
         return number(self.value) + (f" ± {number(self.error, 2)}" if self.error is not None else "")
 
 
-def best(view: View, model: str, metric: str) -> Best | None:
+def ranked(view: View) -> list[MetricInfo]:
+    """The metrics whose best configurations the head of the page names."""
+    return view.leading("dpc_magnitude", "pc", "infidelity")
+
+
+def best(view: View, model: str, metric: MetricInfo) -> Best | None:
     """The best configuration of a model, or None where the metric was not measured."""
-    rows = view.summary.filter(pl.col("model") == model, pl.col(metric).is_not_null())
+    column = metric.column
+    rows = view.summary.filter(pl.col("model") == model).drop_nulls(column)
     if not rows.height:
         return None
-    row = rows.sort(metric, descending=higher_is_better(metric), maintain_order=True).row(0, named=True)
+    row = rows.sort(column, descending=metric.higher_is_better, maintain_order=True).row(0, named=True)
     variant = (row["method"], row["local"])
-    return Best(label_of(*variant), row["configuration"], row[metric], row[f"{metric}_error"], kind_of(*variant))
+    return Best(label_of(*variant), row["configuration"], row[column], row[f"{column}_error"], kind_of(*variant))
 
 
 def one_line(view: View) -> str:
@@ -60,26 +59,26 @@ def one_line(view: View) -> str:
 
 def sentences(view: View) -> list[str]:
     """The most important findings, most important first."""
-    found = [_preference(view, metric) for metric in ("dpc_magnitude", "pc") if view.measured(metric)]
-    found += [_agreement(view)] if any(math.isfinite(a.spearman) for a in view.agreements.values()) else []
+    found = [_preference(view, metric) for metric in view.leading("dpc_magnitude", "pc")]
+    found += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
     found += [_claims(view)] if view.claims else []
     found += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
     return found
 
 
-def _preference(view: View, metric: str) -> str:
+def _preference(view: View, metric: MetricInfo) -> str:
     found = [one for one in (best(view, model, metric) for model in view.models) if one is not None]
     kind, many = Counter(one.kind for one in found).most_common(1)[0]
     labels = Counter(one.label for one in found)
     words = ", ".join(label + (f" ({count} times)" if count > 1 else "") for label, count in labels.items())
     article = "a naive" if kind == REFERENCE else "a"
-    return f"{METRIC_NAMES[metric]} rates {article} {kind} method best on {_of(many, len(found))}: {words}."
+    return f"{metric.label} rates {article} {kind} method best on {_of(many, len(found))}: {words}."
 
 
 def _agreement(view: View) -> str:
     parts = []
     for lime, where in ((False, "without LIME"), (True, "with LIME alone")):
-        values = [a.spearman for (_, of_lime), a in view.agreements.items() if of_lime == lime]
+        values = [a.spearman.mean for (_, of_lime), a in view.agreements.items() if of_lime == lime]
         known = [value for value in values if math.isfinite(value)]
         if known:
             span = f"{signed(min(known))} to {signed(max(known))}" if len(known) > 1 else signed(known[0])
@@ -100,10 +99,9 @@ def _of(many: int, total: int) -> str:
 def _claims(view: View) -> str:
     verdicts = Counter(claim.verdict for claim in view.claims)
     measured = len(view.claims) - verdicts["not measured"]
-    text = (
-        f"Of the paper's claims, taken model by model, {verdicts['reproduced']} of {measured} measured were reproduced"
-    )
-    return f"{text}; not measured: {verdicts['not measured']}." if verdicts["not measured"] else f"{text}."
+    text = f"Of the paper's claims, taken model by model, {verdicts['reproduced']} of {measured} measured were"
+    rest = f"; not measured: {verdicts['not measured']}" if verdicts["not measured"] else ""
+    return f"{text} reproduced{rest}."
 
 
 def _count(many: int, what: str) -> str:
@@ -116,7 +114,7 @@ def model_rows(view: View) -> list[dict[str, object]]:
         {
             "model": model.name,
             "auroc": percent(figure_of(model, "auroc")),
-            "best": {metric: best(view, model.name, metric) for metric in RANKED},
+            "best": [best(view, model.name, metric) for metric in ranked(view)],
             "others": view.agreements.get((model.name, False)),
             "lime": view.agreements.get((model.name, True)),
         }

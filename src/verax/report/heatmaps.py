@@ -17,12 +17,7 @@ Pixels = npt.NDArray[np.floating[Any]]
 
 
 def per_pixel(attribution: Pixels) -> Pixels:
-    """One value per pixel, as the metrics see it: channels summed.
-
-    Example:
-        >>> per_pixel(np.ones((3, 2, 2))).tolist()
-        [[3.0, 3.0], [3.0, 3.0]]
-    """
+    """One value per pixel, as the metrics see it: channels summed."""
     return attribution.sum(0) if attribution.ndim == 3 else attribution
 
 
@@ -33,12 +28,7 @@ def grey(image: Pixels) -> Pixels:
 
 
 def scaled(values: Pixels) -> Pixels:
-    """Values between -1 and 1: divided by the 99th percentile of their sizes, so that single pixels do not rule.
-
-    Example:
-        >>> scaled(np.array([[0.0, 0.0]])).tolist(), scaled(np.array([[-2.0, 2.0]])).tolist()
-        ([[0.0, 0.0]], [[-1.0, 1.0]])
-    """
+    """Values between -1 and 1: divided by the 99th percentile of their sizes, so that single pixels do not rule."""
     sizes = np.abs(values)
     largest = float(np.quantile(sizes, 0.99)) or float(sizes.max())
     return (values / largest).clip(-1, 1) if largest > 0 else np.zeros_like(values)
@@ -48,9 +38,8 @@ def heat_map(attribution: Pixels) -> str:
     """A data URI of the attribution: blue speaks for the class, red against it, white says nothing."""
     values = scaled(smaller(per_pixel(attribution)))
     levels = np.rint((values + 1) / 2 * (_LEVELS - 1)).astype(np.uint8)
-    picture = Image.fromarray(levels)
+    picture = Image.fromarray(levels).convert("P")
     colours = mpl.colormaps[COLOURS](np.linspace(0, 1, _LEVELS))[:, :3]
-    picture = picture.convert("P") if picture.mode != "P" else picture
     picture.putpalette(np.rint(colours * 255).astype(np.uint8).tobytes())
     return _data_uri(picture)
 
@@ -61,12 +50,7 @@ def grey_image(image: Pixels) -> str:
 
 
 def smaller(values: Pixels) -> Pixels:
-    """The mean over blocks, so that no side is longer than ``LARGEST``; a rest at the lower and right edge is cut.
-
-    Example:
-        >>> smaller(np.ones((224, 224))).shape, smaller(np.ones((8, 8))).shape
-        ((112, 112), (8, 8))
-    """
+    """The mean over blocks, so that no side is longer than ``LARGEST``; a rest at the lower and right edge is cut."""
     block = -(-max(values.shape) // LARGEST)
     height, width = (side // block for side in values.shape)
     kept = values[: height * block, : width * block].astype(np.float64)

@@ -1,47 +1,18 @@
-"""What methods, metrics and configurations are called on a page."""
+"""What methods and their variants are called on a page, and in which order they stand."""
 
 from collections.abc import Iterable
 
-from verax.analysis.tables import REFERENCE_METHODS
+from verax.attribution import METHODS
+from verax.display.methods import is_reference, label_of_method
 
 LOCAL, ORIENTED, REFERENCE = "local", "baseline-oriented", "reference"
 KINDS = (LOCAL, ORIENTED, REFERENCE)
-METRIC_NAMES = {
-    "pc": "PC",
-    "dpc_magnitude": "DPC",
-    "dpc_signed": "DPC, signed order",
-    "dpc_literal": "DPC, literal",
-    "infidelity": "Infidelity",
-    "infidelity_baseline": "Infidelity, baseline-oriented",
-}
-METHOD_NAMES = {
-    "Gradient": "Gradient",
-    "GuidedBackprop": "Guided Backpropagation",
-    "SmoothGrad": "SmoothGrad",
-    "VarGrad": "VarGrad",
-    "LimeTabular": "LIME",
-    "LimeImage": "LIME",
-    "IntegratedGradients": "Integrated Gradients",
-    "DeepLiftSHAP": "DeepLiftSHAP",
-    "Edges": "Edges",
-    "Random": "Random",
-}
 TIMES = "\N{MULTIPLICATION SIGN}"
-
-
-def method_name(method: str) -> str:
-    """A method as people write it; a method of the user's own keeps its name.
-
-    Example:
-        >>> method_name("LimeTabular"), method_name("Mine")
-        ('LIME', 'Mine')
-    """
-    return METHOD_NAMES.get(method, method)
 
 
 def kind_of(method: str, local: bool) -> str:
     """Whether a method explains the model near the input, the way from a baseline, or nothing at all."""
-    if method in REFERENCE_METHODS:
+    if is_reference(method):
         return REFERENCE
     return LOCAL if local else ORIENTED
 
@@ -53,21 +24,20 @@ def label_of(method: str, local: bool) -> str:
         >>> label_of("SmoothGrad", local=True), label_of("DeepLiftSHAP", local=False) == f"DeepLiftSHAP {TIMES} input"
         ('SmoothGrad', True)
     """
-    return method_name(method) + (f" {TIMES} input" if kind_of(method, local) == ORIENTED else "")
+    multiplied = not local and method in METHODS and hasattr(METHODS.get(method), "multiply_by_inputs")
+    return label_of_method(method) + (f" {TIMES} input" if multiplied else "")
 
 
 def in_order(variants: Iterable[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Methods with their variants in reading order: local ones, baseline-oriented ones, references; Random last.
+    """Methods with their variants in reading order: local ones, baseline-oriented ones, references; each by label."""
+    return sorted(set(variants), key=lambda variant: (KINDS.index(kind_of(*variant)), label_of(*variant), variant))
+
+
+def labels_in_order(methods: Iterable[str]) -> list[str]:
+    """Labels of methods without their variants, references last.
 
     Example:
-        >>> in_order([("Random", True), ("IntegratedGradients", False), ("Mine", True), ("Gradient", True)])
-        [('Gradient', True), ('Mine', True), ('IntegratedGradients', False), ('Random', True)]
+        >>> labels_in_order(["Random", "LimeTabular", "Mine", "LimeImage", "Gradient"])
+        ['Gradient', 'LIME', 'Mine', 'Random']
     """
-    known = list(METHOD_NAMES)
-
-    def place(variant: tuple[str, bool]) -> tuple[int, int, str]:
-        method, local = variant
-        at = known.index(method) if method in known else known.index("IntegratedGradients")
-        return KINDS.index(kind_of(method, local)), at, method
-
-    return sorted(set(variants), key=place)
+    return list(dict.fromkeys(label_of_method(name) for name, _ in in_order((name, True) for name in methods)))

@@ -7,22 +7,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import vl_convert
 from markupsafe import Markup
 
 from verax.analysis.tables import Example, Tables
-from verax.datasets.download import write_atomically
-from verax.report import attributions, boxes, claims, curves, facts, findings, scatter, twins, uncertainty
-from verax.report.names import METRIC_NAMES
+from verax.core.files import write_atomically
+from verax.core.text_tables import metric_head
+from verax.report import attributions, boxes, claims, curves, facts, findings, input_factor, scatter, uncertainty
+from verax.report.html import own_file, rendered
 from verax.report.rows import encoded, script_json
 from verax.report.style import signed
 from verax.report.view import View
 
 SECTIONS = {
     "run": "What was run",
-    "methods": "PC and DPC by method",
-    "twins": "With and without the input",
+    "methods": "Scores by method",
+    "input-factor": "With and without the input",
     "agreement": "DPC against Infidelity",
     "uncertainty": "Uncertainty",
     "curves": "Perturbation curves",
@@ -32,7 +32,7 @@ SECTIONS = {
     "provenance": "Provenance",
 }
 _SHOWN = ("model", "method", "name", "label", "kind", "configuration", "lime", "pareto", "near_zero", "jitter", "pair")
-_FIGURES = ("attribution_norm", "infidelity_mc_error")
+_FIGURES = ("dpc_magnitude", "infidelity", "infidelity_mc_error", "attribution_norm")
 
 
 def write_report(path: Path, tables: Tables, examples: Sequence[Example], provenance: Mapping[str, str]) -> None:
@@ -53,27 +53,20 @@ def write_report(path: Path, tables: Tables, examples: Sequence[Example], proven
 def page(view: View, provenance: Mapping[str, str]) -> str:
     """The report as text."""
     charts = _charts(view)
-    vega, script = _vega(), _safe_script(_own("page.js"))
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_own), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template("page.html").render(
+    vega, script = _vega(), _safe_script(own_file("page.js"))
+    return rendered(
+        "page.html",
         policy=_policy(vega, script),
-        css=Markup(_own("page.css")),  # noqa: S704 - a file of this package
         vega=vega,
         script=script,
         data=Markup(script_json(_data(view))),  # noqa: S704 - escaped by script_json
-        specs=Markup(script_json(charts)),  # noqa: S704 - escaped by script_json
+        drawings=Markup(script_json(charts)),  # noqa: S704 - escaped by script_json
         charts=set(charts),
         **_head(view),
-        **_body(view, charts),
+        **_body(view),
         incomplete=provenance.get("incomplete", ""),
         provenance=facts.settings(provenance, "Versions, hashes, seeds and commands"),
     )
-
-
-def _own(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 @cache
@@ -88,31 +81,25 @@ def _safe_script(text: str) -> Markup:
 
 def _policy(*scripts: str) -> str:
     """Only these scripts may run, and nothing may be fetched, whatever the page holds."""
-    hashes = [base64.b64encode(hashlib.sha256(one.encode("utf-8")).digest()).decode("ascii") for one in scripts]
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    digests = [hashlib.sha256(script.encode("utf-8")).digest() for script in scripts]
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def _charts(view: View) -> dict[str, Any]:
-    parts = (boxes, twins, scatter, uncertainty, curves, attributions)
+    parts = (boxes, input_factor, scatter, uncertainty, curves, attributions)
     return {name: chart for part in parts for name, chart in part.charts(view).items()}
 
 
 def _data(view: View) -> dict[str, Any]:
     """The page's tables, each once, whatever number of charts draws from it."""
-    errors = [f"{metric}_error" for metric in METRIC_NAMES]
-    rows = view.rows.select(*_SHOWN, *METRIC_NAMES, *errors, *_FIGURES)
-    settings = view.settings.drop("model", "configuration")
-    of_lime = [at for at, lime in enumerate(rows["lime"]) if lime]
-    columns = {name: rows[name].to_list() for name in rows.columns}
-    for name in settings.columns:
-        values = dict(zip(of_lime, settings[name].to_list(), strict=True))
-        columns[scatter.SETTING + name] = [values.get(at) for at in range(rows.height)]
+    means = [name for metric in view.tables.metrics for name in (metric.column, f"{metric.column}_error")]
+    rows = view.rows.select(list(dict.fromkeys((*_SHOWN, *means, *_FIGURES))))
+    settings = {scatter.SETTING + name: values for name, values in view.settings.items()}
+    paired = input_factor.paired_rows(view).select(*_SHOWN, "side", *means)
     return {
-        "configurations": encoded(columns),
-        "twins": encoded(
-            twins.twin_rows(view).select(*_SHOWN, "side", *METRIC_NAMES, *errors).to_dict(as_series=False)
-        ),
+        "configurations": encoded(rows.to_dict(as_series=False) | settings),
+        "input_factor": encoded(paired.to_dict(as_series=False)),
         "uncertainty": encoded(uncertainty.columns(view)),
         "curves": encoded(curves.columns(view)),
         "bars": encoded(attributions.columns(view)),
@@ -126,22 +113,25 @@ def _head(view: View) -> dict[str, Any]:
         "one_line": findings.one_line(view),
         "sentences": findings.sentences(view),
         "model_rows": findings.model_rows(view),
-        "ranked": findings.RANKED,
-        "missing": [METRIC_NAMES[metric] for metric in view.missing()],
+        "ranked": [metric.label for metric in findings.ranked(view)],
+        "missing": [metric.label for metric in view.tables.metrics if metric not in view.measured],
+        "agreements": view.agreements,
         "sections": list(SECTIONS.items()),
         "signed": signed,
     }
 
 
-def _body(view: View, charts: Mapping[str, Any]) -> dict[str, Any]:
-    shown = [example for example in view.examples if attributions.has_content(example)]
-    on_tables = [example for example in shown if not attributions.is_image(example)]
+def _body(view: View) -> dict[str, Any]:
+    shown = [example for example in view.examples if curves.has_content(example)]
     return {
         "models": facts.models(view),
         "method_counts": facts.method_counts(view),
         "settings": facts.settings(view.tables.settings, "Settings of the metrics"),
-        "boxes": [facts.boxes(view, metric) for metric in findings.RANKED if view.measured(metric)],
-        "other_metrics": [(metric, METRIC_NAMES[metric]) for metric in boxes.other_metrics(view)],
+        "boxes": [facts.boxes(view, metric) for metric in view.measured],
+        "main": view.main,
+        "other_metrics": [
+            (metric.column, metric_head(metric.label, metric.higher_is_better)) for metric in boxes.other_metrics(view)
+        ],
         "model_options": [(model, model) for model in view.models],
         "colour_options": list(scatter.colourings(view).items()),
         "input_groups": [_inputs(example) for example in shown],
@@ -149,7 +139,7 @@ def _body(view: View, charts: Mapping[str, Any]) -> dict[str, Any]:
         "roles": [(role, f"the {role} of each method") for role in curves.ROLES],
         "bars": [
             {"id": f"bars-{at}", "model": example.model, "groups": [_inputs(example)]}
-            for at, example in enumerate(on_tables)
+            for at, example in enumerate(attributions.tables(view))
         ],
         "galleries": [attributions.gallery(example) for example in shown if attributions.is_image(example)],
         "claims": view.claims,

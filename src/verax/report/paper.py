@@ -1,16 +1,17 @@
 """The paper's figures as SVG files."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from verax.analysis.tables import Example, Tables
-from verax.report import attributions, boxes, curves, scatter, twins, uncertainty
-from verax.report.draw import paper_style, save
+from verax.display.svg import fixed_style, save
+from verax.report import attributions, boxes, curves, input_factor, scatter, uncertainty
 from verax.report.view import View
 
-SHORT = {"pc": "pc", "dpc_magnitude": "dpc"}
+_SIZE = 8  # points
 
 
 def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> list[Path]:
@@ -25,22 +26,22 @@ def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> 
     """
     folder.mkdir(parents=True, exist_ok=True)
     view = View(tables, tuple(examples))
-    with paper_style():
+    with fixed_style(_SIZE):
         return [save(figure, folder / f"{name}.svg") for name, figure in _figures(view)]
 
 
 def _figures(view: View) -> Iterator[tuple[str, Figure]]:
-    for metric, short in SHORT.items():
-        if view.measured(metric):
-            yield f"methods-{short}", boxes.figure(view, metric)
-            if twins.twin_methods(view):
-                yield f"twins-{short}", twins.figure(view, metric)
+    for metric in view.main:
+        name = "dpc" if metric.column == "dpc_magnitude" else re.sub(r"\W+", "-", metric.column)
+        yield f"methods-{name}", boxes.figure(view, metric)
+        if input_factor.paired_methods(view):
+            yield f"input-factor-{name}", input_factor.figure(view, metric)
     for lime, name in ((True, "scatter-lime"), (False, "scatter-others")):
         if scatter.models(view, lime):
             yield name, scatter.figure(view, lime)
     if view.uncertainty.height:
         yield "uncertainty", uncertainty.figure(view)
-    shown = [example for example in view.examples if attributions.has_content(example)]
+    shown = [example for example in view.examples if curves.has_content(example)]
     for at, example in enumerate(shown, start=1):
         yield f"curves-{at}", curves.figure(example)
         yield f"attributions-{at}", attributions.figure(example)

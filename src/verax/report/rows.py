@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 DIGITS = 6
@@ -21,13 +21,9 @@ def encoded(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     return {name: _column(list(values)) for name, values in columns.items()}
 
 
-def as_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Rows with the same names as columns; no rows are no columns."""
-    found: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, value in row.items():
-            found.setdefault(name, []).append(value)
-    return found
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
 def _column(values: list[Any]) -> Any:

@@ -7,10 +7,12 @@ import altair as alt
 import polars as pl
 from matplotlib.figure import Figure
 
-from verax.report.draw import legend_below, panels, plain
-from verax.report.names import KINDS, METRIC_NAMES
-from verax.report.spec import spec
-from verax.report.style import GREY, PURPLE, VERMILION, method_colours, signed
+from verax.core.palette import GREY, PURPLE, VERMILION
+from verax.display.figure import legend, panels, plain
+from verax.display.methods import method_colours
+from verax.report.names import KINDS
+from verax.report.style import signed
+from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View
 
 SIZE = (480, 380)
@@ -20,69 +22,57 @@ _SHAPES = {KINDS[0]: "circle", KINDS[1]: "square", KINDS[2]: "triangle-up"}
 
 def charts(view: View) -> dict[str, Any]:
     """LIME's grid and the other methods, each for the model that the reader chooses."""
-    found = {}
+    charts = {}
     if models(view, lime=True):
-        found["scatter-lime"] = spec(_lime(view), **_choices(view, lime=True), colour=next(iter(colourings(view))))
+        colour = next(iter(colourings(view)))
+        charts["scatter-lime"] = vega_lite(_lime(), **_choices(view, lime=True), colour=colour)
     if models(view, lime=False):
-        found["scatter-others"] = spec(_others(view), **_choices(view, lime=False))
-    return found
+        charts["scatter-others"] = vega_lite(_others(view), **_choices(view, lime=False))
+    return charts
 
 
 def colourings(view: View) -> dict[str, str]:
     """By what LIME's points can be coloured: column of the page's table, and name of the setting."""
-    names = [name for name in view.settings.columns if name not in ("model", "configuration")]
-    return {SETTING + name: name for name in names} or {"name": "method"}
-
-
-def title(view: View, model: str, lime: bool) -> str:
-    """What the scatter of a model shows, in numbers."""
-    found = view.agreements.get((model, lime))
-    if found is None:
-        return f"{model}: too few configurations to compare"
-    text = f"{model}: Spearman {signed(found.spearman)} (95 % interval {signed(found.low)} to {signed(found.high)})"
-    return f"{text}, {found.configurations} configurations"
-
-
-def subtitle(view: View, model: str) -> str:
-    """How many of LIME's configurations stand out."""
-    best = view.pareto_set.filter(pl.col("model") == model).height
-    nothing = view.near_zero.filter(pl.col("model") == model).height
-    return f"{best} in the Pareto set; {nothing} with attributions near zero"
+    return {SETTING + name: name for name in view.settings} or {"name": "method"}
 
 
 def models(view: View, lime: bool) -> list[str]:
     """Models that have both metrics for LIME, or for the other methods."""
-    rows = _comparable(view).filter(pl.col("lime") == lime)
-    return [model for model in view.models if model in set(rows["model"])]
-
-
-def _comparable(view: View) -> pl.DataFrame:
-    return view.rows.filter(pl.col("dpc_magnitude").is_not_null(), pl.col("infidelity").is_not_null())
+    return [model for model in view.models if view.comparable(model, lime).height]
 
 
 def _axes() -> Mapping[str, Any]:
+    scale = alt.Scale(zero=False)
     return {
-        "x": alt.X("infidelity:Q", title="better ← Infidelity", scale=alt.Scale(zero=False), axis=_ticks(".3~e")),
-        "y": alt.Y("dpc_magnitude:Q", title="DPC → better", scale=alt.Scale(zero=False), axis=_ticks("~g")),
-        "tooltip": [
-            alt.Tooltip("configuration:N"),
-            alt.Tooltip("dpc_magnitude:Q", title="DPC", format=".4g"),
-            alt.Tooltip("infidelity:Q", title="Infidelity", format=".4g"),
-            alt.Tooltip("infidelity_mc_error:Q", title="its Monte-Carlo error", format=".2g"),
-            alt.Tooltip("attribution_norm:Q", title="norm of the attribution", format=".3g"),
-        ],
+        "x": alt.X("infidelity:Q", title="better ← Infidelity", scale=scale, axis=alt.Axis(format=".3~e", tickCount=6)),
+        "y": alt.Y("dpc_magnitude:Q", title="DPC → better", scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+        "tooltip": tooltips(
+            "configuration",
+            ("dpc_magnitude", "DPC", ".4g"),
+            ("infidelity", "Infidelity", ".4g"),
+            ("infidelity_mc_error", "its Monte-Carlo error", ".2g"),
+            ("attribution_norm", "norm of the attribution", ".3g"),
+        ),
     }
-
-
-def _ticks(form: str) -> alt.Axis:
-    return alt.Axis(format=form, tickCount=6)
 
 
 def _choices(view: View, lime: bool) -> dict[str, Any]:
     """The model to begin with, and the titles that follow the choice."""
-    without = "Random and Edges are shown but not ranked"
-    titles = {model: [title(view, model, lime), subtitle(view, model) if lime else without] for model in view.models}
-    return {"model": view.models[0], "titles": titles}
+    return {"model": view.models[0], "titles": {model: _title(view, model, lime) for model in view.models}}
+
+
+def _title(view: View, model: str, lime: bool) -> list[str]:
+    """What the scatter of a model shows, in numbers, and how many of LIME's configurations stand out."""
+    title, agreement = f"{model}: too few configurations to compare", view.agreements.get((model, lime))
+    if agreement is not None:
+        spearman = agreement.spearman
+        ends = f"{signed(spearman.low)} to {signed(spearman.high)}"
+        interval = f"Spearman {signed(spearman.mean)} (95 % interval {ends})"
+        title = f"{model}: {interval}, {agreement.configurations} configurations"
+    if not lime:
+        return [title, "References are shown but not ranked"]
+    best, nothing = (rows.filter(pl.col("model") == model).height for rows in (view.pareto_set, view.near_zero))
+    return [title, f"{best} in the Pareto set; {nothing} with attributions near zero"]
 
 
 def _titled(chart: Any, description: str) -> Any:
@@ -90,7 +80,7 @@ def _titled(chart: Any, description: str) -> Any:
     return chart.properties(title=shown, width=SIZE[0], height=SIZE[1], description=description)
 
 
-def _lime(view: View) -> Any:
+def _lime() -> Any:
     states = {"Pareto set": "diamond", "near zero": "cross", "others": "circle"}
     base = alt.Chart(alt.NamedData(name="configurations"))
     base = base.transform_filter("datum.model == model && datum.lime && isValid(datum.infidelity)").transform_calculate(
@@ -104,7 +94,7 @@ def _lime(view: View) -> Any:
         shape=alt.Shape(
             "state:N",
             title=None,
-            scale=alt.Scale(domain=list(states), range=list(states.values())),
+            scale=scale_of(states),
             legend=_legend(symbolFillColor="currentColor", symbolStrokeWidth=0),
         ),
         size=alt.Size("size:Q", scale=None),
@@ -125,14 +115,15 @@ def _legend(**more: Any) -> alt.Legend:
 def _others(view: View) -> Any:
     names = [name for name in view.method_names if name != "LIME"]
     colours = alt.Scale(domain=names, range=method_colours(names))
-    shapes = alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values()))
     chart = (
         alt.Chart(alt.NamedData(name="configurations"))
         .transform_filter("datum.model == model && !datum.lime && isValid(datum.infidelity)")
         .mark_point(size=55, filled=True, opacity=0.85, aria=False)
         .encode(
             color=alt.Color("name:N", title=None, scale=colours, legend=_legend(symbolType="circle")),
-            shape=alt.Shape("kind:N", title=None, scale=shapes, legend=_legend(symbolFillColor="currentColor")),
+            shape=alt.Shape(
+                "kind:N", title=None, scale=scale_of(_SHAPES), legend=_legend(symbolFillColor="currentColor")
+            ),
             **_axes(),
         )
     )
@@ -142,27 +133,27 @@ def _others(view: View) -> Any:
 def figure(view: View, lime: bool) -> Figure:
     """The paper's scatter: Infidelity to the right, DPC up, a panel per model; LIME's Pareto set is marked."""
     shown = models(view, lime)
-    drawn, axes = panels(len(shown), width=3.6, height=2.9)
+    drawn, axes = panels(len(shown), width=3.6, height=2.9, columns=2)
     for model, ax in zip(shown, axes, strict=True):
-        own = _comparable(view).filter(pl.col("model") == model, pl.col("lime") == lime)
+        rows = view.comparable(model, lime)
         if lime:
-            _draw_lime(ax, own)
+            _draw_lime(ax, rows)
         else:
-            names = [name for name in view.method_names if name in set(own["name"])]
+            names = [name for name in view.method_names if name in set(rows["name"])]
             for name, colour in zip(names, method_colours(names), strict=True):
-                part = own.filter(pl.col("name") == name)
+                part = rows.filter(pl.col("name") == name)
                 ax.scatter(part["infidelity"], part["dpc_magnitude"], s=12, color=colour, label=plain(name))
         found = view.agreements.get((model, lime))
-        ending = f", Spearman {signed(found.spearman)}" if found else ""
-        ax.set(title=plain(model) + ending, xlabel=METRIC_NAMES["infidelity"], ylabel=METRIC_NAMES["dpc_magnitude"])
+        ending = f", Spearman {signed(found.spearman.mean)}" if found else ""
+        ax.set(title=plain(model) + ending, xlabel="Infidelity", ylabel="DPC")
         ax.ticklabel_format(axis="both", style="sci", scilimits=(-3, 4))
-    legend_below(drawn, axes)
+    legend(drawn, axes, columns=5)
     return drawn
 
 
-def _draw_lime(ax: Any, own: pl.DataFrame) -> None:
-    usual = own.filter(~pl.col("pareto"), ~pl.col("near_zero"))
-    nothing, best = own.filter(pl.col("near_zero")), own.filter(pl.col("pareto")).sort("infidelity")
+def _draw_lime(ax: Any, rows: pl.DataFrame) -> None:
+    usual = rows.filter(~pl.col("pareto"), ~pl.col("near_zero"))
+    nothing, best = rows.filter(pl.col("near_zero")), rows.filter(pl.col("pareto")).sort("infidelity")
     ax.scatter(usual["infidelity"], usual["dpc_magnitude"], s=5, color=GREY, alpha=0.6, label="configurations")
     ax.scatter(nothing["infidelity"], nothing["dpc_magnitude"], s=12, marker="x", color=PURPLE, label="near zero")
     ax.scatter(best["infidelity"], best["dpc_magnitude"], s=18, marker="D", color=VERMILION, label="Pareto set")

@@ -6,9 +6,9 @@ import altair as alt
 import polars as pl
 from matplotlib.figure import Figure
 
-from verax.report.draw import legend_below, panels, plain
-from verax.report.spec import by_model, spec
-from verax.report.style import method_colours
+from verax.display.figure import legend, panels, plain
+from verax.display.methods import method_colours
+from verax.report.vega import by_model, scale_of, vega_lite
 from verax.report.view import View
 
 ERRORS = {"resampled_sd": "resampled", "analytic_se": "analytic", "independent_sd": "independent draws"}
@@ -28,7 +28,7 @@ def charts(view: View) -> dict[str, Any]:
     """Values with their resampled spread, and three kinds of error on logarithmic scales."""
     if not view.uncertainty.height:
         return {}
-    return {"uncertainty-values": spec(_values(view)), "uncertainty-errors": spec(_errors(view))}
+    return {"uncertainty-values": vega_lite(_values(view)), "uncertainty-errors": vega_lite(_errors(view))}
 
 
 def _methods(view: View) -> list[str]:
@@ -104,9 +104,8 @@ def _errors(view: View) -> Any:
             alt.Tooltip("size:Q", title="size", format=".3g"),
         ],
     )
-    dashes = alt.Scale(domain=list(_DASHES), range=list(_DASHES.values()))
-    lines = base.mark_line(strokeWidth=1.6, aria=False)
-    lines = lines.encode(strokeDash=alt.StrokeDash("kind:N", title=None, scale=dashes, legend=alt.Legend(orient="top")))
+    dashes = alt.StrokeDash("kind:N", title=None, scale=scale_of(_DASHES), legend=alt.Legend(orient="top"))
+    lines = base.mark_line(strokeWidth=1.6, aria=False).encode(strokeDash=dashes)
     points = base.mark_point(size=24, filled=True, aria=False).properties(name="errors").add_params(_picked())
     chart = alt.layer(lines, points, data=alt.NamedData(name="uncertainty"))
     return _faceted(view, chart, 4).properties(
@@ -122,17 +121,17 @@ def _faceted(view: View, chart: Any, columns: int) -> Any:
 def figure(view: View) -> Figure:
     """The paper's figure: Infidelity, mean and standard deviation over resamples, against draws, by method."""
     models, names = _models(view), _methods(view)
-    drawn, axes = panels(len(models), width=4.4, height=2.8)
+    drawn, axes = panels(len(models), width=4.4, height=2.8, columns=2)
     for model, ax in zip(models, axes, strict=True):
         for name, colour in zip(names, method_colours(names), strict=True):
-            own = view.uncertainty.filter(pl.col("model") == model, pl.col("name") == name).sort("draws")
-            low, high = own["value"] - own["resampled_sd"], own["value"] + own["resampled_sd"]
-            ax.plot(own["draws"], own["value"], color=colour, linewidth=1.2, marker=".", label=plain(name))
-            ax.fill_between(own["draws"], low, high, color=colour, alpha=0.15, linewidth=0)
+            curve = view.uncertainty.filter(pl.col("model") == model, pl.col("name") == name).sort("draws")
+            low, high = curve["value"] - curve["resampled_sd"], curve["value"] + curve["resampled_sd"]
+            ax.plot(curve["draws"], curve["value"], color=colour, linewidth=1.2, marker=".", label=plain(name))
+            ax.fill_between(curve["draws"], low, high, color=colour, alpha=0.15, linewidth=0)
         draws = sorted(set(view.uncertainty["draws"]))
         ax.set_xscale("log", base=2)
         ax.set_xticks(draws, [str(count) for count in draws])
         ax.set(title=plain(model), xlabel="draws per input", ylabel="Infidelity, mean ± sd")
         ax.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4))
-    legend_below(drawn, axes)
+    legend(drawn, axes, columns=5)
     return drawn

@@ -3,21 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
 from verax.analysis import canonical
 from verax.analysis.agreement import Agreement, agreement
 from verax.analysis.claims import Claim, claims
-from verax.analysis.outliers import near_zero
-from verax.analysis.pareto import pareto
+from verax.analysis.matrices import matrix
+from verax.analysis.outliers import near_zero, pareto
 from verax.analysis.summary import configurations, methods
-from verax.analysis.tables import LIME_METHODS, METRICS, Example, Tables
+from verax.analysis.tables import Example, MetricInfo, Tables
 from verax.analysis.uncertainty import curves
-from verax.report.names import in_order, kind_of, label_of, method_name
+from verax.display.methods import label_of_method, lime_methods
+from verax.report.names import in_order, kind_of, label_of, labels_in_order
 
 _GOLDEN = 0.6180339887  # multiples of it, modulo 1, spread evenly whatever their number
 _KEYS = ["model", "configuration"]
+_PAIR = ("dpc_magnitude", "infidelity")  # what is drawn against each other
 
 
 @dataclass(frozen=True)
@@ -34,50 +37,51 @@ class View:
 
     @cached_property
     def summary(self) -> pl.DataFrame:
-        """One row per model and configuration, as the analysis gives it, with names as plain strings."""
-        return configurations(self.tables.scores)
+        """One row per model and configuration, as the analysis gives it; DPC and Infidelity are null if not listed."""
+        found = configurations(self.tables.scores, self.tables.metrics)
+        absent = [name for name in (*_PAIR, "infidelity_mc_error") if name not in found.columns]
+        return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
 
-    def measured(self, metric: str, model: str | None = None) -> bool:
-        """Whether the study has any value of this metric (for this model)."""
-        rows = self.summary if model is None else self.summary.filter(pl.col("model") == model)
-        return rows[metric].count() > 0
+    @cached_property
+    def measured(self) -> tuple[MetricInfo, ...]:
+        """Metrics of which the study has values."""
+        return tuple(metric for metric in self.tables.metrics if self.summary[metric.column].count())
 
-    def missing(self) -> list[str]:
-        """Metrics that the study left out."""
-        return [metric for metric in METRICS if not self.measured(metric)]
+    def leading(self, *columns: str) -> list[MetricInfo]:
+        """These metrics where they were measured, or else the first ones that were, as many."""
+        found = [metric for name in columns for metric in self.measured if metric.column == name]
+        return found or list(self.measured[: len(columns)])
 
-    def boxes(self, metric: str) -> pl.DataFrame:
+    @property
+    def main(self) -> list[MetricInfo]:
+        """The metrics that have charts of their own."""
+        return self.leading("pc", "dpc_magnitude")
+
+    def boxes(self, metric: MetricInfo) -> pl.DataFrame:
         """Per model, method and variant the spread over configurations, in reading order."""
-        found = methods(self.summary, metric, by=("model", "method", "local"))
-        order = {variant: at for at, variant in enumerate(in_order(found.select("method", "local").iter_rows()))}
-        places = [
-            (self.models.index(model), order[method, local])
-            for model, method, local in found.select("model", "method", "local").iter_rows()
-        ]
-        return found[sorted(range(found.height), key=places.__getitem__)]
+        boxes = methods(self.summary, metric, by=("model", "method", "local"))
+        order = in_order(boxes.select("method", "local").iter_rows())
+        keys = boxes.select("model", "method", "local").iter_rows()
+        places = [(self.models.index(model), order.index((method, local))) for model, method, local in keys]
+        return boxes[sorted(range(boxes.height), key=places.__getitem__)]
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """The summary with what charts need: label, kind, jitter, twin, and where a LIME configuration stands."""
+        """The summary with what charts need: label, kind, jitter, pair, and where a LIME configuration stands."""
         variant = pl.struct("method", "local")
         at = pl.int_range(pl.len())
         frame = self.summary.with_columns(
             variant.map_elements(lambda v: label_of(**v), return_dtype=pl.String).alias("label"),
             variant.map_elements(lambda v: kind_of(**v), return_dtype=pl.String).alias("kind"),
-            pl.col("method").map_elements(method_name, return_dtype=pl.String).alias("name"),
-            pl.col("method").is_in(LIME_METHODS).alias("lime"),
+            pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"),
+            pl.col("method").is_in(lime_methods()).alias("lime"),
             ((at * _GOLDEN) % 1).round(3).alias("jitter"),
             pl.col("configuration").map_elements(_pair, return_dtype=pl.String).alias("pair"),
         )
-        frame = self._marked(frame, self.pareto_set, "pareto")
-        return self._marked(frame, self.near_zero, "near_zero")
-
-    @staticmethod
-    def _marked(frame: pl.DataFrame, found: pl.DataFrame, name: str) -> pl.DataFrame:
-        marks = found.select(*_KEYS, pl.lit(True).alias(name))
-        return frame.join(marks, on=_KEYS, how="left", maintain_order="left").with_columns(
-            pl.col(name).fill_null(False)
-        )
+        for name, marked in (("pareto", self.pareto_set), ("near_zero", self.near_zero)):
+            marks = marked.with_columns(pl.lit(True).alias(name))
+            frame = frame.join(marks, on=_KEYS, how="left", maintain_order="left")
+        return frame.with_columns(pl.col("pareto", "near_zero").fill_null(False))
 
     @property
     def labels(self) -> list[str]:
@@ -88,19 +92,17 @@ class View:
     @property
     def method_names(self) -> list[str]:
         """Methods without variants, in reading order."""
-        variants = self.summary.select("method").unique().iter_rows()
-        return list(dict.fromkeys(method_name(method) for method, _ in in_order((m, True) for (m,) in variants)))
+        return labels_in_order(self.summary["method"].unique())
 
     @cached_property
     def lime(self) -> pl.DataFrame:
         """LIME's configurations that have both DPC and Infidelity."""
-        both = (pl.col("dpc_magnitude").is_not_null(), pl.col("infidelity").is_not_null())
-        return self.summary.filter(pl.col("method").is_in(LIME_METHODS), *both)
+        return self.summary.filter(pl.col("method").is_in(lime_methods())).drop_nulls(_PAIR)
 
     @cached_property
     def pareto_set(self) -> pl.DataFrame:
         """Configurations of LIME that no other of the same model beats in DPC and Infidelity."""
-        return pareto(self.lime, maximise="dpc_magnitude", minimise="infidelity").select(_KEYS)
+        return pareto(self.lime).select(_KEYS)
 
     @cached_property
     def near_zero(self) -> pl.DataFrame:
@@ -111,21 +113,21 @@ class View:
     def agreements(self) -> Mapping[tuple[str, bool], Agreement]:
         """Agreement of DPC with Infidelity by model, over LIME alone (True) and over the other methods (False)."""
         return {
-            (model, lime): agreement(self.tables.scores, model, x="dpc_magnitude", y="infidelity", lime=lime)
+            (model, lime): agreement(*(matrix(self.tables.scores, model, metric) for metric in _PAIR), lime=lime)
             for model in self.models
             for lime in (True, False)
-            if self._comparable(model, lime)
+            if self.comparable(model, lime).height > 2
         }
 
-    def _comparable(self, model: str, lime: bool) -> bool:
-        own = self.summary.filter(pl.col("model") == model, pl.col("method").is_in(LIME_METHODS) == lime)
-        return own.filter(pl.col("dpc_magnitude").is_not_null(), pl.col("infidelity").is_not_null()).height > 2
+    def comparable(self, model: str, lime: bool) -> pl.DataFrame:
+        """Configurations of LIME, or of the other methods, that have both DPC and Infidelity."""
+        return self.rows.filter(pl.col("model") == model, pl.col("lime") == lime).drop_nulls(_PAIR)
 
     @cached_property
     def uncertainty(self) -> pl.DataFrame:
         """Infidelity against draws per model and method; no rows where the study has none."""
         found = curves(self.tables.uncertainty)
-        return found.with_columns(pl.col("method").map_elements(method_name, return_dtype=pl.String).alias("name"))
+        return found.with_columns(pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"))
 
     @cached_property
     def claims(self) -> list[Claim]:
@@ -133,16 +135,15 @@ class View:
         return claims(self.tables, missing=False)
 
     @cached_property
-    def settings(self) -> pl.DataFrame:
-        """LIME's settings that vary, one column each, beside model and configuration."""
-        grid = self.summary.filter(pl.col("method").is_in(LIME_METHODS)).select(_KEYS)
-        found = [canonical.settings(form) for form in grid["configuration"]]
-        names = dict.fromkeys(name for one in found for name in one)
-        columns = {name: [one.get(name) for one in found] for name in names}
-        varied = {name: values for name, values in columns.items() if len({v for v in values if v is not None}) > 1}
-        return grid.with_columns(pl.Series(name, values, dtype=pl.Object) for name, values in varied.items())
+    def settings(self) -> dict[str, list[Any]]:
+        """LIME's settings that vary, by name: the values in the order of the rows, None for other methods."""
+        rows = self.rows.select("configuration", "lime").iter_rows()
+        given = [canonical.settings(form) if lime else {} for form, lime in rows]
+        names = dict.fromkeys(name for settings in given for name in settings)
+        columns = {name: [settings.get(name) for settings in given] for name in names}
+        return {name: values for name, values in columns.items() if len(set(values) - {None}) > 1}
 
 
 def _pair(configuration: str) -> str:
-    """The same word for a configuration and its twin."""
-    return min(configuration, canonical.twin(configuration) or configuration)
+    """The same word for a configuration with and without the input as factor."""
+    return min(configuration, canonical.with_other_input_factor(configuration) or configuration)

@@ -10,12 +10,11 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from verax.datasets.download import write_atomically
-from verax.shapes import Float
-from verax.study.files import Sealed
+from verax.core.files import Sealed, write_atomically
+from verax.core.shapes import Float
+from verax.scoring.meter import Cost, Rows
 
 _SUFFIX = ".safetensors"
-Cost = tuple[int, int, float]  # rows forward, rows backward, seconds
 
 
 class Cache:
@@ -26,13 +25,13 @@ class Cache:
         limit: Most bytes; 0 keeps nothing.
 
     Example:
-        >>> import tempfile, torch
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     cache = Cache(Path(folder), limit=10_000)
-        ...     cache.put("ab" * 32, torch.ones(2, 3), (20, 0, 0.5))
+        ...     cache.put("ab" * 32, torch.ones(2, 3), Cost(Rows(20), 0.5))
         ...     values, cost = cache.get("ab" * 32, (2, 3))
-        ...     cost, values.sum().item(), cache.get("cd" * 32, (2, 3))
-        ((20, 0, 0.5), 6.0, None)
+        ...     cost.rows, values.sum().item(), cache.get("cd" * 32, (2, 3))
+        (Rows(forward=20, backward=0), 6.0, None)
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -43,14 +42,14 @@ class Cache:
         for path in self.folder.glob(f"{key}.*{_SUFFIX}"):
             content = Sealed.read(path)
             try:
-                found = {} if content is None else load_tensors(content)
+                tensors = {} if content is None else load_tensors(content)
             except SafetensorError:
-                found = {}
-            values, cost = (found.get(name, torch.empty(0)) for name in ("attributions", "cost"))
+                tensors = {}
+            values, cost = (tensors.get(name, torch.empty(0)) for name in ("attributions", "cost"))
             if tuple(values.shape) == shape and len(cost) == 3:
                 with contextlib.suppress(FileNotFoundError):  # another worker dropped it meanwhile
                     os.utime(path)  # used now
-                return values, (int(cost[0]), int(cost[1]), float(cost[2]))
+                return values, Cost(Rows(int(cost[0]), int(cost[1])), float(cost[2]))
             path.unlink(missing_ok=True)  # damaged: worth nothing, and computed anew
         return None
 
@@ -63,8 +62,8 @@ class Cache:
         if size > self.limit:
             return
         self._make_room(size)
-        own = values.detach().cpu().contiguous()
-        content = save_tensors({"attributions": own, "cost": torch.tensor(cost, dtype=torch.float64)})
+        numbers = torch.tensor((cost.rows.forward, cost.rows.backward, cost.seconds), dtype=torch.float64)
+        content = save_tensors({"attributions": values.detach().cpu().contiguous(), "cost": numbers})
         write_atomically(self.folder / Sealed.name(key, content, _SUFFIX), content)
 
     def size(self) -> int:
@@ -73,19 +72,19 @@ class Cache:
 
     def _make_room(self, size: int) -> None:
         entries = sorted(self._entries())
-        used = sum(one for _, one, _ in entries)
-        for _, own, path in entries:
+        used = sum(entry for _, entry, _ in entries)
+        for _, entry, path in entries:
             if used + size <= self.limit:
                 return
             path.unlink(missing_ok=True)
-            used -= own
+            used -= entry
 
     def _entries(self) -> list[tuple[float, int, Path]]:
-        found = []
+        entries = []
         for path in self.folder.glob(f"*{_SUFFIX}"):
             try:
                 status = path.stat()
             except FileNotFoundError:  # another worker dropped it meanwhile
                 continue
-            found.append((status.st_mtime, status.st_size, path))
-        return found
+            entries.append((status.st_mtime, status.st_size, path))
+        return entries

@@ -1,53 +1,56 @@
-"""From a spec's tables to attribution configurations: the grid, thinned by method, and others by name."""
+"""The attributions of a study: the paper's grid, thinned by method, and others by name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
-from verax import attribution
-from verax.attribution import Attribution
+from pydantic import field_validator
+
+from verax.attribution import METHODS, Attribution, grid
 from verax.attribution.base import Modality
-
-METHODS: dict[str, type[Attribution]] = {
-    one.__name__: one
-    for one in (
-        attribution.Gradient,
-        attribution.GuidedBackprop,
-        attribution.IntegratedGradients,
-        attribution.SmoothGrad,
-        attribution.VarGrad,
-        attribution.DeepLiftSHAP,
-        attribution.LimeTabular,
-        attribution.LimeImage,
-        attribution.Random,
-        attribution.Edges,
-    )
-}
-LIME = (attribution.LimeTabular, attribution.LimeImage)
-SEGMENTERS: dict[str, Any] = {"Quickshift": attribution.Quickshift, "Slic": attribution.Slic}
+from verax.core.settings import made
+from verax.study.spec_table import Count, SpecTable, unknown_name
 
 
-def chosen(modality: Modality, grid: bool, every: int, others: Sequence[Mapping[str, Any]] = ()) -> list[Attribution]:
-    """The configurations of a study, each once.
+class AttributionsSpec(SpecTable):
+    """Which attributions: the paper's grid, all of it or thinned, and any others.
 
-    Args:
-        modality: The kind of data.
-        grid: Whether the paper's grid is taken.
-        every: Of the grid's LIME configurations, every so manieth.
-        others: Further ones.
-
-    Example:
-        >>> len(chosen("tabular", True, 1)), len(chosen("tabular", True, 10))
-        (775, 119)
+    Attributes:
+        grid: Whether to take the grid for the kind of data.
+        every: Of the grid's LIME configurations, only every so manieth, the first one included.
+        others: Further configurations, each a table with ``method`` and its settings.
     """
-    found = thinned(attribution.grid(modality), every) if grid else []
-    found += [configuration(settings) for settings in others]
-    for one in found:
-        if modality not in one.modalities:
-            raise ValueError(f"attributions.others: {type(one).__name__} is not for {modality} data")
-    if not found:
-        raise ValueError("attributions: expected grid = true or some others, found neither")
-    return list(dict.fromkeys(found))
+
+    grid: bool = True
+    every: Count = 1
+    others: tuple[dict[str, Any], ...] = ()
+
+    @field_validator("others", mode="before")
+    @classmethod
+    def _known(cls, listed: Any) -> Any:
+        if not isinstance(listed, list | tuple):
+            raise ValueError("expected a list of tables, each with a method")
+        try:
+            for settings in listed:
+                configuration(settings)
+        except TypeError as error:  # pydantic explains ValueErrors only
+            raise ValueError(str(error)) from None
+        return tuple(listed)
+
+    def configurations(self, modality: Modality) -> list[Attribution]:
+        """The configurations for a kind of data, each once, in the grid's order.
+
+        Example:
+            >>> [len(AttributionsSpec(every=every).configurations("tabular")) for every in (1, 10)]
+            [775, 119]
+        """
+        chosen = thinned(grid(modality), self.every) if self.grid else []
+        chosen += [configuration(settings) for settings in self.others]
+        for method in chosen:
+            if modality not in method.modalities:
+                raise ValueError(f"attributions.others: {type(method).__name__} is not for {modality} data")
+        if not chosen:
+            raise ValueError("attributions: expected grid = true or some others, found neither")
+        return list(dict.fromkeys(chosen))
 
 
 def thinned(configurations: Sequence[Attribution], every: int) -> list[Attribution]:
@@ -55,9 +58,9 @@ def thinned(configurations: Sequence[Attribution], every: int) -> list[Attributi
 
     LIME's are 94 to 96 % of the grid. A number that shares no factor with 2 and 3 visits all values of all settings.
     """
-    lime = [one for one in configurations if isinstance(one, LIME)]
+    lime = [method for method in configurations if method.label == "LIME"]
     dropped = set(lime) - set(lime[::every])
-    return [one for one in configurations if one not in dropped]
+    return [method for method in configurations if method not in dropped]
 
 
 def configuration(settings: Any) -> Attribution:
@@ -67,24 +70,11 @@ def configuration(settings: Any) -> Attribution:
         >>> configuration({"method": "IntegratedGradients", "baseline": "max"}).canonical
         "IntegratedGradients(baseline='max', multiply_by_inputs=True, points=64)"
     """
-    if not isinstance(settings, Mapping) or settings.get("method") not in METHODS:
-        name = settings.get("method") if isinstance(settings, Mapping) else settings
-        raise ValueError(f"method: expected one of {', '.join(METHODS)}, found {name!r}")
-    return _made(METHODS[settings["method"]], settings, "method")  # type: ignore[no-any-return]
-
-
-def _made(kind: Any, settings: Mapping[str, Any], label: str) -> Any:
-    given = {name: _read(name, value) for name, value in settings.items() if name != label}
-    allowed = [field.name for field in fields(kind)]
-    for name in given:
-        if name not in allowed:
-            raise ValueError(f"{name}: {kind.__name__} has no such setting; it has {', '.join(allowed) or 'none'}")
-    return kind(**given)
-
-
-def _read(name: str, value: Any) -> Any:
-    if name == "segmenter":
-        if not isinstance(value, Mapping) or value.get("method") not in SEGMENTERS:
-            raise ValueError(f"segmenter: expected a table with method {' or '.join(SEGMENTERS)}, found {value!r}")
-        return _made(SEGMENTERS[value["method"]], value, "method")
-    return tuple(value) if isinstance(value, list) else value
+    try:
+        kind = METHODS.get(settings.get("method") if isinstance(settings, Mapping) else settings)
+    except ValueError as error:
+        raise unknown_name(str(error)) from None
+    if not isinstance(settings, Mapping):
+        raise ValueError(f"expected a table with method, found {settings!r}")
+    method: Attribution = made(kind, {name: value for name, value in settings.items() if name != "method"})
+    return method

@@ -1,40 +1,57 @@
 """Engines run units: in this process, in worker processes, or on Ray in tasks on a cluster. Results go to the store."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import torch
-
-from verax.study.explanations import Machine, Tell
-from verax.study.plan import Unit
+from verax.core import extensions
+from verax.study.compute import compute
+from verax.study.explanations import Tell
+from verax.study.machine import Machine
 from verax.study.progress import Watcher
 from verax.study.store import parquet, versions
-from verax.study.study import Study
-from verax.study.unit import compute
+from verax.study.study import Study, open_study
+from verax.study.units import Unit
+
+
+@dataclass(frozen=True)
+class StudyAddress:
+    """How a worker, in a process of its own, comes to the study.
+
+    Attributes:
+        folder: Its directory.
+        modules: Modules that were imported here, by the user's word, and that the worker imports as well.
+        path: Where modules are looked for.
+    """
+
+    folder: str
+    modules: tuple[str, ...]
+    path: tuple[str, ...]
+
+    @classmethod
+    def of(cls, study: Study) -> "StudyAddress":
+        """The address of a study that is open here."""
+        modules = dict.fromkeys((*extensions.loaded(), *study.imports))
+        return cls(str(study.store.folder.absolute()), tuple(modules), tuple(sys.path))
+
+    def open(self) -> Study:
+        """Open the study there."""
+        sys.path += [entry for entry in self.path if entry not in sys.path]
+        extensions.load(self.modules)
+        return open_study(self.folder)
 
 
 def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = lambda family: None) -> int:
     """Compute a unit, write its file and return its model rows."""
     cache = study.store.cache(study.spec.cache_gib)
-    found = compute(study.subjects[unit.model], unit.rows, study.spec.metrics, machine, cache, tell)
+    result = compute(study.models[unit.model], unit.rows, study.metrics, machine, cache, tell)
     facts = {"unit": unit.stem, "model": unit.model, "inputs": unit.inputs, "key": unit.key}
-    content = parquet(found.table, {**facts, **found.costs, "versions": versions()})
+    content = parquet(result.table, {**facts, **result.costs, "versions": versions()})
     study.store.put("scores", unit.stem, content, ".parquet")
-    return int(found.costs["rows_forward"])
+    return int(result.costs["rows_forward"])
 
 
 def run_local(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher) -> None:
     """Run units one after the other in this process, on one core or one GPU."""
     for unit in units:
         watcher.done(compute_and_store(study, unit, machine, watcher.family))
-
-
-@contextlib.contextmanager
-def one_thread(machine: Machine) -> Iterator[None]:
-    """Compute with one thread on a CPU, however many there are: sums then have the same order, and the same bits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if machine.device == "cpu" else threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -1,169 +1,144 @@
-"""The plan of a study: units of work, and what they will cost, told before anything starts."""
+"""The plan of a study, in words and as numbers, told before it starts."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
-import torch
+from verax.attribution import Rows
+from verax.study.cache import Cache
+from verax.study.compute import compute
+from verax.study.explained_models import ExplainedModel
+from verax.study.machine import Machine
+from verax.study.progress import duration
+from verax.study.study import Study
+from verax.study.units import Unit, calibrate, disk_bytes, forecast, total
 
-from verax.attribution import Attribution, Family, Given, Place, Rows, families
-from verax.features import feature_map
-from verax.scoring import automatic_batch_size
-from verax.study.explanations import Machine
-from verax.study.keys import scores_key
-from verax.study.spec import MetricsSpec
-from verax.study.subjects import Subject
-from verax.study.unit import metrics_of
-
-MOST_INPUTS = 128
-_UNIT_BYTES = 2 << 30  # attributions of all configurations are held at once, because they share model rows
-_BYTES_PER_SCORE = 40  # a row of the table in compressed Parquet; measured on HELOC
+_OUTSIDE = 1.5  # time in all over time in the model, where a whole input would take too long to try
+_TRIAL_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Unit:
-    """All configurations of one model on some inputs.
+class ModelPlan:
+    """What is left to compute for one model.
 
     Attributes:
-        model: The model's name.
-        rows: Which inputs of the subject.
-        key: Hash of all that its result depends on.
+        name: The model.
+        configurations: How many.
+        inputs: How many are left.
+        rows_at_most: Model rows, before identical ones are left out; None where a family does not say.
+        rows_without_sharing: The same work with every configuration and metric on its own.
+        seconds: Expected on one core; None where the rows are not known.
     """
 
-    model: str
-    rows: slice
-    key: str
-
-    @property
-    def stem(self) -> str:
-        """Its name in the store."""
-        return f"{self.model}.{self.rows.start:06d}-{self.rows.stop:06d}.{self.key[:16]}"
-
-    @property
-    def inputs(self) -> int:
-        """How many."""
-        return int(self.rows.stop - self.rows.start)
+    name: str
+    configurations: int
+    inputs: int
+    rows_at_most: Rows | None
+    rows_without_sharing: Rows | None
+    seconds: float | None
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """Model rows of some units.
+class Plan:
+    """What a study has left to compute, and what that will cost.
 
     Attributes:
-        attribution: For all explanations; None where a family does not say.
-        guided: For PC and DPC, before identical rows are left out.
-        infidelity: For both Infidelities.
-        unshared: The same work with every configuration and metric on its own; None where a family does not say.
+        study: Its name.
+        units: Of the whole study.
+        to_compute: Of them.
+        models: The share of each model.
+        workers: Processes that compute at once.
+        table_bytes: Expected size of all tables.
+        attribution_bytes_at_most: Room for attributions on disk.
     """
 
-    attribution: Rows | None
-    guided: int
-    infidelity: int
-    unshared: Rows | None
+    study: str
+    units: int
+    to_compute: int
+    models: tuple[ModelPlan, ...]
+    workers: int
+    table_bytes: int
+    attribution_bytes_at_most: int
 
     @property
-    def total(self) -> Rows | None:
-        """All rows, before identical ones are left out."""
-        if self.attribution is None:
-            return None
-        return self.attribution + Rows(self.guided + self.infidelity)
+    def seconds(self) -> float:
+        """Expected for all models whose rows are known."""
+        return sum(model.seconds or 0.0 for model in self.models) / max(1, min(self.workers, self.to_compute))
 
-    def __add__(self, other: "Forecast") -> "Forecast":
-        return Forecast(
-            _sum(self.attribution, other.attribution),
-            self.guided + other.guided,
-            self.infidelity + other.infidelity,
-            _sum(self.unshared, other.unshared),
+    def quicker_than(self, seconds: float) -> bool:
+        """Whether all is known and will be done in so many seconds."""
+        return self.seconds < seconds and all(model.seconds is not None for model in self.models)
+
+    def facts(self) -> dict[str, Any]:
+        """The plan as JSON can hold it."""
+        return asdict(self) | {"seconds": self.seconds}
+
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        lines = [f"{self.study}: {self.to_compute} of {self.units} units to compute"]
+        for model in self.models:
+            if model.inputs:
+                lines.append(f"  {model.name}: {model.configurations:,} configurations x {model.inputs:,} inputs")
+                lines.append(f"    {_rows(model)}")
+        room = self.attribution_bytes_at_most / 2**30
+        lines.append(f"  expected: about {duration(self.seconds)}, and identical rows of an input are left out")
+        lines.append(
+            f"  disk: about {self.table_bytes / 2**20:.0f} MiB of tables, at most {room:g} GiB of attributions"
         )
+        return lines
 
 
-NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
-
-
-def units_of(subject: Subject, metrics: MetricsSpec) -> list[Unit]:
-    """Cut the inputs of a subject into units, each with all configurations."""
-    size = chunk_size(subject)
-    starts = range(0, len(subject.inputs), size)
-    pieces = [slice(start, min(start + size, len(subject.inputs))) for start in starts]
-    return [Unit(subject.model.name, rows, scores_key(subject, rows, metrics)) for rows in pieces]
-
-
-def chunk_size(subject: Subject) -> int:
-    """Inputs per unit: as the spec says, or as many as keep all attributions of a unit within bounds."""
-    if subject.data.chunk is not None:
-        return subject.data.chunk
-    each = 4 * subject.inputs[0].numel() * len(subject.configurations)
-    return max(1, min(MOST_INPUTS, _UNIT_BYTES // each))
-
-
-def forecast(subject: Subject, rows: slice, metrics: MetricsSpec, machine: Machine) -> Forecast:
-    """Model rows of a unit, exactly; of PC and DPC before identical rows are left out."""
-    place = _place(subject, machine)
-    given = Given(subject.inputs[rows], subject.background, subject.labels)
-    count = len(given.inputs)
-    used = [subject.used(one) for one in subject.configurations]
-    groups = families(used)
-    attribution = _attribution_rows(groups, given, place)
-    features = feature_map("auto", given.inputs).most
-    curve = 2 * (min(metrics.steps, features) - 1)  # inner points of MoRF and LeRF
-    experiments = len({metric.experiment for metric in metrics_of(metrics).values() if hasattr(metric, "experiment")})
-    draws = 2 * metrics.samples if metrics.infidelity else 0
-    # every call scores the unperturbed inputs, and PC and DPC the fully replaced ones
-    alone = Rows(len(used) * count * (4 * (curve + 2) + (draws + 2 if draws else 0)))
-    singly = [_attribution_rows({one.family: [one]}, given, place) for one in used]
-    return Forecast(
-        attribution,
-        count * (2 + len(used) * experiments * curve),
-        count * draws,
-        None if None in singly else sum((one for one in singly if one is not None), alone),
+def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int = 1) -> Plan:
+    """Units, rows with and without sharing, time and disk."""
+    return Plan(
+        study.spec.name,
+        len(study.units),
+        len(todo),
+        tuple(
+            _model(study, model, [unit for unit in todo if unit.model == name], machine)
+            for name, model in study.models.items()
+        ),
+        workers,
+        sum(disk_bytes(model) for model in study.models.values()),
+        round(study.spec.cache_gib * 2**30),
     )
 
 
-def calibrate(subject: Subject, machine: Machine) -> tuple[float, float]:
-    """Seconds per model row, forward and backward, from a few batches."""
-    scorer = subject.scorer(machine.compile)
-    size = _place(subject, machine).batch_size
-    inputs = subject.inputs[torch.arange(size) % len(subject.inputs)].to(machine.device)
-    owner = torch.arange(size, device=machine.device)
-    with scorer.session(inputs, "torch", "logit", size, machine.device, gradients=True) as session:
-        target = session.class_scores(inputs).argmax(1)
-        seconds = []
-        for run in (session.target_scores, session.target_gradients):
-            run(lambda start, stop: inputs[start:stop], owner, target)
-            session.wait()
-            began, times = time.perf_counter(), 0
-            while times < 20 and time.perf_counter() - began < 0.5:
-                run(lambda start, stop: inputs[start:stop], owner, target)
-                session.wait()
-                times += 1
-            seconds.append((time.perf_counter() - began) / (times * size))
-    return seconds[0], seconds[1]
+def _model(study: Study, model: ExplainedModel, todo: Sequence[Unit], machine: Machine) -> ModelPlan:
+    sizes = {unit.inputs: unit for unit in todo}  # units of one size need equally many rows
+    each = {size: forecast(model, unit.rows, study.metrics, machine) for size, unit in sizes.items()}
+    rows = total([each[unit.inputs] for unit in todo])
+    inputs = sum(unit.inputs for unit in todo)
+    seconds = 0.0 if rows.total is not None else None
+    if todo and rows.total is not None:
+        seconds = inputs * _seconds_per_input(study, model, rows.total, inputs, machine)
+    return ModelPlan(model.name, len(model.configurations), inputs, rows.total, rows.unshared, seconds)
 
 
-def disk_bytes(subject: Subject) -> int:
-    """Expected size of a subject's tables."""
-    return _BYTES_PER_SCORE * len(subject.inputs) * len(subject.configurations)
+def _rows(plan: ModelPlan) -> str:
+    shared, unshared = plan.rows_at_most, plan.rows_without_sharing
+    if shared is None or unshared is None:
+        return "model rows not known: a family does not say how many it needs"
+    return (
+        f"at most {shared.forward:,} rows forward, {shared.backward:,} of them backward "
+        f"(without sharing {unshared.forward:,} and {unshared.backward:,})"
+    )
 
 
-def _place(subject: Subject, machine: Machine) -> Place:
-    device = torch.device(machine.device)
-    return Place(device, machine.batch_size or automatic_batch_size(subject.inputs[0].numel(), device))
+def _seconds_per_input(study: Study, model: ExplainedModel, rows: Rows, inputs: int, machine: Machine) -> float:
+    """From a trial of a few inputs where that is quick, otherwise from the speed of the model alone.
 
+    The trial knows how many rows are identical, which nothing else does.
+    """
+    forward, backward = calibrate(model, machine)
+    estimate = _OUTSIDE * (rows.backward * backward + (rows.forward - rows.backward) * forward) / inputs
+    if estimate > _TRIAL_SECONDS:
+        return estimate
 
-def _attribution_rows(groups: dict[Family, list[Attribution]], given: Given, place: Place) -> Rows | None:
-    total = Rows(len(given.inputs))  # the unperturbed inputs
-    for family, members in groups.items():
-        own = family.rows(members, given, place)
-        if own is None:
-            return None
-        total += own
-    return total
+    def seconds(count: int) -> float:
+        nothing = Cache(study.store.folder, 0)
+        return float(compute(model, slice(0, count), study.metrics, machine, nothing).costs["seconds"])
 
-
-def _sum(one: Rows | None, other: Rows | None) -> Rows | None:
-    return None if one is None or other is None else one + other
-
-
-def total(forecasts: Sequence[Forecast]) -> Forecast:
-    """The rows of several units."""
-    return sum(forecasts, NOTHING)
+    first = seconds(1)  # with whatever happens at the first call only
+    count = min(len(model.inputs), 8, int(_TRIAL_SECONDS / first))
+    return seconds(count) / count if count else first

@@ -15,11 +15,11 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
-from verax.study.engine import compute_and_store
-from verax.study.explanations import Machine
-from verax.study.plan import Unit
+from verax.study.engine import StudyAddress, compute_and_store
+from verax.study.machine import Machine
 from verax.study.progress import Watcher
-from verax.study.study import Study, open_study
+from verax.study.study import Study
+from verax.study.units import Unit
 
 # GNU's allocator hands large blocks back to the system when they are free, which then clears every page of the next
 # one anew; workers, which need such blocks again and again, keep them.
@@ -38,7 +38,7 @@ def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Wat
         busy = set(crew)
         while busy:
             ready = wait(list(busy))
-            for pipe in [one for one in busy if one in ready]:
+            for pipe in busy.intersection(ready):
                 if not _finished(pipe, crew[pipe], watcher):
                     continue
                 if waiting:
@@ -54,13 +54,12 @@ def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Wat
 
 def _hire(study: Study, machine: Machine) -> tuple[Connection, BaseProcess]:
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    here, there = context.Pipe()
-    folder = str(study.store.folder.absolute())
-    process = context.Process(target=_work, args=(folder, machine, there), daemon=True)
+    pipe, far_end = context.Pipe()
+    process = context.Process(target=_work, args=(StudyAddress.of(study), machine, far_end), daemon=True)
     with _environment(_KEPT_MEMORY):
         process.start()
-    there.close()  # so that the worker's end is the only one, and its death is noticed here
-    return here, process
+    far_end.close()  # so that the worker's end is the only one, and its death is noticed here
+    return pipe, process
 
 
 @contextlib.contextmanager
@@ -105,13 +104,13 @@ def _finished(pipe: Connection, process: BaseProcess, watcher: Watcher) -> bool:
     return True
 
 
-def _work(folder: str, machine: Machine, pipe: Connection) -> None:
+def _work(address: StudyAddress, machine: Machine, pipe: Connection) -> None:
     """What a worker does until it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     try:
-        study = open_study(folder)
+        study = address.open()
         units = {unit.stem: unit for unit in study.units}
         while True:
             pipe.send(compute_and_store(study, units[pipe.recv()], machine, pipe.send))

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from verax.study.engine import compute_and_store
-from verax.study.explanations import Machine
-from verax.study.plan import Unit
+from verax.core.packages import optional_package
+from verax.study.engine import StudyAddress, compute_and_store
+from verax.study.machine import Machine
 from verax.study.progress import Watcher
-from verax.study.study import Study, open_study
+from verax.study.study import Study
+from verax.study.units import Unit
 
 _AHEAD = 2  # tasks waiting for each one that runs
 
@@ -63,12 +64,12 @@ def run_ray(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watc
     needs = {"num_cpus": cluster.threads, "num_gpus": 0 if machine.device == "cpu" else 1}
     task = ray.remote(**needs, max_retries=cluster.retries)(_task)
     room = cluster.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.threads)
-    folder = str(study.store.folder.absolute())
+    address = StudyAddress.of(study)
     waiting = [unit.stem for unit in reversed(units)]
     running: list[Any] = []
     while waiting or running:
         while waiting and len(running) < room * _AHEAD:
-            running.append(task.remote(folder, waiting.pop(), machine, cluster.threads))
+            running.append(task.remote(address, waiting.pop(), machine, cluster.threads))
         finished, running = ray.wait(running, num_returns=1)
         watcher.done(_result(ray, finished[0]))
 
@@ -83,20 +84,21 @@ def _result(ray: Any, task: Any) -> int:
         raise ConnectionError(f"engine: a task was lost for good: {error}") from None
 
 
-def _task(folder: str, stem: str, machine: Machine, threads: int) -> int:
+def _task(address: StudyAddress, stem: str, machine: Machine, threads: int) -> int:
     """What a worker does; a unit that an earlier, lost try has stored is not computed again."""
     torch.set_num_threads(threads)
-    study = _opened(folder, (Path(folder) / "study.toml").read_text(encoding="utf-8"))
-    unit = next(one for one in study.units if one.stem == stem)
-    if any((Path(folder) / "scores").glob(f"{stem}.*.parquet")):
+    folder = Path(address.folder)
+    study = _opened(address, (folder / "study.toml").read_text(encoding="utf-8"))
+    unit = next(unit for unit in study.units if unit.stem == stem)
+    if any((folder / "scores").glob(f"{stem}.*.parquet")):
         return 0
     return compute_and_store(study, unit, machine)
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(folder: str, frozen: str) -> Study:
+def _opened(address: StudyAddress, frozen: str) -> Study:
     """The study, opened once by each worker, and again when it has grown."""
-    return open_study(folder)
+    return address.open()
 
 
 def _connect(ray: Any, cluster: Cluster) -> None:
@@ -114,8 +116,4 @@ def _connect(ray: Any, cluster: Cluster) -> None:
 
 def load_ray() -> Any:
     """Ray itself, or which extra to install."""
-    try:
-        import ray  # noqa: PLC0415  # an extra
-    except ImportError:
-        raise ImportError("engine: ray is not installed; pip install 'verax[ray]'.") from None
-    return ray
+    return optional_package("ray", "verax[ray]", "the engine on a cluster")

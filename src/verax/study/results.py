@@ -8,15 +8,26 @@ import polars as pl
 
 from verax.analysis.summary import configurations as summarise
 from verax.analysis.summary import methods as summarise_methods
-from verax.analysis.tables import COSTS_SCHEMA, SCORES_SCHEMA, UNCERTAINTY_SCHEMA, Example, ModelInfo, Tables
-from verax.features import feature_map
+from verax.analysis.tables import (
+    COSTS_SCHEMA,
+    UNCERTAINTY_SCHEMA,
+    Example,
+    MetricInfo,
+    ModelInfo,
+    Tables,
+    empty,
+    scores_schema,
+)
+from verax.attribution import Attribution
+from verax.problem.features import feature_map
 from verax.study.examples import choose, examples_stem, read_example
-from verax.study.explanations import Machine
-from verax.study.plan import Unit, forecast
+from verax.study.explained_models import ExplainedModel
+from verax.study.machine import Machine
+from verax.study.metrics import described, local_infidelity
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
-from verax.study.subjects import Subject
 from verax.study.uncertainty import uncertainty_stem
+from verax.study.units import Unit, forecast
 from verax.study.verify import read_verdict
 
 
@@ -38,80 +49,97 @@ class Results:
 def read_results(study: Study) -> Results:
     """Read everything that is finished and whole; damaged files count as missing."""
     stems = {unit.stem: unit for unit in study.units}
-    scores = study.store.contents("scores", stems).found
-    ordered = [scores[stem] for stem in stems if stem in scores]
-    wanted = [uncertainty_stem(one, study.spec) for one in study.subjects.values()]
-    uncertain = study.store.contents("uncertainty", wanted).found
+    files = study.store.contents("scores", stems).found
+    scores = read_tables([files[stem] for stem in stems if stem in files])
+    metrics = metric_infos(study, scores)
     tables = Tables(
-        scores=_with_schema(read_tables(ordered), SCORES_SCHEMA),
-        uncertainty=_with_schema(
-            read_tables([uncertain[one] for one in wanted if one in uncertain]), UNCERTAINTY_SCHEMA
-        ),
-        models=tuple(_info(one) for one in study.subjects.values()),
+        scores=scores if scores.width else empty(scores_schema(metrics)),
+        uncertainty=_uncertainty(study),
+        models=tuple(_info(model) for model in study.models.values()),
         settings=_settings(study),
-        costs=_costs(study, scores),
+        costs=_costs(study, files),
+        metrics=metrics,
     )
-    missing = tuple(unit for stem, unit in stems.items() if stem not in scores)
+    missing = tuple(unit for stem, unit in stems.items() if stem not in files)
     return Results(tables, _examples(study, tables.scores), missing)
 
 
-def chosen_examples(subject: Subject, scores: pl.DataFrame) -> list[tuple[Any, str]]:
-    """The best and worst configuration of each method of a model, by mean DPC."""
-    own = scores.filter(pl.col("model") == subject.model.name)
-    found = summarise_methods(summarise(own), "dpc_magnitude")
-    best, worst = (
-        dict(zip(found["method"].to_list(), found[name].to_list(), strict=True)) for name in ("best", "worst")
+def metric_infos(study: Study, scores: pl.DataFrame) -> tuple[MetricInfo, ...]:
+    """What the columns of the scores are; those of random draws have a column for their error."""
+    return tuple(
+        described(column, metric, f"{column}_se" in scores.columns) for column, metric in study.metrics.items()
     )
-    return choose(subject, best, worst)
+
+
+def chosen_examples(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> list[tuple[Attribution, str]]:
+    """The best and worst configuration of each method of a model, by the mean of the study's leading metric."""
+    metrics = {metric.column: metric for metric in metric_infos(study, scores)}
+    leading = metrics.get("dpc_magnitude") or next(iter(metrics.values()))
+    means = summarise(scores.filter(pl.col("model") == model.name), [leading])
+    methods = summarise_methods(means, leading)
+    best, worst = (
+        dict(zip(methods["method"].to_list(), methods[name].to_list(), strict=True)) for name in ("best", "worst")
+    )
+    return choose(model, best, worst)
 
 
 def _examples(study: Study, scores: pl.DataFrame) -> tuple[Example, ...]:
-    found = []
-    for subject in study.subjects.values():
-        if scores.filter(pl.col("model") == subject.model.name).is_empty():
+    examples = []
+    for model in study.models.values():
+        if scores.filter(pl.col("model") == model.name).is_empty():
             continue
-        stem = examples_stem(subject, study.spec, chosen_examples(subject, scores))
+        stem = examples_stem(model, study.spec, chosen_examples(study, model, scores))
         path = study.store.contents("examples", [stem]).found.get(stem)
         if path is not None:
-            found.append(read_example(path))
-    return tuple(found)
+            examples.append(read_example(path))
+    return tuple(examples)
 
 
-def _info(subject: Subject) -> ModelInfo:
+def _uncertainty(study: Study) -> pl.DataFrame:
+    metric = local_infidelity(study.metrics)
+    if metric is None:
+        return empty(UNCERTAINTY_SCHEMA)
+    stems = [uncertainty_stem(model, metric, study.spec.uncertainty) for model in study.models.values()]
+    files = study.store.contents("uncertainty", stems).found
+    table = read_tables([files[stem] for stem in stems if stem in files])
+    return table if table.width else empty(UNCERTAINTY_SCHEMA)
+
+
+def _info(model: ExplainedModel) -> ModelInfo:
     return ModelInfo(
-        name=subject.model.name,
-        dataset=subject.dataset.name,
-        modality=subject.modality,
-        architecture=subject.architecture,
-        metrics=subject.metrics,
-        inputs=len(subject.inputs),
-        features=feature_map("auto", subject.inputs).most,
+        name=model.name,
+        dataset=model.dataset.name,
+        modality=model.modality,
+        architecture=model.architecture,
+        metrics=model.metrics,
+        inputs=len(model.inputs),
+        features=feature_map("auto", model.inputs).most,
     )
 
 
 def _settings(study: Study) -> dict[str, Any]:
     """Metric settings, the seeds of all data sets, and whether the results were verified."""
-    settings: dict[str, Any] = study.spec.metrics.model_dump()
+    settings: dict[str, Any] = study.spec.metrics.model_dump(exclude={"listed"})
     verdict = read_verdict(study.store)
     if verdict is not None:
         settings["verified"] = {"compared": verdict["values"], "different": len(verdict["different"])}
     return settings
 
 
-def _costs(study: Study, scores: dict[str, Path]) -> pl.DataFrame:
+def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:
     records = []
     for unit in study.units:
-        if unit.stem not in scores:
+        if unit.stem not in files:
             continue
-        subject, facts = study.subjects[unit.model], read_facts(scores[unit.stem])
-        unshared = forecast(subject, unit.rows, study.spec.metrics, Machine()).unshared
+        model, facts = study.models[unit.model], read_facts(files[unit.stem])
+        unshared = forecast(model, unit.rows, study.metrics, Machine()).unshared
         records.append(
             {
-                "dataset": subject.dataset.name,
+                "dataset": model.dataset.name,
                 "model": unit.model,
                 "unit": unit.stem,
                 "inputs": unit.inputs,
-                "configurations": len(subject.configurations),
+                "configurations": len(model.configurations),
                 "seconds": facts["seconds"],
                 "model_seconds": facts["model_seconds"],
                 "rows_forward": facts["rows_forward"],
@@ -122,7 +150,3 @@ def _costs(study: Study, scores: dict[str, Path]) -> pl.DataFrame:
             }
         )
     return pl.DataFrame(records, schema=dict(COSTS_SCHEMA), strict=False)
-
-
-def _with_schema(table: pl.DataFrame, schema: Any) -> pl.DataFrame:
-    return table if table.width else pl.DataFrame(schema=dict(schema))

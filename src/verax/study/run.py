@@ -7,18 +7,19 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from verax.study.engine import one_thread, run_local
+from verax.study.engine import run_local
 from verax.study.examples import examples_stem, make_examples
-from verax.study.explanations import Machine
+from verax.study.machine import Machine, one_thread
+from verax.study.metrics import local_infidelity
+from verax.study.plan import Plan, plan_of
 from verax.study.pool import run_pool
 from verax.study.progress import Watcher, watching
 from verax.study.ray_engine import Cluster, connected, run_ray
-from verax.study.report import write_study_report
+from verax.study.report import need_study_extra, write_study_report
 from verax.study.results import chosen_examples
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError, parquet, read_tables
 from verax.study.study import Study, prepare
-from verax.study.summary import Plan, plan_of
 from verax.study.uncertainty import uncertainty_stem, uncertainty_table
 
 _HERE = Machine()
@@ -60,6 +61,7 @@ def run_study(
             than one must begin its work under ``if __name__ == "__main__"``.
         log: Told what will be done, and what happens.
     """
+    need_study_extra()
     store = Store(folder)
     with connected(cluster), store.lock():  # a cluster that is not there is noticed before anything is trained
         try:
@@ -97,32 +99,38 @@ def run_study(
 def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, workers: int = 1) -> Plan:
     """Say what a study would compute and cost; nothing is trained or written."""
     study = Study(spec, Store(folder), planning=True)
-    found = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    finished = study.store.contents("scores", [unit.stem for unit in study.units]).found
     with one_thread(machine):
-        return plan_of(study, [unit for unit in study.units if unit.stem not in found], machine, workers)
+        return plan_of(study, [unit for unit in study.units if unit.stem not in finished], machine, workers)
 
 
 def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:
     """The resampling study and the examples of each model."""
-    cache = study.store.cache(study.spec.cache_gib)
-    subjects = study.subjects.values()
-    if study.spec.metrics.infidelity and study.spec.uncertainty.inputs:
-        wanted = {uncertainty_stem(one, study.spec): one for one in subjects}
-        for stem in _lacking(study, "uncertainty", list(wanted), watcher):
-            watcher.family("uncertainty of Infidelity")
-            table = uncertainty_table(wanted[stem], study.spec, machine, cache)
-            study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
+    _study_uncertainty(study, machine, watcher)
     if not study.spec.examples:
         return
-    scores = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    table = read_tables([scores[unit.stem] for unit in study.units])
-    chosen = {one.model.name: chosen_examples(one, table) for one in subjects}
-    wanted = {examples_stem(one, study.spec, chosen[one.model.name]): one for one in subjects}
+    files = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    scores = read_tables([files[unit.stem] for unit in study.units])
+    chosen = {name: chosen_examples(study, model, scores) for name, model in study.models.items()}
+    wanted = {examples_stem(model, study.spec, chosen[name]): model for name, model in study.models.items()}
+    cache = study.store.cache(study.spec.cache_gib)
     for stem in _lacking(study, "examples", list(wanted), watcher):
         watcher.family("examples")
-        subject = wanted[stem]
-        content = make_examples(subject, study.spec, chosen[subject.model.name], machine, cache)
+        content = make_examples(wanted[stem], study.spec, chosen[wanted[stem].name], machine, cache)
         study.store.put("examples", stem, content, ".safetensors")
+
+
+def _study_uncertainty(study: Study, machine: Machine, watcher: Watcher) -> None:
+    """How far Infidelity's own error reaches, where the study measures it near the input."""
+    metric, asked = local_infidelity(study.metrics), study.spec.uncertainty
+    if metric is None or not asked.inputs:
+        return
+    cache = study.store.cache(study.spec.cache_gib)
+    wanted = {uncertainty_stem(model, metric, asked): model for model in study.models.values()}
+    for stem in _lacking(study, "uncertainty", list(wanted), watcher):
+        watcher.family("uncertainty of Infidelity")
+        table = uncertainty_table(wanted[stem], metric, asked, machine, cache)
+        study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
 
 
 def _lacking(study: Study, kind: str, stems: list[str], watcher: Watcher) -> list[str]:

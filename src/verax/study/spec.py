@@ -6,24 +6,19 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from verax.attribution import Attribution
-from verax.attribution.base import Modality
+from verax.core.registry import unknown
 from verax.datasets.base import Part
-from verax.precision import Precision
-from verax.study.configurations import chosen, configuration
-
-Count = Annotated[int, Field(ge=1)]
-_MODALITY: dict[str, Modality] = {"heloc": "tabular", "isic": "image", "breast-cancer": "tabular", "digits": "image"}
+from verax.datasets.catalogue import names, source_of
+from verax.scoring.precision import Precision
+from verax.study.configurations import AttributionsSpec
+from verax.study.metrics import MetricsSpec, metrics_of, written
+from verax.study.spec_table import UNKNOWN_NAME, Count, SpecTable, unknown_name
 
 
 class SpecError(ValueError):
     """A spec that cannot be used; the message names file, key, what was found and what is allowed."""
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def _some(listed: Any) -> Any:
@@ -32,7 +27,7 @@ def _some(listed: Any) -> Any:
     return tuple(listed)
 
 
-class ModelSpec(_Table):
+class ModelSpec(SpecTable):
     """A model: one of the paper's architectures, trained with its recipe, or a file that ``verax train`` wrote.
 
     Attributes:
@@ -57,42 +52,12 @@ class ModelSpec(_Table):
         return self
 
 
-class AttributionsSpec(_Table):
-    """Which attributions: the paper's grid, all of it or thinned, and any others.
-
-    Attributes:
-        grid: Whether to take the grid for the kind of data.
-        every: Of the grid's LIME configurations, only every so manieth, the first one included.
-        others: Further configurations, each a table with ``method`` and its settings.
-    """
-
-    grid: bool = True
-    every: Count = 1
-    others: tuple[dict[str, Any], ...] = ()
-
-    @field_validator("others", mode="before")
-    @classmethod
-    def _known(cls, listed: Any) -> Any:
-        if not isinstance(listed, list | tuple):
-            raise ValueError("expected a list of tables, each with a method")
-        try:
-            for settings in listed:
-                configuration(settings)
-        except TypeError as error:  # pydantic explains ValueErrors only
-            raise ValueError(str(error)) from None
-        return tuple(listed)
-
-    def configurations(self, modality: Modality) -> list[Attribution]:
-        """The configurations, in the grid's order."""
-        return chosen(modality, self.grid, self.every, self.others)
-
-
-class DataSpec(_Table):
+class DataSpec(SpecTable):
     """A data set, the models that learn it, and how their predictions are explained.
 
     Attributes:
-        name: ``"heloc"``, ``"isic"``, ``"breast-cancer"``, ``"digits"`` or ``"file"``.
-        path: ``heloc``: a CSV file (else it is downloaded); ``isic``: a folder; ``file``: an ``.npz`` file.
+        name: Of a data set that is shipped, or of one's own: ``verax.datasets.names()``.
+        path: For a data set that takes one.
         part: The rows to explain.
         limit: Only the first rows of that part.
         seed: Of the split.
@@ -102,7 +67,7 @@ class DataSpec(_Table):
         chunk: Inputs in a unit of work; found automatically.
     """
 
-    name: Literal["heloc", "isic", "breast-cancer", "digits", "file"]
+    name: str
     path: str | None = None
     part: Part = "validation"
     limit: Count | None = None
@@ -117,36 +82,24 @@ class DataSpec(_Table):
     def _as_tuple(cls, listed: Any) -> Any:
         return _some(listed)
 
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in names():
+            raise unknown_name(unknown(name, names()))
+        return name
+
     @model_validator(mode="after")
-    def _needs_path(self) -> "DataSpec":
-        if self.name in ("breast-cancer", "digits") and self.path is not None:
-            raise ValueError(f"path: {self.name} comes with scikit-learn and takes none")
-        if modality := _MODALITY.get(self.name):
-            self.attributions.configurations(modality)
+    def _fits(self) -> "DataSpec":
+        source = source_of(self.name)
+        if self.path is not None:
+            source.check_path(given=True)
+        if source.modality is not None:
+            self.attributions.configurations(source.modality)
         return self
 
 
-class MetricsSpec(_Table):
-    """How faithfulness is measured.
-
-    Attributes:
-        steps: Perturbation steps of PC and DPC.
-        infidelity: Whether Infidelity, local and baseline-oriented, is measured as well.
-        samples: Its draws per input.
-        sigma: Standard deviation of its Gaussian perturbation.
-        subset: Features perturbed in each draw; all where left out.
-        seed: Of its draws.
-    """
-
-    steps: Count = 20
-    infidelity: bool = True
-    samples: Count = 640
-    sigma: Annotated[float, Field(gt=0)] = 0.2
-    subset: Count | None = None
-    seed: int = 0
-
-
-class UncertaintySpec(_Table):
+class UncertaintySpec(SpecTable):
     """The paper's resampling study of Infidelity.
 
     Attributes:
@@ -178,7 +131,7 @@ class UncertaintySpec(_Table):
         return repetitions
 
 
-class StudySpec(_Table):
+class StudySpec(SpecTable):
     """A whole study.
 
     Attributes:
@@ -213,8 +166,10 @@ class StudySpec(_Table):
         return self
 
     def form(self) -> dict[str, Any]:
-        """The spec as TOML can hold it: every setting that is not None."""
-        return self.model_dump(mode="json", exclude_none=True)
+        """The spec as TOML can hold it: every setting that is not None, and every metric in full."""
+        form = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        form["metrics"]["list"] = [written(*entry) for entry in metrics_of(self.metrics).items()]
+        return form
 
 
 def shipped() -> list[str]:
@@ -246,16 +201,22 @@ def load_spec(
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{source}: no TOML: {error}.") from None
-    found = parse_spec(_placed(content, data, limit), source)
-    return found if precision is None else _in_precision(found, precision)
+    loaded = parse_spec(_placed(content, data, limit), source)
+    return loaded if precision is None else _in_precision(loaded, precision)
 
 
-def parse_spec(content: Mapping[str, Any], source: str) -> StudySpec:
-    """Check the content of a spec; ``source`` is the file to be named in errors."""
+def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] = ("MODULE",)) -> StudySpec:
+    """Check the content of a spec.
+
+    Args:
+        content: What the file holds.
+        source: The file, to be named in errors.
+        imports: Modules that define what is not part of Verax, to be named where they are missing.
+    """
     try:
         return StudySpec.model_validate(content)
     except ValidationError as error:
-        raise SpecError("\n".join(_explained(source, one) for one in error.errors())) from None
+        raise SpecError("\n".join(_explained(source, mistake, imports) for mistake in error.errors())) from None
 
 
 def _folder() -> Any:
@@ -276,38 +237,46 @@ def _text(spec: str | Path) -> tuple[str, str]:
 def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None) -> dict[str, Any]:
     """Put the place of the data and the limit from the command line where they belong."""
     sets = content.get("data")
-    if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets):
+    if not isinstance(sets, list) or not all(isinstance(table, dict) for table in sets):
         return content
-    own: list[dict[str, Any]] = [dict(one) for one in sets]
+    tables: list[dict[str, Any]] = [dict(table) for table in sets]
     if data is not None:
-        takers = [one for one in own if one.get("name") not in ("breast-cancer", "digits")]
+        takers = [table for table in tables if _takes_path(table.get("name"))]
         if len(takers) != 1:
             raise SpecError(f"--data: the study has {len(takers)} data sets that take a path; write paths into a spec.")
         takers[0]["path"] = str(data)
-    for one in own:
+    for table in tables:
         if limit is not None:
-            one["limit"] = limit
-        if one.get("path") is not None:
-            one["path"] = str(Path(str(one["path"])).expanduser().absolute())
-    return {**content, "data": own}
+            table["limit"] = limit
+        if table.get("path") is not None:
+            table["path"] = str(Path(str(table["path"])).expanduser().absolute())
+    return {**content, "data": tables}
+
+
+def _takes_path(name: Any) -> bool:
+    return name not in names() or source_of(name).takes_path  # what is not known is refused when all is checked
 
 
 def _in_precision(spec: StudySpec, precision: Precision) -> StudySpec:
-    data = []
-    for one in spec.data:
-        models = tuple(model.model_copy(update={"precision": precision}) for model in one.models)
-        data.append(one.model_copy(update={"models": models}))
-    return spec.model_copy(update={"data": tuple(data)})
+    changed = []
+    for data in spec.data:
+        models = tuple(model.model_copy(update={"precision": precision}) for model in data.models)
+        changed.append(data.model_copy(update={"models": models}))
+    return spec.model_copy(update={"data": tuple(changed)})
 
 
-def _explained(source: str, error: Any) -> str:
+def _explained(source: str, error: Any, imports: Sequence[str]) -> str:
     where = ".".join(str(part) for part in error["loc"]) or "the study"
-    found = error.get("input")
-    shown = "" if isinstance(found, dict | list) or error["type"] == "missing" else f", found {found!r}"
     if error["type"] == "extra_forbidden":
         return f"{source}: {where}: no such key; there are {', '.join(_allowed(error['loc']))}."
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{source}: {where}: {message[0].lower()}{message[1:]}{shown}."
+    message = error["msg"].removeprefix("Value error, ").rstrip(".")
+    line = f"{source}: {where}: {message[0].lower()}{message[1:]}"
+    if error["type"] == UNKNOWN_NAME:
+        hint = " ".join(f"--import {module}" for module in imports)
+        return f"{line}{'' if line.endswith('?') else '.'} What is not part of Verax needs {hint}."
+    value = error.get("input")
+    shown = not isinstance(value, dict | list) and error["type"] != "missing"
+    return f"{line}, found {value!r}." if shown else f"{line}."
 
 
 def _allowed(loc: Sequence[Any]) -> list[str]:
@@ -322,4 +291,4 @@ def _allowed(loc: Sequence[Any]) -> list[str]:
     table: type[BaseModel] = StudySpec
     for part in loc[:-1]:
         table = tables.get(part, table) if isinstance(part, str) else table
-    return sorted(table.model_fields)
+    return sorted(field.alias or name for name, field in table.model_fields.items())

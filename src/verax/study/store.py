@@ -5,7 +5,6 @@ the study is found, named and moved to ``set-aside``; what it held is computed a
 """
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import json
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import tomli_w
 import torch
+from filelock import FileLock, Timeout
 
 import verax
-from verax.datasets.download import write_atomically
+from verax.core.files import Sealed, write_atomically
+from verax.core.packages import optional_package
 from verax.study.cache import Cache
-from verax.study.files import Sealed
 from verax.study.spec import SpecError, StudySpec, parse_spec
 
 FORMAT = 1
@@ -79,20 +78,19 @@ class Store:
     def lock(self) -> Iterator[None]:
         """Keep other runs out; the system lets go when this process ends, however it ends."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                who = file.read().strip() or "another process"
-                raise StoreError(
-                    f"{self.folder}: {who} works on this study; wait for it, or use another --out."
-                ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {platform.node()}")
-            file.flush()
+        owner = self.folder / ".owner"  # beside the lock, which others cannot read everywhere
+        lock = FileLock(self.folder / ".lock")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            who = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
+            raise StoreError(f"{self.folder}: {who} works on this study; wait for it, or use another --out.") from None
+        try:
+            owner.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
             yield
-            file.truncate(0)
+        finally:
+            owner.unlink(missing_ok=True)
+            lock.release()
 
     def sweep(self) -> None:
         """Remove what a killed run has left half written, wherever it is."""
@@ -103,6 +101,7 @@ class Store:
     def freeze(self, spec: StudySpec, facts: Mapping[str, Any]) -> None:
         """Write the frozen spec."""
         content = {"format": FORMAT, "study": spec.form(), "facts": dict(facts)}
+        tomli_w = optional_package("tomli_w", "verax[study]", "a study")
         text = tomli_w.dumps({**content, _SEAL: _seal(content)})
         write_atomically(self.toml, text.encode())
 
@@ -120,7 +119,8 @@ class Store:
                 f"{self.toml}: was changed by hand or damaged. Run the study again to have it written anew."
             )
         try:
-            return Frozen(parse_spec(content["study"], str(self.toml)), content["facts"])
+            imports = content["facts"].get("imports") or ("MODULE",)
+            return Frozen(parse_spec(content["study"], str(self.toml), imports), content["facts"])
         except SpecError as error:
             raise StoreError(str(error)) from None
 
@@ -132,23 +132,23 @@ class Store:
 
     def contents(self, kind: str, wanted: Collection[str] | None = None) -> Contents:
         """What is there of the wanted results, or of any, every file read and checked."""
-        found = Contents()
+        contents = Contents()
         folder = self.folder / kind
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             stem = Sealed.stem(path) if path.is_file() else None
             if path.name.startswith(".") and path.suffix == ".part":
-                found.strange.append((path, "half written, by a run that works now or was killed"))
+                contents.strange.append((path, "half written, by a run that works now or was killed"))
             elif stem is None:
-                found.strange.append((path, "not a file of a study"))
+                contents.strange.append((path, "not a file of a study"))
             elif Sealed.read(path) is None:
-                found.strange.append((path, "damaged: its content is not what its name says"))
+                contents.strange.append((path, "damaged: its content is not what its name says"))
             elif wanted is not None and stem not in wanted:
-                found.strange.append((path, "not part of this study"))
-            elif stem in found.found:
-                found.strange.append((path, f"holds the same unit as {found.found[stem].name}"))
+                contents.strange.append((path, "not part of this study"))
+            elif stem in contents.found:
+                contents.strange.append((path, f"holds the same unit as {contents.found[stem].name}"))
             else:
-                found.found[stem] = path
-        return found
+                contents.found[stem] = path
+        return contents
 
     def set_aside(self, strange: list[tuple[Path, str]]) -> list[str]:
         """Move strange files out of the way; returns a line for each."""
@@ -182,8 +182,8 @@ def read_tables(paths: Collection[Path]) -> pl.DataFrame:
 
 def read_facts(path: Path) -> dict[str, Any]:
     """The facts stored with a table."""
-    found: dict[str, Any] = json.loads(pl.read_parquet_metadata(path)["verax"])
-    return found
+    facts: dict[str, Any] = json.loads(pl.read_parquet_metadata(path)["verax"])
+    return facts
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A study opened: its spec, its directory, its subjects and its units, for whoever computes or reads."""
+"""A study opened: its spec, its directory, its models and its units, for whoever computes or reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,15 +6,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from verax.datasets.named import load_named
+from verax.datasets.base import Dataset
+from verax.datasets.catalogue import load_named, source_of
+from verax.metrics.base import Metric
 from verax.models.checkpoints import Epoch
 from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe
-from verax.study.explanations import Machine
-from verax.study.plan import Unit, units_of
+from verax.study.explained_models import ExplainedModel, Material, explained_model, material, obtain_model, untrained
+from verax.study.machine import Machine
+from verax.study.metrics import metrics_of
 from verax.study.spec import ModelSpec, StudySpec
-from verax.study.store import Frozen, Store, StoreError, versions
-from verax.study.subjects import Material, Subject, material, obtain_model, subject, untrained
+from verax.study.store import Store, StoreError, versions
+from verax.study.units import Unit, units_of
 
 Log = Callable[[str], None]
 
@@ -42,39 +45,53 @@ class Study:
         )
 
     @cached_property
-    def subjects(self) -> dict[str, Subject]:
-        """Every model with what it is explained on, by the model's name."""
+    def metrics(self) -> dict[str, Metric]:
+        """What is measured, by its column."""
+        return metrics_of(self.spec.metrics)
+
+    @cached_property
+    def models(self) -> dict[str, ExplainedModel]:
+        """Every model with what it is explained on, by its name."""
         return {
-            model.name: subject(data, model, own, self._saved(model, own))
-            for data, own in zip(self.spec.data, self.materials, strict=True)
-            for model in data.models
+            spec.name: explained_model(data, spec, material, self._saved(spec, material.dataset))
+            for data, material in zip(self.spec.data, self.materials, strict=True)
+            for spec in data.models
         }
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """All units of the study."""
-        return tuple(unit for one in self.subjects.values() for unit in units_of(one, self.spec.metrics))
+        return tuple(unit for model in self.models.values() for unit in units_of(model, self.metrics))
 
-    def _saved(self, model: ModelSpec, own: Material) -> SavedModel:
-        path = self.store.model(model.name)
-        return untrained(model, own.dataset) if self.planning and not path.is_file() else load(path)
+    @property
+    def imports(self) -> list[str]:
+        """The modules of metrics, methods and data sets that are not part of Verax."""
+        methods = [type(method) for model in self.models.values() for method in model.configurations]
+        loaders = [source_of(data.name).load for data in self.spec.data]
+        modules = {kind.__module__ for kind in (*map(type, self.metrics.values()), *methods, *loaders)}
+        return sorted(name for name in modules if name.partition(".")[0] not in ("verax", "__main__"))
 
     def facts(self) -> dict[str, Any]:
-        """Versions and hashes: what the study is run with."""
-        data = [{"name": own.dataset.name, "fingerprint": own.dataset.fingerprint} for own in self.materials]
+        """Versions, hashes and modules: what the study is run with."""
+        data = [{"name": each.dataset.name, "fingerprint": each.dataset.fingerprint} for each in self.materials]
         models = [
-            {"name": name, "weights": one.weights_hash, "metrics": one.metrics} for name, one in self.subjects.items()
+            {"name": name, "weights": model.weights_hash, "metrics": model.metrics}
+            for name, model in self.models.items()
         ]
-        return {"versions": versions(), "data": data, "models": models}
+        return {"versions": versions(), "data": data, "models": models, "imports": self.imports}
+
+    def _saved(self, spec: ModelSpec, dataset: Dataset) -> SavedModel:
+        path = self.store.model(spec.name)
+        return untrained(spec, dataset) if self.planning and not path.is_file() else load(path)
 
 
 def prepare(spec: StudySpec, store: Store, machine: Machine, log: Log = lambda line: None) -> Study:
     """Open a directory for a study: check that it is the same one, train what is not trained, freeze the spec."""
     _check_same(spec, store, log)
     study = Study(spec, store)
-    for data, own in zip(spec.data, study.materials, strict=True):
+    for data, learnt in zip(spec.data, study.materials, strict=True):
         for model in data.models:
-            _model(model, own, store, machine, log)
+            _train(model, learnt.dataset, store, machine, log)
     store.freeze(spec, study.facts())
     return study
 
@@ -95,7 +112,8 @@ def open_study(folder: str | Path) -> Study:
     return study
 
 
-def _model(model: ModelSpec, own: Material, store: Store, machine: Machine, log: Log) -> SavedModel:
+def _train(model: ModelSpec, dataset: Dataset, store: Store, machine: Machine, log: Log) -> None:
+    """Train a model or copy its file, unless that was done; what is damaged or another model is set aside."""
     path = store.model(model.name)
     if not path.is_file():
         log(f"{model.name}: training" if model.file is None else f"{model.name}: from {model.file}")
@@ -106,14 +124,14 @@ def _model(model: ModelSpec, own: Material, store: Store, machine: Machine, log:
             log(f"{model.name}: epoch {epoch.number} of {recipe.epochs}, {figures}")
 
     try:
-        return obtain_model(model, own.dataset, path, machine.device, progress)
+        obtain_model(model, dataset, path, machine.device, progress)
     except ModelFileError as error:
         if model.file is not None and not path.is_file():
             raise
-        files = [(one, str(error)) for one in (path, path.with_suffix(".json")) if one.is_file()]
+        files = [(file, str(error)) for file in (path, path.with_suffix(".json")) if file.is_file()]
         for line in store.set_aside(files):
             log(line)
-        return obtain_model(model, own.dataset, path, machine.device, progress)
+        obtain_model(model, dataset, path, machine.device, progress)
 
 
 def _check_same(spec: StudySpec, store: Store, log: Log) -> None:
@@ -121,20 +139,20 @@ def _check_same(spec: StudySpec, store: Store, log: Log) -> None:
     if not store.toml.is_file():
         return
     try:
-        there: Frozen = store.frozen()
+        frozen = store.frozen()
     except StoreError as error:
         log(str(error))
         for line in store.set_aside([(store.toml, "damaged or changed by hand")]):
             log(line)
         return
-    old, new = (_flat("", _identity(one)) for one in (there.spec, spec))
-    for name in sorted(old.keys() | new.keys()):
+    old, new = (_flat("", _identity(each)) for each in (frozen.spec, spec))
+    for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
         if old.get(name) != new.get(name):
             raise StoreError(
                 f"{store.folder}: holds another study: {name} is {old.get(name)!r} there and {new.get(name)!r} here. "
                 "Choose another --out."
             )
-    for then, now in zip(there.spec.data, spec.data, strict=True):
+    for then, now in zip(frozen.spec.data, spec.data, strict=True):
         if now.limit is not None and (then.limit is None or now.limit < then.limit):
             whole = "all" if then.limit is None else f"{then.limit}"
             raise StoreError(f"{store.folder}: explains {whole} inputs of {then.name}; a study may grow, not shrink.")

@@ -9,28 +9,16 @@ from typing import Any
 
 import polars as pl
 
-from verax.datasets.download import write_atomically
+from verax.analysis.tables import COST_COLUMNS
+from verax.core.files import write_atomically
 from verax.study.cache import Cache
-from verax.study.engine import one_thread
-from verax.study.explanations import Machine
-from verax.study.plan import Unit
+from verax.study.compute import compute
+from verax.study.machine import Machine, one_thread
 from verax.study.store import Store, StoreError, read_facts, versions
 from verax.study.study import Study
-from verax.study.unit import compute
+from verax.study.units import Unit
 
-VALUES = (
-    "input",
-    "target",
-    "pc",
-    "dpc_magnitude",
-    "dpc_signed",
-    "dpc_literal",
-    "infidelity",
-    "infidelity_se",
-    "infidelity_baseline",
-    "infidelity_baseline_se",
-    "attribution_norm",
-)
+NAMES = ("dataset", "model", "modality", "method", "configuration", "local", "input_id")
 TOLERANCE = 1e-4  # of the spread of a column's values, where device or versions differ
 
 
@@ -64,28 +52,28 @@ def verify(
     """Recompute a share of the units, at least one, without the cache, and compare."""
     stored = study.store.contents("scores", [unit.stem for unit in study.units])
     strange = stored.strange + [
-        one for kind in ("uncertainty", "examples") for one in study.store.contents(kind).strange
+        file for kind in ("uncertainty", "examples") for file in study.store.contents(kind).strange
     ]
     different = [f"{path.parent.name}/{path.name}: {reason}" for path, reason in strange]
-    there = [unit for unit in study.units if unit.stem in stored.found]
-    if not there:
+    finished = [unit for unit in study.units if unit.stem in stored.found]
+    if not finished:
         raise StoreError(f"{study.store.folder}: no finished unit to verify.")
-    missing = len(study.units) - len(there)
+    missing = len(study.units) - len(finished)
     if missing:
         different.append(f"{missing} of {len(study.units)} units are missing; run the study to the end.")
-    sample = random.Random(seed).sample(there, max(1, math.ceil(share * len(there))))  # noqa: S311  # no secret
+    sample = random.Random(seed).sample(finished, max(1, math.ceil(share * len(finished))))  # noqa: S311  # no secret
     values, bitwise = 0, True
-    for unit in sorted(sample, key=lambda one: one.stem):
+    for unit in sorted(sample, key=lambda unit: unit.stem):
         tell(unit.stem)
         path = stored.found[unit.stem]
         facts, nothing = read_facts(path), Cache(path.parent, 0)
         with one_thread(machine):
             same = facts["versions"] == versions() and facts["device"] == machine.name
-            again = compute(study.subjects[unit.model], unit.rows, study.spec.metrics, machine, nothing).table
+            again = compute(study.models[unit.model], unit.rows, study.metrics, machine, nothing).table
         bitwise &= same
         then = pl.read_parquet(path)
         different += _differences(unit, then, again, exact=same)
-        values += again.height * len(VALUES)
+        values += again.height * len(compared(again))
     return Verdict(len(study.units), len(sample), values, bitwise, tuple(different))
 
 
@@ -97,21 +85,25 @@ def write_verdict(store: Store, verdict: Verdict) -> None:
 def read_verdict(store: Store) -> dict[str, Any] | None:
     """The last verdict, if there is one that can be read."""
     try:
-        found = json.loads((store.folder / "verified.json").read_text())
+        verdict = json.loads((store.folder / "verified.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return verdict if isinstance(verdict, dict) else None
+
+
+def compared(table: pl.DataFrame) -> list[str]:
+    """The columns of numbers that have to be the same: all metrics, but not what they cost."""
+    return [name for name in table.columns if name not in (*NAMES, *COST_COLUMNS)]
 
 
 def _differences(unit: Unit, then: pl.DataFrame, again: pl.DataFrame, exact: bool) -> list[str]:
     """Columns that differ, each with the largest difference and where it is."""
     if then.schema != again.schema:
         return [f"{unit.stem}: has other columns than were computed."]
-    names = ("dataset", "model", "modality", "method", "configuration", "local", "input_id")
-    if any(then[name].cast(pl.String).to_list() != again[name].cast(pl.String).to_list() for name in names):
+    if any(then[name].cast(pl.String).to_list() != again[name].cast(pl.String).to_list() for name in NAMES):
         return [f"{unit.stem}: holds other inputs or configurations than were computed."]
-    found = []
-    for name in VALUES:
+    lines = []
+    for name in compared(again):
         old, new = then[name].cast(pl.Float64), again[name].cast(pl.Float64)
         gap = (old - new).abs()
         allowed = 0.0 if exact else TOLERANCE * max(float(old.max() or 0) - float(old.min() or 0), 1e-12)  # type: ignore[arg-type]
@@ -120,5 +112,5 @@ def _differences(unit: Unit, then: pl.DataFrame, again: pl.DataFrame, exact: boo
         if wrong.any():
             row = int(gap.fill_nan(math.inf).fill_null(math.inf).set(~wrong, -1.0).arg_max() or 0)
             where = f"{then['configuration'][row]}, input {then['input_id'][row]}"
-            found.append(f"{unit.stem}: {name}: {old[row]} is stored, {new[row]} computed, for {where}.")
-    return found
+            lines.append(f"{unit.stem}: {name}: {old[row]} is stored, {new[row]} computed, for {where}.")
+    return lines

@@ -1,12 +1,12 @@
 """What a search found: a configuration that is ready to be used, a table of all trials, and a chart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from verax.attribution import Attribution
-from verax.comparing import LABELS
-from verax.metrics.intervals import Estimate, estimates
+from verax.metrics.base import Metric
+from verax.statistics.intervals import Estimate, estimates
 from verax.tuning.race import Candidate, Rule
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Tuned:
     """
 
     candidates: Sequence[Candidate]
-    metrics: Sequence[str]
+    metrics: Mapping[str, Metric]
     rule: Rule
     inputs: int
     rows: int
@@ -67,9 +67,9 @@ class Tuned:
     @property
     def equals(self) -> list[Attribution]:
         """Configurations that may be as good as the best or better, but hardly by more than the tolerance."""
-        sign = -self.rule.signs[0]
-        rest = sorted(self._alive(), key=lambda one: sign * one.values[0])
-        return [one.configuration for one in rest if one is not self.winner]
+        sign, winner = -self.rule.signs[0], self.winner
+        ranked = sorted(self._alive(), key=lambda candidate: sign * candidate.values[0])
+        return [candidate.configuration for candidate in ranked if candidate is not winner]
 
     @property
     def table(self) -> "pl.DataFrame":
@@ -84,7 +84,8 @@ class Tuned:
         """
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
-        rows = [self._row(one) for one in self.candidates]
+        settings, winner = self._settings(), self.winner
+        rows = [self._row(candidate, settings, winner) for candidate in self.candidates]
         return pl.DataFrame({name: _one_kind([row[name] for row in rows]) for name in rows[0]}, strict=False)
 
     @property
@@ -95,9 +96,9 @@ class Tuned:
         """
         import polars as pl  # noqa: PLC0415
 
-        order = [one.number for one in self._front()]
-        own = self.table.filter(pl.col("trial").is_in(order))
-        return own.sort(pl.col("trial").replace_strict({number: at for at, number in enumerate(order)}))
+        places = {candidate.number: at for at, candidate in enumerate(self._front())}
+        rows = self.table.filter(pl.col("trial").is_in(list(places)))
+        return rows.sort(pl.col("trial").replace_strict(places))
 
     def plot(self) -> Any:
         """An Altair chart: the trials one after the other with their intervals, or, of two objectives, the front."""
@@ -112,16 +113,19 @@ class Tuned:
 
     def label(self, objective: str) -> str:
         """An objective, to be read."""
-        return "model rows per input" if objective == "cost" else LABELS.get(objective, objective)
+        if objective not in self.metrics:
+            return "model rows per input"
+        metric = self.metrics[objective]
+        return metric.label if objective == metric.name else objective
 
     def __repr__(self) -> str:
         best = self.winner
-        shown = [f"{self.label(name)} {self._estimate(best, at)}" for at, name in enumerate(self.metrics)]
-        states = [one.state(self.inputs) for one in self.candidates]
-        counted = ", ".join(f"{states.count(word)} {word}" for word in dict.fromkeys(states))
+        means = [f"{self.label(name)} {self._estimate(best, at)}" for at, name in enumerate(self.metrics)]
+        states = [candidate.state(self.inputs) for candidate in self.candidates]
+        counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         lines = [
             f"Best: {best.configuration.canonical}",
-            f"{', '.join(shown)} on {best.inputs:,} of {self.inputs:,} inputs; {_cost(best)}",
+            f"{', '.join(means)} on {best.inputs:,} of {self.inputs:,} inputs; {_cost(best)}",
             *self._others(),
             f"{len(self.candidates)} trials ({counted}); {WHY[self.stopped]}. "
             f"{self.rows:,} model rows, {self.seconds:.1f} s.",
@@ -132,56 +136,54 @@ class Tuned:
     def _others(self) -> list[str]:
         """The front, or what is not told apart from the best."""
         if len(self.objectives) > 1:
-            front = [f"  {self._means(one)}, {_cost(one)}: {one.configuration.canonical}" for one in self._front()]
-            return [f"{len(front)} that no other beats:", *front]
-        rest = [one.canonical for one in self.equals]
-        if not rest:
+            lines = []
+            for candidate in self._front():
+                means = zip(self.metrics, candidate.scores.mean(1).tolist(), strict=True)
+                figures = [*(f"{self.label(name)} {mean:.4g}" for name, mean in means), _cost(candidate)]
+                lines.append(f"  {', '.join(figures)}: {candidate.configuration.canonical}")
+            return [f"{len(lines)} that no other beats:", *lines]
+        names = [configuration.canonical for configuration in self.equals]
+        if not names:
             return []
-        more = [f"  and {len(rest) - _SHOWN} more"] if len(rest) > _SHOWN else []
-        return ["Not told apart from it:", *(f"  {name}" for name in rest[:_SHOWN]), *more]
-
-    def _means(self, one: Candidate) -> str:
-        means = zip(self.metrics, one.scores.mean(1).tolist(), strict=True)
-        return ", ".join(f"{self.label(name)} {mean:.4g}" for name, mean in means)
+        more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+        return ["Not told apart from it:", *(f"  {name}" for name in names[:_SHOWN]), *more]
 
     def _alive(self) -> list[Candidate]:
-        return [one for one in self.candidates if one.alive]
+        return [candidate for candidate in self.candidates if candidate.alive]
 
     def _front(self) -> list[Candidate]:
         front = self.rule.front(self._alive())
         return front if len(self.objectives) > 1 else front[:1]
 
-    def _estimate(self, one: Candidate, metric: int) -> Estimate:
-        return estimates(one.scores[metric][None], "normal", self.rule.level, 2, 0)[0]
+    def _estimate(self, candidate: Candidate, metric: int) -> Estimate:
+        return estimates(candidate.scores[metric][None], level=self.rule.level)[0]
 
-    def _row(self, one: Candidate) -> dict[str, Any]:
-        row: dict[str, Any] = {"trial": one.number, "method": type(one.configuration).__name__}
-        row |= {name: _plain(getattr(one.configuration, name, None)) for name in self._settings()}
-        row |= {"state": one.state(self.inputs), "inputs": one.inputs}
+    def _row(self, candidate: Candidate, settings: Sequence[str], winner: Candidate) -> dict[str, Any]:
+        configuration = candidate.configuration
+        row: dict[str, Any] = {"trial": candidate.number, "method": type(configuration).__name__}
+        row |= {name: _plain(getattr(configuration, name, None)) for name in settings}
+        row |= {"state": candidate.state(self.inputs), "inputs": candidate.inputs}
         for at, name in enumerate(self.metrics):
-            own = self._estimate(one, at) if one.inputs else None
-            ends = (None, None, None) if own is None else (own.mean, own.low, own.high)
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
-        row |= self._behind(one)
-        row |= {"cost": one.cost, "rows": one.rows, "seconds": one.seconds, "reason": one.reason or None}
-        return row | {"configuration": one.configuration.canonical}
-
-    def _behind(self, one: Candidate) -> dict[str, float | None]:
-        count = min(one.inputs, self.winner.inputs)
-        names = ("behind", "behind_low", "behind_high")
-        if not count:
-            return dict.fromkeys(names)
-        found = self.rule.difference(self.winner, one, 0, count)
-        return dict(zip(names, (found.mean, found.low, found.high), strict=True))
+            row |= _interval(name, self._estimate(candidate, at) if candidate.inputs else None)
+        common = min(candidate.inputs, winner.inputs)
+        row |= _interval("behind", self.rule.difference(winner, candidate, 0, common) if common else None)
+        row |= {"cost": candidate.cost, "rows": candidate.rows, "seconds": candidate.seconds}
+        return row | {"reason": candidate.reason or None, "configuration": configuration.canonical}
 
     def _settings(self) -> list[str]:
         """Settings in which trials differ."""
         values: dict[str, set[Any]] = {}
-        for one in self.candidates:
-            for field in fields(one.configuration):  # type: ignore[arg-type]  # configurations are dataclasses
-                values.setdefault(field.name, set()).add(getattr(one.configuration, field.name))
-        shared = len({type(one.configuration) for one in self.candidates}) == 1
-        return [name for name, found in values.items() if len(found) > 1 or (not shared and name != "seed")]
+        for candidate in self.candidates:
+            for field in fields(candidate.configuration):
+                values.setdefault(field.name, set()).add(getattr(candidate.configuration, field.name))
+        shared = len({type(candidate.configuration) for candidate in self.candidates}) == 1
+        return [name for name, used in values.items() if len(used) > 1 or (not shared and name != "seed")]
+
+
+def _interval(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Columns of a figure and its interval."""
+    ends = (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _plain(value: Any) -> Any:
@@ -190,10 +192,10 @@ def _plain(value: Any) -> Any:
 
 def _one_kind(values: list[Any]) -> list[Any]:
     """A column: words where there is a word among numbers, as with ``background`` of DeepLiftSHAP."""
-    if not any(isinstance(value, str) for value in values):
-        return values
-    return [None if value is None else str(value) for value in values]
+    words = any(isinstance(value, str) for value in values)
+    return [str(value) if words and value is not None else value for value in values]
 
 
-def _cost(one: Candidate) -> str:
-    return "an unknown number of model rows per input" if one.cost is None else f"{one.cost:,.0f} model rows per input"
+def _cost(candidate: Candidate) -> str:
+    rows = "an unknown number of" if candidate.cost is None else f"{candidate.cost:,.0f}"
+    return f"{rows} model rows per input"

@@ -1,8 +1,4 @@
-"""What to try next: Optuna's tree-structured Parzen estimator, asked anew from the whole history for every batch.
-
-Nothing is kept between batches but the trials themselves, so that a search that was stopped goes on as if it had not
-been.
-"""
+"""What to try next: Optuna's TPE, told the whole history for every batch, so that a stopped search goes on the same."""
 
 import hashlib
 import random
@@ -10,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from verax.adapters.base import optional_package
 from verax.attribution import Attribution
-from verax.tuning.space import Question, questions, setting_of
+from verax.core.packages import optional_package
+from verax.tuning.space import Choice, choices
 
 _DRAWS = 4  # for each wanted proposal; what was tried already is drawn again
 
@@ -30,34 +26,26 @@ def propose(
     count: int,
     key: str,
 ) -> list[Attribution]:
-    """Configurations to try next, none of them tried before; fewer than asked for where no more are left.
-
-    Args:
-        configurations: What there is to choose from.
-        known: Configurations with their values, one for each direction.
-        tried: What not to propose.
-        directions: ``"maximize"`` or ``"minimize"``, for each value.
-        count: How many.
-        key: Same key and history, same proposals.
-    """
+    """Configurations to try next, none of them ``tried``, at most ``count``; same key and history, same proposals."""
     seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest(), "little")
-    first = questions(configurations)
-    found: dict[Attribution, None] = {}
+    first = choices(configurations)
+    proposals: dict[Attribution, None] = {}
     with _quiet() as library:
         study = library.create_study(sampler=library.samplers.TPESampler(seed=seed), directions=list(directions))
-        study.add_trials([_told(first, one, values) for one, values in known])
+        study.add_trials([_finished(first, configuration, values) for configuration, values in known])
         for _ in range(_DRAWS * count):
-            if len(found) == count:
+            if len(proposals) == count:
                 break
             trial = study.ask()
-            one = _drawn(first, trial)
-            if one in tried or one in found:
+            configuration = _drawn(first, trial)
+            if configuration in tried or configuration in proposals:
                 study.tell(trial, state=library.trial.TrialState.FAIL)  # so that the sampler does not count with it
             else:
-                found[one] = None
-    left = [one for one in configurations if one not in tried and one not in found]
+                proposals[configuration] = None
+    taken = {*tried, *proposals}
+    left = [configuration for configuration in configurations if configuration not in taken]
     random.Random(seed).shuffle(left)  # noqa: S311  # no secret
-    return [*found, *left][:count]
+    return [*proposals, *left][:count]
 
 
 @contextmanager
@@ -72,31 +60,29 @@ def _quiet() -> Iterator[Any]:
         library.logging.set_verbosity(before)
 
 
-def _drawn(asked: Question | Attribution, trial: Any) -> Attribution:
-    """The configuration that a trial's answers lead to."""
-    while isinstance(asked, Question):
-        values = asked.values
-        if asked.ordered:  # a place in the list: steps of the grid are what is alike, also where they grow
-            value = values[trial.suggest_int(asked.name, 0, len(values) - 1)]
+def _drawn(choice: Choice | Attribution, trial: Any) -> Attribution:
+    """The configuration that a trial's draws lead to."""
+    while isinstance(choice, Choice):
+        values = choice.values
+        if choice.ordered:  # a place in the list: steps of the grid are what is alike, also where they grow
+            value = values[trial.suggest_int(choice.name, 0, len(values) - 1)]
         else:
-            words = [repr(one) for one in values]
-            value = values[words.index(trial.suggest_categorical(asked.name, words))]
-        asked = asked.answers[value]
-    return asked
+            words = [*map(repr, values)]
+            value = values[words.index(trial.suggest_categorical(choice.name, words))]
+        choice = choice.options[value]
+    return choice
 
 
-def _told(asked: Question | Attribution, one: Attribution, values: Sequence[float]) -> Any:
+def _finished(choice: Choice | Attribution, configuration: Attribution, scores: Sequence[float]) -> Any:
     """A finished trial, as Optuna would have it."""
     library = optuna()
     params: dict[str, Any] = {}
     distributions: dict[str, Any] = {}
-    while isinstance(asked, Question):
-        value, own = setting_of(one, asked.setting), asked.values
-        if asked.ordered:
-            params[asked.name] = own.index(value)
-            distributions[asked.name] = library.distributions.IntDistribution(0, len(own) - 1)
-        else:
-            params[asked.name] = repr(value)
-            distributions[asked.name] = library.distributions.CategoricalDistribution([repr(one) for one in own])
-        asked = asked.answers[value]
-    return library.trial.create_trial(values=list(values), params=params, distributions=distributions)
+    while isinstance(choice, Choice):
+        value, values = choice.value_of(configuration), choice.values
+        places = library.distributions.IntDistribution(0, len(values) - 1)
+        words = library.distributions.CategoricalDistribution([*map(repr, values)])
+        params[choice.name] = values.index(value) if choice.ordered else repr(value)
+        distributions[choice.name] = places if choice.ordered else words
+        choice = choice.options[value]
+    return library.trial.create_trial(values=list(scores), params=params, distributions=distributions)

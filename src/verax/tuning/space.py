@@ -1,166 +1,151 @@
-"""What can be chosen: the configurations of the paper's grid, or one's own, and the questions that single out one."""
+"""What can be chosen: configurations by the name of their method, or one's own, and the choices that single out one."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from verax.attribution import Attribution, Given, Place, Rows, families, grid
+from verax.attribution import METHODS, Attribution, Given, Place, Rows, families, grid
 from verax.attribution.base import Modality
-
-REFERENCES = ("Random", "Edges")  # know nothing of the model; tried only where they are asked for
+from verax.core.registry import unknown
 
 
 @dataclass(frozen=True)
-class Question:
-    """A choice on the way to a configuration.
+class Choice:
+    """A choice on the way to a configuration."""
 
-    Attributes:
-        name: Its name in Optuna, the same wherever there is the same to choose from.
-        setting: ``"method"``, or the field of the configuration.
-        answers: What follows from each value: another question, or the configuration.
-    """
-
-    name: str
-    setting: str
-    answers: dict[Any, "Question | Attribution"]
+    name: str  # in Optuna, the same wherever there is the same to choose from
+    setting: str  # "method", or the field of the configuration
+    options: dict[Any, "Choice | Attribution"]  # what follows from each value
 
     @property
     def values(self) -> list[Any]:
         """What there is to choose from."""
-        return list(self.answers)
+        return list(self.options)
 
     @property
     def ordered(self) -> bool:
         """Whether neighbouring values are alike: those of numbers are."""
-        return _are_numbers(self.answers)
+        return _are_numbers(self.options)
+
+    def value_of(self, configuration: Attribution) -> Any:
+        """What a configuration has here."""
+        return type(configuration).__name__ if self.setting == "method" else getattr(configuration, self.setting)
 
 
-def questions(configurations: Sequence[Attribution]) -> Question | Attribution:
-    """The choices that lead to each configuration: the method, then every setting in which those that are left differ.
-
-    Example:
-        >>> from verax.attribution import grid
-        >>> first = questions(grid("tabular"))
-        >>> then = first.answers["LimeTabular"]
-        >>> first.name, len(first.values), then.name, then.values[:2]
-        ('method', 8, 'LimeTabular.alpha', [5.5e-05, 0.0001])
-    """
-    by_method = {
-        name: [one for one in configurations if type(one).__name__ == name] for name in _methods(configurations)
-    }
-    answers = {name: _about(members, members, 0) for name, members in by_method.items()}
-    return Question("method", "method", answers) if len(answers) > 1 else next(iter(answers.values()))
+def choices(configurations: Iterable[Attribution]) -> Choice | Attribution:
+    """The choices that lead to each configuration: the method, then every setting in which what is left differs."""
+    options = {name: _between(members, members, 0) for name, members in by_method(configurations).items()}
+    return Choice("method", "method", options) if len(options) > 1 else next(iter(options.values()))
 
 
-def _about(left: list[Attribution], every: list[Attribution], at: int) -> Question | Attribution:
-    """The question about the first setting, from a place on, in which configurations of one method differ."""
+def _between(left: list[Attribution], every: list[Attribution], at: int) -> Choice | Attribution:
+    """The choice of the first setting, from a place on, in which configurations of one method differ."""
     if len(left) == 1:
         return left[0]
-    setting = fields(left[0])[at].name  # type: ignore[arg-type]  # configurations are dataclasses
+    setting = fields(left[0])[at].name
     values = _values(left, setting)
     if len(values) == 1:
-        return _about(left, every, at + 1)
-    answers = {
-        value: _about([one for one in left if getattr(one, setting) == value], every, at + 1) for value in values
-    }
+        return _between(left, every, at + 1)
+    members = {value: [member for member in left if getattr(member, setting) == value] for value in values}
+    options = {value: _between(members[value], every, at + 1) for value in values}
     name = f"{type(left[0]).__name__}.{setting}"
     # not every combination of settings may be there; Optuna wants one name for one set of values
-    return Question(name if values == _values(every, setting) else f"{name} of {values}", setting, answers)
-
-
-def setting_of(configuration: Attribution, setting: str) -> Any:
-    """A field of a configuration, or the name of its method."""
-    return type(configuration).__name__ if setting == "method" else getattr(configuration, setting)
-
-
-def _methods(configurations: Iterable[Attribution]) -> list[str]:
-    return list(dict.fromkeys(type(one).__name__ for one in configurations))
+    return Choice(name if values == _values(every, setting) else f"{name} of {values}", setting, options)
 
 
 def _values(configurations: Iterable[Attribution], setting: str) -> list[Any]:
-    found = dict.fromkeys(getattr(one, setting) for one in configurations)
-    return sorted(found) if _are_numbers(found) else list(found)
+    values = dict.fromkeys(getattr(configuration, setting) for configuration in configurations)
+    return sorted(values) if _are_numbers(values) else list(values)
 
 
 def _are_numbers(values: Iterable[Any]) -> bool:
-    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 @dataclass(frozen=True)
 class Space:
-    """What a search may choose from.
-
-    Attributes:
-        configurations: All of them, each once.
-        left_out: Methods that were not asked for by name and cannot be used, with the reason.
-    """
+    """What a search may choose from: configurations, each once, and why methods that were not named are left out."""
 
     configurations: tuple[Attribution, ...]
     left_out: dict[str, str]
 
 
 def space_of(methods: Any, modality: Modality, given: Given, gradients: bool) -> Space:
-    """Read the argument ``methods``, and check that the data and the model can serve.
-
-    Args:
-        methods: None for every method that can be used; or names of methods and configurations.
-        modality: The kind of data.
-        given: The data.
-        gradients: Whether gradients can be taken through the model.
-    """
+    """Read the argument ``methods``, and check that the data and the model, with gradients or without, can serve."""
     wanted = _wanted(methods, modality)
     left_out: dict[str, str] = {}
-    for name in _methods(wanted):
-        members = [one for one in wanted if type(one).__name__ == name]
+    for name, members in by_method(wanted).items():
         usable, reason = _usable(members, given, gradients)
         if methods is not None and len(usable) < len(members):
             if not gradients and members[0].needs_gradients:
-                raise TypeError(f"methods: {name} {reason}; those that need none work: {_gradient_free(modality)}.")
+                others = by_method(one for one in grid(modality) if not one.needs_gradients)
+                raise TypeError(f"methods: {name} {reason}; those that need none work: {', '.join(others)}.")
             raise ValueError(f"methods: {name} cannot be used. {reason}")
         if reason:
             left_out[name] = reason
-            wanted = [one for one in wanted if one not in members or one in usable]
+            unusable = {*members} - {*usable}
+            wanted = [configuration for configuration in wanted if configuration not in unusable]
     return Space(tuple(wanted), left_out)
 
 
+def by_method(configurations: Iterable[Attribution]) -> dict[str, list[Attribution]]:
+    """Configurations by the name of their method."""
+    members: dict[str, list[Attribution]] = {}
+    for configuration in configurations:
+        members.setdefault(type(configuration).__name__, []).append(configuration)
+    return members
+
+
 def _wanted(methods: Any, modality: Modality) -> list[Attribution]:
-    every = grid(modality)
     if methods is None:
-        return [one for one in every if type(one).__name__ not in REFERENCES]
+        return [configuration for configuration in grid(modality) if not configuration.reference]
     if isinstance(methods, str | Attribution):
         methods = (methods,)
     if not isinstance(methods, Iterable):
         raise TypeError(f"methods: expected names of methods or configurations, found {methods!r}.")
-    found: list[Attribution] = []
+    wanted: list[Attribution] = []
     for method in methods:
-        found += [method] if isinstance(method, Attribution) else _named(method, every)
-    if not found:
-        raise ValueError(f"methods: expected at least one, found none; there are {', '.join(names(modality))}.")
-    for one in found:
-        if modality not in one.modalities:
-            raise ValueError(f"methods: {type(one).__name__} is not for {modality} data, which the inputs are.")
-    return list(dict.fromkeys(found))
+        wanted += [method] if isinstance(method, Attribution) else _named(method, modality)
+    if not wanted:
+        raise ValueError(f"methods: expected at least one, found none; there are {', '.join(_names(modality))}.")
+    for configuration in wanted:
+        if modality not in configuration.modalities:
+            name = type(configuration).__name__
+            raise ValueError(f"methods: {name} is not for {modality} data, which the inputs are.")
+    return list(dict.fromkeys(wanted))
 
 
-def names(modality: Modality) -> list[str]:
-    """Methods that can be asked for by name.
+def _named(name: Any, modality: Modality) -> list[Attribution]:
+    """The configurations of a method, or of all that share a label; case, hyphens and underscores do not matter."""
+    kinds = methods_named(str(name))
+    if not kinds:
+        raise ValueError(f"methods: {unknown(name, [*_names(modality), 'a configuration'])}")
+    fitting = [kind for kind in kinds if modality in kind.modalities] or kinds
+    members = by_method(grid(modality))
+    return [one for kind in fitting for one in members.get(kind.__name__) or [_default(kind)]]
 
-    Example:
-        >>> names("tabular")[-2:]
-        ['LimeTabular', 'Random']
-    """
-    return _methods(grid(modality))
+
+def _names(modality: Modality) -> list[str]:
+    """What methods can be asked for by: the names of their classes, and labels that differ from them."""
+    kinds = [kind for kind in METHODS.values() if modality in kind.modalities]
+    labels = [kind.label.lower() for kind in kinds if kind.label != kind.__name__]
+    return [*dict.fromkeys(labels), *(kind.__name__ for kind in kinds)]
 
 
-def _named(name: Any, every: Sequence[Attribution]) -> list[Attribution]:
-    """The grid's configurations of a method; upper and lower case, hyphens and underscores do not matter."""
-    plain = "".join(letter for letter in str(name).lower() if letter not in "-_ ")
-    found = [one for one in every if type(one).__name__.lower() == plain]
-    if plain == "lime":
-        found = [one for one in every if type(one).__name__.startswith("Lime")]
-    if not found:
-        raise ValueError(f"methods: expected lime, {', '.join(_methods(every))} or configurations, found {name!r}.")
-    return found
+def methods_named(name: str) -> list[type[Attribution]]:
+    """The methods whose class or label has a name; case, hyphens and underscores do not matter."""
+
+    def plain(name: str) -> str:
+        return "".join(letter for letter in name.lower() if letter not in "-_ ")
+
+    return [kind for kind in METHODS.values() if plain(name) in (plain(kind.__name__), plain(kind.label))]
+
+
+def _default(kind: type[Attribution]) -> Attribution:
+    if lacking := [field.name for field in fields(kind) if field.default is field.default_factory is MISSING]:
+        lacks = f"{kind.__name__} has no default for {lacking[0]}"
+        raise ValueError(f"methods: {lacks}; give a configuration of it, not its name.")
+    return kind()
 
 
 def _usable(members: list[Attribution], given: Given, gradients: bool) -> tuple[list[Attribution], str]:
@@ -168,53 +153,39 @@ def _usable(members: list[Attribution], given: Given, gradients: bool) -> tuple[
     if members[0].needs_gradients and not gradients:
         return [], "needs gradients, which cannot be taken through this model"
     usable, reason = [], ""
-    for one in members:
+    for configuration in members:
         try:
-            one.family.check([one], given)
+            configuration.family.check([configuration], given)
         except ValueError as error:  # what families raise when the data cannot serve them
             reason = reason or str(error)
         else:
-            usable.append(one)
+            usable.append(configuration)
     return usable, reason
 
 
-def _gradient_free(modality: Modality) -> str:
-    return ", ".join(dict.fromkeys(type(one).__name__ for one in grid(modality) if not one.needs_gradients))
-
-
 def groups(configurations: Sequence[Attribution], given: Given, place: Place) -> list[list[Attribution]]:
-    """Configurations that are cheaper computed together: each joins one beside which it costs at most half.
-
-    The dearest of a group comes first; it is what the others are computed beside.
-
-    Example:
-        >>> import torch
-        >>> lime = [one for one in grid("tabular") if type(one).__name__ == "LimeTabular"]
-        >>> place = Place(torch.device("cpu"), 2048)
-        >>> [len(group) for group in groups(lime, Given(torch.zeros(1, 20), None, None), place)]  # one per sigma
-        [243, 243, 243]
-    """
-    found: list[list[Attribution]] = []
+    """Configurations that are cheaper together: each joins the first of a group if it then costs at most half."""
+    every: list[list[Attribution]] = []
     for family, members in families(configurations).items():
-        alone = {one: _total(family.rows([one], given, place)) for one in members}
-        own: list[list[Attribution]] = []
-        for one in sorted(members, key=lambda one: -(alone[one] or 0)):
-            for group in own if alone[one] is not None else []:
-                together = _total(family.rows([group[0], one], given, place)) or 0
-                if 2 * (together - (alone[group[0]] or 0)) <= (alone[one] or 0):
-                    group.append(one)
+        alone = {member: _total(family.rows([member], given, place)) for member in members}
+        of_family: list[list[Attribution]] = []
+        for member in sorted(members, key=lambda member: -(alone[member] or 0)):
+            for group in of_family if alone[member] is not None else []:
+                together = _total(family.rows([group[0], member], given, place)) or 0
+                if 2 * (together - (alone[group[0]] or 0)) <= (alone[member] or 0):
+                    group.append(member)
                     break
             else:
-                own.append([one])
-        found += own
-    return found
+                of_family.append([member])
+        every += of_family
+    return every
 
 
 def _total(rows: Rows | None) -> int | None:
-    return None if rows is None else rows.forward + rows.backward
+    return None if rows is None else rows.total
 
 
 def cost_of(configuration: Attribution, given: Given, place: Place) -> float | None:
     """Model rows per explained input of a configuration alone, backward passes counted; None where it is not known."""
-    rows = _total(configuration.family.rows([configuration], given, place))
-    return None if rows is None else 1 + rows / len(given.inputs)  # 1: the input itself
+    rows = configuration.family.rows([configuration], given, place)
+    return None if rows is None else 1 + rows.total / len(given.inputs)  # 1: the input itself

@@ -1,7 +1,7 @@
 """``verax.tune``: batches of proposals race against the best so far, until the budget is spent."""
 
+import math
 import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 from verax.attribution.base import Modality
+from verax.scoring.meter import Cost, Meter, Rows
+from verax.scoring.scorer import Scorer
 from verax.tuning import search
 from verax.tuning import store as stores
-from verax.tuning.asked import Plan, checked_store, facts_of, subject_of
-from verax.tuning.measure import Bench, Subject
+from verax.tuning.measure import Bench
 from verax.tuning.race import Candidate, estimated, rounds
 from verax.tuning.result import Stopped, Tuned
+from verax.tuning.settings import SearchSettings, checked_store, facts_of, subject_of
 from verax.tuning.space import Space, space_of
 
 BATCH = 16  # trials that are proposed together: they share model rows, and each batch learns from those before
@@ -43,20 +45,25 @@ def tune(
 ) -> Tuned:
     """Find the attribution method and the settings that are most faithful to a model.
 
-    Optuna proposes configurations of the paper's grid in batches. A batch is measured together with the best so far on
-    few inputs, then on more and more, up to all. Who surely is no better than another one, by the paired
-    interval of the difference on the same inputs, is dropped on the way; who may be better, but surely not by more than
-    the tolerance, is not taken further. Configurations that need the same model evaluations share them.
+    It needs Optuna: ``pip install 'verax[tune]'``, which brings what ``plot()`` needs as well.
+
+    Optuna proposes configurations in batches. A batch is measured together with the best so far on few inputs, then on
+    more and more, up to all. Who surely is no better than another one, by the paired interval of the difference on the
+    same inputs, is dropped on the way; who may be better, but surely not by more than the tolerance, is not taken
+    further. Configurations that need the same model evaluations share them.
 
     Args:
-        model: What ``verax.evaluate`` takes. Methods that need gradients need a torch module.
-        inputs: Rows to explain, ``(N, ...)``. They are used in a random order.
-        methods: Names such as ``("lime", "SmoothGrad")``, taken with all settings of the grid, or configurations of
-            your own, or both. None for every method that can be used, but for the references Random and Edges.
-        background: Rows of the training data. Without, methods that need them are left out.
+        model: A torch module (returns logits), a scikit-learn classifier, a path of an ONNX file, or a
+            ``verax.Scorer`` around any other. Methods that need gradients need a torch module.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch. They are used in a random order.
+        methods: Names such as ``("lime", "SmoothGrad")``, or configurations of your own, or both. A method of the paper
+            is taken with all settings of its grid, a class of your own with its defaults. None for every method of
+            the paper that can be used, but for the references Random and Edges.
+        background: Rows of the training data, like the inputs. Without, methods that need them are left out.
         background_labels: Their classes, for DeepLiftSHAP with a stratified background.
-        metric: ``"dpc"``, ``"pc"``, ``"infidelity"`` or a metric object. Of several, ``("dpc", "pc", "cost")``, all
-            that no other beats are found; ``"cost"`` is the number of model rows per explained input.
+        metric: A name such as ``"dpc"``, ``"pc"`` or ``"infidelity"``, which stands for the metric with its defaults,
+            or a metric object. Of several, ``("dpc", "pc", "cost")``, all that no other beats are found; ``"cost"`` is
+            the number of model rows per explained input. Objects that share a name have columns by their short form.
         trials: Configurations to try at most, those in the store included.
         seconds: Start no further round after so long; at least one batch is measured on its first inputs.
         seed: Same seed, same search.
@@ -65,8 +72,8 @@ def tune(
         tolerance: An advantage that is not worth further model rows, as a share of the best score. With 0, trials that
             cannot be told apart go on to all inputs. It is for one metric; with several, all that are left go on.
         level: Coverage of the intervals.
-        target: The class to explain: predicted (``None``), one number, or one per row.
-        baselines: What removed features become in PC and DPC.
+        target: The class to explain: predicted (``None``), one number, or one number per row.
+        baselines: What features become that a metric removes: a number or anything that broadcasts to the inputs.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
         progress: Called with a line of text after every batch.
@@ -86,44 +93,45 @@ def tune(
         >>> found.table.height, found.best(model, x).shape
         (8, torch.Size([40, 4]))
     """
-    began = time.perf_counter()
     search.optuna()  # refused before any work where it is missing
-    plan = Plan.checked(trials, seconds, seed, tolerance, level, metric)
+    settings = SearchSettings.checked(trials, seconds, seed, tolerance, level, metric, inputs)
     path = checked_store(store)
+    scorer = model if isinstance(model, Scorer) else Scorer(model)
+    meter = Meter(scorer.counts)
     subject, clean, place = subject_of(
-        model, inputs, background, background_labels, target, baselines, plan.seed, batch_size, device
+        scorer, inputs, background, background_labels, target, baselines, settings.seed, batch_size, device
     )
     modality: Modality = "image" if subject.inputs.ndim == 4 else "tabular"
-    space = space_of(methods, modality, subject.given, subject.scorer.adapter.module is not None)
-    asked = stores.Asked(facts_of(plan, subject, space, target), clean)
-    known = stores.read(path, asked, space.configurations, list(plan.metrics)) if path and path.exists() else []
-    bench = Bench(subject, plan.metrics, space.configurations, place)
+    space = space_of(methods, modality, subject.given, scorer.differentiable)
+    asked = stores.Asked(facts_of(settings, subject, space, target), clean)
+    metrics = list(settings.metrics)
+    known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []
+    bench = Bench(subject, settings.metrics, space.configurations, place)
 
-    def save(found: list[Candidate]) -> None:
+    def save(candidates: list[Candidate]) -> None:
         if path is not None:
-            stores.write(path, asked, found, list(plan.metrics))
+            stores.write(path, asked, candidates, metrics)
 
-    return _Search(plan, subject, space, bench, known, began).run(save, progress or (lambda line: None))
+    return _Search(settings, space, bench, known, meter).run(save, progress or (lambda line: None))
 
 
 class _Search:
-    """A search under way: all candidates so far, and the one that the others are compared with."""
+    """A search under way: all candidates so far, and what it cost, earlier runs included."""
 
     def __init__(
-        self, plan: Plan, subject: Subject, space: Space, bench: Bench, known: list[Candidate], began: float
+        self, settings: SearchSettings, space: Space, bench: Bench, known: list[Candidate], meter: Meter
     ) -> None:
-        self.plan, self.space, self.bench = plan, space, bench
+        self.settings, self.space, self.bench, self.meter = settings, space, bench, meter
         self.candidates = list(known)
-        self.inputs = len(subject.inputs)
-        self.began = began
-        self.scorer = subject.scorer
-        self.before = (self._rows() - self.inputs, sum(one.seconds for one in known), sum(one.rows for one in known))
+        self.inputs = len(bench.subject.inputs)
+        rows, seconds = (math.fsum(getattr(candidate, name) for candidate in known) for name in ("rows", "seconds"))
+        self.earlier = Cost(Rows(round(rows)), seconds)
 
     def run(self, save: Callable[[list[Candidate]], None], tell: Tell) -> Tuned:
         """Try batch after batch."""
         stopped: Stopped | None = self._stopped()
         while stopped is None:
-            finished = [replace(one) for one in self.candidates]  # a batch changes those that race along
+            finished = [replace(candidate) for candidate in self.candidates]  # a batch changes those that race along
             try:
                 self._batch()
                 save(self.candidates)
@@ -132,16 +140,14 @@ class _Search:
                 if not self._alive():
                     raise
                 stopped = "interrupted"
-                break
-            tell(self._line())
-            stopped = self._stopped()
+            else:
+                tell(self._line())
+                stopped = self._stopped()
         if not self._alive():
             raise ValueError(f"methods: no configuration could be computed. {self.candidates[0].reason}")
-        rows, seconds = self._spent()
-        plan = self.plan
-        return Tuned(
-            self.candidates, list(plan.metrics), plan.rule, self.inputs, rows, seconds, stopped, self.space.left_out
-        )
+        asked = (self.settings.metrics, self.settings.rule, self.inputs)
+        cost = self._cost()
+        return Tuned(self.candidates, *asked, cost.rows.total, cost.seconds, stopped, self.space.left_out)
 
     def _batch(self) -> None:
         """Propose some, race them against those that are left from earlier ones, and note how good each is."""
@@ -152,66 +158,61 @@ class _Search:
         reference = reference or self._leader()
         if reference is None:
             return
-        for one in (reference, *new):
-            if not one.values and not one.reason:
-                one.values = estimated(one, reference) + ([one.cost] if self.plan.rule.cost and one.cost else [])
+        for candidate in (reference, *new):
+            if not candidate.values and not candidate.reason:
+                cost = [candidate.cost] if self.settings.rule.cost and candidate.cost else []
+                candidate.values = estimated(candidate, reference) + cost
 
     def _proposed(self) -> list[Candidate]:
-        done, rule = len(self.candidates), self.plan.rule
-        batch = 1 + max((one.batch for one in self.candidates), default=-1)
+        done, rule = len(self.candidates), self.settings.rule
+        batch = 1 + max((candidate.batch for candidate in self.candidates), default=-1)
         directions = ["maximize" if sign > 0 else "minimize" for sign in rule.signs]
-        found = search.propose(
+        proposals = search.propose(
             self.space.configurations,
-            [(one.configuration, one.values) for one in self.candidates if one.values],
-            {one.configuration for one in self.candidates},
+            [(candidate.configuration, candidate.values) for candidate in self.candidates if candidate.values],
+            {candidate.configuration for candidate in self.candidates},
             [*directions, *(["minimize"] if rule.cost else [])],
-            min(BATCH, self.plan.trials - done),
-            f"{self.plan.seed}/{batch}",
+            min(BATCH, self.settings.trials - done),
+            f"{self.settings.seed}/{batch}",
         )
-        return [self.bench.new(done + at, batch, one) for at, one in enumerate(found)]
+        return [self.bench.new(done + at, batch, configuration) for at, configuration in enumerate(proposals)]
 
     def _race(self) -> None:
         """Measure those that may be the best on more and more inputs, and drop who surely is no better."""
-        rule, racing = self.plan.rule, self._alive()
+        rule, racing = self.settings.rule, self._alive()
         for count in rounds(self.inputs):
             self.bench.extend(racing, count)
-            left = rule.survivors([one for one in racing if one.alive], count)
-            for one in racing:
-                one.alive = one in left
+            left = rule.survivors([candidate for candidate in racing if candidate.alive], count)
+            for candidate in racing:
+                candidate.alive = candidate in left
             racing = rule.undecided(left[0], self._alive(), count) if left else []
             if len(racing) < 2 or self._late():
                 return
 
     def _alive(self) -> list[Candidate]:
-        return [one for one in self.candidates if one.alive]
+        return [candidate for candidate in self.candidates if candidate.alive]
 
     def _leader(self) -> Candidate | None:
-        alive = [one for one in self._alive() if one.inputs]
-        return self.plan.rule.front(alive)[0] if alive else None
+        alive = [candidate for candidate in self._alive() if candidate.inputs]
+        return self.settings.rule.front(alive)[0] if alive else None
 
     def _stopped(self) -> Stopped | None:
-        if len(self.candidates) >= self.plan.trials:
+        if len(self.candidates) >= self.settings.trials:
             return "trials"
         if len(self.candidates) == len(self.space.configurations):
             return "exhausted"
         return "seconds" if self._late() and self.candidates else None
 
     def _late(self) -> bool:
-        return time.perf_counter() - self.began >= self.plan.seconds
+        return self.meter.total().seconds >= self.settings.seconds
 
-    def _rows(self) -> int:
-        return self.scorer.rows + self.scorer.rows_backward
-
-    def _spent(self) -> tuple[int, float]:
-        """Model rows, those of the unperturbed inputs included, and seconds, with those of earlier runs."""
-        rows, seconds, earlier = self.before
-        return round(earlier) + self._rows() - rows, seconds + time.perf_counter() - self.began
+    def _cost(self) -> Cost:
+        return self.earlier + self.meter.total()
 
     def _line(self) -> str:
-        leader = self._leader()
-        rows, seconds = self._spent()
-        spent = f"{len(self.candidates)} trials, {rows:,} model rows, {seconds:.0f} s"
+        leader, cost = self._leader(), self._cost()
+        spent = f"{len(self.candidates)} trials, {cost.rows.total:,} model rows, {cost.seconds:.0f} s"
         if leader is None:
             return spent
-        name, mean = next(iter(self.plan.metrics)), float(leader.scores[0].mean())
+        name, mean = next(iter(self.settings.metrics)), float(leader.scores[0].mean())
         return f"{spent}: {name} {mean:.4g} on {leader.inputs:,} inputs by {leader.configuration.canonical}"

@@ -16,9 +16,9 @@ function rows(columns) {
   return Array.from({ length: count }, (_, at) => Object.fromEntries(names.map((name, c) => [name, values[c][at]])));
 }
 
-async function draw(id, spec, tables, dark) {
+async function draw(id, chart, tables, dark) {
   const place = document.getElementById("chart-" + id);
-  spec.spec.datasets = Object.fromEntries(spec.tables.map((name) => [name, tables[name]]));
+  chart.vega_lite.datasets = Object.fromEntries(chart.tables.map((name) => [name, tables[name]]));
   const options = {
     mode: "vega-lite",
     renderer: "svg",
@@ -28,7 +28,7 @@ async function draw(id, spec, tables, dark) {
     tooltip: { theme: dark ? "dark" : "light" },
   };
   try {
-    return (await vegaEmbed(place, spec.spec, options)).view;
+    return (await vegaEmbed(place, chart.vega_lite, options)).view;
   } catch (error) {
     place.textContent = "This chart could not be drawn: " + error.message;
     console.error(id, error);
@@ -80,7 +80,7 @@ async function main() {
   const tables = Object.fromEntries(Object.entries(read("data")).map(([name, columns]) => [name, rows(columns)]));
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const views = {};
-  for (const [id, spec] of Object.entries(read("charts"))) views[id] = await draw(id, spec, tables, dark);
+  for (const [id, chart] of Object.entries(read("charts"))) views[id] = await draw(id, chart, tables, dark);
   document.querySelectorAll("select[data-signal]").forEach((select) => connect(select, views));
   document.documentElement.dataset.charts = "drawn";
 }

@@ -1,0 +1,74 @@
+"""What a family of attributions is given, and what it gives back."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from verax.core.shapes import Float, Int
+from verax.scoring.session import Session
+
+
+@dataclass(frozen=True)
+class Given:
+    """The data of a call.
+
+    Attributes:
+        inputs: Rows to explain, where the user keeps them.
+        background: Rows that stand for the training data, or None.
+        labels: The class of each background row, or None.
+    """
+
+    inputs: Float[Tensor, "n *shape"]
+    background: Float[Tensor, "m *shape"] | None
+    labels: Int[Tensor, " m"] | None
+
+    def need_background(self, who: str) -> Float[Tensor, "m *shape"]:
+        """Return the background, or say that it is missing."""
+        if self.background is None:
+            raise ValueError(f"background: {who} needs rows of the training data; pass background=train_inputs.")
+        return self.background
+
+
+@dataclass(frozen=True)
+class Explained(Given):
+    """What a family works on: the data, with a model held ready and the class of each input.
+
+    Attributes:
+        session: The model; scores are logits. Move blocks of inputs to ``session.device``.
+        target: The class of each input, on the session's device.
+        clean: The logit of that class for each unperturbed input, on the session's device.
+    """
+
+    session: Session
+    target: Int[Tensor, " n"]
+    clean: Float[Tensor, " n"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Attributions of some inputs for all members of a family.
+
+    Attributes:
+        rows: Which inputs.
+        values: One attribution per member and input.
+        delta: For methods that promise completeness, how far each input's attributions are from summing to the score
+            difference, relative to its size; otherwise None.
+    """
+
+    rows: slice
+    values: Float[Tensor, "k b *shape"]
+    delta: Float[Tensor, " b"] | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a family will run.
+
+    Attributes:
+        device: Of the model.
+        batch_size: Model rows at once.
+    """
+
+    device: torch.device
+    batch_size: int

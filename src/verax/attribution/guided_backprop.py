@@ -1,0 +1,169 @@
+"""Guided Backpropagation: the gradient, with negative signals cut off at every ReLU (eq. 2)."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from verax.attribution.base import Attribution, Family
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.gradient import input_gradients
+from verax.core import palette
+from verax.scoring.adapters.base import without_wrapper
+from verax.scoring.meter import Rows
+
+_aten = torch.ops.aten
+_IN_PLACE = {torch.relu_, Tensor.relu_, _aten.relu_, _aten.relu_.default}
+_RELUS = {torch.relu, Tensor.relu, nn.functional.relu, _aten.relu, _aten.relu.default} | _IN_PLACE
+
+# Names of autograd's nodes, without "Backward" and a number.
+_GUIDED = "GuidedReLU"
+_HIDDEN = {"Relu", "DifferentiableGraph", "CompiledFunction"}
+_OTHER_ACTIVATIONS = re.compile(
+    "Celu|Clamp|ClampMin|Elu|Fmax|Gelu|Glu|Hardshrink|Hardsigmoid|Hardswish|Hardtanh|LeakyRelu|LogSigmoid|Maximum|Mish|"
+    "PreluKernel|RreluWithNoise|Sigmoid|Silu|Softplus|Softshrink|Tanh|Threshold"
+)
+_CANNOT_SEE = (
+    "model: {what}, so GuidedBackprop cannot see its ReLUs. Pass the model as it was before torch.jit or "
+    "torch.compile, with ReLUs that are modules or calls of torch.relu."
+)
+
+
+@dataclass(frozen=True)
+class GuidedBackprop(Attribution):
+    """The gradient of the target logit, of which every ReLU passes only the positive part.
+
+    At each ReLU ``r_in = 1[f > 0] 1[r_out > 0] r_out`` goes back (Springenberg et al. 2014).
+
+    ReLUs count however they are called: as modules, also in place or reused, as functions, as methods. Other
+    activations keep their derivative; a model that has only others is refused. Without any, the result is the gradient.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 1))
+        >>> model[1].weight.data = torch.tensor([[3.0, -2.0]])
+        >>> GuidedBackprop()(model, torch.ones(1, 2), target=1)  # the gradient is [3, -2]
+        tensor([[3., 0.]])
+    """
+
+    local: ClassVar[bool] = True
+    label: ClassVar[str] = "Guided Backpropagation"
+    abbreviation: ClassVar[str] = "GB"
+    colour: ClassVar[str | None] = palette.SKY
+    citation: ClassVar[str] = "Springenberg et al.: Striving for simplicity: the all convolutional net, 2014"
+
+    @property
+    def family(self) -> "GuidedBackpropFamily":
+        """A family of its own."""
+        return GuidedBackpropFamily()
+
+
+@dataclass(frozen=True)
+class GuidedBackpropFamily(Family):
+    """One backward pass per input."""
+
+    needs_gradients: ClassVar[bool] = True
+
+    def rows(self, members: Sequence[GuidedBackprop], given: Given, place: Place) -> Rows:
+        """One per input."""
+        return Rows(len(given.inputs), len(given.inputs))
+
+    def pieces(self, members: Sequence[GuidedBackprop], explained: Explained) -> Iterator[Piece]:
+        """Yield the guided gradient, once for each member."""
+        module = explained.session.module
+        assert module is not None  # noqa: S101  # families that need gradients are given one
+        _refuse_compiled(module)
+        blocks = input_gradients(explained)
+        while True:
+            with guided(module):  # not around the yield, where other code runs
+                block = next(blocks, None)
+            if block is None:
+                return
+            rows, values = block
+            yield Piece(rows, values.expand(len(members), *values.shape))
+
+
+@contextlib.contextmanager
+def guided(module: nn.Module) -> Iterator[None]:
+    """Let every ReLU of this thread be guided, and check that none of the module's was missed."""
+    check = module.register_forward_hook(lambda module, inputs, output: _check_graph(output))
+    try:
+        with _GuidedReLUs():
+            yield
+    finally:
+        check.remove()
+
+
+class _GuidedReLUs(TorchFunctionMode):
+    """Replaces calls of ReLU."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        settings = kwargs or {}
+        if func in _IN_PLACE:
+            settings = settings | {"inplace": True}
+        return (_guided_relu if func in _RELUS else func)(*args, **settings)
+
+
+def _guided_relu(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002  # torch's own name
+    result: Tensor = GuidedReLU.apply(input)  # type: ignore[no-untyped-call]
+    return input.copy_(result) if inplace else result
+
+
+class GuidedReLU(torch.autograd.Function):
+    """A ReLU that passes back only the positive part of what arrives."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        """Cut off negative values."""
+        ctx.save_for_backward(values > 0)  # a mask of its own: the values may be overwritten in place
+        return values.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, *arriving: Tensor) -> Tensor:
+        """Cut off negative signals and those of inactive units."""
+        (active,) = ctx.saved_tensors
+        return torch.where(active, arriving[0].clamp(min=0), 0)
+
+
+def _refuse_compiled(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        compiled = getattr(part, "_compiled_call_impl", None) is not None or type(part).__name__ == "OptimizedModule"
+        if compiled or isinstance(part, torch.jit.ScriptModule):
+            where = f"its part {name!r}" if name else "it"
+            how = "compiled" if compiled else "a TorchScript module"
+            raise TypeError(_CANNOT_SEE.format(what=f"{where} is {how}"))
+
+
+def _check_graph(output: object) -> None:
+    """Refuse a model with ReLUs that were missed, or with other activations only."""
+    output = without_wrapper(output, "logits")
+    if not isinstance(output, Tensor) or output.grad_fn is None:
+        return
+    found = _operations(output)
+    if hidden := found & _HIDDEN:
+        raise TypeError(_CANNOT_SEE.format(what=f"it has operations that hide them ({', '.join(sorted(hidden))})"))
+    others = {name for name in found if _OTHER_ACTIVATIONS.fullmatch(name)}
+    if others and _GUIDED not in found:
+        raise ValueError(
+            f"model: GuidedBackprop is defined for networks of ReLUs; this one has none, but other activations "
+            f"({', '.join(sorted(others))}). verax.attribution.Gradient and SmoothGrad work."
+        )
+
+
+def _operations(output: Tensor) -> set[str]:
+    """Names of the operations that led to an output."""
+    waiting, seen, names = [output.grad_fn], {output.grad_fn}, set()
+    while waiting:
+        node = waiting.pop()
+        assert node is not None  # noqa: S101  # only nodes are put in
+        names.add(re.sub(r"^.*::|Backward\d*$", "", node.name()))
+        following = {step for step, _ in node.next_functions if step is not None} - seen
+        seen |= following
+        waiting.extend(following)
+    return names

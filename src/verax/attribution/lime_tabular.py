@@ -1,0 +1,187 @@
+"""LIME for tabular data: a weighted ridge regression on scores in a Gaussian neighbourhood of the input."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from verax.attribution.base import Attribution, Family, Modality
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.ridge import solution_bytes, solutions, weighted_sums
+from verax.core import noise, palette
+from verax.core.arguments import (
+    checked_count,
+    checked_flag,
+    checked_not_negative,
+    checked_positive,
+    checked_seed,
+    settle,
+)
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Float
+from verax.scoring.meter import Rows
+
+
+@dataclass(frozen=True)
+class LimeTabular(Attribution):
+    """Coefficients of a linear model fitted around the input, for standardised data (Ribeiro, Singh, Guestrin 2016).
+
+    ``a = argmin_v min_c sum_j w_j (z_y(x_j) - c - v . (x_j - x))^2 + alpha |v|^2`` over neighbours ``x_j``.
+
+    Neighbours are ``z = x + sigma * normal``; each counts ``exp(-D^2 / (2 kernel_width^2))``, where ``D`` is its
+    Euclidean distance to ``x``, and ``x`` itself counts 1. With the paper's absolute widths the neighbours of some
+    settings have next to no weight, and the attribution is then next to 0.
+
+    Args:
+        alpha: Penalty of the ridge regression, at least 0.
+        kernel_width: Width of the kernel.
+        sigma: Standard deviation of the neighbours.
+        samples: Neighbours per input. The first ones are the same whatever their number, and for every sigma.
+        seed: Neighbours are a function of the seed and the input's values.
+        scale_kernel: Multiply the width with the root of the number of features, as the lime package does.
+
+    Example:
+        >>> model, x = torch.nn.Linear(3, 1), torch.zeros(2, 3)
+        >>> found = LimeTabular(alpha=0.0, samples=32)(model, x, target=1)
+        >>> bool(torch.allclose(found, model.weight.expand(2, 3), atol=1e-5))
+        True
+    """
+
+    alpha: float = 0.01
+    kernel_width: float = 0.75
+    sigma: float = 0.5
+    samples: int = 1024
+    seed: int = 0
+    scale_kernel: bool = False
+
+    random: ClassVar[bool] = True
+    local: ClassVar[bool] = True
+    label: ClassVar[str] = "LIME"
+    colour: ClassVar[str | None] = palette.OLIVE
+    worth_showing: ClassVar[tuple[str, ...] | None] = ("alpha", "kernel_width", "sigma", "samples")
+    citation: ClassVar[str] = "Ribeiro, Singh, Guestrin: Why should I trust you?, KDD 2016"
+    modalities: ClassVar[tuple[Modality, ...]] = ("tabular",)
+
+    def __post_init__(self) -> None:
+        checked_flag("scale_kernel", self.scale_kernel)
+        settle(
+            self,
+            alpha=checked_not_negative("alpha", self.alpha),  # 1 and 1.0 are one configuration
+            kernel_width=checked_positive("kernel_width", self.kernel_width),
+            sigma=checked_positive("sigma", self.sigma),
+            samples=checked_count("samples", self.samples),
+            seed=checked_seed(self.seed),
+        )
+
+    @property
+    def family(self) -> "LimeTabularFamily":
+        """Everything but the seed is varied within the family."""
+        return LimeTabularFamily(self.seed)
+
+    def width(self, features: int) -> float:
+        """Width of the kernel for inputs with so many features."""
+        return self.kernel_width * math.sqrt(features) if self.scale_kernel else self.kernel_width
+
+
+@dataclass(frozen=True)
+class LimeTabularFamily(Family):
+    """One neighbourhood for every sigma; alphas, kernel widths and smaller samples only fit its scores again."""
+
+    seed: int
+
+    needs_gradients: ClassVar[bool] = False
+    version: ClassVar[int] = 2
+
+    def rows(self, members: Sequence[LimeTabular], given: Given, place: Place) -> Rows:
+        """The largest neighbourhood of each sigma."""
+        fits = _shared_fits(members, given.inputs[0].numel())
+        return Rows(len(given.inputs) * sum(fit.sizes[-1] for fit in fits))
+
+    def pieces(self, members: Sequence[LimeTabular], explained: Explained) -> Iterator[Piece]:
+        """Yield the coefficients of every member."""
+        session, inputs = explained.session, explained.inputs
+        features, samples = inputs[0].numel(), max(one.samples for one in members)
+        fits = _shared_fits(members, features)
+        height = max(1, block_bytes(session.device) // max(one.bytes_per_input(features) for one in fits))
+        for rows in pieces(len(inputs), height):
+            keys = noise.input_keys(inputs[rows].to(session.device), self.seed, "lime")
+            normals = noise.normals(keys, 0, samples, features, session.dtype)
+            values = torch.empty(len(members), len(keys), features, dtype=torch.float64, device=session.device)
+            for fit in fits:
+                found = _coefficients(fit, rows, normals[:, : fit.sizes[-1]] * fit.sigma, explained)
+                values[list(fit.members)] = found.flatten(1, 3)[:, list(fit.places)].transpose(0, 1)
+            yield Piece(rows, values.reshape(len(members), len(keys), *inputs.shape[1:]))
+
+
+@dataclass(frozen=True)
+class _SharedFits:
+    """Members with one sigma, hence with shared neighbours: their fits are all sizes, all widths and all alphas.
+
+    Attributes:
+        sizes: Their numbers of samples, ascending.
+        members: Their places in the family.
+        places: The place of each one's fit among those of ``sizes``, ``widths`` and ``alphas``, the last one fastest.
+    """
+
+    sigma: float
+    sizes: tuple[int, ...]
+    widths: tuple[float, ...]
+    alphas: tuple[float, ...]
+    members: tuple[int, ...]
+    places: tuple[int, ...]
+
+    def bytes_per_input(self, features: int) -> int:
+        """Working memory: rows with those of one weighting, their weights, sums and solutions."""
+        rows = 8 * self.sizes[-1] * (5 * features + 2 * (features + 9) + 3 * len(self.widths))
+        return rows + len(self.sizes) * len(self.widths) * solution_bytes(features, self.alphas)
+
+
+def _shared_fits(members: Sequence[LimeTabular], features: int) -> list[_SharedFits]:
+    fits = []
+    for sigma in dict.fromkeys(one.sigma for one in members):
+        chosen = {place: one for place, one in enumerate(members) if one.sigma == sigma}
+        sizes = sorted({one.samples for one in chosen.values()})
+        widths = sorted({one.width(features) for one in chosen.values()})
+        alphas = sorted({one.alpha for one in chosen.values()})
+        places = (
+            (sizes.index(one.samples) * len(widths) + widths.index(one.width(features))) * len(alphas)
+            + alphas.index(one.alpha)
+            for one in chosen.values()
+        )
+        fits.append(_SharedFits(sigma, tuple(sizes), tuple(widths), tuple(alphas), tuple(chosen), tuple(places)))
+    return fits
+
+
+def _coefficients(
+    fit: _SharedFits, rows: slice, moves: Float[Tensor, "b n d"], explained: Explained
+) -> Float[Tensor, "b sizes widths alphas d"]:
+    """Ask the model about the neighbours of some inputs and fit all surrogates to its answers."""
+    session, inputs = explained.session, explained.inputs[rows]
+    start = inputs.to(session.device, session.dtype).flatten(1)[:, None]
+    neighbours = start + moves
+    flat = neighbours.reshape(-1, *inputs.shape[1:])
+    owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(moves.shape[1])
+    scores = session.target_scores(lambda first, last: flat[first:last], owner, explained.target)
+    # What the model saw, rounded to its precision, is what its scores are fitted to.
+    design = neighbours.double() - start.double()
+    change = scores.double().reshape(design.shape[:2]) - explained.clean[rows, None].double()
+    widths = torch.tensor(fit.widths, dtype=torch.float64, device=session.device)
+    weights = torch.exp(-(design.norm(dim=-1)[:, None] / widths[:, None]).square() / 2)
+    return solutions(_sums_by_size(fit.sizes, design, change, weights), fit.alphas)
+
+
+def _sums_by_size(
+    sizes: Sequence[int], design: Float[Tensor, "b n d"], change: Float[Tensor, "b n"], weights: Float[Tensor, "b w n"]
+) -> Float[Tensor, "b sizes w d+1 d+2"]:
+    """Weighted sums over the first rows, for each number of rows, and over the unperturbed row."""
+    parts = [
+        weighted_sums(design[:, first:last], change[:, first:last], weights[..., first:last])
+        for first, last in pairwise((0, *sizes))
+    ]
+    sums = torch.stack(parts, dim=1).cumsum(1)
+    sums[..., 0, 0] += 1  # the unperturbed row: its weight is 1, its design and its change are 0
+    return sums

@@ -1,0 +1,169 @@
+"""References that any explanation should beat: random attributions, and the edges of an image."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.attribution.base import Attribution, Family, Modality
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.segmentation import checked_images, need
+from verax.core import noise, palette
+from verax.core.arguments import (
+    checked_choice,
+    checked_flag,
+    checked_not_negative,
+    checked_positive,
+    checked_seed,
+    settle,
+)
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Float
+from verax.scoring.meter import Rows
+
+Detector = Literal["sobel", "canny"]
+
+
+@dataclass(frozen=True)
+class Random(Attribution):
+    """Standard normal attributions that know neither model nor data.
+
+    Args:
+        constant: One vector for all inputs (RndC); otherwise one for each (RndNC), drawn from its own values.
+        seed: Same seed, same attributions.
+
+    Example:
+        >>> model, x = torch.nn.Linear(3, 1), torch.eye(3)[:2]
+        >>> same = Random(constant=True)(model, x)
+        >>> bool(torch.equal(same[0], same[1])), bool(torch.equal(*Random()(model, x)))
+        (True, False)
+    """
+
+    constant: bool = False
+    seed: int = 0
+
+    random: ClassVar[bool] = True
+    local: ClassVar[bool] = True  # neither, as there is no baseline
+    reference: ClassVar[bool] = True
+    colour: ClassVar[str | None] = palette.GREY
+
+    def __post_init__(self) -> None:
+        checked_flag("constant", self.constant)
+        settle(self, seed=checked_seed(self.seed))
+
+    @property
+    def family(self) -> "RandomFamily":
+        """All random attributions; they need no model."""
+        return RandomFamily()
+
+
+@dataclass(frozen=True)
+class RandomFamily(Family):
+    """Draws, without a model."""
+
+    needs_gradients: ClassVar[bool] = False
+
+    def rows(self, members: Sequence[Random], given: Given, place: Place) -> Rows:
+        """None."""
+        return Rows(0)
+
+    def pieces(self, members: Sequence[Random], explained: Explained) -> Iterator[Piece]:
+        """Yield the draws of each member."""
+        inputs = explained.inputs
+        height = max(1, block_bytes(explained.session.device) // (16 * len(members) * inputs[0].numel()))
+        for rows in pieces(len(inputs), height):
+            block = inputs[rows].to(explained.session.device)
+            yield Piece(rows, torch.stack([_draw(one, block) for one in members]))
+
+
+def _draw(member: Random, block: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+    if member.constant:
+        keys = noise.input_keys(torch.zeros_like(block[:1]), member.seed, "random").expand(len(block))
+    else:
+        keys = noise.input_keys(block, member.seed, "random")
+    return noise.normals(keys, 0, 1, block[0].numel(), block.dtype).reshape(block.shape)
+
+
+@dataclass(frozen=True)
+class Edges(Attribution):
+    """The edges of an image, which know the data and not the model; the channels of a pixel sum to the edge map.
+
+    The image is made grey by the mean of its channels. Canny's thresholds, 0.1 and 0.2, are in the units of the inputs:
+    on standardised images they find edges at every width of the paper, on pixels in [0, 1] wide ones often find none.
+
+    Args:
+        detector: ``"sobel"`` or ``"canny"``.
+        smoothing: Width of Canny's own Gaussian; none for Sobel.
+        blur: Width of a Gaussian over the edges, which makes them less sparse; 0 leaves it out.
+
+    Example:
+        >>> image = torch.zeros(1, 3, 5, 6)
+        >>> image[..., 3:] = 1
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(90, 2))
+        >>> Edges("sobel")(model, image).sum(1)[0, 2].tolist()
+        [0.0, 0.0, 0.7071067690849304, 0.7071067690849304, 0.0, 0.0]
+    """
+
+    detector: Detector = "sobel"
+    smoothing: float | None = None
+    blur: float = 0.0
+
+    modalities: ClassVar[tuple[Modality, ...]] = ("image",)
+    local: ClassVar[bool] = True  # neither, as there is no baseline
+    reference: ClassVar[bool] = True
+    colour: ClassVar[str | None] = palette.BROWN
+
+    def __post_init__(self) -> None:
+        checked_choice("detector", self.detector, ("sobel", "canny"))
+        settle(self, blur=checked_not_negative("blur", self.blur))
+        if self.detector == "canny":
+            settle(self, smoothing=checked_positive("smoothing", self.smoothing))
+        elif self.smoothing is not None:
+            raise ValueError(f"smoothing: Sobel has none, expected None, found {self.smoothing!r}.")
+
+    @property
+    def family(self) -> "EdgesFamily":
+        """All blurs of one edge map."""
+        return EdgesFamily(self.detector, self.smoothing)
+
+
+@dataclass(frozen=True)
+class EdgesFamily(Family):
+    """One edge map for every image."""
+
+    detector: Detector
+    smoothing: float | None
+
+    needs_gradients: ClassVar[bool] = False
+
+    def check(self, members: Sequence[Edges], given: Given) -> None:
+        """Only images have edges."""
+        checked_images(given.inputs, "Edges")
+
+    def rows(self, members: Sequence[Edges], given: Given, place: Place) -> Rows:
+        """None."""
+        return Rows(0)
+
+    def pieces(self, members: Sequence[Edges], explained: Explained) -> Iterator[Piece]:
+        """Yield the blurred maps of one image after the other."""
+        inputs = explained.inputs
+        for row in range(len(inputs)):
+            image = inputs[row].double().cpu().numpy()
+            edges = self._edges(image.mean(0))
+            blurred = np.stack([_blurred(edges, one.blur) for one in members]) / len(image)
+            values = torch.from_numpy(blurred).to(explained.session.device, inputs.dtype)
+            yield Piece(slice(row, row + 1), values[:, None, None].expand(-1, 1, *image.shape))
+
+    def _edges(self, grey: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
+        if self.detector == "sobel":
+            edges = need("skimage.filters").sobel(grey)
+        else:
+            edges = need("skimage.feature").canny(grey, sigma=self.smoothing)
+        return np.asarray(edges, dtype=np.float64)
+
+
+def _blurred(edges: Float[np.ndarray, "h w"], sigma: float) -> Float[np.ndarray, "h w"]:
+    return np.asarray(need("scipy.ndimage").gaussian_filter(edges, sigma)) if sigma else edges

@@ -1,0 +1,185 @@
+"""What all commands share: how they end, what they refuse before any work, and how they print."""
+
+import contextlib
+import json
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from verax.core.registry import unknown
+
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Run this module's code first: it defines metrics, methods or data sets of your own.",
+    ),
+]
+
+FAILED, REFUSED, STOPPED = 1, 2, 130
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    a check failed: verify found a difference, doctor something broken
+  2    cannot be done as asked: one line says why, and nothing is written
+  130  stopped with Ctrl-C"""
+
+PLAIN = {"max_content_width": 120, "help_option_names": ["-h", "--help"]}  # help as wide as the terminal, within reason
+
+_UsageError: Any = typer.BadParameter.__mro__[1]  # all wrong usage; typer has no name for it
+
+
+class Commands(TyperGroup):
+    """Commands whose wrong usage is told in one line, as everything else that is wrong."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **settings: Any) -> Any:
+        """Run a command and end the process with its exit code."""
+        try:
+            code = super().main(*args, **settings | {"standalone_mode": False})
+        except _UsageError as error:
+            if not standalone_mode:
+                raise
+            typer.echo(_usage(error), err=True)
+            code = REFUSED
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+
+def _usage(error: Any) -> str:
+    text = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":  # whose message is the help
+        return str(text)
+    line = " ".join(text.split())
+    return f"verax: {line}{'' if line.endswith(('.', '?')) else '.'} See '{error.ctx.command_path} --help'."
+
+
+def examples(*lines: str) -> str:
+    """Examples for the end of a help page, each on a line of its own, which the backspace keeps apart."""
+    return "\n  ".join(["\b\nExample:" if len(lines) == 1 else "\b\nExamples:", *lines])
+
+
+@contextlib.contextmanager
+def one_line_errors(stopped: str = "Nothing was written.") -> Iterator[None]:
+    """Tell what a user can mend in one line, with exit code 2; after Ctrl-C say what ``stopped`` says of the work."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever reads has read enough; typer ends quietly
+        raise
+    except (ValueError, TypeError, OSError, EOFError, ImportError, MemoryError, FloatingPointError) as error:
+        typer.echo(f"verax: {_said(error)}", err=True)
+        raise typer.Exit(REFUSED) from None
+    except KeyboardInterrupt:
+        typer.echo(f"verax: stopped. {stopped}", err=True)
+        raise typer.Exit(STOPPED) from None
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:  # the system's words, without its number
+        return f"{error.filename}: {error.strerror}."
+    text = str(error) or type(error).__name__
+    return re.sub(r"\s+", " ", text) if re.search(r"\n\s", text) else text  # an indented line goes on with the last
+
+
+def checked_name(option: str, name: str, known: Collection[str]) -> str:
+    """Refuse a name that nothing has, and say how to bring one's own."""
+    if name not in known:
+        raise ValueError(f"{option}: {unknown(name, known)} One of your own needs --import MODULE.")
+    return name
+
+
+def data_help() -> str:
+    """What ``--data`` is for each data set that takes a path."""
+    from verax.datasets.catalogue import names, source_of
+
+    takers = [source for source in map(source_of, names()) if source.takes_path]
+    return "; ".join(f"{source.name}: {source.path}" for source in takers) + "."
+
+
+def checked_device_name(device: str) -> str:
+    """Refuse a device that is not there before anything is loaded or trained for it."""
+    import torch
+
+    from verax.scoring.scorer import checked_device
+
+    found = checked_device(device)
+    if found is not None and found.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"--device: expected cpu, cuda or mps, found {device}.")
+    if found is not None and found.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not count:
+            raise ValueError(f"--device: {device} was asked for, but torch finds no CUDA device here; use cpu.")
+        if (found.index or 0) >= count:
+            raise ValueError(f"--device: {device} was asked for, but torch finds only {count}, from cuda:0.")
+    if found is not None and found.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"--device: {device} was asked for, but torch finds none here; use cpu.")
+    return device
+
+
+def check_file(option: str, path: Path, suffix: str, taken: Iterable[Path] = ()) -> None:
+    """Refuse, before any work, a file that cannot be written or that is one of the others."""
+    if path.suffix.lower() != suffix:
+        raise ValueError(f"{option}: expected a file name that ends in {suffix}, found {path}.")
+    if path.is_dir():
+        raise ValueError(f"{option}: {path} is a folder; wanted is a file name.")
+    if path.resolve() in [other.resolve() for other in taken]:
+        raise ValueError(f"{option}: {path} is also read or written for another option; it would be overwritten.")
+    check_folder(option, path.parent, path)
+
+
+def check_folder(option: str, folder: Path, wanted: Path | None = None) -> None:
+    """Refuse, before any work, a folder in which nothing can be written."""
+    if reason := why_not_writable(folder):
+        raise ValueError(f"{option}: {wanted or folder} cannot be written, {reason}.")
+
+
+def why_not_writable(folder: Path) -> str:
+    """Why nothing can be written in a folder, which will be made if it is missing; empty if something can."""
+    parent = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not parent.is_dir():
+        return f"{parent} is no folder"
+    try:
+        with tempfile.TemporaryFile(dir=parent):  # rights can be read, but not those of every kind of disk
+            return ""
+    except OSError as error:
+        return f"{'no rights' if isinstance(error, PermissionError) else error.strerror} in {parent}"
+
+
+def show(facts: Any, text: str, *, as_json: bool, written: Iterable[Path] = ()) -> None:
+    """Print what was found as text, or as JSON, then the only thing on the standard output; and name the files."""
+    typer.echo(json.dumps(_finite(facts), indent=2, allow_nan=False) if as_json else text)
+    for path in written:
+        typer.echo(f"Saved as {path}", err=as_json)
+
+
+def tell(line: str) -> None:
+    """Say what happens, on the standard error, where it is in nobody's way."""
+    typer.echo(line, err=True)
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for every number that is none."""
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Write several files: all of them, or none."""
+    from verax.core.files import whole_or_nothing
+
+    with contextlib.ExitStack() as stack:  # a file appears under its name when the last one is written
+        opened = [(stack.enter_context(whole_or_nothing(path)), content) for path, content in files.items()]
+        for file, content in opened:
+            file.write(content)

@@ -1,0 +1,66 @@
+"""What the shell offers on TAB: studies, spec files, names. Each function is given what was typed so far."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def specs(incomplete: str) -> list[str]:
+    """Shipped specs, and TOML files."""
+    from verax.study.spec import shipped
+
+    return _beginning(incomplete, shipped()) + _below(incomplete, "*.toml")
+
+
+def studies(incomplete: str) -> list[str]:
+    """Directories of studies."""
+    return [folder.removesuffix("/study.toml") for folder in _below(incomplete, "*/study.toml")]
+
+
+def devices(incomplete: str) -> list[str]:
+    """Kinds of devices."""
+    return _beginning(incomplete, ("cpu", "cuda"))
+
+
+def metrics(incomplete: str) -> list[str]:
+    """Names of metrics."""
+    from verax.metrics import METRICS
+
+    return _beginning(incomplete, METRICS)
+
+
+def methods(incomplete: str) -> list[str]:
+    """Names of attribution methods, after those that were typed already."""
+    from verax.attribution import METHODS
+
+    typed = incomplete[: incomplete.rfind(",") + 1]
+    return _beginning(incomplete, [typed + name for name in METHODS])
+
+
+def datasets(incomplete: str) -> list[str]:
+    """Names of data sets."""
+    from verax.datasets.catalogue import names
+
+    return _beginning(incomplete, names())
+
+
+def architectures(incomplete: str) -> list[str]:
+    """Names of models that can be trained."""
+    from verax.models.recipes import RECIPES
+
+    return _beginning(incomplete, dict.fromkeys(model for _, model in RECIPES))
+
+
+def returns(incomplete: str) -> list[str]:
+    """What a model may give."""
+    return _beginning(incomplete, ("logits", "probabilities"))
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _below(incomplete: str, pattern: str) -> list[str]:
+    """Paths that begin with what was typed, in the form in which it was typed."""
+    folder = incomplete[: incomplete.rfind("/") + 1]
+    found = (f"{folder}{path.relative_to(folder or '.')}" for path in Path(folder or ".").glob(pattern))
+    return sorted(path for path in found if path.startswith(incomplete))

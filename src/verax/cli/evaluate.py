@@ -1,0 +1,188 @@
+"""The command ``verax evaluate``: a model file, inputs and attributions from files in; a table and a ranking out."""
+
+import io
+import typing
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from verax.cli import common, complete, model_options
+from verax.core import extensions
+from verax.core.arguments import checked_choice
+from verax.metrics import METRICS
+from verax.perturbation.sampled import Perturbation
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from verax.evaluation.compare import Comparison, Ranked
+
+_SEVERAL = "--attributions"
+
+EXAMPLES = common.examples(
+    "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet",
+    "verax evaluate --model m.pt2 --inputs x.csv --attributions ig.csv --target 1 --report result.html",
+    "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric dpc --json",
+)
+
+
+class SeveralPaths(TyperCommand):
+    """Lets several paths follow one ``--attributions``; it may be repeated as well."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option for each path, which is the form that the parser knows."""
+        return super().parse_args(ctx, _repeated(args))
+
+
+def evaluate(
+    model: model_options.ModelFile,
+    inputs: model_options.InputsFile,
+    attributions: Annotated[
+        list[Path], typer.Option(_SEVERAL, metavar="FILE...", help="One or several files, each an attribution.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="A .parquet file: one row per attribution and input.")] = None,
+    report: Annotated[Path | None, typer.Option(help="An .html file with table, rankings and charts.")] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help=f"{', '.join(METRICS)}; repeat it for several.", autocompletion=complete.metrics
+        ),
+    ] = None,
+    target: model_options.Target = None,
+    baseline: model_options.Baseline = "0",
+    returns: model_options.Returned = None,
+    steps: Annotated[int | None, typer.Option(help="PC and DPC: steps from input to baseline; 20 by default.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Draws per input; the metric's own number by default.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="Infidelity: standard deviation of the perturbation; 0.2 by default.")
+    ] = None,
+    subset: Annotated[int | None, typer.Option(help="Infidelity: features in each draw; all by default.")] = None,
+    perturbation: Annotated[
+        str | None, typer.Option(help="Infidelity: gaussian (default) or baseline, which replaces a random subset.")
+    ] = None,
+    normalize: Annotated[
+        bool | None, typer.Option(help="Infidelity: fit the scale of each attribution first, as by default.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same draws; 0 by default.")] = None,
+    level: model_options.Level = 0.95,
+    device: model_options.DeviceName = None,
+    batch_size: model_options.BatchSize = None,
+    imports: common.Imports = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rankings as JSON.")] = False,
+) -> None:
+    """Rank attributions of a model by how faithful they are.
+
+    Measures PC, DPC and Infidelity, or what --metric says, with intervals; the table says which attribution is better,
+    and whether the difference is real. Attributions are arrays like the inputs: one number for each feature of each
+    input. Every file is one attribution, called by its name; an .npz or .safetensors file may hold several.
+    """
+    with common.one_line_errors():
+        from verax.datasets.array_files import read_attributions
+        from verax.evaluation.compare import compare
+
+        extensions.load(imports or ())
+        metrics = metric or ["pc", "dpc", "infidelity"]
+        for name in metrics:
+            common.checked_name("--metric", name, list(METRICS))
+        if perturbation is not None:
+            checked_choice("--perturbation", perturbation, typing.get_args(Perturbation))
+        taken = [model, inputs, *attributions]
+        if out is not None:
+            common.check_file("--out", out, ".parquet", taken)
+            taken.append(out)
+        if report is not None:
+            common.check_file("--report", report, ".html", taken)
+        scorer, rows = model_options.open_model(model, inputs, returns, device)
+        found = compare(
+            scorer,
+            rows.values,
+            read_attributions(attributions, rows),
+            metrics,
+            target=model_options.number_or_file("--target", target, int, rows),
+            baselines=model_options.number_or_file("--baseline", baseline, float, rows),
+            steps=steps,
+            samples=samples,
+            sigma=sigma,
+            subset=subset,
+            perturbation=perturbation,  # type: ignore[arg-type]  # checked above
+            normalize=normalize,
+            seed=seed,
+            batch_size=batch_size,
+            level=level,
+        )
+        facts = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, attributions))}
+        facts |= {"target": target or "the predicted class", "baseline": baseline}
+        written = _write(found, out, report, {name: str(value) for name, value in facts.items()})
+    text = f"{found}\n\n{found.evaluation.rows:,} model rows."
+    common.show(ranking_facts(found), text, as_json=as_json, written=written)
+
+
+def score_table(comparison: "Comparison") -> "pl.DataFrame":
+    """One row per attribution and input: the scores, and their Monte-Carlo standard errors where there are some."""
+    import numpy as np
+    import polars as pl
+
+    names, count = comparison.names, comparison.inputs
+    results = comparison.evaluation
+    columns: dict[str, Any] = {
+        "attribution": [name for name in names for _ in range(count)],
+        "input": list(range(count)) * len(names),
+        "target": next(iter(results.values())).context.target.tolist() * len(names),
+    }
+    for name, result in results.items():
+        columns[name] = result.scores.double().cpu().flatten().numpy()
+        if hasattr(result, "standard_error"):
+            errors = result.standard_error
+            columns[f"{name}_se"] = np.concatenate([np.asarray(errors[key], dtype=float) for key in names])
+    return pl.DataFrame(columns)
+
+
+def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
+    """The rankings as plain values; numbers that are none, such as the interval of a single input, are NaN."""
+
+    def place(ranked: "Ranked") -> dict[str, Any]:
+        after = ranked.against_next
+        return asdict(ranked) | {"against_next": None if after is None else asdict(after) | {"word": after.word}}
+
+    metrics = {
+        name: {
+            "higher_is_better": comparison.evaluation[name].metric.higher_is_better,
+            "best": comparison.best(name),
+            "ranking": [place(ranked) for ranked in comparison.ranking(name)],
+        }
+        for name in comparison.metrics
+    }
+    whole = {"inputs": comparison.inputs, "rows": comparison.evaluation.rows, "level": comparison.level}
+    return whole | {"metrics": metrics}
+
+
+def _repeated(args: Iterable[str]) -> list[str]:
+    """Turn ``--attributions a b`` into ``--attributions a --attributions b``."""
+    repeated: list[str] = []
+    inside = False
+    for arg in args:
+        if arg.startswith("-"):
+            inside = arg.split("=")[0] == _SEVERAL
+        elif inside and repeated[-1] != _SEVERAL:
+            repeated.append(_SEVERAL)
+        repeated.append(arg)
+    return repeated
+
+
+def _write(comparison: "Comparison", out: Path | None, report: Path | None, facts: dict[str, str]) -> list[Path]:
+    """Write what was asked for: all of it, or nothing."""
+    files: dict[Path, bytes] = {}
+    if out is not None:
+        buffer = io.BytesIO()
+        score_table(comparison).write_parquet(buffer)
+        files[out] = buffer.getvalue()
+    if report is not None:
+        from verax.report.comparison import comparison_page
+
+        files[report] = comparison_page(comparison, facts).encode()
+    common.write_together(files)
+    return list(files)

@@ -1,0 +1,241 @@
+"""The commands about studies: run, status, report, and verify."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verax.cli import common, complete
+from verax.cli.extras import check_extra
+from verax.core import extensions
+from verax.core.cores import available_cores
+
+if TYPE_CHECKING:
+    from verax.study.study import Study
+
+RUN = common.examples(
+    "verax study run demo                                     # minutes on two cores",
+    "verax study run paper-heloc --data heloc.csv --dry-run   # what it would cost",
+    "verax study run my-study.toml --out my-study",
+    "verax study run paper-isic --data ISIC_FOLDER --limit 128 --device cuda --precision tf32 --compile",
+)
+ALL = common.examples("verax study run demo", "verax study status demo-study", "verax verify demo-study")
+VERIFY = common.examples("verax verify demo-study", "verax verify demo-study --sample 10% --seed 1")
+
+study_app = typer.Typer(no_args_is_help=True, help="Compare many explanation methods on a model, in full.", epilog=ALL)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.", autocompletion=complete.studies)]
+Device = Annotated[str, typer.Option(help="cpu or cuda.", autocompletion=complete.devices)]
+Compiled = Annotated[bool, typer.Option("--compile", help="Compile models with torch.compile; pays on a GPU.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+
+class EngineName(StrEnum):
+    """Where units of work run."""
+
+    local = "local"
+    ray = "ray"
+
+
+class PrecisionName(StrEnum):
+    """How exactly models run."""
+
+    float32 = "float32"
+    tf32 = "tf32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@study_app.command("run", epilog=RUN)
+def run(
+    spec: Annotated[
+        str, typer.Argument(help="demo, paper-heloc, paper-isic, or a TOML file.", autocompletion=complete.specs)
+    ],
+    out: Annotated[Path | None, typer.Option(help="The study's directory; NAME-study by default.")] = None,
+    data: Annotated[Path | None, typer.Option(help=common.data_help())] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Explain only the first inputs of each data set.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="On this machine, or on a Ray cluster.")] = EngineName.local,
+    device: Device = "cpu",
+    precision: Annotated[
+        PrecisionName | None, typer.Option(help="On a GPU: how exactly models run; as the spec says by default.")
+    ] = None,
+    compiled: Compiled = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it will cost, and stop.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Model rows at once; automatic by default.")] = None,
+    address: Annotated[str, typer.Option(help="Ray: local, auto or ray://HOST:PORT.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Units at once on CPUs; one per core by default, on Ray as many as fit.")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Ray: cores of each unit.")] = 1,
+    imports: common.Imports = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the outcome as JSON.")] = False,
+) -> None:
+    """Run a study and write its report. Run it again to go on after an interruption."""
+    with common.one_line_errors():
+        _begin(imports)
+        if engine is EngineName.ray:
+            check_extra("--engine ray", "ray")
+        from verax.study.machine import Machine
+        from verax.study.ray_engine import Cluster
+        from verax.study.run import plan_study, run_study
+        from verax.study.spec import load_spec
+
+        loaded = load_spec(spec, data=data, limit=limit, precision=None if precision is None else precision.value)
+        folder = out or Path(f"{loaded.name}-study")
+        common.check_folder("--out", folder)
+        cluster = Cluster(address, workers, threads) if engine is EngineName.ray else None
+        machine = Machine(common.checked_device_name(device), batch_size, compiled)
+        processes = _processes(engine, machine.device, workers)
+        if dry_run:
+            plan = plan_study(loaded, folder, machine, processes)
+            common.show(plan.facts() | {"folder": str(folder)}, "\n".join(plan.lines()), as_json=as_json)
+            return
+        try:
+            with _nothing_left_of_what_did_not_begin(folder):
+                found = run_study(loaded, folder, machine=machine, cluster=cluster, workers=processes, log=common.tell)
+        except KeyboardInterrupt:
+            common.tell(f"verax: stopped. What was finished is stored in {folder}; run it again to go on.")
+            raise typer.Exit(common.STOPPED) from None
+    facts = {"study": loaded.name, "folder": str(folder), "computed": found.computed, "report": str(found.report)}
+    text = f"{found.computed} units computed. Report: {found.report.absolute().as_uri()}"
+    common.show(facts, text, as_json=as_json)
+
+
+def _begin(imports: list[str] | None) -> None:
+    """Run the user's own code, and say what is missing, before a study is read."""
+    check_extra("verax study", "study")
+    extensions.load(imports or ())
+
+
+def _processes(engine: EngineName, device: str, workers: int | None) -> int:
+    """Units at once: on this machine one per core or one on the GPU; on Ray as many as are said."""
+    if engine is EngineName.ray:
+        return workers or 1
+    return workers or available_cores() if device == "cpu" else 1
+
+
+@study_app.command("status", epilog=common.examples("verax study status demo-study"))
+def status(folder: Folder, imports: common.Imports = None, as_json: AsJson = False) -> None:
+    """Say how far a study is, and whether all of its files are whole."""
+    with common.one_line_errors():
+        _begin(imports)
+        from verax.study.study import open_study
+
+        facts = _status(open_study(folder))
+    kept, most = (facts[name] / 2**20 for name in ("attribution_bytes", "attribution_bytes_at_most"))
+    lines = [
+        f"{facts['study']}: {facts['finished']} of {facts['units']} units, {facts['seconds']:.0f} s so far",
+        *(f"  {model['name']}: {model['finished']} of {model['units']} units" for model in facts["models"]),
+        f"attributions kept: {kept:.0f} MiB of at most {most:.0f}",
+        *(f"{entry['file']}: {entry['reason']}; the next run sets it aside" for entry in facts["strange"]),
+    ]
+    common.show(facts, "\n".join(lines), as_json=as_json)
+
+
+@study_app.command("report", epilog=common.examples("verax study report demo-study"))
+def report(folder: Folder, imports: common.Imports = None, as_json: AsJson = False) -> None:
+    """Write the report of what is finished.
+
+    It goes into the study's directory: report.html, figures/*.svg and claims.md.
+    """
+    with common.one_line_errors():
+        _begin(imports)
+        from verax.study.report import write_study_report
+        from verax.study.study import open_study
+
+        study = open_study(folder)
+        common.check_folder("DIR", folder)
+        path = write_study_report(study)
+    facts = {"study": study.spec.name, "report": str(path)}
+    common.show(facts, f"Report: {path.absolute().as_uri()}", as_json=as_json)
+
+
+def verify(
+    folder: Folder,
+    sample: Annotated[str, typer.Option(help="Share of the units to compute again, at least one.")] = "1%",
+    device: Device = "cpu",
+    compiled: Compiled = False,
+    seed: Annotated[int, typer.Option(help="Another seed takes another sample.")] = 0,
+    imports: common.Imports = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a random sample of a study again and compare.
+
+    Exit status 0: all agrees, 1: not, 2: cannot be done.
+    """
+    with common.one_line_errors():
+        _begin(imports)
+        from verax.study.machine import Machine
+        from verax.study.study import open_study
+        from verax.study.verify import verify as recompute
+        from verax.study.verify import write_verdict
+
+        study = open_study(folder)
+        common.check_folder("DIR", folder)
+        machine = Machine(common.checked_device_name(device), compile=compiled)
+        verdict = recompute(study, _share(sample), machine, seed, lambda unit: common.tell(f"computing {unit}"))
+        write_verdict(study.store, verdict)
+    how = "bit for bit" if verdict.bitwise else "within tolerance, because device or versions differ"
+    outcome = (
+        f"{'agrees' if verdict.passed else 'DIFFERS'}: {verdict.values:,} values of {verdict.sampled} out of "
+        f"{verdict.units} units, compared {how}"
+    )
+    facts = asdict(verdict) | {"passed": verdict.passed}
+    common.show(facts, "\n".join([*verdict.different, outcome]), as_json=as_json)
+    raise typer.Exit(0 if verdict.passed else common.FAILED)
+
+
+def _status(study: "Study") -> dict[str, Any]:
+    from verax.study.store import read_facts
+
+    contents = study.store.contents("scores", [unit.stem for unit in study.units])
+    models = []
+    for name in study.models:
+        units = [unit for unit in study.units if unit.model == name]
+        done = sum(unit.stem in contents.found for unit in units)
+        models.append({"name": name, "finished": done, "units": len(units)})
+    kinds = ("uncertainty", "examples", "attributions")
+    strange = contents.strange + [entry for kind in kinds for entry in study.store.contents(kind).strange]
+    cache = study.store.cache(study.spec.cache_gib)
+    return {
+        "study": study.spec.name,
+        "finished": len(contents.found),
+        "units": len(study.units),
+        "seconds": sum(read_facts(path)["seconds"] for path in contents.found.values()),
+        "models": models,
+        "attribution_bytes": cache.size(),
+        "attribution_bytes_at_most": cache.limit,
+        "strange": [{"file": f"{path.parent.name}/{path.name}", "reason": reason} for path, reason in strange],
+    }
+
+
+@contextlib.contextmanager
+def _nothing_left_of_what_did_not_begin(folder: Path) -> Iterator[None]:
+    """Where a study could not begin, and its lock is all that was written, remove the lock and the folders made."""
+    from verax.study.store import Store, StoreError
+
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    before = set() if made else set(folder.iterdir())
+    try:
+        yield
+    finally:
+        if folder.is_dir() and set(folder.iterdir()) - before == {folder / ".lock"}:
+            with contextlib.suppress(StoreError, OSError):  # unless another run has begun here
+                with Store(folder).lock():
+                    (folder / ".lock").unlink()
+                for path in made:
+                    path.rmdir()
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise ValueError(f"--sample: expected a share such as 1% or 0.01, found {text!r}.")
+    return share

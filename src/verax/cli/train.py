@@ -1,0 +1,85 @@
+"""The command ``verax train``: a data set and an architecture in, a model file out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verax.cli import common, complete
+from verax.core import extensions
+from verax.core.registry import unknown
+from verax.datasets.catalogue import names, source_of
+
+if TYPE_CHECKING:
+    from verax.models.checkpoints import Epoch
+    from verax.models.recipes import Recipe
+
+EXAMPLES = common.examples(
+    "verax train breast-cancer linear --out small.safetensors              # seconds; data come with scikit-learn",
+    "verax train heloc mlp --data heloc.csv --out heloc-mlp.safetensors",
+    "verax train isic inception --data ISIC_FOLDER --out isic.safetensors  # on a GPU",
+)
+
+
+def train(
+    dataset: Annotated[
+        str, typer.Argument(help=f"What to learn: {', '.join(names())}.", autocompletion=complete.datasets)
+    ],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="What learns: linear, mlp (for tables) or inception (for images).",
+            autocompletion=complete.architectures,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The weights, .safetensors; everything else goes to .json beside it.")],
+    data: Annotated[Path | None, typer.Option(help=common.data_help())] = None,
+    seed: Annotated[int, typer.Option(help="Of split, initial weights, order, augmentation and dropout.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; cuda where there is one.", autocompletion=complete.devices)
+    ] = None,
+    init: Annotated[Path | None, typer.Option(help="Start from the weights of this file.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Where downloads and decoded images are kept.")] = None,
+    imports: common.Imports = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the final figures as JSON.")] = False,
+) -> None:
+    """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
+    with common.one_line_errors("Run the same command again to go on from the last whole epoch."):
+        from verax.datasets.catalogue import load_named
+        from verax.models.shipped import train_shipped
+
+        extensions.load(imports or ())
+        _check(dataset, model, data)
+        common.check_file("--out", out, ".safetensors", [path for path in (data, init) if path is not None])
+        where = None if device is None else common.checked_device_name(device)
+        loaded = load_named(dataset, data, seed=seed, cache=cache)
+        found = train_shipped(model, loaded, out, seed=seed, epochs=epochs, device=where, init=init, progress=_show)
+    facts: dict[str, Any] = {"dataset": dataset, "model": model, "out": str(out)}
+    facts |= {"metrics": found.metrics, "epochs": len(found.history), "seconds": found.seconds}
+    lines = [
+        f"{part}: AUROC {metrics['auroc']:.4f}, accuracy {metrics['accuracy']:.4f}"
+        for part, metrics in found.metrics.items()
+    ]
+    common.show(facts, "\n".join([*lines, f"{found.seconds:.0f} s, saved as {out}"]), as_json=as_json)
+
+
+def _check(dataset: str, model: str, data: Path | None) -> None:
+    """Refuse, before anything is read, what cannot be trained."""
+    from verax.models.recipes import RECIPES, recipe_for
+
+    source = source_of(common.checked_name("dataset", dataset, names()))
+    if model not in (architectures := dict.fromkeys(name for _, name in RECIPES)):
+        raise ValueError(f"model: {unknown(model, architectures)}")
+    if dataset in {name for name, _ in RECIPES}:  # others are trained with the general recipe
+        recipe_for(dataset, model)
+    source.check_path(data is not None, "--data")
+
+
+def _show(epoch: "Epoch", recipe: "Recipe") -> None:
+    left = (recipe.epochs - epoch.number) * epoch.seconds
+    mark = " *" if epoch.best else ""
+    common.tell(
+        f"epoch {epoch.number}/{recipe.epochs}  loss {epoch.loss:.4f}  validation AUROC {epoch.auroc:.4f}{mark}  "
+        f"{epoch.seconds:.1f} s, at most {left:.0f} s left"
+    )

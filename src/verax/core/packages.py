@@ -1,0 +1,22 @@
+"""Packages that Verax can do without: imported where they are used, and named where they are missing."""
+
+import importlib
+from typing import Any
+
+PIP_NAMES = {"skimage": "scikit-image", "sklearn": "scikit-learn", "PIL": "pillow", "vl_convert": "vl-convert-python"}
+"""What pip calls a module that has another name there."""
+
+
+def optional_package(module: str, install: str, purpose: str) -> Any:
+    """Import a module that Verax can do without, or say how to install it.
+
+    Example:
+        >>> optional_package("two_left_feet", "verax[dance]", "verax.dance")
+        Traceback (most recent call last):
+        ImportError: verax.dance needs two_left_feet: pip install 'verax[dance]'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).split(".")[0]
+        raise ImportError(f"{purpose} needs {PIP_NAMES.get(missing, missing)}: pip install '{install}'") from error

@@ -1,0 +1,70 @@
+"""Classes by name: what a program defines is known by its name from then on, and what it misspells is refused."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+Kind = TypeVar("Kind")
+
+
+class Registry(Generic[Kind]):
+    """Classes that were defined, by name.
+
+    Args:
+        noun: What they are, for messages.
+
+    Example:
+        >>> shapes: Registry[object] = Registry("shape")
+        >>> shapes.add("circle", type("Circle", (), {}))
+        >>> "circle" in shapes, list(shapes)
+        (True, ['circle'])
+        >>> shapes.get("cirle")
+        Traceback (most recent call last):
+        ValueError: shape: expected circle, found 'cirle'; did you mean 'circle'?
+    """
+
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
+        self._known: dict[str, type[Kind]] = {}
+
+    def add(self, name: str, kind: type[Kind]) -> None:
+        """Make a class known; one that is defined again, as when a cell of a notebook is run twice, takes its place."""
+        before = self._known.get(name)
+        if before is not None and _place(before) != _place(kind):
+            raise ValueError(
+                f"{self.noun}: {name!r} is the name of {_place(before)} already, so {_place(kind)} needs another one."
+            )
+        self._known[name] = kind
+
+    def get(self, name: object, argument: str | None = None) -> type[Kind]:
+        """The class of that name, or what there is instead."""
+        if isinstance(name, str) and name in self._known:
+            return self._known[name]
+        raise ValueError(f"{argument or self.noun}: {unknown(name, self._known)}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def values(self) -> Iterable[type[Kind]]:
+        """All classes, in the order in which they were defined."""
+        return self._known.values()
+
+
+def unknown(name: object, known: Iterable[str]) -> str:
+    """Say what was expected instead of a name, and which one may have been meant.
+
+    Example:
+        >>> unknown("helco", ["heloc", "isic"])
+        "expected heloc or isic, found 'helco'; did you mean 'heloc'?"
+    """
+    *most, last = known
+    listed = f"{', '.join(most)} or {last}" if most else last
+    close = difflib.get_close_matches(str(name), [*most, last], n=1)
+    return f"expected {listed}, found {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".")
+
+
+def _place(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

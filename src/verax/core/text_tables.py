@@ -1,0 +1,99 @@
+"""Small tables, as text for a terminal and as HTML for a notebook."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_ROWS = 40  # more are cut: a grid of hundreds of configurations is for a data frame, not for a screen
+# no colours of its own: the table takes those of the page, light or dark
+_TABLE = 'style="color: inherit; font-size: inherit; border-collapse: collapse; font-variant-numeric: tabular-nums"'
+_CELL = 'style="text-align: left; padding: 2px 12px 2px 0; white-space: nowrap"'
+_HEAD = 'style="text-align: left; padding: 2px 12px 2px 0; border-bottom: 1px solid"'
+_CAPTION = 'style="color: inherit; text-align: left; padding: 4px 0"'
+
+
+@dataclass(frozen=True)
+class Table:
+    """Names and numbers, with a line that says what they are.
+
+    Attributes:
+        head: Names of the columns.
+        rows: Cells by row; the first one names it.
+        caption: What the table shows.
+        notes: Lines to put below it.
+
+    Example:
+        >>> print(Table(("name", "mean"), (("a", "0.5"), ("longer", "-1")), "Two means").text())
+        name    mean
+        a       0.5
+        longer  -1
+        Two means.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+    notes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Aligned columns, the caption, then the notes after an empty line."""
+        cells = [self.head, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+        return "\n".join([*lines, f"{self.caption}.", *([""] if self.notes else []), *self.notes])
+
+    def html(self) -> str:
+        """A table that needs neither script nor style sheet; whatever a name contains is shown, not run."""
+        head, *rows = ([html.escape(cell) for cell in row] for row in (self.head, *self.rows))
+        top = "".join(f'<th scope="col" {_HEAD}>{cell}</th>' for cell in head)
+        body = "".join(
+            f'<tr><th scope="row" {_CELL}>{name}</th>{"".join(f"<td {_CELL}>{cell}</td>" for cell in rest)}</tr>'
+            for name, *rest in rows
+        )
+        caption = f"<caption {_CAPTION}>{html.escape(self.caption)}</caption>"
+        notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes)
+        table = f"<table {_TABLE}>{caption}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+        return f"{table}<ul>{notes}</ul>" if notes else table
+
+
+def metric_head(label: str, higher_is_better: bool) -> str:
+    """A metric as the head of a column.
+
+    Example:
+        >>> metric_head("PC", True), metric_head("mine", False)
+        ('PC (higher is better)', 'mine (lower is better)')
+    """
+    return f"{label} ({'higher' if higher_is_better else 'lower'} is better)"
+
+
+def shortened(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """The first rows, and a last one that says how many are missing.
+
+    Example:
+        >>> shortened([("a", "1")] * 100)[-2:]
+        (('a', '1'), ('... and 60 more', ''))
+    """
+    if len(rows) <= MOST_ROWS:
+        return tuple(rows)
+    rest = (f"... and {len(rows) - MOST_ROWS} more", *[""] * (len(rows[0]) - 1))
+    return (*rows[:MOST_ROWS], rest)
+
+
+def cost(rows: int, seconds: float) -> str:
+    """What a call cost.
+
+    Example:
+        >>> cost(12345, 0.04567)
+        '12,345 model rows, 0.0457 s'
+    """
+    return f"{rows:,} model rows, {seconds:.3g} s"
+
+
+def counted(count: int, thing: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "input"), counted(1200, "input")
+        ('1 input', '1,200 inputs')
+    """
+    return f"{count:,} {thing}{'s' if count != 1 else ''}"

@@ -1,0 +1,182 @@
+"""Arrays from files: NumPy, safetensors, Parquet and CSV. Nothing is unpickled; what is wrong names the file."""
+
+import csv
+import io
+import tokenize
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
+_INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index that it saves along with the columns
+_NUMPY_ERRORS = (OSError, ValueError, EOFError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True)
+class Array:
+    """Numbers from a file, one row per input."""
+
+    values: Any
+    source: str  # the file, and the array in it where there are several
+    columns: tuple[str, ...] | None = None  # of a table
+
+    def ordered(self, wanted: Sequence[str], whose: str) -> "Array":
+        """The same table with its columns in the wanted order, or what is wrong with them."""
+        if self.columns is None or self.columns == tuple(wanted):
+            return self
+        unknown = [name for name in self.columns if name not in wanted]
+        missing = [name for name in wanted if name not in self.columns]
+        if unknown or missing:
+            wrong = {"unknown": unknown, "missing": missing}
+            parts = [f"{word} {_listed(names)}" for word, names in wrong.items() if names]
+            raise ValueError(f"{self.source}: expected the columns of {whose}; {' and '.join(parts)}.")
+        places = [self.columns.index(name) for name in wanted]
+        return Array(self.values[:, places], self.source, tuple(wanted))
+
+    def like(self, other: "Array") -> "Array":
+        """The same with its columns in the order of another table's, where that one names them."""
+        return self if other.columns is None else self.ordered(other.columns, other.source)
+
+
+def read_inputs(path: Path) -> Array:
+    """Read the rows to explain: the only array of a file, or the one called ``inputs``."""
+    arrays = read_arrays(path)
+    if len(arrays) > 1 and "inputs" not in arrays:
+        raise ValueError(f"{path}: expected one array, or one called inputs, found {_listed(list(arrays))}.")
+    (found,) = arrays.values() if len(arrays) == 1 else (arrays["inputs"],)
+    values = found.values if found.values.dtype.kind == "f" else found.values.astype(np.float64)
+    return Array(values, found.source, found.columns)
+
+
+def read_attributions(paths: Iterable[Path], inputs: Array) -> dict[str, Any]:
+    """Read attributions of these inputs, by the name of their file or, where a file holds several, of each array."""
+    found: dict[str, Array] = {}
+    for path in paths:
+        for name, array in read_arrays(path).items():
+            if name in found:
+                raise ValueError(
+                    f"{array.source}: a second attribution called {name!r}, after {found[name].source}; rename one."
+                )
+            found[name] = array.like(inputs)
+            shape, wanted = array.values.shape, inputs.values.shape
+            if shape[:1] != wanted[:1]:
+                raise ValueError(
+                    f"{array.source}: expected one row for each of the {wanted[0] if wanted else 0} inputs of "
+                    f"{inputs.source}, found shape {shape}."
+                )
+    return {name: array.values for name, array in found.items()}
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Read all arrays of a file: one under the file's name without suffix, several under their own names."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}.")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if suffix in (".parquet", ".csv"):
+        return {path.stem: _table(path)}
+    arrays = _tensors(path) if suffix == ".safetensors" else _numpy(path)
+    if not arrays:
+        raise ValueError(f"{path}: expected at least one array, found none.")
+    if len(arrays) == 1:
+        (only,) = arrays.values()
+        return {path.stem: _numbers(only, str(path))}
+    return {name: _numbers(array, f"{path} ({name})") for name, array in arrays.items()}
+
+
+def _numpy(path: Path) -> dict[str, Any]:
+    try:
+        if path.suffix.lower() == ".npy":
+            with path.open("rb") as file:
+                return {path.stem: np.lib.format.read_array(file, allow_pickle=False)}
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no archive of arrays")
+        with np.load(path, allow_pickle=False) as loaded:
+            return {name: np.asarray(loaded[name]) for name in loaded.files}
+    except _NUMPY_ERRORS as error:
+        raise ValueError(
+            f"{path}: cannot be read as {path.suffix} file of plain numbers ({first_line(error)})."
+        ) from None
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    import safetensors  # noqa: PLC0415  # with torch's reader, since NumPy has no bfloat16
+    import safetensors.torch  # noqa: PLC0415
+
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path}: cannot be read as .safetensors file ({first_line(error)}).") from None
+    return {
+        name: (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
+        for name, tensor in tensors.items()
+    }
+
+
+def _table(path: Path) -> Array:
+    import polars as pl  # noqa: PLC0415  # arrays do without
+
+    content = io.BytesIO(path.read_bytes())  # paths may be taken for patterns
+    try:
+        if path.suffix.lower() == ".csv":
+            _check_header(path, content.getvalue())
+            table = pl.read_csv(content, infer_schema_length=None)
+        else:
+            table = pl.read_parquet(content)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # it panics over some damaged files
+        raise ValueError(f"{path}: cannot be read as {path.suffix} file ({first_line(error)}).") from None
+    if not table.height or not table.width:
+        raise ValueError(f"{path}: expected rows of numbers, found {table.height} rows of {table.width} columns.")
+    if index := [name for name in table.columns if name in _INDEX]:
+        raise ValueError(f"{path}: column {index[0]!r} looks like an index; save without it (pandas: index=False).")
+    if words := [column.name for column in table if not (column.dtype.is_numeric() or column.dtype == pl.Boolean)]:
+        gaps = any(table[name].null_count() for name in words)
+        raise ValueError(f"{path}: expected numbers{' without gaps' if gaps else ''}, not so in {_listed(words)}.")
+    if empty := [column.name for column in table if column.null_count()]:
+        raise ValueError(f"{path}: expected a number in every row, missing values in {_listed(empty)}.")
+    return Array(table.cast(pl.Float64).to_numpy(order="c"), str(path), tuple(table.columns))
+
+
+def _check_header(path: Path, data: bytes) -> None:
+    """Refuse a header that polars would take, but that names no columns."""
+    try:
+        names = next(csv.reader([data.split(b"\n", 1)[0].decode("utf-8-sig").rstrip("\r")]), [])
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: expected text in UTF-8.") from None
+    if names and all(_is_number(name) for name in names):
+        raise ValueError(
+            f"{path}: expected a header with the names of the columns, found the numbers {_listed(names)}."
+        )
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise ValueError(f"{path}: expected each column once, found several called {_listed(twice)}.")
+
+
+def _numbers(values: Any, source: str) -> Array:
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{source}: expected numbers, found {values.dtype}.")
+    return Array(values if values.dtype.kind != "b" else values.astype(np.float64), source)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message: errors are told in one line."""
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")

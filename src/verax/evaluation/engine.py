@@ -1,0 +1,96 @@
+"""Runs what metrics need: the unperturbed inputs once, one guided pass, and each distinct set of random draws once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.evaluation.result import Evaluation
+from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
+from verax.metrics.result import Context, Result
+from verax.perturbation.guided import guided_scores
+from verax.perturbation.sampled import Draws, Gathered, check_subset, sampled_effects
+from verax.problem.problem import Problem, Task
+from verax.scoring.class_scores import Output, checked_output
+from verax.scoring.meter import Cost, Meter
+from verax.scoring.scorer import Scorer, checked_batch_size
+from verax.scoring.session import Session
+
+
+def run(
+    model: Any,
+    problem: Problem,
+    metrics: Mapping[str, Metric],
+    output: Output,
+    batch_size: int | None,
+    device: str | torch.device | None,
+) -> Evaluation:
+    """Score the unperturbed inputs, then run the guided pass and each sampled experiment that some metric needs."""
+    checked_output(output)
+    checked_batch_size(batch_size)
+    guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
+    sampled = {name: metric for name, metric in metrics.items() if isinstance(metric, SampledMetric)}
+    for metric in sampled.values():
+        for draws in all_draws(metric):
+            check_subset(draws, problem)
+    scorer = model if isinstance(model, Scorer) else Scorer(model)
+    meter = Meter(scorer.counts)
+    with scorer.session(problem.inputs, problem.layout.kind, output, batch_size, device) as session:
+        task = Task(problem, *session.begin(problem.inputs, problem.target))
+        first = meter.read(session.device)
+        results: dict[str, Result] = {}
+        if guided:
+            results |= _run_guided(session, task, guided, meter, first)
+        if sampled:
+            results |= _run_sampled(session, task, sampled, meter, first)
+    for name, result in results.items():
+        _check_scores(metrics[name], result.scores, problem)
+    return Evaluation({name: results[name] for name in metrics}, meter.total())
+
+
+def _run_guided(
+    session: Session, task: Task, metrics: dict[str, GuidedMetric], meter: Meter, first: Cost
+) -> dict[str, Result]:
+    experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
+    scores = dict(zip(experiments, guided_scores(session, task, experiments), strict=True))
+    cost = first + meter.read(session.device)
+    with torch.inference_mode(False):  # results are plain tensors, fit for whatever the user does next
+        context = _context(task, cost)
+        return {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
+
+
+def _run_sampled(
+    session: Session, task: Task, metrics: dict[str, SampledMetric], meter: Meter, first: Cost
+) -> dict[str, Result]:
+    """Run each distinct set of draws once; every metric that reads it reduces each block as it comes."""
+    gathered: dict[tuple[str, Draws], Gathered] = {}
+    costs: dict[Draws, Cost] = {}
+    for draws in dict.fromkeys(draws for metric in metrics.values() for draws in all_draws(metric)):
+        readers = {name: metric for name, metric in metrics.items() if draws in all_draws(metric)}
+        for name in readers:
+            gathered[name, draws] = Gathered(len(task.problem))
+        for effects in sampled_effects(session, task, draws):
+            for name, metric in readers.items():
+                metric.collect(effects, gathered[name, draws])
+        costs[draws] = meter.read(session.device)
+    results: dict[str, Result] = {}
+    with torch.inference_mode(False):
+        for name, metric in metrics.items():
+            context = _context(task, sum((costs[draws] for draws in all_draws(metric)), first))
+            results[name] = metric.result([gathered[name, draws] for draws in all_draws(metric)], context)
+    return results
+
+
+def _context(task: Task, cost: Cost) -> Context:
+    return Context(task.problem.layout, task.target.clone(), cost.rows.forward, cost.seconds)
+
+
+def _check_scores(metric: Metric, scores: Tensor, problem: Problem) -> None:
+    """Refuse what a metric of one's own makes of its experiment, if it is not one score per attribution and input."""
+    wanted = (len(problem.attributions), len(problem))
+    if tuple(scores.shape) != wanted:
+        raise ValueError(
+            f"{metric.name}: expected one score per attribution and input, shape {wanted}, from its reduce, found "
+            f"shape {tuple(scores.shape)}."
+        )

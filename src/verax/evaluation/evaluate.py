@@ -1,0 +1,126 @@
+"""Several metrics in one pass, on attributions that are given or computed on the way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from verax.attribution.base import Attribution, attribute
+from verax.evaluation.engine import run
+from verax.evaluation.result import Evaluation
+from verax.metrics.choose import Metrics, chosen
+from verax.perturbation.sampled import Perturbation
+from verax.problem.problem import problem
+from verax.scoring.class_scores import Output
+
+
+def evaluate(
+    model: Any,
+    inputs: Any,
+    attributions: Any,
+    metrics: Metrics = ("pc", "dpc", "infidelity"),
+    *,
+    target: Any = None,
+    baselines: Any = 0.0,
+    features: Any = "auto",
+    steps: int | None = None,
+    sigma: float | None = None,
+    subset: int | None = None,
+    samples: int | None = None,
+    normalize: bool | None = None,
+    perturbation: Perturbation | None = None,
+    seed: int | None = None,
+    background: Any = None,
+    background_labels: Any = None,
+    output: Output = "probability",
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> Evaluation:
+    """Measure several metrics in one pass; model evaluations that they share are done once.
+
+    Args:
+        model: A torch module (returns logits), a scikit-learn classifier, a path of an ONNX file, a ``verax.Scorer``:
+            see ``docs/how-to/add-a-model.md`` for all that can be passed.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind.
+        attributions: One array like the inputs, a stack ``(K, N, ...)``, or a dict of names to arrays. For images
+            the channel axis may be missing or have length 1. In a dict, a method such as
+            ``verax.attribution.SmoothGrad()`` is computed first.
+        metrics: Names (``"pc"``, ``"dpc"``, ``"infidelity"``, ``"sensitivity_n"``, those of your own), metric objects
+            from ``verax.metrics``, or a dict that names them. Names take the settings of this call, objects bring
+            their own.
+        target: The class whose score is followed: predicted (``None``), one number, or one number per row.
+        baselines: What removed features become: a number or anything that broadcasts to the inputs.
+        features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
+            numbers (for all inputs or one each), or ``"auto"``: pixels for inputs ``(N, C, H, W)``, elements otherwise.
+        steps: PC and DPC: steps from the input to the baseline; 20 by default.
+        sigma: Infidelity: standard deviation of the Gaussian perturbation; 0.2 by default.
+        subset: Infidelity: features perturbed in each draw; all by default.
+        samples: Draws per input, shared by all attributions; by default 640 for Infidelity, 64 for Sensitivity-N.
+        normalize: Infidelity: fit the scale of each attribution first, which is the default.
+        perturbation: Infidelity: ``"gaussian"`` (local, the default) or ``"baseline"`` (replaces a random subset).
+        seed: Same seed, same draws: in any process, batch, row order and on any device; 0 by default.
+        background: Rows of training data, for methods among the attributions that compare with some.
+        background_labels: Their classes, for methods that draw from each class alike.
+        output: The score that is followed, ``"probability"`` or ``"logit"``.
+        batch_size: Rows per model call; automatic by default.
+        device: Where the model runs; by default where it is.
+
+    Returns:
+        A dict of results. A metric object is found under its name; where several share one, under its short form,
+        such as ``"dpc(order='signed')"``.
+
+    Example:
+        >>> import torch, verax
+        >>> from verax.metrics import DirectedPredictionChange
+        >>> model, x = torch.nn.Linear(20, 2), torch.randn(3, 20)
+        >>> found = verax.evaluate(model, x, x, metrics=("pc", DirectedPredictionChange(order="signed")))
+        >>> sorted(found), found.rows  # one experiment serves both
+        (['dpc', 'pc'], 120)
+        >>> list(verax.evaluate(model, x, {"gradient": verax.attribution.Gradient()}, ["dpc"])["dpc"].value)
+        ['gradient']
+    """
+    arrays = _computed(attributions, model, inputs, target, background, background_labels, batch_size, device)
+    asked = problem(inputs, arrays, target=target, baselines=baselines, features=features)
+    settings = {
+        "steps": steps,
+        "sigma": sigma,
+        "subset": subset,
+        "samples": samples,
+        "normalize": normalize,
+        "perturbation": perturbation,
+        "seed": seed,
+    }
+    named = chosen(metrics, settings, int(asked.features.counts(slice(None)).min()))
+    return run(model, asked, named, output, batch_size, device)
+
+
+def _computed(
+    attributions: Any,
+    model: Any,
+    inputs: Any,
+    target: Any,
+    background: Any,
+    background_labels: Any,
+    batch_size: int | None,
+    device: str | torch.device | None,
+) -> Any:
+    """Put arrays in the place of methods; those that can share model evaluations are computed together."""
+    if not isinstance(attributions, Mapping):
+        return attributions
+    methods = [method for method in attributions.values() if isinstance(method, Attribution)]
+    if not methods:
+        return attributions
+    found = attribute(
+        methods,
+        model,
+        inputs,
+        target=target,
+        background=background,
+        background_labels=background_labels,
+        batch_size=batch_size,
+        device=device,
+    )
+    return {
+        name: found[value.canonical] if isinstance(value, Attribution) else value
+        for name, value in attributions.items()
+    }

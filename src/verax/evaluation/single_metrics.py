@@ -1,0 +1,182 @@
+"""The metrics one at a time: each call checks its arguments, then asks the engine for one metric."""
+
+from typing import Any
+
+import torch
+
+from verax.evaluation.engine import run
+from verax.metrics.infidelity import Infidelity, InfidelityResult
+from verax.metrics.infidelity_uncertainty import InfidelityUncertainty, UncertaintyResult
+from verax.metrics.prediction_change import (
+    DirectedPredictionChange,
+    PredictionChange,
+    PredictionChangeResult,
+    Reading,
+)
+from verax.perturbation.order import Order
+from verax.perturbation.sampled import Perturbation
+from verax.problem.problem import problem
+from verax.scoring.class_scores import Output
+
+_PAPER_STUDY = InfidelityUncertainty()
+
+
+def prediction_change(
+    model: Any,
+    inputs: Any,
+    attributions: Any,
+    *,
+    target: Any = None,
+    baselines: Any = 0.0,
+    steps: int = 20,
+    features: Any = "auto",
+    order: Order = "signed",
+    output: Output = "probability",
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> PredictionChangeResult:
+    """Measure Prediction Change (PC): rates baseline-oriented attributions. Higher is better.
+
+    Args:
+        model: A torch module (returns logits), a scikit-learn classifier, or a ``verax.Scorer``.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind.
+        attributions: One array like the inputs, a stack ``(K, N, ...)``, or a dict of names to arrays. For images
+            the channel axis may be missing or have length 1.
+        target: The class whose score is followed: predicted (``None``), one number, or one number per row.
+        baselines: What removed features become: a number or anything that broadcasts to the inputs.
+        steps: Steps from the input to the baseline.
+        features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
+            numbers (for all inputs or one each), or ``"auto"``: pixels for inputs ``(N, C, H, W)``, elements otherwise.
+        order: Rank by ``"signed"`` attribution or by its ``"magnitude"``.
+        output: The score that is followed, ``"probability"`` or ``"logit"``.
+        batch_size: Rows per model call; automatic by default.
+        device: Where the model runs; by default where it is.
+
+    Example:
+        >>> import torch, verax
+        >>> model = torch.nn.Linear(4, 2)
+        >>> x = torch.randn(8, 4)
+        >>> contribution = x * (model.weight[1] - model.weight[0])  # exact for class 1 of a linear model
+        >>> result = verax.prediction_change(model, x, contribution, target=1)
+        >>> result.value.shape, result.morf.shape, result.rows
+        (torch.Size([8]), torch.Size([8, 5]), 64)
+    """
+    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
+    found = run(model, checked, {"pc": PredictionChange(order, steps)}, output, batch_size, device)
+    return found["pc"]  # type: ignore[no-any-return]
+
+
+def directed_prediction_change(
+    model: Any,
+    inputs: Any,
+    attributions: Any,
+    *,
+    target: Any = None,
+    baselines: Any = 0.0,
+    steps: int = 20,
+    features: Any = "auto",
+    order: Reading = "magnitude",
+    output: Output = "probability",
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> PredictionChangeResult:
+    """Measure Directed Prediction Change (DPC): rates local attributions. Higher is better.
+
+    Takes the arguments of ``prediction_change``, with another ``order``.
+
+    Args:
+        order: The reading of the definition: ``"magnitude"``, ``"signed"`` or ``"literal"``; see
+            ``verax.metrics.DirectedPredictionChange``.
+
+    Example:
+        >>> import torch, verax
+        >>> weight = torch.tensor([[1.0, -2.0, 0.5, 3.0]])
+        >>> model = torch.nn.Linear(4, 1, bias=False)
+        >>> _ = model.weight.data.copy_(weight)
+        >>> x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+        >>> gradient = weight.expand(200, 4)
+        >>> result = verax.directed_prediction_change(model, x, {"w": gradient, "-w": -gradient}, target=1)
+        >>> result.mean()["w"].low > 0 > result.mean()["-w"].high
+        True
+    """
+    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
+    found = run(model, checked, {"dpc": DirectedPredictionChange(order, steps)}, output, batch_size, device)
+    return found["dpc"]  # type: ignore[no-any-return]
+
+
+def infidelity(
+    model: Any,
+    inputs: Any,
+    attributions: Any,
+    *,
+    target: Any = None,
+    sigma: float = 0.2,
+    subset: int | None = None,
+    samples: int = 640,
+    normalize: bool = True,
+    seed: int = 0,
+    perturbation: Perturbation = "gaussian",
+    baselines: Any = 0.0,
+    features: Any = "auto",
+    output: Output = "probability",
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> InfidelityResult:
+    """Measure Infidelity with its Monte-Carlo error. Lower is better.
+
+    Takes the arguments of ``prediction_change``, and instead of ``steps`` and ``order``:
+
+    Args:
+        sigma: Standard deviation of the Gaussian perturbation.
+        subset: Features perturbed in each draw; all by default.
+        samples: Draws per input, shared by all attributions of the call.
+        normalize: Fit the scale of each attribution first; without it, attributions on the logit scale are compared
+            with changes of probabilities.
+        seed: Same seed, same draws: in any process, batch, row order and on any device.
+        perturbation: ``"gaussian"`` (local) or ``"baseline"`` (baseline-oriented: replaces a random subset).
+
+    Example:
+        >>> import torch, verax
+        >>> model = torch.nn.Linear(4, 1, dtype=torch.float64)
+        >>> x = torch.randn(8, 4, dtype=torch.float64)
+        >>> gradient = model.weight.expand(8, 4)
+        >>> result = verax.infidelity(model, x, gradient, target=1, output="logit")
+        >>> bool(result.value.max() < 1e-12), result.rows
+        (True, 5128)
+    """
+    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
+    metric = Infidelity(sigma, subset, samples, normalize, seed, perturbation)
+    found = run(model, checked, {"infidelity": metric}, output, batch_size, device)
+    return found["infidelity"]  # type: ignore[no-any-return]
+
+
+def infidelity_uncertainty(
+    model: Any,
+    inputs: Any,
+    attributions: Any,
+    study: InfidelityUncertainty = _PAPER_STUDY,
+    *,
+    target: Any = None,
+    baselines: Any = 0.0,
+    features: Any = "auto",
+    output: Output = "probability",
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> UncertaintyResult:
+    """Measure how uncertain Infidelity is at each number of draws: the paper's resampling study.
+
+    Takes the arguments of ``prediction_change``, and:
+
+    Args:
+        study: What to resample; the paper's 64 resamples of 20 to 640 out of 640 draws by default.
+
+    Example:
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+        >>> result = verax.infidelity_uncertainty(model, x, x)
+        >>> result.mean_resampled[-1], result.mean_analytic[-1] > 0  # the whole pool has nothing left to vary
+        (0.0, True)
+    """
+    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
+    found = run(model, checked, {study.name: study}, output, batch_size, device)
+    return found[study.name]  # type: ignore[no-any-return]

@@ -1,0 +1,160 @@
+"""Several tensors as one: a call in Captum's convention becomes flat rows and a module that gives them shape again."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from verax.core.shapes import Float, Shaped
+
+Shape = tuple[int, ...]
+
+
+class FlatModel(nn.Module):
+    """Calls a function with flat rows cut into tensors, then further arguments; ``repeated`` ones have one for all."""
+
+    def __init__(
+        self, forward_func: Callable[..., Any], shapes: list[Shape], further: tuple[Any, ...], repeated: list[bool]
+    ) -> None:
+        super().__init__()
+        self.forward_func, self.shapes, self.further, self.repeated = forward_func, shapes, further, repeated
+
+    def forward(self, rows: Float[Tensor, "b elements"]) -> Any:
+        """Cut, shape and call."""
+        sizes = [torch.Size(shape).numel() for shape in self.shapes]
+        cut = zip(torch.split(rows, sizes, dim=1), self.shapes, strict=True)
+        tensors = [part.reshape(len(rows), *shape) for part, shape in cut]
+        further = [value.to(rows.device) if isinstance(value, Tensor) else value for value in self.further]
+        for place, repeated in enumerate(self.repeated):
+            if repeated:
+                further[place] = further[place].expand(len(rows), *further[place].shape[1:])
+        return self.forward_func(*tensors, *further)
+
+
+@dataclass(frozen=True)
+class FlatCall:
+    """A call in Captum's convention, with all tensors of an example in one row."""
+
+    model: FlatModel
+    inputs: Float[Tensor, "n elements"]
+    attributions: Float[Tensor, "n elements"]
+    baselines: Float[Tensor, "n elements"]
+    features: Any  # "element", or group numbers for all rows or for each
+    target: Any  # None, a class, or one class per row
+
+    @property
+    def fewest_features(self) -> int:
+        """The number of features of the row that has fewest."""
+        if isinstance(self.features, str):
+            return self.inputs.shape[1]
+        return min(len(row.unique()) for row in self.features.reshape(-1, self.inputs.shape[1]))
+
+    def parts(self) -> "Iterator[FlatCall]":
+        """The call itself; or one for each row, where some further argument has a row for each."""
+        model = self.model
+        if not any(model.repeated) or len(self.inputs) == 1:
+            yield self
+            return
+        for row in range(len(self.inputs)):
+            single = slice(row, row + 1)
+            pairs = zip(model.further, model.repeated, strict=True)
+            further = tuple(value[single] if repeated else value for value, repeated in pairs)
+            yield replace(
+                self,
+                model=FlatModel(model.forward_func, model.shapes, further, model.repeated),
+                inputs=self.inputs[single],
+                attributions=self.attributions[single],
+                baselines=self.baselines[single],
+                features=self.features[single] if getattr(self.features, "ndim", 1) == 2 else self.features,
+                target=self.target[single] if isinstance(self.target, Tensor) else self.target,
+            )
+
+
+def flat_call(
+    forward_func: Any, inputs: Any, attributions: Any, baselines: Any, further: Any, target: Any, feature_mask: Any
+) -> FlatCall:
+    """Check and flatten the arguments of a call in Captum's convention; see ``verax.interop.captum``."""
+    if not callable(forward_func):
+        raise TypeError(f"forward_func: expected a module or a function, found {type(forward_func).__name__}.")
+    given = _tensors("inputs", inputs)
+    count = len(given[0])
+    if not isinstance(further, tuple):
+        further = () if further is None else (further,)
+    repeated = [isinstance(value, Tensor) and value.ndim > 0 and len(value) == count for value in further]
+    return FlatCall(
+        model=FlatModel(forward_func, [tuple(tensor.shape[1:]) for tensor in given], further, repeated),
+        inputs=_flat(given),
+        attributions=_flat(_attributions(attributions, given)),
+        baselines=_flat(_baselines(baselines, given)),
+        features="element" if feature_mask is None else _groups(feature_mask, given),
+        target=_target(target),
+    )
+
+
+def _flat(tensors: tuple[Tensor, ...]) -> Shaped[Tensor, "n elements"]:
+    return torch.cat([tensor.detach().reshape(len(tensor), -1) for tensor in tensors], dim=1)
+
+
+def _tensors(name: str, value: Any) -> tuple[Tensor, ...]:
+    """Read one tensor or a tuple of tensors with floating-point rows."""
+    tensors: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    for place, tensor in enumerate(tensors):
+        label = f"{name}[{place}]" if isinstance(value, tuple) else name
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{label}: expected a tensor, found {type(tensor).__name__}.")
+        if not tensor.is_floating_point():
+            raise TypeError(f"{label}: expected floating-point numbers, found {tensor.dtype}.")
+        if tensor.ndim == 0 or len(tensor) != len(tensors[0]):
+            shapes = f"{len(tensors[0])} as of {name}[0], found shape {tuple(tensor.shape)}"
+            raise ValueError(f"{label}: expected one row per example, {shapes}.")
+    if not tensors:
+        raise ValueError(f"{name}: expected a tensor or a tuple of tensors, found an empty tuple.")
+    return tensors
+
+
+def _attributions(attributions: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    tensors = _tensors("attributions", attributions)
+    shapes, wanted = ([tuple(tensor.shape) for tensor in group] for group in (tensors, given))
+    if shapes != wanted:
+        raise ValueError(f"attributions: expected the shapes of the inputs, {wanted}, found {shapes}.")
+    return tensors
+
+
+def _baselines(baselines: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    values = baselines if isinstance(baselines, tuple) else (baselines,) * (len(given) if baselines is None else 1)
+    numbers = tuple(torch.as_tensor(0.0 if value is None else value) for value in values)
+    expanded = _expanded("baselines", numbers, given)
+    return tuple(value.to(tensor) for value, tensor in zip(expanded, given, strict=True))
+
+
+def _groups(feature_mask: Any, given: tuple[Tensor, ...]) -> Tensor:
+    masks = feature_mask if isinstance(feature_mask, tuple) else (feature_mask,)
+    shared = all(len(mask) == 1 for mask in masks)
+    groups = _flat(_expanded("feature_mask", masks, tuple(tensor[:1] for tensor in given) if shared else given))
+    return groups[0] if shared else groups
+
+
+def _expanded(name: str, values: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Broadcast one value for each input to its shape."""
+    if len(values) != len(given):
+        raise ValueError(f"{name}: expected one for each of the {len(given)} inputs, found {len(values)}.")
+    expanded = []
+    for value, tensor in zip(values, given, strict=True):
+        try:
+            expanded.append(value.expand(tensor.shape))
+        except RuntimeError:
+            shapes = f"shape {tuple(value.shape)} does not broadcast to the input's shape {tuple(tensor.shape)}"
+            raise ValueError(f"{name}: {shapes}.") from None
+    return tuple(expanded)
+
+
+def _target(target: Any) -> Any:
+    """Read what Captum takes as a target, but for outputs of more than two axes."""
+    if isinstance(target, tuple) or (isinstance(target, list) and any(isinstance(entry, tuple) for entry in target)):
+        raise TypeError(f"target: expected a class or one class per row, found {target}; scores are (N, classes) here.")
+    if target is None or isinstance(target, int):
+        return target
+    classes = torch.as_tensor(target)
+    return classes.reshape(()) if classes.numel() == 1 else classes

@@ -1,0 +1,143 @@
+"""The contract of metrics: a frozen value that names an experiment and reduces what it measured to one score per input.
+
+Derive from ``GuidedMetric`` to read the curves of the guided experiment (features removed in the order of their
+attributions), or from ``SampledMetric`` to read random perturbations. Defining the class is all: its ``name`` is known
+from then on wherever metrics are named. Metrics that name the same experiment share its model rows.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from verax.core.registry import Registry
+from verax.core.shapes import Float
+from verax.metrics.result import Context, GuidedResult, Result
+from verax.perturbation.guided import GuidedScores
+from verax.perturbation.removed_sets import Experiment
+from verax.perturbation.sampled import Draws, Effects, Gathered
+
+Kind = Literal["local", "baseline"]
+METRICS: "Registry[Metric]" = Registry("metric")
+
+
+@dataclass(frozen=True)
+class Metric(ABC):
+    """What is measured, with which settings. Derive a frozen dataclass whose fields are its settings.
+
+    Class attributes:
+        name: What it is called in calls, files and columns.
+        label: What people read; the name where it is left out.
+        higher_is_better: The direction.
+        kind: What it rates: ``"local"`` attributions (how the score moves near the input) or ``"baseline"`` ones (how
+            it came about on the way from the baseline).
+        deterministic: Whether it does without random draws.
+        citation: Where it was published.
+        version: To be raised when the same settings give other scores than before, so that stored ones are computed
+            anew.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    higher_is_better: ClassVar[bool]
+    deterministic: ClassVar[bool] = True
+    citation: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in cls.__dict__:
+            METRICS.add(cls.name, cls)
+            cls.label = cls.__dict__.get("label", cls.name)
+
+    @property
+    @abstractmethod
+    def kind(self) -> Kind:
+        """What it rates."""
+
+    @classmethod
+    def named(cls, settings: Mapping[str, Any], fewest: int) -> "Metric":
+        """The metric as a call by name means it.
+
+        Args:
+            settings: What the call says; settings that the metric does not have are another metric's.
+            fewest: Features of the input that has fewest.
+        """
+        own = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in settings.items() if name in own})
+
+    @property
+    def short_form(self) -> str:
+        """The name with every setting that is not the default.
+
+        Example:
+            >>> from verax.metrics import DirectedPredictionChange
+            >>> DirectedPredictionChange(order="signed").short_form
+            "dpc(order='signed')"
+        """
+        settings = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        changed = [f"{name}={value!r}" for name, value, default in settings if value != default]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+
+class GuidedMetric(Metric):
+    """A metric of the guided experiment.
+
+    Example: the drop after the first fifth of the features, the most relevant first.
+        >>> from dataclasses import dataclass
+        >>> import torch, verax
+        >>> from verax.metrics import Experiment, GuidedMetric
+        >>> @dataclass(frozen=True)
+        ... class FirstFifth(GuidedMetric):
+        ...     name, higher_is_better, kind = "first_fifth", True, "baseline"
+        ...     experiment = Experiment("signed", steps=5)
+        ...     def reduce(self, scores):
+        ...         return scores.curves[:, :, 0, 0] - scores.curves[:, :, 0, 1]
+        >>> x = torch.randn(3, 10)
+        >>> verax.evaluate(torch.nn.Linear(10, 2), x, x, ["first_fifth"])["first_fifth"].value.shape
+        torch.Size([3])
+    """
+
+    @property
+    @abstractmethod
+    def experiment(self) -> Experiment:
+        """The guided experiment whose scores this metric reads."""
+
+    @abstractmethod
+    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
+        """One score per attribution and input, from the experiment's curves."""
+
+    def result(self, scores: GuidedScores, context: Context) -> Result:
+        """The result of all inputs; override it to give more than a score and its curves."""
+        return GuidedResult(self, context, self.reduce(scores), scores)
+
+
+class SampledMetric(Metric):
+    """A metric of random perturbations. ``draws`` is one set of them, or a tuple of several."""
+
+    deterministic: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def draws(self) -> Draws | tuple[Draws, ...]:
+        """The random perturbations that this metric reads."""
+
+    @abstractmethod
+    def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
+        """One score per attribution and input, from the predicted and actual effects of some inputs' draws."""
+
+    def collect(self, effects: Effects, gathered: Gathered) -> None:
+        """Put what the result needs of some inputs together; override it to keep more than the score."""
+        gathered.put(effects.rows, {"value": self.reduce(effects)})
+
+    def result(self, gathered: Sequence[Gathered], context: Context) -> Result:
+        """The result of all inputs, from what was collected for each set of draws."""
+        return Result(self, context, gathered[0]["value"].clone())
+
+
+def all_draws(metric: SampledMetric) -> tuple[Draws, ...]:
+    """The sets of draws of a metric, one or several."""
+    draws = metric.draws
+    return (draws,) if isinstance(draws, Draws) else draws

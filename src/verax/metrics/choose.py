@@ -1,0 +1,58 @@
+"""Metrics as people ask for them: by name, with the settings of a call or of a file, or as objects."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from verax.core.registry import unknown
+from verax.core.settings import made
+from verax.metrics.base import METRICS, GuidedMetric, Metric, SampledMetric
+
+Metrics = Sequence[str | Metric] | Mapping[str, str | Metric]
+
+
+def chosen(metrics: Any, settings: Mapping[str, Any], fewest: int) -> dict[str, Metric]:
+    """Read the argument ``metrics`` and find a key for each: its name, or its short form where several share a name.
+
+    Args:
+        metrics: Names and objects, in a list, or in a dict that gives them names of its own.
+        settings: Of the call, for metrics that are named; objects bring their own. None stands for a metric's default.
+        fewest: Features of the input that has fewest.
+    """
+    if isinstance(metrics, str) or not isinstance(metrics, Sequence | Mapping) or not metrics:
+        raise ValueError(f"metrics: expected a list of metrics or a dict that names them, found {metrics!r}.")
+    if isinstance(metrics, Mapping):
+        return {name: metric_of(metric, settings, fewest) for name, metric in metrics.items()}
+    listed = list(dict.fromkeys(metric_of(metric, settings, fewest) for metric in metrics))
+    names = [metric.name for metric in listed]
+    return {metric.name if names.count(metric.name) == 1 else metric.short_form: metric for metric in listed}
+
+
+def metric_of(
+    metric: Any, settings: Mapping[str, Any] = {}, fewest: int = 1 << 62, argument: str = "metrics"
+) -> Metric:
+    """One metric: an object as it is, or what a name stands for in a call with these settings."""
+    if isinstance(metric, GuidedMetric | SampledMetric):
+        return metric
+    if isinstance(metric, str) and metric in METRICS:
+        given = {name: value for name, value in settings.items() if value is not None}
+        return METRICS.get(metric).named(given, fewest)
+    raise ValueError(f"{argument}: {unknown(metric, [*METRICS, 'a metric object'])}")
+
+
+def metric_from(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:
+    """The metric that a table of a file describes: ``metric``, its name, and settings of it.
+
+    Args:
+        table: What the file says.
+        defaults: Settings for whatever metric has them and does not say its own.
+
+    Example:
+        >>> metric_from({"metric": "dpc", "order": "signed"}, {"steps": 10, "samples": 320}).short_form
+        "dpc(order='signed', steps=10)"
+    """
+    kind = METRICS.get(table.get("metric"), "metric")
+    own = {field.name for field in fields(kind)}
+    given = {name: value for name, value in table.items() if name != "metric"}
+    found: Metric = made(kind, {name: value for name, value in defaults.items() if name in own} | given)
+    return found

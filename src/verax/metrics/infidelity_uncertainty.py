@@ -1,0 +1,219 @@
+"""How uncertain Infidelity is at a given number of draws: the paper's resampling study, with two honest references.
+
+Resamples out of one pool overlap, the more the larger they are, so their spread underestimates the error and is 0 when
+a resample is the whole pool. Beside it stand the analytic standard error and, on request, really independent draws.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from verax.core import noise
+from verax.core.arguments import checked_count, settle
+from verax.core.shapes import Float
+from verax.metrics.base import Kind, SampledMetric
+from verax.metrics.infidelity import Infidelity, reduced
+from verax.metrics.result import Context, Result
+from verax.perturbation.sampled import Draws, Effects, Gathered
+
+
+@dataclass(frozen=True)
+class InfidelityUncertainty(SampledMetric):
+    """The paper's resampling study: spread of Infidelity over subsets of its draws.
+
+    Args:
+        infidelity: The Infidelity to study; its ``samples`` are the pool.
+        sizes: Numbers of draws to resample, each at most the pool.
+        resamples: Resamples of each size, drawn without replacement.
+        independent: Repetitions with fresh draws (each costs a full pool of model rows); 0 or at least 2.
+
+    Example:
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+        >>> study = verax.metrics.InfidelityUncertainty()
+        >>> result = verax.evaluate(model, x, x, metrics=[study])["infidelity_uncertainty"]
+        >>> result.sizes, result.resampled.shape
+        ((20, 40, 80, 160, 320, 640), torch.Size([8, 6]))
+    """
+
+    infidelity: Infidelity = field(default_factory=Infidelity)
+    sizes: tuple[int, ...] = (20, 40, 80, 160, 320, 640)
+    resamples: int = 64
+    independent: int = 0
+
+    name: ClassVar[str] = "infidelity_uncertainty"
+    label: ClassVar[str] = "Infidelity, resampled"
+    higher_is_better: ClassVar[bool] = False
+    citation: ClassVar[str] = Infidelity.citation
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sizes, tuple) or not self.sizes:
+            raise ValueError(f"sizes: expected a tuple of numbers of draws, found {self.sizes!r}.")
+        settle(
+            self,
+            resamples=checked_count("resamples", self.resamples, least=2),
+            independent=self.independent and checked_count("independent", self.independent, least=2),
+            sizes=tuple(checked_count("sizes", size) for size in self.sizes),
+        )
+        if max(self.sizes) > self.infidelity.samples:
+            raise ValueError(f"sizes: cannot resample {max(self.sizes)} out of {self.infidelity.samples} draws.")
+
+    @property
+    def kind(self) -> Kind:
+        """What the Infidelity rates."""
+        return self.infidelity.kind
+
+    @property
+    def draws(self) -> tuple[Draws, ...]:
+        """The pool, and the independent repetitions under seeds of their own."""
+        pool = self.infidelity.draws
+        return (pool, *(self._repetition(pool, number) for number in range(self.independent)))
+
+    def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
+        """Infidelity of some inputs with the whole pool."""
+        return self.infidelity.reduce(effects)
+
+    def collect(self, effects: Effects, gathered: Gathered) -> None:
+        """Infidelity of every resample of the pool, or of the first draws of a repetition."""
+        if effects.draws != self.infidelity.draws:
+            repeated = self._infidelity(effects, self._prefixes().to(effects.actual)[:, None])
+            gathered.put(effects.rows, {"repeated": repeated[..., 0]})
+            return
+        whole = reduced(effects, self.infidelity.normalize)
+        resampled = self._infidelity(effects, self._members().to(effects.actual))
+        # the variance over draws of one draw's squared difference, which the standard error of the pool contains
+        variance = whole["error"].square() * effects.actual.shape[-1]
+        gathered.put(effects.rows, {"value": whole["value"], "variance": variance, "spread": resampled.std(-1)})
+        gathered.add({"sums": resampled.sum(1)})
+
+    def result(self, gathered: Sequence[Gathered], context: Context) -> "UncertaintyResult":
+        """Put the pool and its repetitions together."""
+        pool = {name: values.clone() for name, values in gathered[0].items()}
+        repeated = [found["repeated"] for found in gathered[1:]]
+        return UncertaintyResult(
+            self,
+            context,
+            pool["value"],
+            per_input=pool["spread"],
+            means=pool["sums"] / pool["value"].shape[1],
+            variance=pool["variance"],
+            repetitions=torch.stack(repeated, dim=-1) if repeated else None,
+        )
+
+    def _infidelity(
+        self, effects: Effects, members: Float[Tensor, "sizes sets samples"]
+    ) -> Float[Tensor, "k b sizes sets"]:
+        """Infidelity over many sets of draws at once, from sums of P P, P S and S S over their members."""
+        flat = members.flatten(0, 1).T
+        predicted = effects.predicted.double()
+        pp = predicted.square() @ flat
+        ps = (predicted * effects.actual) @ flat
+        ss = effects.actual.square() @ flat
+        if self.infidelity.normalize:
+            total = ss - ps.square() / torch.where(pp == 0, torch.ones_like(pp), pp)
+        else:
+            total = pp - 2 * ps + ss
+        scores = total.clamp(min=0) / members.sum(-1).flatten()
+        return scores.reshape(*scores.shape[:-1], *members.shape[:2])
+
+    def _members(self) -> Float[Tensor, "sizes sets samples"]:
+        """Membership of each draw in each resample; the same resamples for all inputs, whose draws differ."""
+        samples, sets = self.infidelity.samples, self.resamples
+        key = noise.input_keys(torch.zeros(1, 1), self.infidelity.seed, "resample")
+        count = torch.tensor([samples])
+        chosen = [
+            noise.subsets(key, number * sets, sets, samples, size, count)[0] for number, size in enumerate(self.sizes)
+        ]
+        return torch.stack(chosen).double()
+
+    def _prefixes(self) -> Float[Tensor, "sizes samples"]:
+        position = torch.arange(self.infidelity.samples)
+        return torch.stack([(position < size).double() for size in self.sizes])
+
+    def _repetition(self, pool: Draws, number: int) -> Draws:
+        digest = noise.input_keys(torch.tensor([[float(number)]]), pool.seed, "repetition")
+        return Draws(pool.perturbation, pool.sigma, pool.subset, pool.samples, int(digest))
+
+
+@dataclass(frozen=True, repr=False)
+class UncertaintyResult(Result):
+    """Spread of Infidelity at each number of draws; ``value`` is Infidelity with the whole pool.
+
+    Attributes with ``mean_`` are about the mean over these inputs, one list over sizes per attribution. The fields hold
+    the numbers for all attributions at once; the properties give them in the form of the attributions.
+
+    Attributes:
+        per_input: Standard deviation over resamples of each input's Infidelity.
+        means: Infidelity's mean over inputs in each resample.
+        variance: Over draws, of one draw's squared difference, for each input.
+        repetitions: Infidelity of each input in each independent repetition; None where there were none.
+    """
+
+    per_input: Float[Tensor, "k n sizes"]
+    means: Float[Tensor, "k sizes resamples"]
+    variance: Float[Tensor, "k n"]
+    repetitions: Float[Tensor, "k n sizes repetitions"] | None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of draws."""
+        found: tuple[int, ...] = self.metric.sizes
+        return found
+
+    @property
+    def resampled(self) -> Any:
+        """Standard deviation over resamples of each input's Infidelity, ``(..., N, sizes)``."""
+        return self._pack(self.per_input)
+
+    @property
+    def analytic(self) -> Any:
+        """Analytic standard error of each input's Infidelity, ``(..., N, sizes)``."""
+        return self._pack(self._analytic())
+
+    @property
+    def independent(self) -> Any:
+        """Standard deviation over independent repetitions of each input's Infidelity, or None."""
+        return None if self.repetitions is None else self._pack(self.repetitions.std(-1))
+
+    @property
+    def mean_value(self) -> Any:
+        """Mean over inputs and resamples."""
+        return self._arrange(self.means.mean(-1).tolist())
+
+    @property
+    def mean_resampled(self) -> Any:
+        """Standard deviation over resamples: the paper's figure."""
+        return self._arrange(self.mean_spreads()["resampled"].tolist())
+
+    @property
+    def mean_analytic(self) -> Any:
+        """Analytic standard error."""
+        return self._arrange(self.mean_spreads()["analytic"].tolist())
+
+    @property
+    def mean_independent(self) -> Any:
+        """Standard deviation over independent repetitions, or None."""
+        found = self.mean_spreads().get("independent")
+        return None if found is None else self._arrange(found.tolist())
+
+    def plot(self) -> Any:
+        """Draw the spread of the mean by number of draws: a panel per attribution, up to 12."""
+        from verax.display.plots import spreads  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return spreads(self)
+
+    def _further_columns(self) -> dict[str, list[float]]:
+        columns = self.mean_spreads()["resampled"].T.tolist()
+        return {f"sd, {size} draws": column for size, column in zip(self.sizes, columns, strict=True)}
+
+    def mean_spreads(self) -> dict[str, Float[Tensor, "k sizes"]]:
+        """How uncertain the mean over inputs is at each number of draws, by the way it was found."""
+        analytic = self._analytic().square().sum(1).sqrt() / self.scores.shape[1]
+        found = {"resampled": self.means.std(-1), "analytic": analytic}
+        return found if self.repetitions is None else found | {"independent": self.repetitions.mean(1).std(-1)}
+
+    def _analytic(self) -> Float[Tensor, "k n sizes"]:
+        return (self.variance[..., None] / torch.tensor(self.sizes).to(self.variance)).sqrt()

@@ -1,0 +1,143 @@
+"""What one feature is: an element, a pixel with all its channels, or a group of a user's map."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from verax.core.arrays import as_tensor
+from verax.core.shapes import Float, Int, Shaped
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Features laid out as the input itself: one per element, or one per pixel across its channels.
+
+    ``cell`` is the input's shape with 1 where a feature spans an axis: ``(20,)`` for 20 columns, ``(1, 224, 224)`` for
+    the pixels of an RGB image.
+    """
+
+    shape: Shape
+    cell: Shape
+
+    @property
+    def most(self) -> int:
+        """The number of features."""
+        return int(torch.Size(self.cell).numel())
+
+    def counts(self, rows: slice) -> Int[Tensor, "1"]:
+        """Features of each input; one number serves all."""
+        return torch.tensor([self.most])
+
+    def reduce(self, values: Float[Tensor, "..."], rows: slice) -> Float[Tensor, "*k b features"]:
+        """Sum the elements of each feature. Values that already have one entry per feature pass through."""
+        lead = values.ndim - len(self.shape)
+        spanned = [lead + axis for axis, size in enumerate(self.cell) if size == 1 and values.shape[lead + axis] > 1]
+        if spanned:  # in float64: what else is in the call must not show in the sums
+            values = values.sum(spanned, keepdim=True, dtype=torch.float64)
+        return values.reshape(*values.shape[:lead], self.most)
+
+    def expand(self, chosen: Shaped[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Shaped[Tensor, "b *shape"]:
+        """Turn chosen features into chosen elements (a mask that broadcasts to the input's shape)."""
+        return chosen.reshape(len(chosen), *self.cell)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Features given by a map of group numbers, one map for all inputs or one each.
+
+    Attributes:
+        map: Group number of every element, ``(1 or N, elements)``, numbered 0, 1, ... without gaps in each map.
+        shape: Shape of one input.
+    """
+
+    map: Int[Tensor, "maps elements"]
+    shape: Shape
+
+    @property
+    def most(self) -> int:
+        """The largest number of groups of any input."""
+        return int(self.map.max()) + 1
+
+    def counts(self, rows: slice) -> Int[Tensor, " maps"]:
+        """Groups of each input."""
+        return self._maps(rows).amax(1) + 1
+
+    def reduce(self, values: Float[Tensor, "..."], rows: slice) -> Float[Tensor, "*k b features"]:
+        """Sum the elements of each group."""
+        lead = values.shape[: values.ndim - len(self.shape)]
+        flat = spread(values, self.shape).reshape(*lead, -1)
+        index = self._maps(rows).to(values.device).expand(flat.shape)
+        # in float64, so that neither what else is in the call nor the order in which a GPU adds shows in the sums
+        sums = torch.zeros(*lead, self.most, dtype=torch.float64, device=values.device)
+        return sums.scatter_add(-1, index, flat.double())
+
+    def expand(self, chosen: Shaped[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Shaped[Tensor, "b *shape"]:
+        """Turn chosen groups into chosen elements."""
+        maps = self.map.to(chosen.device)
+        index = maps[rows] if len(maps) > 1 else maps.expand(len(chosen), -1)
+        return chosen.gather(1, index).reshape(-1, *self.shape)
+
+    def _maps(self, rows: slice) -> Int[Tensor, "maps elements"]:
+        return self.map[rows] if len(self.map) > 1 else self.map
+
+
+FeatureMap = Grid | Groups
+
+
+def spread(values: Float[Tensor, "..."], shape: Shape) -> Float[Tensor, "..."]:
+    """Give every element its part: a value that stands for all channels of a pixel is shared out evenly."""
+    lead = values.shape[: values.ndim - len(shape)]
+    share = values.shape[len(lead) :].numel() / torch.Size(shape).numel()
+    return values if share == 1 else (values * share).expand(*lead, *shape)
+
+
+def feature_map(features: object, inputs: Tensor) -> FeatureMap:
+    """Read the ``features`` argument: ``"auto"``, ``"element"``, ``"pixel"`` or an array of group numbers."""
+    shape = tuple(inputs.shape[1:])
+    if isinstance(features, str):
+        return _grid(features, shape)
+    if features is None:
+        raise TypeError('features: expected "auto", "element", "pixel" or an array of group numbers, found None.')
+    groups = as_tensor("features", features)
+    if groups.is_floating_point() or groups.dtype == torch.bool or groups.is_complex():
+        raise TypeError(f"features: group numbers must be whole numbers, found {groups.dtype}.")
+    return Groups(_consecutive(_full_map(groups.to(torch.int64), inputs)), shape)
+
+
+def _grid(features: str, shape: Shape) -> Grid:
+    if features not in ("auto", "element", "pixel"):
+        raise ValueError(
+            f'features: expected "auto", "element", "pixel" or an array of group numbers, found {features!r}.'
+        )
+    if features == "pixel" and len(shape) < 2:
+        raise ValueError(f'features: "pixel" needs inputs (N, channels, ...), found inputs with rows of shape {shape}.')
+    if features == "pixel" or (features == "auto" and len(shape) == 3):
+        return Grid(shape, (1, *shape[1:]))
+    return Grid(shape, shape)
+
+
+def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:
+    """Bring a user's map to one number per element, for all inputs at once or for each."""
+    shape, count = tuple(inputs.shape[1:]), len(inputs)
+    without_channels = shape[1:] if len(shape) == 3 else None
+    if tuple(groups.shape) in (shape, without_channels):
+        return groups.expand(shape).reshape(1, -1)
+    if groups.ndim > 1 and len(groups) == count and tuple(groups.shape[1:]) in (shape, without_channels):
+        one_each = groups if groups.ndim == inputs.ndim else groups[:, None]
+        return one_each.expand(count, *shape).reshape(count, -1)
+    allowed = [shape, (count, *shape)] + ([without_channels, (count, *without_channels)] if without_channels else [])
+    raise ValueError(
+        f"features: group numbers of shape {tuple(groups.shape)} do not fit inputs of shape {tuple(inputs.shape)}; "
+        f"wanted is one of {', '.join(str(one) for one in allowed)}."
+    )
+
+
+def _consecutive(maps: Int[Tensor, "maps elements"]) -> Int[Tensor, "maps elements"]:
+    """Renumber the groups of each map 0, 1, ... in their old order, so that no empty group takes part in a ranking."""
+    ordered, position = maps.sort(dim=1, stable=True)
+    new = torch.zeros_like(ordered)
+    new[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(1)
+    return torch.empty_like(new).scatter_(1, position, new)

@@ -1,0 +1,68 @@
+"""A chart of Altair as the page needs it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from verax.analysis.tables import MetricInfo
+from verax.report.style import chart_config
+
+WIDTH = 1040  # of all panels of a chart together
+
+
+def vega_lite(chart: Any, **choices: Any) -> dict[str, Any]:
+    """A chart in the language of Vega-Lite, and the names of the page's tables that it draws from.
+
+    The choices are parameters of the chart that the page sets, by name, with what they are at first.
+    """
+    form = chart.to_dict()
+    form.pop("$schema", None)  # an address, which nothing needs
+    form["config"] = chart_config()
+    form["params"] = [*form.get("params", []), *({"name": name, "value": value} for name, value in choices.items())]
+    return {"vega_lite": form, "tables": sorted(_named(form))}
+
+
+def by_model(chart: Any, models: list[str], *, margin: int, columns: int = 4) -> Any:
+    """One panel per model, side by side, at most so many in a row; its width is set here.
+
+    The margin is what a panel needs beside its plot, in pixels, for an axis of its own.
+    """
+    columns = min(columns, len(models))
+    sized = chart.properties(width=WIDTH // max(columns, 2) - margin)
+    if len(models) > columns:
+        return sized.facet(facet=alt.Facet("model:N", sort=models, title=None), columns=columns, spacing=16)
+    return sized.facet(column=alt.Column("model:N", sort=models, title=None), spacing=16)
+
+
+def tooltips(*fields: str | tuple[str, str, str]) -> list[alt.Tooltip]:
+    """What a mark says when it is pointed at: first texts by field, then numbers by field, title and format."""
+    texts = [alt.Tooltip(f"{field}:N") for field in fields if isinstance(field, str)]
+    numbers = [field for field in fields if not isinstance(field, str)]
+    return [*texts, *(alt.Tooltip(f"{name}:Q", title=title, format=form) for name, title, form in numbers)]
+
+
+def metric_chart() -> Any:
+    """A chart of the metric that the parameter ``metric`` names: no expression could hold some names of columns."""
+    chart = alt.Chart().transform_calculate(mean="datum[metric]", error="datum[metric + '_error']")
+    return chart.transform_filter("isValid(datum.mean)")
+
+
+def scale_of(range_by_value: Mapping[str, Any]) -> alt.Scale:
+    """A scale that gives each value its colour, shape or dashes."""
+    return alt.Scale(domain=list(range_by_value), range=list(range_by_value.values()))
+
+
+def axis_title(metric: MetricInfo) -> str:
+    """A metric beside an axis, with the direction in which it is better."""
+    return f"{metric.label} → better" if metric.higher_is_better else f"better ← {metric.label}"
+
+
+def _named(form: Any) -> set[str]:
+    if isinstance(form, list):
+        return {name for part in form for name in _named(part)}
+    if not isinstance(form, dict):
+        return set()
+    data = form.get("data")
+    own = {data["name"]} if isinstance(data, dict) and "name" in data else set()
+    return own.union(*(_named(part) for part in form.values()))

@@ -1,0 +1,90 @@
+"""The forward contract that every kind of model is brought to, and what all adapters share."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from verax.core.arrays import ArrayKind
+
+Returns = Literal["logits", "probabilities"]
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """One forward contract for every kind of model. ``verax.Scorer`` takes any object that satisfies it.
+
+    Example:
+        >>> import torch, verax
+        >>> class Ensemble:
+        ...     returns, module = "logits", None
+        ...     def __init__(self, *members):
+        ...         self.members = members
+        ...     def __call__(self, batch, kind):
+        ...         return sum(member(batch) for member in self.members)
+        >>> scorer = verax.Scorer(Ensemble(torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)))
+        >>> x = torch.randn(5, 3)
+        >>> verax.prediction_change(scorer, x, x).value.shape
+        torch.Size([5])
+    """
+
+    @property
+    def returns(self) -> Returns:
+        """Whether the raw outputs are logits or probabilities."""
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The torch module whose mode and device must be managed, if there is one."""
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Run the model on a batch; ``kind`` is the array library of the user's inputs."""
+
+
+def as_numpy(batch: Tensor) -> Any:
+    """NumPy has no bfloat16; single precision holds its values exactly."""
+    return (batch.float() if batch.dtype == torch.bfloat16 else batch).cpu().numpy()
+
+
+def without_wrapper(output: object, returns: Returns) -> object:
+    """Take the logits out of an object that carries them, as models of Hugging Face return; pass on anything else."""
+    if isinstance(output, Tensor):
+        return output
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
+        return output
+    if returns == "probabilities":
+        raise ValueError(
+            f"returns: the model returns {type(output).__name__} with logits, so its scores are no probabilities; "
+            'leave returns out or say "logits".'
+        )
+    return logits
+
+
+def home(adapter: Adapter, fallback: torch.device) -> torch.device:
+    """Return the device on which the model lives; a model without weights works where its inputs are.
+
+    Args:
+        adapter: The model.
+        fallback: Where its inputs are.
+    """
+    if adapter.module is None:
+        return fallback
+    for tensor in (*adapter.module.parameters(), *adapter.module.buffers()):
+        return tensor.device
+    return fallback
+
+
+def floating_dtype(adapter: Adapter, fallback: torch.dtype) -> torch.dtype:
+    """Return the dtype of the model's weights, to which batches are cast; without weights, that of the inputs.
+
+    Args:
+        adapter: The model.
+        fallback: The dtype of its inputs.
+    """
+    if adapter.module is None:
+        return fallback
+    for tensor in (*adapter.module.parameters(), *adapter.module.buffers()):
+        if tensor.is_floating_point():
+            return tensor.dtype
+    return fallback

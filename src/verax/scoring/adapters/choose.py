@@ -1,0 +1,98 @@
+"""The choice of the adapter for a model."""
+
+import os
+from pathlib import Path
+from typing import get_args
+
+from torch import nn
+from torch.export import ExportedProgram
+
+from verax.core.arrays import ArrayKind
+from verax.scoring.adapters.base import Adapter, Returns
+from verax.scoring.adapters.classifiers import adapt_booster, adapt_classifier, is_booster
+from verax.scoring.adapters.function import PlainCallable
+from verax.scoring.adapters.onnx import adapt_session, is_session, load_session
+from verax.scoring.adapters.torch_module import TorchModule, exported_module, load_exported
+
+
+def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:
+    """Choose the adapter for a model, or say which kinds of model there are.
+
+    Args:
+        model: A torch module, an exported program, a classifier of scikit-learn, XGBoost or LightGBM, an ONNX Runtime
+            session, the path of a ``.onnx`` or ``.pt2`` file, an object that satisfies ``Adapter``, or a callable.
+        returns: ``"logits"`` or ``"probabilities"``; None for what is usual for this kind of model.
+        takes: For a callable, the arrays that it takes, ``"torch"`` or ``"numpy"``; None for those of the inputs.
+
+    Example:
+        >>> adapt(nn.Linear(3, 2), None, None).returns
+        'logits'
+    """
+    _check_choice("returns", returns, get_args(Returns))
+    _check_choice("takes", takes, get_args(ArrayKind))
+    if isinstance(model, str | os.PathLike):
+        model = _from_file(Path(model))
+    if isinstance(model, ExportedProgram):
+        model = exported_module(model)
+    if isinstance(model, nn.Module):
+        _refuse_takes(takes, "a torch module takes torch tensors")
+        return TorchModule(model, returns or "logits")
+    if isinstance(model, Adapter):
+        _refuse_takes(takes, "an adapter says itself what it takes")
+        return _checked_adapter(model, returns)
+    if is_session(model):
+        _refuse_takes(takes, "an ONNX model takes NumPy arrays")
+        return adapt_session(model, returns)
+    if is_booster(model):
+        _refuse_takes(takes, "a booster takes NumPy arrays")
+        return adapt_booster(model, returns)
+    if hasattr(model, "predict"):
+        _refuse_takes(takes, "a scikit-learn estimator takes NumPy arrays")
+        return adapt_classifier(model, returns)
+    if callable(model):
+        if returns is None:
+            raise ValueError(
+                "model: a plain callable does not say whether it returns logits or probabilities; "
+                'wrap it once: verax.Scorer(model, returns="logits") or verax.Scorer(model, returns="probabilities").'
+            )
+        return PlainCallable(model, returns, takes)
+    raise TypeError(
+        "model: expected a torch.nn.Module, an exported program, a scikit-learn, XGBoost or LightGBM classifier, an "
+        "ONNX Runtime session, a path to a .onnx or .pt2 file, a verax.adapters.Adapter, a callable or a verax.Scorer, "
+        f"found {type(model).__name__}."
+    )
+
+
+def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:
+    """Take an adapter of the user's own, which says itself what it returns."""
+    if adapter.returns not in get_args(Returns):
+        wanted = _listed(get_args(Returns))
+        raise ValueError(f"model: expected an adapter whose returns is {wanted}, found {adapter.returns!r}.")
+    if returns not in (None, adapter.returns):
+        raise ValueError(f"returns: the adapter says {adapter.returns!r}; leave returns out.")
+    return adapter
+
+
+def _from_file(path: Path) -> object:
+    if path.suffix not in (".onnx", ".pt2"):
+        raise ValueError(
+            f"model: expected a path to a .onnx or .pt2 file, found {str(path)!r}; "
+            "verax.models.load reads what verax train saves."
+        )
+    if not path.is_file():
+        raise FileNotFoundError(f"model: there is no file {str(path)!r}.")
+    return load_session(path) if path.suffix == ".onnx" else load_exported(path)
+
+
+def _refuse_takes(takes: ArrayKind | None, reason: str) -> None:
+    if takes is not None:
+        raise ValueError(f"takes: only for plain callables ({reason}); leave it out.")
+
+
+def _check_choice(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
+    if value is not None and value not in allowed:
+        raise ValueError(f"{name}: expected {_listed(allowed)}, found {value!r}.")
+
+
+def _listed(choices: tuple[str, ...]) -> str:
+    return " or ".join(f'"{choice}"' for choice in choices)

@@ -1,0 +1,141 @@
+"""Pipelines on data frames: the model behind a column transformer, and which encoded columns belong together."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from verax.core.packages import optional_package
+from verax.scoring.adapters.encoders import owners
+
+
+class Encoded(NamedTuple):
+    """A pipeline cut behind its column transformer.
+
+    Attributes:
+        model: What follows the column transformer, a classifier of encoded rows.
+        inputs: The encoded rows, ``(N, encoded columns)``.
+        features: Number of the feature that each encoded column belongs to: pass it as ``features``.
+        names: Name of each feature: a column of the data frame, or several joined by ``+`` where a transformer mixes
+            them.
+    """
+
+    model: Any
+    inputs: Any
+    features: Any
+    names: list[str]
+
+    def spread(self, attributions: Any) -> Any:
+        """Give attributions of features, ``(..., len(names))``, the shape of the encoded inputs.
+
+        The value of a feature is shared out evenly over its encoded columns, which a metric sums up again.
+        """
+        if attributions.shape[-1] != len(self.names):
+            raise ValueError(
+                f"attributions: expected one value for each of {', '.join(self.names)}, shape "
+                f"(..., {len(self.names)}), found shape {tuple(attributions.shape)}."
+            )
+        columns = np.bincount(self.features)[self.features]
+        shared = attributions[..., self.features]
+        return shared / (columns if isinstance(attributions, np.ndarray) else shared.new_tensor(columns))
+
+
+def encoded(pipeline: Any, frame: Any) -> Encoded:
+    """Cut a fitted scikit-learn pipeline behind its column transformer and encode a data frame.
+
+    One-hot columns of one original column become one feature, so a metric removes and perturbs them together.
+
+    Args:
+        pipeline: A fitted pipeline with a ``ColumnTransformer`` before its classifier, or a fitted search over such.
+        frame: The rows to explain, with the columns that the pipeline was fitted on.
+
+    Example:
+        >>> import numpy as np, pandas as pd, verax
+        >>> from sklearn.compose import make_column_transformer
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
+        >>> frame = pd.DataFrame({"age": [20.0, 30.0, 40.0, 50.0], "town": ["Graz", "Wien", "Linz", "Wien"]})
+        >>> columns = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
+        >>> pipeline = make_pipeline(columns, LogisticRegression()).fit(frame, [0, 0, 1, 1])
+        >>> cut = verax.adapters.encoded(pipeline, frame)
+        >>> cut.inputs.shape, cut.features.tolist(), cut.names
+        ((4, 4), [0, 1, 1, 1], ['age', 'town'])
+        >>> by_column = np.array([[2.0, 1.0]] * 4)  # one attribution per column of the data frame
+        >>> result = verax.prediction_change(cut.model, cut.inputs, cut.spread(by_column), features=cut.features)
+        >>> result.steps
+        2
+    """
+    optional_package("sklearn", "scikit-learn", "pipeline: a scikit-learn pipeline")
+    whole = getattr(pipeline, "best_estimator_", pipeline)
+    place = _place(whole)
+    transformer = whole[place]
+    found = whole[: place + 1].transform(frame)
+    inputs = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+    if inputs.dtype.kind not in "fiub":
+        raise TypeError(
+            f"pipeline: expected its column transformer to give numbers, found {inputs.dtype}; encode the columns that "
+            "hold text."
+        )
+    features, names = _features(transformer)
+    return Encoded(whole[place + 1 :], inputs if inputs.dtype == np.float32 else inputs.astype(float), features, names)
+
+
+def _place(pipeline: Any) -> int:
+    """Where the column transformer is."""
+    if not hasattr(pipeline, "steps"):
+        raise TypeError(f"pipeline: expected a fitted sklearn.pipeline.Pipeline, found {type(pipeline).__name__}.")
+    steps = [step for _, step in pipeline.steps]
+    places = [place for place, step in enumerate(steps) if hasattr(step, "transformers")]
+    if len(places) != 1 or places[0] == len(steps) - 1:
+        listed = ", ".join(type(step).__name__ for step in steps)
+        raise ValueError(f"pipeline: expected one ColumnTransformer, then a classifier; found the steps {listed}.")
+    if not hasattr(steps[places[0]], "transformers_"):
+        raise ValueError("pipeline: its ColumnTransformer is not fitted; call fit first.")
+    return places[0]
+
+
+def _features(transformer: Any) -> tuple[Any, list[str]]:
+    """Number of the feature of each encoded column, in the order of the original columns, and the features' names."""
+    total = transformer.n_features_in_
+    columns = [str(name) for name in getattr(transformer, "feature_names_in_", [f"x{i}" for i in range(total)])]
+    first = list(range(len(columns)))  # the first column of the feature that each column belongs to
+    width = max(part.stop for part in transformer.output_indices_.values())
+    owner = np.full(width, -1)
+    for name, step, spec in transformer.transformers_:
+        part = transformer.output_indices_[name]
+        if part.stop == part.start:
+            continue
+        positions = _positions(spec, columns)
+        mine = owners(step, len(positions))
+        if mine is None or len(mine) != part.stop - part.start:  # an encoder that mixes its columns, or may do so
+            _join(first, positions)
+            mine = [0] * (part.stop - part.start)
+        owner[part] = [positions[one] for one in mine]
+    roots = np.array(first)[owner]
+    kept, features = np.unique(roots, return_inverse=True)
+    return features, ["+".join(name for name, root in zip(columns, first, strict=True) if root == one) for one in kept]
+
+
+def _join(first: list[int], positions: Sequence[int]) -> None:
+    """Make one feature of all that the given columns belong to."""
+    joined = {first[position] for position in positions}
+    for place, root in enumerate(first):
+        if root in joined:
+            first[place] = min(joined)
+
+
+def _positions(spec: Any, columns: list[str]) -> list[int]:
+    """Positions of the columns that a transformer was given: by name, number, slice or mask."""
+    if isinstance(spec, slice):
+        if isinstance(spec.start, str) or isinstance(spec.stop, str):  # by names, both ends included
+            start = 0 if spec.start is None else columns.index(spec.start)
+            stop = len(columns) if spec.stop is None else columns.index(spec.stop) + 1
+            spec = slice(start, stop, spec.step)
+        return list(range(*spec.indices(len(columns))))
+    listed = np.atleast_1d(np.asarray(spec))
+    if listed.dtype == bool:
+        return [int(place) for place in listed.nonzero()[0]]
+    if listed.dtype.kind in "iu":
+        return [int(place) % len(columns) for place in listed]
+    return [columns.index(str(name)) for name in listed]

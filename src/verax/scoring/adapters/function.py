@@ -1,0 +1,34 @@
+"""Any function from a batch to scores."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from verax.core.arrays import ArrayKind
+from verax.scoring.adapters.base import Returns, as_numpy, without_wrapper
+
+
+@dataclass(frozen=True)
+class PlainCallable:
+    """Any function from a batch to scores. ``takes=None`` hands it the array kind of the user's inputs."""
+
+    function: Callable[[Any], Any]
+    returns: Returns
+    takes: ArrayKind | None = None
+    module: None = None
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Call the function with a batch of the kind it takes."""
+        takes = self.takes or kind
+        try:
+            output = self.function(as_numpy(batch) if takes == "numpy" else batch)
+        except (TypeError, AttributeError) as error:
+            other = "torch" if takes == "numpy" else "numpy"
+            error.add_note(
+                f"The model was called with a {takes} batch. If it needs {other} arrays, "
+                f'say so: verax.Scorer(model, returns="{self.returns}", takes="{other}").'
+            )
+            raise
+        return without_wrapper(output, self.returns) if hasattr(output, "logits") else output

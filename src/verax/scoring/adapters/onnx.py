@@ -1,0 +1,114 @@
+"""ONNX models, run by ONNX Runtime."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.core.arrays import ArrayKind
+from verax.core.packages import optional_package
+from verax.scoring.adapters.base import Returns, as_numpy
+
+_FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+_MAPS = "seq(map("  # scikit-learn exports may return one dict of probabilities per row
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """An ONNX Runtime session with one batch as input, of which one output is read.
+
+    Attributes:
+        session: The session.
+        entry: Description of the input, from the session.
+        output: Name of the output that is read.
+        returns: What that output holds.
+    """
+
+    session: Any
+    entry: Any
+    output: str
+    returns: Returns
+    module: None = None
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Run the session on a NumPy copy of the batch in the precision that the model asks for."""
+        wanted, found = self.entry.shape[1:], list(batch.shape[1:])
+        if len(wanted) != len(found) or any(isinstance(w, int) and w != f for w, f in zip(wanted, found, strict=True)):
+            raise ValueError(f"inputs: the ONNX model takes rows of shape {wanted}, found rows of shape {found}.")
+        array = as_numpy(batch).astype(_FLOATS[self.entry.type], copy=False)
+        (scores,) = self.session.run([self.output], {self.entry.name: array})
+        return _table(scores) if isinstance(scores, list) else scores
+
+
+def is_session(model: object) -> bool:
+    """Tell an ONNX Runtime session without importing ONNX Runtime."""
+    return all(hasattr(model, name) for name in ("get_inputs", "get_outputs", "run"))
+
+
+def load_session(path: Path) -> Any:
+    """Open a file with ONNX Runtime, on as many threads as torch may use."""
+    runtime = optional_package("onnxruntime", "verax[onnx]", f"model: {path}")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    state = runtime.capi.onnxruntime_pybind11_state
+    damage = (state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented)
+    try:
+        return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except damage as error:
+        raise ValueError(f"model: {path} cannot be read as an ONNX model ({error}).") from error
+
+
+def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
+    """Find the input and the output with the class scores.
+
+    Scores are taken to be probabilities, unless the output is called logits or the user says otherwise.
+    """
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        names = ", ".join(one.name for one in inputs)
+        raise ValueError(
+            f"model: the ONNX model has {len(inputs)} inputs ({names}); wanted is one, a batch of all features. "
+            "Export the part of a pipeline that follows its column transformer; see verax.adapters.encoded."
+        )
+    (entry,) = inputs
+    if entry.type not in _FLOATS:
+        raise TypeError(
+            f"model: input {entry.name} of the ONNX model is a {entry.type}; wanted is one of {', '.join(_FLOATS)}."
+        )
+    if not entry.shape or isinstance(entry.shape[0], int):
+        raise ValueError(
+            f"model: input {entry.name} of the ONNX model has the fixed shape {entry.shape}; "
+            "export it with a first axis of any length (a dynamic batch axis)."
+        )
+    output = _chosen(session.get_outputs(), returns, entry.name)
+    named: Returns = "logits" if "logit" in output.lower() else "probabilities"
+    return OnnxModel(session, entry, output, returns or named)
+
+
+def _chosen(outputs: list[Any], returns: Returns | None, entry: str) -> str:
+    """The only output with floating-point numbers, or else the one whose name says what it is."""
+    scores: list[str] = [one.name for one in outputs if one.type in _FLOATS or one.type.startswith(_MAPS)]
+    listed = ", ".join(f"{one.name}: {one.type}" for one in outputs)
+    if not scores:
+        raise ValueError(f"model: no output of the ONNX model holds class scores ({listed}); labels do not do.")
+    if len(scores) == 1:
+        return scores[0]
+    words = {"probabilities": ["prob"], "logits": ["logit"], None: ["prob", "logit"]}[returns]
+    for word in words:
+        named = [name for name in scores if word in name.lower()]
+        if len(named) == 1:
+            return named[0]
+    raise ValueError(
+        f"model: several outputs of the ONNX model may be class scores ({listed}) and no single one is called "
+        "probabilities or logits. Export scikit-learn models with zipmap=False, or pick one: "
+        f'verax.Scorer(lambda x: session.run(["{scores[0]}"], {{"{entry}": x}})[0], returns=..., takes="numpy").'
+    )
+
+
+def _table(maps: list[dict[Any, float]]) -> Any:
+    """One column per class, in the sorted order of the classes that scikit-learn uses."""
+    classes = sorted(maps[0])
+    return np.array([[row[one] for one in classes] for row in maps], dtype=np.float32)

@@ -1,0 +1,102 @@
+"""Inference: how plain forward passes run, on the user's module itself or on a copy made fast for them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from verax.core.shapes import Float
+from verax.scoring.adapters import Adapter
+from verax.scoring.adapters.torch_module import TorchModule
+from verax.scoring.batchnorm_folding import folded
+from verax.scoring.model_state import gradients_off
+from verax.scoring.precision import DTYPES, Precision
+
+_PLAIN = (bool, int, float, str, tuple, type(None))
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What runs batches, and how it wants them.
+
+    Attributes:
+        adapter: The model.
+        dtype: The precision of batches.
+        layout: Their memory layout.
+        fixed: Whether all batches must have the same number of rows.
+    """
+
+    adapter: Adapter
+    dtype: torch.dtype
+    layout: torch.memory_format
+    fixed: bool = False
+
+    def filled(self, batch: Float[Tensor, "n *shape"], size: int) -> Float[Tensor, "size *shape"]:
+        """Fill a batch up with copies of its first row, which any model can take."""
+        rest = batch[:1].expand(size - len(batch), *batch.shape[1:])
+        return torch.cat((batch, rest)).to(memory_format=self.layout)
+
+
+class Inference:
+    """Makes the copy on which plain forward passes run, if one is asked for by a precision or by ``compile``.
+
+    The copy has its batch norms folded, its weights cast and laid out, and is compiled if so wanted. Weights are read
+    anew for every session. What was compiled is kept and used again as long as the module keeps its structure.
+    """
+
+    def __init__(self, adapter: Adapter, precision: Precision | None, compile: bool) -> None:  # noqa: A002
+        wanted = "compile" if compile else f"precision: {precision!r}"
+        if (compile or precision in ("bfloat16", "float16")) and not isinstance(adapter, TorchModule):
+            raise TypeError(f"{wanted} needs a torch module, found a model behind {type(adapter).__name__}.")
+        self.adapter, self.precision, self.compile = adapter, precision, compile
+        self.kept: nn.Module | None = None
+        self.compiled: Any = None
+        self.structure: list[Any] = []  # of the user's module when it was last copied
+        self.weights: list[Tensor] = []  # and its weights
+
+    def runner(self, plain: Runner) -> Runner:
+        """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
+        wanted = self.precision is not None or self.compile
+        if not wanted or not isinstance(self.adapter, TorchModule):
+            return plain
+        own = DTYPES[self.precision] if self.precision else plain.dtype
+        make = self._compiled if self.compile else _fast_copy
+        with gradients_off():
+            module = make(self.adapter.module, own, plain.layout)
+        return Runner(replace(self.adapter, module=module), own, plain.layout, fixed=self.compile)
+
+    def _compiled(self, module: nn.Module, dtype: torch.dtype, layout: torch.memory_format) -> Any:
+        """The compiled copy, with new weights where they changed; to compare them is quicker than to fold them."""
+        structure, weights = _structure(module), list(_tensors(module))
+        same = self.kept is not None and structure == self.structure
+        if same and all(map(torch.equal, weights, self.weights)):
+            return self.compiled
+        fresh = _fast_copy(module, dtype, layout)
+        if same and self.kept is not None:
+            for old, new in zip(_tensors(self.kept), _tensors(fresh), strict=True):
+                old.copy_(new)
+        else:
+            self.kept, self.compiled = fresh, torch.compile(fresh, dynamic=False)
+        self.structure, self.weights = structure, [one.detach().clone() for one in weights]
+        return self.compiled
+
+
+def _fast_copy(module: nn.Module, dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
+    fresh = folded(module).to(dtype)
+    return fresh.to(memory_format=layout) if layout is torch.channels_last else fresh  # type: ignore[call-overload]
+
+
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def _structure(module: nn.Module) -> list[Any]:
+    """All that a compiled module takes for granted: layers with their settings and hooks, and the form of tensors."""
+    found: list[Any] = [(one.shape, one.dtype, one.device, one.stride()) for one in _tensors(module)]
+    for name, part in module.named_modules():
+        settings = {key: value for key, value in vars(part).items() if isinstance(value, _PLAIN)}
+        found.append((name, type(part), settings, tuple(part._forward_hooks), tuple(part._forward_pre_hooks)))
+    return found

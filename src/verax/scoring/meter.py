@@ -1,0 +1,93 @@
+"""What work cost: model rows, forward and backward, and seconds; counted by a model's sessions, read by a meter."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from verax.core.transfer import wait_for
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Model rows.
+
+    Attributes:
+        forward: Rows evaluated.
+        backward: Those of them through which gradients are taken.
+    """
+
+    forward: int
+    backward: int = 0
+
+    def __add__(self, other: "Rows") -> "Rows":
+        return Rows(self.forward + other.forward, self.backward + other.backward)
+
+    @property
+    def total(self) -> int:
+        """Forward and backward rows together."""
+        return self.forward + self.backward
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Rows and seconds."""
+
+    rows: Rows = Rows(0)
+    seconds: float = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.rows + other.rows, self.seconds + other.seconds)
+
+
+@dataclass
+class Counts:
+    """What the sessions of a model have done so far.
+
+    Attributes:
+        rows: Rows evaluated.
+        rows_backward: Rows through which gradients were taken.
+        rows_spared: Rows asked for that were not evaluated, because an identical one was.
+        model_seconds: Wall clock inside the model; only on a CPU, where calls return when they are done.
+    """
+
+    rows: int = 0
+    rows_backward: int = 0
+    rows_spared: int = 0
+    model_seconds: float = 0.0
+
+
+class Meter:
+    """Rows and seconds since the last reading, and in all.
+
+    Args:
+        counts: What is read.
+
+    Example:
+        >>> counts = Counts()
+        >>> meter = Meter(counts)
+        >>> counts.rows += 3
+        >>> meter.read().rows, meter.read().rows.forward, meter.total().rows.forward
+        (Rows(forward=3, backward=0), 0, 3)
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
+        self.start = self.last = self._now()
+
+    def read(self, device: torch.device | None = None) -> Cost:
+        """The cost since the last reading; work queued on the device is waited for."""
+        wait_for(device)
+        before, self.last = self.last, self._now()
+        return _between(before, self.last)
+
+    def total(self) -> Cost:
+        """The cost since the meter was made."""
+        return _between(self.start, self._now())
+
+    def _now(self) -> tuple[int, int, float]:
+        return self.counts.rows, self.counts.rows_backward, time.perf_counter()
+
+
+def _between(before: tuple[int, int, float], after: tuple[int, int, float]) -> Cost:
+    return Cost(Rows(after[0] - before[0], after[1] - before[1]), after[2] - before[2])

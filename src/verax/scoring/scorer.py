@@ -1,0 +1,168 @@
+"""Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
+
+import contextlib
+from collections.abc import Iterator
+from numbers import Integral
+
+import torch
+from torch import Tensor
+
+from verax.core.arrays import ArrayKind
+from verax.core.shapes import Float
+from verax.scoring import adapters
+from verax.scoring.adapters import Adapter, Returns
+from verax.scoring.class_scores import Output
+from verax.scoring.inference import Inference, Runner
+from verax.scoring.meter import Counts
+from verax.scoring.model_state import evaluation_mode, gradients_off, laid_out, moved
+from verax.scoring.precision import Precision, checked_precision, single_precision
+from verax.scoring.session import Session
+
+# Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
+# then runs the same batches and returns the same bits. On a CPU 1,024 to 2,048 rows of tables and 64 images of
+# 3 x 64 x 64 are the best batches of benchmarks/guided.py. On a GPU a batch is a power of two, which fills its tiles
+# and fits LIME's samples: 1,024 images of 3 x 224 x 224.
+_CPU_ELEMENTS, _CPU_ROWS = 3 << 18, (8, 2048)
+_GPU_ELEMENTS, _GPU_ROWS = 1 << 28, (32, 65536)
+
+
+class Scorer:
+    """A model with what is needed to score rows with it; every metric accepts one as ``model``.
+
+    Args:
+        model: A ``torch.nn.Module``, a fitted scikit-learn classifier, an object that satisfies
+            ``verax.adapters.Adapter``, or a callable from a batch to scores with one row per input: ``(B,)`` or
+            ``(B, 1)`` for a binary model with one output, ``(B, classes)`` otherwise.
+        returns: ``"logits"`` or ``"probabilities"``. A torch module is taken to return logits, a scikit-learn
+            classifier probabilities; a plain callable must say. Logits of probabilities are log-odds, with 0 and 1
+            moved by the resolution of their number format, so that models that are sure can be explained.
+        takes: ``"torch"`` or ``"numpy"``, for a plain callable that wants one kind of array whatever the inputs are.
+        batch_size: Rows per model call; found automatically when left out, halved when memory runs out.
+        device: Where to run. A module is moved there for the call and moved back afterwards.
+        precision: In what precision a torch module runs on a GPU: ``"float32"`` (exact), ``"tf32"``, ``"bfloat16"`` or
+            ``"float16"`` (the faster, the less exact; of the two last, float16 is the more exact). None leaves torch's
+            settings alone. Scores are computed from the outputs in single precision at least.
+        compile: Whether to use ``torch.compile``. It costs seconds at the first call and gains most on a GPU; partial
+            batches are filled up, so that it happens once. Keep the Scorer: another one compiles again.
+
+    With a precision or ``compile``, plain forward passes run on a copy of the module, made anew for every call, whose
+    batch norms are folded into the convolutions and linear layers before them; on a CPU that alone is what
+    ``"float32"`` does. Gradients are always taken through the module itself.
+
+    Example:
+        >>> import torch, verax
+        >>> scorer = verax.Scorer(lambda x: torch.sigmoid(x.sum(1)), returns="probabilities")
+        >>> x = torch.randn(5, 20, generator=torch.Generator().manual_seed(0))
+        >>> result = verax.prediction_change(scorer, x, attributions=x)
+        >>> scorer.rows == result.rows == 5 * 40
+        True
+    """
+
+    def __init__(
+        self,
+        model: object,
+        *,
+        returns: Returns | None = None,
+        takes: ArrayKind | None = None,
+        batch_size: int | None = None,
+        device: str | torch.device | None = None,
+        precision: Precision | None = None,
+        compile: bool = False,  # noqa: A002  # torch's own name for it
+    ) -> None:
+        if isinstance(model, Scorer):
+            raise TypeError("model: already a verax.Scorer; pass it on as it is.")
+        checked_precision(precision)
+        self.adapter: Adapter = adapters.adapt(model, returns, takes)
+        self.inference = Inference(self.adapter, precision, compile)
+        self.returns_was_said = returns is not None
+        self.batch_size = checked_batch_size(batch_size)
+        self.device = checked_device(device)
+        self.counts = Counts()
+
+    @property
+    def rows(self) -> int:
+        """Model rows evaluated so far, over all calls."""
+        return self.counts.rows
+
+    @property
+    def rows_backward(self) -> int:
+        """Rows through which gradients were taken so far."""
+        return self.counts.rows_backward
+
+    @property
+    def rows_spared(self) -> int:
+        """Rows asked for that were not evaluated, because an identical one was."""
+        return self.counts.rows_spared
+
+    @property
+    def model_seconds(self) -> float:
+        """Wall clock inside the model so far; only on a CPU, where calls return when they are done."""
+        return self.counts.model_seconds
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients can be taken through the model: it is a torch module."""
+        return self.adapter.module is not None
+
+    def __repr__(self) -> str:
+        return f"Scorer({type(self.adapter).__name__}, returns={self.adapter.returns!r}, rows={self.rows})"
+
+    @contextlib.contextmanager
+    def session(
+        self,
+        inputs: Tensor,
+        kind: ArrayKind,
+        output: Output,
+        batch_size: int | None = None,
+        device: str | torch.device | None = None,
+        gradients: bool = False,
+    ) -> Iterator[Session]:
+        """Hold the model in evaluation and inference mode on its device, and put back whatever was changed.
+
+        With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
+        """
+        module = self.adapter.module
+        home = adapters.home(self.adapter, fallback=inputs.device)
+        place = checked_device(device) or self.device or home
+        dtype = adapters.floating_dtype(self.adapter, fallback=inputs.dtype)
+        layout = best_layout(inputs, place)
+        size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), place)
+        with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
+            plain = Runner(self.adapter, dtype, layout)
+            runner = self.inference.runner(plain)
+            mode = gradients_off() if gradients else torch.inference_mode()
+            with single_precision(self.inference.precision), mode:
+                said = self.returns_was_said
+                session = Session(self.counts, kind, output, place, dtype, size, runner, plain, said)
+                yield session
+                session.finite.settle()
+
+
+def best_layout(inputs: Float[Tensor, "n *shape"], device: torch.device) -> torch.memory_format:
+    """Channels last for images on a GPU, where convolutions are made for it."""
+    return torch.channels_last if inputs.ndim == 4 and device.type == "cuda" else torch.preserve_format
+
+
+def automatic_batch_size(row_elements: int, device: torch.device) -> int:
+    """Rows per model call: large enough to keep the hardware busy, small enough for the caches or the memory."""
+    if device.type == "cpu":
+        return min(max(_CPU_ELEMENTS // row_elements, _CPU_ROWS[0]), _CPU_ROWS[1])
+    fitting = min(max(_GPU_ELEMENTS // row_elements, _GPU_ROWS[0]), _GPU_ROWS[1])
+    return 1 << (fitting.bit_length() - 1)
+
+
+def checked_device(device: str | torch.device | None) -> torch.device | None:
+    """Read a device, or say that torch does not know it."""
+    try:
+        return None if device is None else torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f'device: expected a torch device such as "cpu" or "cuda", found {device!r}.') from None
+
+
+def checked_batch_size(batch_size: int | None) -> int | None:
+    """Refuse a batch size that is not a positive whole number."""
+    if batch_size is None:
+        return None
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(f"batch_size: expected a whole number of at least 1 or None, found {batch_size!r}.")
+    return int(batch_size)

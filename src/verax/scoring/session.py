@@ -1,0 +1,221 @@
+"""Session: a model held ready for one call. Batches, counts of rows, and what is checked of a model's answers."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from verax.core.arrays import ArrayKind
+from verax.core.shapes import Float, Int
+from verax.scoring.adapters import Returns
+from verax.scoring.class_scores import (
+    Output,
+    check_scale,
+    checked_outputs,
+    class_scores,
+    not_finite,
+    resolve_target,
+    target_scores,
+)
+from verax.scoring.finite import FiniteCheck
+from verax.scoring.inference import Runner
+from verax.scoring.meter import Counts
+
+BuildRows = Callable[[int, int], Tensor]
+Found = TypeVar("Found")
+NOT_DIFFERENTIABLE = (
+    "model: {what}, so gradients cannot be taken through it. Methods that need none work, LIME among them."
+)
+_JOINED = 1 << 15  # outputs
+
+
+@dataclass
+class Session:
+    """A model held ready for one call. Experiments see models only through this.
+
+    Plain forward passes go through ``runner``, maybe a fast copy; gradients through ``plain``, the module itself.
+    """
+
+    counts: Counts
+    kind: ArrayKind
+    output: Output
+    device: torch.device
+    dtype: torch.dtype
+    batch_size: int
+    runner: Runner
+    plain: Runner
+    returns_was_said: bool
+    classes: int = 0  # known after the first call
+
+    def __post_init__(self) -> None:
+        self.finite = FiniteCheck(lambda score, row: not_finite(score, row, "a perturbed copy of the input"))
+
+    @property
+    def returns(self) -> Returns:
+        """Whether the model's outputs are logits or probabilities."""
+        return self.plain.adapter.returns
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The torch module that is held, if the model is one."""
+        return self.plain.adapter.module
+
+    def begin(
+        self, inputs: Float[Tensor, "n *shape"], target: int | Tensor | None
+    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+        """Score unperturbed inputs: the class of each, predicted unless it is given, and that class's score."""
+        scores = self.class_scores(inputs)
+        classes = resolve_target(target, scores)
+        return classes, scores.gather(1, classes[:, None])[:, 0]
+
+    def class_scores(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
+        """Score every class of unperturbed inputs; this is the first model call and checks what comes back."""
+        parts = [
+            class_scores(raw, self.returns, self.output)
+            for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), len(inputs), self._forward)
+        ]
+        scores = torch.cat(parts)
+        bad = (~torch.isfinite(scores).all(1)).nonzero()
+        if len(bad):
+            raise ValueError(not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input"))
+        self.classes = scores.shape[1]
+        return scores
+
+    def target_scores(
+        self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"], streamed: bool = False
+    ) -> Float[Tensor, " rows"]:
+        """Score many perturbed rows in bounded memory.
+
+        Args:
+            build: Makes rows ``start`` to ``stop`` on this session's device when they are needed.
+            owner: Which input each row came from.
+            target: The class of each input.
+            streamed: For callers that make all rows before they read a score: ``build`` gives rows of its own in the
+                runner's precision and layout, which the model may overwrite, and scores that are not finite may be
+                found by the next call or by ``finite.settle``, so that a GPU need not wait for the host.
+        """
+        wanted = target.index_select(0, owner)
+        parts: list[Tensor] = []
+        done = 0
+        run = self._run_fast if streamed else self._forward
+        for raw in _joined(self._batches(build, len(owner), run)):
+            returns = self.returns
+            parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
+            done += len(raw)
+        scores = (
+            torch.cat(parts)
+            if parts
+            else torch.empty(0, device=self.device, dtype=torch.promote_types(self.dtype, torch.float32))
+        )
+        (self.finite.later if streamed else self.finite.now)(scores, owner)
+        return scores
+
+    def target_gradients(
+        self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"]
+    ) -> Float[Tensor, "rows *shape"]:
+        """Gradient of each row's target score with respect to the row; arguments as in ``target_scores``."""
+        wanted = target[owner]
+        done = 0
+
+        def gradient(batch: Tensor) -> Tensor:
+            leaf = batch.to(self.dtype, copy=True).requires_grad_()
+            with torch.enable_grad():
+                # a copy again: a model that begins in place may not change a leaf
+                raw = self._run(leaf.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain)
+                picked = wanted[done : done + len(raw)]
+                scores = target_scores(raw, picked, self.returns, self.output)
+                if scores.grad_fn is None:
+                    raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
+                with self.clocked():
+                    (found,) = torch.autograd.grad(scores.sum(), leaf)
+            return found.contiguous()
+
+        parts: list[Tensor] = []
+        for part in self._batches(build, len(owner), gradient, fixed=False):
+            done += len(part)
+            self.counts.rows_backward += len(part)
+            parts.append(part)
+        return torch.cat(parts)
+
+    def outputs(self, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
+        """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller."""
+        return self._run(batch.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain)
+
+    def halving(self, work: Callable[[], Found], rows: int) -> Found | None:
+        """Do some work on so many rows; None where memory ran out, and the batch size is now half of them."""
+        try:
+            return work()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or rows == 1:
+                raise
+        self.batch_size = rows // 2
+        return None
+
+    @contextlib.contextmanager
+    def clocked(self) -> Iterator[None]:
+        """Count the time inside as the model's."""
+        start = time.perf_counter()
+        yield
+        if self.device.type == "cpu":
+            self.counts.model_seconds += time.perf_counter() - start
+
+    def _batches(
+        self, build: BuildRows, count: int, run: Callable[[Tensor], Tensor], fixed: bool | None = None
+    ) -> Iterator[Tensor]:
+        """Run the model over rows 0 to count, halving the batch when memory runs out."""
+        fixed = self.runner.fixed if fixed is None else fixed
+        start = 0
+        while start < count:
+            stop = min(start + self.batch_size, count)
+            found = self.halving(lambda: run(build(start, stop)), self.batch_size if fixed else stop - start)  # noqa: B023
+            if found is not None:
+                self.counts.rows += stop - start
+                start = stop
+                yield found
+
+    def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
+        # a copy: a model that begins in place must not overwrite the user's inputs
+        return self._run_fast(batch.to(self.runner.dtype, copy=True, memory_format=self.runner.layout))
+
+    def _run_fast(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
+        """Run a plain forward pass on rows that the model may overwrite."""
+        count = len(batch)
+        if self.runner.fixed and count < self.batch_size:
+            batch = self.runner.filled(batch, self.batch_size)
+        if self.runner is self.plain or torch.is_inference_mode_enabled():
+            return self._run(batch, self.runner)[:count]
+        with torch.inference_mode():  # as in sessions without gradients, so that nothing is compiled twice
+            found = self._run(batch, self.runner)[:count]
+        return found.clone()  # an ordinary tensor, which gradients may meet
+
+    def _run(self, batch: Tensor, runner: Runner) -> Float[Tensor, "batch outputs"]:
+        with self.clocked():
+            raw = runner.adapter(batch, self.kind)
+        outputs = checked_outputs(raw, len(batch), self.device)
+        if self.classes == 0:
+            check_scale(outputs.detach(), self.returns, self.returns_was_said)
+        return outputs
+
+
+def _joined(batches: Iterator[Tensor]) -> Iterator[Float[Tensor, "rows outputs"]]:
+    """Join the outputs of some batches: to make scores of few is to pay for many small operations."""
+    held: list[Tensor] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.numel() for one in held) >= _JOINED:
+            yield torch.cat(held)
+            held = []
+    if held:
+        yield torch.cat(held)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell an exhausted memory, of the device or of the machine, from any other failure."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("allocate memory" in text or "out of memory" in text)

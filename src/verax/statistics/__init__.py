@@ -1,0 +1,1 @@
+"""Intervals, paired comparisons and rank agreement: the only place that computes one."""

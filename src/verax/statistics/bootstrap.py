@@ -1,0 +1,30 @@
+"""The bootstrap over inputs, with keyed draws: the same inputs are drawn for whatever is averaged over them."""
+
+import torch
+from torch import Tensor
+
+from verax.core import noise
+from verax.core.blocks import pieces
+from verax.core.shapes import Float
+
+_AT_ONCE = 128  # resamples: how often each of many inputs is drawn in all of them would not fit into memory
+
+
+def resampled_means(values: Float[Tensor, "k n"], resamples: int, seed: int) -> Float[Tensor, "resamples k"]:
+    """Means over inputs drawn with replacement: how often each is drawn, times the values.
+
+    Example:
+        >>> resampled_means(torch.tensor([[1.0, 1.0], [2.0, 2.0]]), 3, seed=0).tolist()
+        [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    """
+    values = values.double().cpu()
+    count = values.shape[1]
+    key = noise.input_keys(torch.zeros(1, 1), seed, "bootstrap")
+    means = []
+    for part in pieces(resamples, _AT_ONCE):
+        size = part.stop - part.start
+        drawn = noise.words(key, part.start * count, size * count).reshape(size, count) % count
+        times = torch.zeros(size, count, dtype=values.dtype)
+        times.scatter_add_(1, drawn, torch.ones_like(times))
+        means.append(times @ values.T / count)
+    return torch.cat(means)

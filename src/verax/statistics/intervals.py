@@ -1,0 +1,108 @@
+"""Means over a data set with an interval: how far would they move with other inputs of the same kind?"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from verax.core.arguments import checked_choice, checked_count
+from verax.core.shapes import Float
+from verax.statistics.bootstrap import resampled_means
+
+Method = Literal["t", "normal", "bootstrap"]
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure over inputs, as a rule a mean, its standard error and an interval.
+
+    Attributes:
+        mean: The figure itself.
+        standard_error: Of the figure; not a number where it is not known.
+        low: Where the interval begins.
+        high: Where it ends.
+
+    Example:
+        >>> print(Estimate(0.5, 0.1, 0.3, 0.7), f"{Estimate(0.123456, 0.1, 0.0, 0.2):.2g}")
+        0.5 [0.3, 0.7] 0.12 [0, 0.2]
+    """
+
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self:.4g}"
+
+    def __format__(self, form: str) -> str:
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]" if form else str(self)
+
+
+def estimates(
+    values: Float[Tensor, "k n"], method: Method = "t", level: float = LEVEL, resamples: int = 2000, seed: int = 0
+) -> list[Estimate]:
+    """Estimate the mean of each row of values.
+
+    Args:
+        values: One row per mean, one column per input.
+        method: ``"t"``, Student's t, which is right for few inputs of a normal kind; ``"normal"``, its limit for many;
+            or ``"bootstrap"``, percentiles of resampled inputs. The bootstrap draws the same inputs for every row, so
+            that differences may be read as paired; with ten inputs its 95 % interval covers about 88 %.
+        level: Coverage of the interval.
+        resamples: Of the bootstrap.
+        seed: Of the bootstrap.
+    """
+    checked_choice("interval", method, ("t", "normal", "bootstrap"))
+    checked_count("resamples", resamples, least=2)
+    if not 0 < level < 1:
+        raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+    values = values.double().cpu()
+    mean, count = values.mean(1), values.shape[1]
+    error = values.std(1) / count**0.5 if count > 1 else torch.full_like(mean, torch.nan)
+    if method == "bootstrap":
+        resampled = resampled_means(values, resamples, seed)
+        if count > 1:  # one input says nothing about others
+            error = resampled.std(0)
+        else:
+            resampled = resampled * torch.nan
+        low, high = torch.quantile(resampled, torch.tensor([(1 - level) / 2, (1 + level) / 2]).double(), dim=0)
+    else:
+        quantile = (1 + level) / 2
+        reach = error * (t_quantile(quantile, count - 1) if method == "t" else NormalDist().inv_cdf(quantile))
+        low, high = mean - reach, mean + reach
+    rows = torch.stack((mean, error, low, high), dim=1).tolist()
+    return [Estimate(*row) for row in rows]
+
+
+def resampled_estimate(figure: float, resampled: Float[Tensor, " r"], level: float = LEVEL) -> Estimate:
+    """Any figure with the middle of its values over resampled inputs (percentile bootstrap).
+
+    A resample is noisier than the data, which draws figures such as a correlation or a largest median to one side;
+    where the figure itself lies outside, the interval is widened to hold it. Resamples without a figure do not count.
+
+    Example:
+        >>> print(resampled_estimate(5.0, torch.tensor([1.0, 2.0, 3.0])))
+        5 [1.05, 5]
+    """
+    if math.isnan(figure):
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
+    values = resampled[~resampled.isnan()].double()
+    low, high = torch.quantile(values, torch.tensor([(1 - level) / 2, (1 + level) / 2]).double()).tolist()
+    return Estimate(figure, float(values.std()), min(low, figure), max(high, figure))
+
+
+def t_quantile(probability: float, degrees: int) -> float:
+    """The quantile of Student's t distribution; not a number without a degree of freedom.
+
+    Example:
+        >>> round(t_quantile(0.975, 10), 3)
+        2.228
+    """
+    from scipy.special import stdtrit  # noqa: PLC0415  # to keep ``import verax`` light
+
+    return float(stdtrit(degrees, probability)) if degrees > 0 else math.nan

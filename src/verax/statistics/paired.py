@@ -1,0 +1,25 @@
+"""Two attributions on the same inputs: is one better? Differences are paired, input by input."""
+
+import torch
+from torch import Tensor
+
+from verax.core.shapes import Float
+from verax.statistics.intervals import LEVEL, Estimate, estimates
+
+_ROUNDING = 1e-6  # of a score; models compute in single precision
+
+
+def paired_difference(first: Float[Tensor, " n"], second: Float[Tensor, " n"], level: float = LEVEL) -> Estimate:
+    """The mean of first minus second, with the interval of the paired t-test.
+
+    Scores that differ by no more than rounding (a millionth) count as equal: a bias of the last digit is no difference,
+    however regular. One input shows no spread, so that its interval is not a number.
+
+    Example:
+        >>> print(paired_difference(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 1.5, 2.5])))
+        0.5 [0.5, 0.5]
+    """
+    first, second = first.double().cpu(), second.double().cpu()
+    difference = first - second
+    same = difference.abs() <= _ROUNDING * torch.maximum(first.abs(), second.abs())
+    return estimates(torch.where(same, 0.0, difference)[None], level=level)[0]

@@ -1,0 +1,136 @@
+"""One unit of work: all configurations of one model on some inputs, explained and measured, as a table."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+import verax
+from verax.analysis.tables import COST_COLUMNS, scores_schema
+from verax.evaluation.result import Evaluation
+from verax.metrics.base import GuidedMetric, Metric, SampledMetric
+from verax.scoring.meter import Cost, Rows
+from verax.study.cache import Cache
+from verax.study.explained_models import ExplainedModel
+from verax.study.explanations import Explanations, Tell, explain
+from verax.study.machine import Machine
+from verax.study.metrics import described
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """The table of a unit and what it cost."""
+
+    table: pl.DataFrame
+    costs: dict[str, Any]
+
+
+def compute(
+    model: ExplainedModel,
+    rows: slice,
+    metrics: Mapping[str, Metric],
+    machine: Machine,
+    cache: Cache,
+    tell: Tell = lambda family: None,
+) -> UnitResult:
+    """Explain some inputs by every configuration of the model and measure every metric of the study."""
+    began = time.perf_counter()
+    scorer = model.scorer(machine.compile)
+    at_first = scorer.model_seconds
+    explanations = explain(model, model.configurations, rows, machine, cache, tell)
+    tell("metrics")
+    inputs = model.inputs[rows].to(machine.device)
+    before, spared = scorer.model_seconds, scorer.rows_spared
+    evaluation = verax.evaluate(
+        scorer, inputs, explanations.values, metrics, batch_size=machine.batch_size, device=machine.device
+    )
+    guided, sampled = _costs(evaluation)
+    table = _table(model, rows, explanations, evaluation)
+    costs = {
+        "seconds": time.perf_counter() - began,
+        "model_seconds": scorer.model_seconds - at_first if machine.device == "cpu" else None,
+        "metric_model_seconds": scorer.model_seconds - before if machine.device == "cpu" else None,
+        "attribution_seconds": explanations.total.seconds,
+        "guided_seconds": guided.seconds,
+        "sampled_seconds": sampled.seconds,
+        "rows_forward": explanations.total.rows.forward + evaluation.rows,
+        "rows_backward": explanations.total.rows.backward,
+        "rows_spared": scorer.rows_spared - spared,
+        "attribution_rows": explanations.total.rows.forward,
+        "guided_rows": guided.rows.forward,
+        "sampled_rows": sampled.rows.forward,
+        "device": machine.name,
+    }
+    return UnitResult(table, costs)
+
+
+def _costs(evaluation: Evaluation) -> tuple[Cost, Cost]:
+    """What the guided pass cost, with the unperturbed inputs, and what all random draws cost."""
+    results = evaluation.values()
+    guided = next((result for result in results if isinstance(result.metric, GuidedMetric)), None)
+    first = Cost() if guided is None else Cost(Rows(guided.rows), guided.seconds)
+    if not any(isinstance(result.metric, SampledMetric) for result in results):
+        return first, Cost()
+    return first, Cost(Rows(evaluation.rows - first.rows.forward), evaluation.seconds - first.seconds)
+
+
+def _table(model: ExplainedModel, rows: slice, explanations: Explanations, evaluation: Evaluation) -> pl.DataFrame:
+    """One row per configuration and input, configurations first."""
+    names = _names(model, rows, evaluation)
+    measured = _scores(explanations, evaluation) | _shares(model, rows.stop - rows.start, explanations, evaluation)
+    infos = [described(name, result.metric, f"{name}_se" in measured) for name, result in evaluation.items()]
+    schema = scores_schema(infos)
+    whole = names.with_columns(pl.Series(name, values, schema[name]) for name, values in measured.items())
+    return whole.select(pl.col(name).cast(kind) for name, kind in schema.items())
+
+
+def _names(model: ExplainedModel, rows: slice, evaluation: Evaluation) -> pl.DataFrame:
+    """What each row of the table is about."""
+    numbers = model.rows[rows].tolist()
+    inputs = pl.DataFrame(
+        {
+            "dataset": model.dataset.name,
+            "model": model.name,
+            "modality": model.modality,
+            "input": numbers,
+            "input_id": [model.dataset.ids[row] for row in numbers],
+            "target": next(iter(evaluation.values())).target.tolist(),
+        }
+    )
+    configurations = pl.DataFrame(
+        {
+            "method": [type(method).__name__ for method in model.configurations],
+            "configuration": [method.canonical for method in model.configurations],
+            "local": [method.local for method in model.configurations],
+        }
+    )
+    return configurations.join(inputs, how="cross", maintain_order="left_right")
+
+
+def _scores(explanations: Explanations, evaluation: Evaluation) -> dict[str, Any]:
+    """Metrics, with the Monte-Carlo errors of those that have some, and the length of each attribution."""
+    norms = [
+        torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
+        for values in explanations.values.values()
+    ]
+    columns = {"attribution_norm": torch.stack(norms)}
+    for name, result in evaluation.items():
+        columns[name] = result.scores
+        if hasattr(result, "errors"):
+            columns[f"{name}_se"] = result.errors
+    return {name: values.flatten().cpu().numpy() for name, values in columns.items()}
+
+
+def _shares(model: ExplainedModel, n: int, explanations: Explanations, evaluation: Evaluation) -> dict[str, Any]:
+    """Even shares of what families and metrics cost, so that sums over the table are totals."""
+    each = [explanations.shares[method.canonical] for method in model.configurations]
+    guided, sampled = _costs(evaluation)
+    count = len(each) * n
+    totals = (guided.rows.forward, guided.seconds, sampled.rows.forward, sampled.seconds)
+    columns = [np.repeat([share[place] / n for share in each], n) for place in range(3)]
+    columns += [np.full(count, total / count) for total in totals]
+    return dict(zip(COST_COLUMNS, columns, strict=True))

@@ -1,0 +1,42 @@
+"""Where and how a study is computed."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how to compute; no result depends on it beyond rounding.
+
+    Attributes:
+        device: ``"cpu"`` or a CUDA device.
+        batch_size: Rows in a model call; found automatically.
+        compile: Whether models are compiled, which pays on a GPU.
+    """
+
+    device: str = "cpu"
+    batch_size: int | None = None
+    compile: bool = False
+
+    @property
+    def name(self) -> str:
+        """The device in words, and whether models are compiled: results with the same name have the same bits."""
+        threads = torch.get_num_threads()
+        name = "cpu" if threads == 1 else f"cpu, {threads} threads"
+        if torch.device(self.device).type == "cuda":
+            name = torch.cuda.get_device_name(self.device)
+        return name + (", compiled" if self.compile else "")
+
+
+@contextlib.contextmanager
+def one_thread(machine: Machine) -> Iterator[None]:
+    """Compute with one thread on a CPU, however many there are: sums then have the same order, and the same bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if machine.device == "cpu" else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,149 @@
+"""The metrics of a study: what the table ``[metrics]`` of its spec means, and how it is written in full."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from verax.analysis.tables import MetricInfo, scores_schema
+from verax.core.settings import plain
+from verax.metrics import Infidelity
+from verax.metrics.base import METRICS, Metric
+from verax.metrics.choose import metric_from
+from verax.study.spec_table import Count, SpecTable, unknown_name
+
+_SETTINGS = ("steps", "samples", "sigma", "subset", "seed")
+_GUIDED: tuple[Any, ...] = (
+    "pc",
+    {"metric": "dpc", "order": "magnitude", "as": "dpc_magnitude"},
+    {"metric": "dpc", "order": "signed", "as": "dpc_signed"},
+    {"metric": "dpc", "order": "literal", "as": "dpc_literal"},
+)
+_SAMPLED: tuple[Any, ...] = (
+    "infidelity",
+    {"metric": "infidelity", "perturbation": "baseline", "as": "infidelity_baseline"},
+)
+_LABELS = {
+    "dpc_magnitude": "DPC",
+    "dpc_signed": "DPC, signed order",
+    "dpc_literal": "DPC, literal",
+    "infidelity_baseline": "Infidelity, baseline-oriented",
+}
+_SUFFIXES = ("", "_se", "_error", "_mc_error")  # of columns that tables and their summaries have for a metric
+_TAKEN = {*scores_schema(()), "inputs"}
+
+
+class MetricsSpec(SpecTable):
+    """How faithfulness is measured.
+
+    Attributes:
+        listed: The key ``list``: names of metrics, and tables with ``metric``, its name, ``as``, its column (else its
+            name), and settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out,
+            it is the paper's: PC, DPC in three readings, and Infidelity.
+        steps: Perturbation steps of PC and DPC. This and the keys below are also for any other listed metric that has
+            such a setting and does not say its own, where the spec says them.
+        infidelity: Without a list: whether Infidelity, local and baseline-oriented, is measured as well.
+        samples: Infidelity's draws per input.
+        sigma: Standard deviation of its Gaussian perturbation.
+        subset: Features perturbed in each draw; all where left out.
+        seed: Of its draws.
+    """
+
+    listed: tuple[Any, ...] | None = Field(default=None, alias="list")
+    steps: Count = 20
+    infidelity: bool = True
+    samples: Count = 640
+    sigma: Annotated[float, Field(gt=0)] = 0.2
+    subset: Count | None = None
+    seed: int = 0
+
+    @field_validator("listed", mode="before")
+    @classmethod
+    def _as_tuple(cls, listed: Any) -> Any:
+        if listed is not None and (not isinstance(listed, list | tuple) or not listed):
+            raise ValueError("expected a list of names and tables of metrics, at least one")
+        return listed if listed is None else tuple(listed)
+
+    @model_validator(mode="after")
+    def _known(self) -> "MetricsSpec":
+        metrics_of(self)
+        return self
+
+
+def metrics_of(spec: MetricsSpec) -> dict[str, Metric]:
+    """The metrics of a study, by their columns.
+
+    Example:
+        >>> spec = MetricsSpec(list=["pc", {"metric": "dpc", "order": "signed", "as": "dpc_signed"}], steps=10)
+        >>> [(column, metric.short_form) for column, metric in metrics_of(spec).items()]
+        [('pc', 'pc(steps=10)'), ('dpc_signed', "dpc(order='signed', steps=10)")]
+    """
+    listed = _GUIDED + (_SAMPLED if spec.infidelity else ()) if spec.listed is None else spec.listed
+    metrics: dict[str, Metric] = {}
+    for number, entry in enumerate(listed):
+        table = {"metric": entry} if isinstance(entry, str) else entry
+        if not isinstance(table, Mapping):
+            raise ValueError(f"list.{number}: expected the name of a metric or a table with metric, found {entry!r}")
+        column, metric = _read(table, spec, f"list.{number}")
+        _check_column(column, metrics, f"list.{number}")
+        metrics[column] = metric
+    return metrics
+
+
+def written(column: str, metric: Metric) -> dict[str, Any]:
+    """A metric in full, as an entry of the list: its identity in frozen specs and keys.
+
+    Example:
+        >>> written("loss", Infidelity(samples=5))["none"], written("loss", Infidelity(samples=5))["samples"]
+        (['subset'], 5)
+    """
+    settings = plain(metric)
+    none = [field.name for field in fields(metric) if field.name not in settings]
+    return {"metric": metric.name, "as": column, **settings} | ({"none": none} if none else {})
+
+
+def described(column: str, metric: Metric, noisy: bool) -> MetricInfo:
+    """What analysis and report need to know of a metric."""
+    label = metric.label if column == metric.name else _LABELS.get(column, column)
+    return MetricInfo(column, label, metric.higher_is_better, metric.kind, noisy)
+
+
+def local_infidelity(metrics: Mapping[str, Metric]) -> Infidelity | None:
+    """The first local Infidelity of a study, whose own error can be studied."""
+    infidelities = (metric for metric in metrics.values() if isinstance(metric, Infidelity))
+    return next((metric for metric in infidelities if metric.kind == "local"), None)
+
+
+def _read(table: Mapping[str, Any], spec: MetricsSpec, place: str) -> tuple[str, Metric]:
+    """The column and the metric of an entry, with those settings of the whole table that it takes."""
+    name = table.get("metric")
+    try:
+        METRICS.get(name, f"{place}: metric")
+    except ValueError as error:
+        raise unknown_name(str(error)) from None
+    said = _SETTINGS if name in ("pc", "dpc", "infidelity") else spec.model_fields_set.intersection(_SETTINGS)
+    defaults = {key: getattr(spec, key) for key in said if getattr(spec, key) is not None}
+    none = dict.fromkeys(_names(table.get("none", []), f"{place}: none"))
+    settings = {key: value for key, value in table.items() if key not in ("as", "none")}
+    try:
+        return table.get("as", name), metric_from({**settings, **none}, defaults)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{place}: {error}") from None
+
+
+def _names(listed: Any, place: str) -> Sequence[str]:
+    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+        raise ValueError(f"{place}: expected a list of settings, found {listed!r}")
+    return listed
+
+
+def _check_column(column: Any, others: Mapping[str, Metric], place: str) -> None:
+    if not isinstance(column, str) or not column:
+        raise ValueError(f"{place}: as: expected the name of a column, found {column!r}")
+    for suffix in _SUFFIXES:
+        if f"{column}{suffix}" in _TAKEN:
+            raise ValueError(f"{place}: as: {column}{suffix} is a column of the table already; choose another name")
+    for other in others:
+        if any(f"{column}{suffix}" == other or f"{other}{suffix}" == column for suffix in _SUFFIXES):
+            raise ValueError(f"{place}: as: {column!r} clashes with the column {other!r}; choose another name")

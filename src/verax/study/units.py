@@ -1,0 +1,171 @@
+"""Units of work, and the model rows that they will need, told before anything starts."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from verax.attribution import Attribution, Family, Given, Place, Rows, families
+from verax.core.transfer import wait_for
+from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
+from verax.problem.features import feature_map
+from verax.scoring.scorer import automatic_batch_size
+from verax.study.explained_models import ExplainedModel
+from verax.study.keys import scores_key
+from verax.study.machine import Machine
+
+MOST_INPUTS = 128
+_UNIT_BYTES = 2 << 30  # attributions of all configurations are held at once, because they share model rows
+_BYTES_PER_SCORE = 40  # a row of the table in compressed Parquet; measured on HELOC
+
+
+@dataclass(frozen=True)
+class Unit:
+    """All configurations of one model on some inputs.
+
+    Attributes:
+        model: The model's name.
+        rows: Which inputs of the model.
+        key: Hash of all that its result depends on.
+    """
+
+    model: str
+    rows: slice
+    key: str
+
+    @property
+    def stem(self) -> str:
+        """Its name in the store."""
+        return f"{self.model}.{self.rows.start:06d}-{self.rows.stop:06d}.{self.key[:16]}"
+
+    @property
+    def inputs(self) -> int:
+        """How many."""
+        return int(self.rows.stop - self.rows.start)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Model rows of some units.
+
+    Attributes:
+        attribution: For all explanations; None where a family does not say.
+        guided: For guided metrics, before identical rows are left out.
+        sampled: For metrics of random draws.
+        unshared: The same work with every configuration and metric on its own; None where a family does not say.
+    """
+
+    attribution: Rows | None
+    guided: int
+    sampled: int
+    unshared: Rows | None
+
+    @property
+    def total(self) -> Rows | None:
+        """All rows, before identical ones are left out."""
+        if self.attribution is None:
+            return None
+        return self.attribution + Rows(self.guided + self.sampled)
+
+    def __add__(self, other: "Forecast") -> "Forecast":
+        return Forecast(
+            _sum([self.attribution, other.attribution]),
+            self.guided + other.guided,
+            self.sampled + other.sampled,
+            _sum([self.unshared, other.unshared]),
+        )
+
+
+NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
+
+
+def units_of(model: ExplainedModel, metrics: Mapping[str, Metric]) -> list[Unit]:
+    """Cut the inputs of a model into units, each with all configurations."""
+    size = chunk_size(model)
+    starts = range(0, len(model.inputs), size)
+    pieces = [slice(start, min(start + size, len(model.inputs))) for start in starts]
+    return [Unit(model.name, rows, scores_key(model, rows, metrics)) for rows in pieces]
+
+
+def chunk_size(model: ExplainedModel) -> int:
+    """Inputs per unit: as the spec says, or as many as keep all attributions of a unit within bounds."""
+    if model.data.chunk is not None:
+        return model.data.chunk
+    each = 4 * model.inputs[0].numel() * len(model.configurations)
+    return max(1, min(MOST_INPUTS, _UNIT_BYTES // each))
+
+
+def forecast(model: ExplainedModel, rows: slice, metrics: Mapping[str, Metric], machine: Machine) -> Forecast:
+    """Model rows of a unit, exactly; of guided metrics before identical rows are left out."""
+    place = _place(model, machine)
+    given = Given(model.inputs[rows], model.background, model.labels)
+    count = len(given.inputs)
+    used = [model.used(method) for method in model.configurations]
+    features = feature_map("auto", given.inputs).most
+    guided, sampled = _rows_per_input(list(metrics.values()), len(used), features)
+    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in metrics.values())
+    singly = [_attribution_rows({method.family: [method]}, given, place) for method in used]
+    return Forecast(
+        _attribution_rows(families(used), given, place),
+        count * guided,
+        count * sampled,
+        _sum([Rows(len(used) * count * alone), *singly]),
+    )
+
+
+def calibrate(model: ExplainedModel, machine: Machine) -> tuple[float, float]:
+    """Seconds per model row, forward and backward, from a few batches."""
+    scorer = model.scorer(machine.compile)
+    size = _place(model, machine).batch_size
+    inputs = model.inputs[torch.arange(size) % len(model.inputs)].to(machine.device)
+    owner = torch.arange(size, device=machine.device)
+    with scorer.session(inputs, "torch", "logit", size, machine.device, gradients=True) as session:
+        target = session.class_scores(inputs).argmax(1)
+        seconds = []
+        for run in (session.target_scores, session.target_gradients):
+            run(lambda start, stop: inputs[start:stop], owner, target)
+            wait_for(session.device)
+            began, times = time.perf_counter(), 0
+            while times < 20 and time.perf_counter() - began < 0.5:
+                run(lambda start, stop: inputs[start:stop], owner, target)
+                wait_for(session.device)
+                times += 1
+            seconds.append((time.perf_counter() - began) / (times * size))
+    return seconds[0], seconds[1]
+
+
+def disk_bytes(model: ExplainedModel) -> int:
+    """Expected size of a model's tables."""
+    return _BYTES_PER_SCORE * len(model.inputs) * len(model.configurations)
+
+
+def _place(model: ExplainedModel, machine: Machine) -> Place:
+    device = torch.device(machine.device)
+    return Place(device, machine.batch_size or automatic_batch_size(model.inputs[0].numel(), device))
+
+
+def _rows_per_input(metrics: Sequence[Metric], attributions: int, features: int) -> tuple[int, int]:
+    """Rows of the guided pass and of all distinct draws; whichever comes first scores the unperturbed input, too."""
+    experiments = {metric.experiment for metric in metrics if isinstance(metric, GuidedMetric)}
+    draws = {draws for metric in metrics if isinstance(metric, SampledMetric) for draws in all_draws(metric)}
+    sampled = sum(each.samples for each in draws)
+    if not experiments:
+        return 0, 1 + sampled
+    inner = sum(2 * (min(experiment.steps, features) - 1) for experiment in experiments)  # points of MoRF and LeRF
+    return 2 + attributions * inner, sampled  # 2: the unperturbed input and the fully replaced one
+
+
+def _attribution_rows(groups: dict[Family, list[Attribution]], given: Given, place: Place) -> Rows | None:
+    clean = Rows(len(given.inputs))  # the unperturbed inputs
+    return _sum([clean, *(family.rows(members, given, place) for family, members in groups.items())])
+
+
+def _sum(parts: Sequence[Rows | None]) -> Rows | None:
+    known = [rows for rows in parts if rows is not None]
+    return sum(known, Rows(0)) if len(known) == len(parts) else None
+
+
+def total(forecasts: Sequence[Forecast]) -> Forecast:
+    """The rows of several units."""
+    return sum(forecasts, NOTHING)

@@ -1,0 +1,134 @@
+"""What ``verax.tune`` is asked: its arguments, checked before any work, and what makes two searches the same one."""
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.attribution import Place
+from verax.core import noise
+from verax.core.arguments import checked_count, checked_positive, checked_seed
+from verax.core.arrays import kind_of
+from verax.core.hashing import digest, tensor_hash
+from verax.core.registry import unknown
+from verax.core.shapes import Float
+from verax.metrics.base import METRICS, Metric
+from verax.metrics.choose import chosen, metric_of
+from verax.problem.background import checked_background
+from verax.problem.baselines import baseline_tensor
+from verax.problem.features import feature_map
+from verax.problem.inputs import checked_inputs
+from verax.problem.targets import checked_target
+from verax.scoring.scorer import Scorer
+from verax.tuning.measure import Subject
+from verax.tuning.race import Rule
+from verax.tuning.space import Space
+
+COST = "cost"  # the objective that is no metric
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Settings of a search."""
+
+    trials: int  # at most
+    seconds: float  # after which no further round starts; infinity for no limit
+    seed: int  # of the order of the inputs and of the proposals
+    metrics: dict[str, Metric]  # by the names of the table's columns
+    rule: Rule
+
+    @classmethod
+    def checked(
+        cls, trials: Any, seconds: Any, seed: Any, tolerance: Any, level: Any, metric: Any, inputs: Any
+    ) -> "SearchSettings":
+        """Read the settings, or say what is wrong with them; the inputs have as many features as a metric may use."""
+        metrics, cost = _objectives(metric, feature_map("auto", checked_inputs(inputs)).most)
+        if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
+            raise ValueError(f"tolerance: expected a share from 0 to 1, such as 0.02, found {tolerance!r}.")
+        if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+            raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+        signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
+        limit = math.inf if seconds is None else checked_positive("seconds", seconds)
+        rule = Rule(signs, cost, float(tolerance), level)
+        return cls(checked_count("trials", trials), limit, checked_seed(seed), metrics, rule)
+
+
+def _objectives(metric: Any, fewest: int) -> tuple[dict[str, Metric], bool]:
+    """The metrics by the names of their columns, and whether the cost counts as well."""
+    known = (*METRICS, COST)
+    listed = list(metric) if isinstance(metric, Iterable) and not isinstance(metric, str) else [metric]
+    for entry in listed or [metric]:
+        if not isinstance(entry, Metric) and entry not in known:
+            raise ValueError(f"metric: {unknown(entry, (*known, 'a metric object'))}")
+    metrics = [metric_of(entry, {}, fewest, "metric") for entry in listed if entry != COST]
+    if not metrics:
+        raise ValueError("metric: cost alone is no aim; name what it is weighed against, such as ('dpc', 'cost').")
+    return chosen(metrics, {}, fewest), COST in listed
+
+
+def subject_of(
+    scorer: Scorer,
+    inputs: Any,
+    background: Any,
+    labels: Any,
+    target: Any,
+    baselines: Any,
+    seed: int,
+    batch_size: Any,
+    device: Any,
+) -> tuple[Subject, Float[Tensor, " n"], Place]:
+    """Check the data, put the inputs into a random order, and ask the model for their classes."""
+    x = checked_inputs(inputs)
+    kind = kind_of(inputs)
+    rows, classes = checked_background(background, labels, x)
+    wanted = checked_target(target, len(x))
+    removed = baseline_tensor(baselines, x)
+    key = noise.input_keys(torch.zeros(1, 1), seed, "tune")
+    order = noise.words(key, 0, len(x))[0].argsort(stable=True)
+    with scorer.session(x, kind, "probability", batch_size, device) as session:
+        place = Place(session.device, session.batch_size)
+        explained, clean = session.begin(x, wanted)
+    ordered = x[order.to(x.device)]
+    native = ordered.numpy() if kind == "numpy" else ordered
+    explained = explained.clone()[order.to(explained.device)].to(x.device)
+    if removed.stride(0):  # one for all inputs stays a view
+        removed = removed[order.to(x.device)]
+    subject = Subject(scorer, ordered, native, explained, rows, classes, removed, batch_size, device)
+    return subject, clean.double().cpu().clone()[order], place
+
+
+def facts_of(settings: SearchSettings, subject: Subject, space: Space, target: Any) -> dict[str, str]:
+    """What a search depends on, but for the model, by the name of the argument."""
+    background = [rows for rows in (subject.background, subject.labels) if rows is not None]
+    metrics = [(name, repr(metric), metric.version) for name, metric in settings.metrics.items()]
+    return {
+        "inputs": tensor_hash(subject.inputs),
+        "background": tensor_hash(*background),
+        "target": "predicted" if target is None else tensor_hash(torch.as_tensor(target)),
+        "baselines": tensor_hash(subject.baselines if subject.baselines.stride(0) else subject.baselines[:1]),
+        "methods": digest(configurations=[(one.canonical, one.family.version) for one in space.configurations]),
+        "metric": repr((metrics, settings.rule.cost)),
+        "seed": str(settings.seed),
+        "tolerance": str(settings.rule.tolerance),
+        "level": str(settings.rule.level),
+    }
+
+
+def checked_store(store: Any) -> Path | None:
+    """Refuse a path that cannot hold the trials."""
+    if store is None:
+        return None
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"store: expected a path of a .parquet file, found {type(store).__name__}.")
+    path = Path(store)
+    if path.suffix != ".parquet" or path.is_dir():
+        raise ValueError(f"store: expected a path of a .parquet file, found {str(path)!r}.")
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ValueError(f"store: {path} cannot be written, {parent} is no folder that can be written to.")
+    return path

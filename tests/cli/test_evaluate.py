@@ -1,0 +1,443 @@
+"""``verax evaluate`` as a person uses it: every kind of file, every kind of model, and whatever can be wrong."""
+
+import contextlib
+import html
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import safetensors.torch
+import torch
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+import verax
+from verax.cli import app
+from verax.models import Linear, save
+
+skl2onnx = pytest.importorskip("skl2onnx")
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+RUN = CliRunner()
+COLUMNS = ["age", "income", "debt", "cards"]
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 4)).astype(np.float32)
+LABELS = (X @ [1.0, -2.0, 0.5, 0.0] + RNG.normal(size=30) > 0).astype(int)
+SKLEARN = LogisticRegression().fit(X, LABELS)
+GRADIENT = np.repeat(SKLEARN.coef_, 30, axis=0)
+ATTRIBUTIONS = {"gradient": GRADIENT, "contribution": GRADIENT * X, "noise": RNG.normal(size=(30, 4))}
+SETTINGS = ["--samples", "20", "--target", "1"]
+
+
+def torch_copy():
+    module = torch.nn.Linear(4, 1)
+    module.weight.data.copy_(torch.tensor(SKLEARN.coef_))
+    module.bias.data.copy_(torch.tensor(SKLEARN.intercept_))
+    return module
+
+
+def onnx_of_torch():
+    """One matrix product, with any number of columns as far as the file says."""
+    weight, bias = SKLEARN.coef_.T.astype(np.float32), SKLEARN.intercept_.astype(np.float32)
+    made = onnx.helper.make_graph(
+        [onnx.helper.make_node("Gemm", ["x", "weight", "bias"], ["logits"])],
+        "linear",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", "columns"])],
+        [onnx.helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["batch", 1])],
+        [onnx.numpy_helper.from_array(weight, "weight"), onnx.numpy_helper.from_array(bias, "bias")],
+    )
+    return onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Models and data, in every kind of file."""
+    folder = tmp_path_factory.mktemp("files")
+    exported = skl2onnx.to_onnx(SKLEARN, X[:1], options={"zipmap": False})
+    (folder / "sklearn.onnx").write_bytes(exported.SerializeToString())
+    (folder / "torch.onnx").write_bytes(onnx_of_torch().SerializeToString())
+    batch = ({0: torch.export.Dim("batch")},)
+    torch.export.save(torch.export.export(torch_copy(), (torch.tensor(X[:3]),), dynamic_shapes=batch), folder / "m.pt2")
+    own = Linear(4).build(seed=0)
+    own.load_state_dict(dict(zip(own.state_dict(), torch_copy().state_dict().values(), strict=True)))
+    save(folder / "m.safetensors", own, Linear(4), dataset=None, hyperparameters={}, metrics={}, seed=0)
+    np.save(folder / "x.npy", X)
+    for name, values in ATTRIBUTIONS.items():
+        np.save(folder / f"{name}.npy", values)
+    return folder
+
+
+def invoke(*arguments):
+    return RUN.invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def ran(*arguments):
+    found = invoke(*arguments)
+    assert found.exit_code == 0, found.output
+    return found
+
+
+def paths(folder, suffix=".npy"):
+    return [folder / f"{name}{suffix}" for name in ATTRIBUTIONS]
+
+
+def scores(path):
+    table = pl.read_parquet(path)
+    return {name: table.filter(pl.col("attribution") == name) for name in table["attribution"].unique().to_list()}
+
+
+def expected(**settings):
+    return verax.evaluate(torch_copy(), X, ATTRIBUTIONS, **({"samples": 20, "target": 1} | settings))
+
+
+def test_the_command_of_the_design(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    out = tmp_path / "new" / "result.parquet"
+    command = ["--model", "sklearn.onnx", "--inputs", "x.npy", "--attributions", "gradient.npy", "noise.npy", "--out"]
+    found = ran(*command, out)
+    lines = found.output.splitlines()
+    assert lines[0].startswith("attribution  PC (higher is better)")
+    assert [line.split()[0] for line in lines[1:3]] == ["gradient", "noise"]
+    assert re.search(r"^Infidelity: gradient is better than noise by \S+ \[\S+, \S+\]$", found.output, re.MULTILINE)
+    assert lines[-1] == f"Saved as {out}"
+    assert "\x1b" not in found.output
+    table = pl.read_parquet(out)
+    assert table.columns == ["attribution", "input", "target", "pc", "dpc", "infidelity", "infidelity_se"]
+    assert table["attribution"].to_list() == ["gradient"] * 30 + ["noise"] * 30
+    assert table["input"].to_list() == [*range(30), *range(30)]
+    assert table["target"].to_list() == 2 * SKLEARN.predict(X).tolist()
+    assert [path.name for path in out.parent.iterdir()] == ["result.parquet"]
+
+
+def test_every_form_of_the_option_gives_the_same(folder):
+    a, b, c = paths(folder)
+    start = ["--model", folder / "torch.onnx", "--inputs", folder / "x.npy", "--json", *SETTINGS]
+    several = ran(*start, "--attributions", a, b, c).output
+    assert ran("--attributions", a, b, c, *start).output == several
+    assert ran(*start, "--attributions", a, "--attributions", b, "--attributions", c).output == several
+    assert ran("--attributions", a, *start, "--attributions", b, c).output == several
+    assert ran(*start, f"--attributions={a}", b, c).output == several
+    other = invoke(*start, "--inputs", folder / "x.npy", a, "--attributions", b)
+    assert other.exit_code == 2
+    assert "unexpected extra argument" in other.output
+
+
+def test_copies_of_one_model_give_one_table(folder, tmp_path):
+    tables = []
+    for model in ("sklearn.onnx", "torch.onnx", "m.pt2", "m.safetensors"):
+        out = tmp_path / f"{model}.parquet"
+        command = ["--model", folder / model, "--inputs", folder / "x.npy", "--attributions", *paths(folder)]
+        ran(*command, "--out", out, *SETTINGS)
+        tables.append(scores(out))
+    direct = verax.evaluate(SKLEARN, X, ATTRIBUTIONS, samples=20, target=1)
+    for name in ATTRIBUTIONS:
+        for metric in ("pc", "dpc", "infidelity"):
+            wanted = direct[metric].value[name]
+            assert np.ptp(wanted) > 1e-4
+            for table in tables:
+                np.testing.assert_allclose(table[name][metric], wanted, rtol=0, atol=1e-5)
+
+
+def test_the_table_holds_what_evaluate_gives(folder, tmp_path):
+    out = tmp_path / "r.parquet"
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", *paths(folder)]
+    settings = ["--steps", 3, "--sigma", 0.1, "--seed", 7, "--baseline", 0.5, "--batch-size", 11, "--device", "cpu"]
+    ran(*command, "--out", out, *SETTINGS, *settings)
+    direct = expected(steps=3, sigma=0.1, seed=7, baselines=0.5)
+    for name, table in scores(out).items():
+        for metric in ("pc", "dpc", "infidelity"):
+            np.testing.assert_allclose(table[metric], direct[metric].value[name], rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(table["infidelity_se"], direct["infidelity"].standard_error[name], rtol=1e-4)
+
+
+def write(folder, suffix):
+    """Inputs and attributions in one kind of file; the columns of tables in another order."""
+    for name, values in (("x", X), *ATTRIBUTIONS.items()):
+        path = folder / f"{name}{suffix}"
+        order = COLUMNS if name == "x" else sorted(COLUMNS)
+        if suffix == ".npz":
+            np.savez(path, whatever=values)
+        elif suffix == ".safetensors":
+            safetensors.torch.save_file({"whatever": torch.tensor(values)}, path)
+        elif suffix == ".csv":
+            pd.DataFrame(values, columns=COLUMNS)[order].to_csv(path, index=False)
+        else:
+            pd.DataFrame(values, columns=COLUMNS)[order].to_parquet(path, index=False)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".csv", ".parquet"])
+def test_every_kind_of_file(folder, tmp_path, suffix):
+    write(tmp_path, suffix)
+    out = tmp_path / "out.parquet"
+    command = ["--model", folder / "m.pt2", "--inputs", tmp_path / f"x{suffix}", "--out", out]
+    ran(*command, "--attributions", *paths(tmp_path, suffix), *SETTINGS, "--metric", "pc", "--metric", "dpc")
+    direct = expected()
+    for name, table in scores(out).items():
+        assert table.columns == ["attribution", "input", "target", "pc", "dpc"]
+        for metric in ("pc", "dpc"):
+            np.testing.assert_allclose(table[metric], direct[metric].value[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_file_may_hold_several(folder, tmp_path, suffix):
+    both, out = tmp_path / f"both{suffix}", tmp_path / "out.parquet"
+    data, given = tmp_path / f"data{suffix}", {"labels": LABELS, "inputs": X}
+    if suffix == ".npz":
+        np.savez(both, **ATTRIBUTIONS)
+        np.savez(data, **given)
+    else:
+        safetensors.torch.save_file({name: torch.tensor(one) for name, one in ATTRIBUTIONS.items()}, both)
+        safetensors.torch.save_file({name: torch.tensor(one) for name, one in given.items()}, data)
+    command = ["--model", folder / "m.pt2", "--inputs", data, "--attributions", both, "--out", out]
+    ran(*command, *SETTINGS)
+    assert set(scores(out)) == set(ATTRIBUTIONS)
+
+
+def test_target_and_baseline_may_be_files(folder, tmp_path):
+    np.save(tmp_path / "target.npy", LABELS)
+    pd.DataFrame([[4.0, 3.0, 2.0, 1.0]], columns=COLUMNS[::-1]).to_csv(tmp_path / "baseline.csv", index=False)
+    pd.DataFrame(X, columns=COLUMNS).to_csv(tmp_path / "x.csv", index=False)
+    command = ["--model", folder / "m.pt2", "--inputs", tmp_path / "x.csv", "--attributions", *paths(folder)]
+    files = ["--target", tmp_path / "target.npy", "--baseline", tmp_path / "baseline.csv"]
+    ran(*command, *files, "--metric", "pc", "--out", tmp_path / "out.parquet")
+    direct = expected(target=LABELS, baselines=np.array([1.0, 2.0, 3.0, 4.0]), metrics=["pc"])
+    for name, table in scores(tmp_path / "out.parquet").items():
+        assert table["target"].to_list() == LABELS.tolist()
+        np.testing.assert_allclose(table["pc"], direct["pc"].value[name], rtol=0, atol=1e-6)
+
+
+def test_columns_go_in_the_order_of_a_model_that_knows_their_names(tmp_path):
+    data = verax.datasets.load_breast_cancer()
+    shape = len(data.feature_names)
+    module = Linear(shape).build(seed=0)
+    save(tmp_path / "m.safetensors", module, Linear(shape), dataset=data, hyperparameters={}, metrics={}, seed=0)
+    x = data.part("test")[0][:10]
+    a = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    for name, values in (("x", x), ("a", a)):
+        table = pd.DataFrame(values.numpy(), columns=list(data.feature_names))
+        table[sorted(table.columns)].to_csv(tmp_path / f"{name}.csv", index=False)
+    command = ["--model", tmp_path / "m.safetensors", "--inputs", tmp_path / "x.csv", "--metric", "pc"]
+    ran(*command, "--attributions", tmp_path / "a.csv", "--out", tmp_path / "out.parquet")
+    found = pl.read_parquet(tmp_path / "out.parquet")["pc"]
+    np.testing.assert_allclose(found, verax.prediction_change(module, x, a).value, rtol=0, atol=1e-6)
+
+
+def test_json_holds_the_rankings(folder):
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", *paths(folder), *SETTINGS]
+    found = json.loads(ran(*command, "--json").stdout)
+    twin = verax.compare(torch_copy(), X, ATTRIBUTIONS, samples=20, target=1)
+    assert (found["inputs"], found["level"], found["rows"]) == (30, 0.95, twin.evaluation.rows)
+    for metric, told in found["metrics"].items():
+        assert told["best"] == twin.best(metric)
+        for one, other in zip(told["ranking"], twin.ranking(metric), strict=True):
+            assert (one["place"], one["name"]) == (other.place, other.name)
+            assert one["mean"] == pytest.approx(other.mean, rel=1e-4)
+            assert (one["against_next"] or {}).get("word") == (other.against_next and other.against_next.word)
+
+
+def test_json_of_one_input_has_no_nan(folder, tmp_path):
+    np.save(tmp_path / "x.npy", X[:1])
+    np.save(tmp_path / "a.npy", X[:1])
+    command = ["--model", folder / "m.pt2", "--inputs", tmp_path / "x.npy", "--attributions", tmp_path / "a.npy"]
+    found = json.loads(ran(*command, "--json").stdout, parse_constant=pytest.fail)
+    assert found["metrics"]["pc"]["ranking"][0]["low"] is None
+    ran(*command, "--report", tmp_path / "r.html")
+    assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_the_report_stands_alone(folder, tmp_path):
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", *paths(folder), *SETTINGS]
+    reports = [tmp_path / "one.html", tmp_path / "two.html"]
+    for path in reports:
+        found = ran(*command, "--report", path)
+    page = reports[0].read_text()
+    assert page == reports[1].read_text()
+    assert page.count("<svg") == 3
+    assert not re.search(r"(?:src|href|url)\s*[=(](?![\"']?#)", page)  # but for parts of its own
+    assert "<script" not in page
+    text = html.unescape(page)
+    sentences = [
+        line.split(": ", 1)[1] for line in found.output.splitlines() if re.match("(PC|DPC|Infidelity): ", line)
+    ]
+    assert len(sentences) == 6
+    assert all(sentence in text for sentence in sentences)
+
+
+def bad_files(folder: Path, good: Path) -> None:
+    """What can be wrong with a file."""
+    np.save(folder / "short.npy", X[:7])
+    np.save(folder / "wide.npy", np.c_[X, X])
+    np.save(folder / "nan.npy", np.where(np.isin(X, X[3, 2]), np.nan, X))
+    np.save(folder / "words.npy", np.array(["a"] * 30))
+    np.save(folder / "pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez(folder / "two.npz", a=X, b=X)
+    pd.DataFrame(X, columns=COLUMNS).to_csv(folder / "x.csv", index=False)
+    pd.DataFrame(X, columns=COLUMNS).to_csv(folder / "index.csv")
+    pd.DataFrame(X, columns=COLUMNS).to_csv(folder / "headless.csv", index=False, header=False)
+    pd.DataFrame(X, columns=["age", "income", "height", "cards"]).to_csv(folder / "other.csv", index=False)
+    pd.DataFrame(X, columns=["age", "income", "age", "cards"]).to_csv(folder / "twice.csv", index=False)
+    pd.DataFrame(X, columns=COLUMNS).assign(age="old").to_csv(folder / "text.csv", index=False)
+    pd.DataFrame(X, columns=COLUMNS).assign(age=[None, *X[1:, 0]]).to_parquet(folder / "gap.parquet", index=False)
+    (folder / "header.csv").write_text(",".join(COLUMNS) + "\n")
+    for name in ("junk.npy", "junk.npz", "junk.safetensors", "junk.parquet", "junk.onnx", "junk.pt2", "x.txt"):
+        (folder / name).write_bytes(b"this is something else")
+    (folder / "cut.npz").write_bytes((folder / "two.npz").read_bytes()[:300])
+    (folder / "cut.npy").write_bytes((good / "noise.npy").read_bytes()[:100])
+    (folder / "cut.parquet").write_bytes((folder / "gap.parquet").read_bytes()[:-50] + b"PAR1")
+    np.save(folder / "classes.npy", np.full(30, 0.5))
+    (folder / "again").mkdir()
+    (folder / "again" / "noise.npy").write_bytes((good / "noise.npy").read_bytes())
+    (folder / "folder.parquet").mkdir()
+
+
+WRONG = {
+    "a missing model": ({"model": "no.onnx"}, "--model: there is no file"),
+    "an unknown kind of model": ({"model": "x.txt"}, "--model: expected a file that ends in .onnx, .pt2"),
+    "a model that is none": ({"model": "junk.onnx"}, "cannot be read as an ONNX model"),
+    "an archive that is none": ({"model": "junk.pt2"}, "is no archive of torch.export"),
+    "weights that are none": ({"model": "junk.safetensors"}, "not a safetensors file"),
+    "inputs for another model": ({"inputs": "wide.npy"}, "wide.npy: {good}/m.pt2 cannot score rows of shape (8,)"),
+    "inputs for another ONNX model": (
+        {"inputs": "wide.npy", "model": "{good}/torch.onnx"},
+        "wide.npy: {good}/torch.onnx cannot score rows of shape (8,)",
+    ),
+    "missing inputs": ({"inputs": "no.npy"}, "no.npy: there is no such file"),
+    "inputs in an unknown kind of file": ({"inputs": "x.txt"}, "x.txt: expected a file that ends in .npy"),
+    "inputs with NaN": ({"inputs": "nan.npy"}, "inputs: expected finite numbers, found nan in row 3"),
+    "inputs of two arrays": ({"inputs": "two.npz"}, "expected one array, or one called inputs, found a, b"),
+    "missing attributions": ({"attributions": "no.npy"}, "no.npy: there is no such file"),
+    "attributions of other rows": ({"attributions": "short.npy"}, "short.npy: expected one row for each of the 30"),
+    "attributions of other columns": ({"attributions": "wide.npy"}, "attributions['wide']: shape (30, 8)"),
+    "attributions with NaN": ({"attributions": "nan.npy"}, "attributions['nan']: expected finite numbers"),
+    "words": ({"attributions": "words.npy"}, "words.npy: expected numbers"),
+    "pickled objects": ({"attributions": "pickled.npy"}, "pickled.npy: cannot be read as .npy file"),
+    "no array": ({"attributions": "junk.npy"}, "junk.npy: cannot be read as .npy file"),
+    "no archive": ({"attributions": "junk.npz"}, "junk.npz: cannot be read as .npz file"),
+    "half an archive": ({"attributions": "cut.npz"}, "cut.npz: cannot be read as .npz file"),
+    "half an array": ({"attributions": "cut.npy"}, "cut.npy: cannot be read as .npy file"),
+    "half a table": ({"attributions": "cut.parquet"}, "cut.parquet: cannot be read as .parquet file"),
+    "no tensors": ({"attributions": "junk.safetensors"}, "junk.safetensors: cannot be read as .safetensors"),
+    "no table": ({"attributions": "junk.parquet"}, "junk.parquet: cannot be read as .parquet file"),
+    "one name twice": ({"attributions": "again/noise.npy"}, "a second attribution called 'noise'"),
+    "a table of other columns": (
+        {"inputs": "x.csv", "attributions": "other.csv"},
+        "other.csv: expected the columns of {own}/x.csv; unknown height and missing debt",
+    ),
+    "an index": ({"inputs": "index.csv"}, "index.csv: column '' looks like an index"),
+    "no header": ({"inputs": "headless.csv"}, "headless.csv: expected a header"),
+    "a header alone": ({"inputs": "header.csv"}, "header.csv: expected rows of numbers, found 0 rows"),
+    "a column twice": ({"inputs": "twice.csv"}, "twice.csv: expected each column once, found several called age"),
+    "a column of words": ({"inputs": "text.csv"}, "text.csv: expected numbers, not so in age"),
+    "a gap": ({"inputs": "gap.parquet"}, "gap.parquet: expected a number in every row, missing values in age"),
+    "a folder to write to": ({"out": "folder.parquet"}, "--out: {own}/folder.parquet is a folder"),
+    "no folder to write in": ({"out": "x.txt/r.parquet"}, "--out: {own}/x.txt/r.parquet cannot be written"),
+    "another kind of output": ({"out": "r.csv"}, "--out: expected a file name that ends in .parquet"),
+    "its own input": ({"inputs": "gap.parquet", "out": "gap.parquet"}, "--out: {own}/gap.parquet is also read"),
+    "no folder for the report": ({"report": "x.txt/r.html"}, "--report: {own}/x.txt/r.html cannot be written"),
+    "an unknown metric": ({"=metric": "area"}, "found 'area'. One of your own needs --import MODULE."),
+    "a class that is none": ({"=target": "5"}, "target: class 5 does not exist"),
+    "a class in words": ({"=target": "bad"}, "--target: expected a class number or a file"),
+    "half a class": ({"target": "classes.npy"}, "classes.npy: expected class numbers"),
+    "a baseline in words": ({"=baseline": "mean"}, "--baseline: expected a number or a file"),
+    "a missing baseline": ({"baseline": "no.npy"}, "no.npy: there is no such file"),
+    "a baseline of another shape": ({"baseline": "wide.npy"}, "baselines: shape (30, 8) does not broadcast"),
+    "no steps": ({"=steps": "0"}, "steps: expected a whole number of at least 1"),
+    "an unknown device": ({"=device": "abacus"}, "device: expected a torch device"),
+    "unknown returns": ({"=returns": "labels"}, "--returns: expected logits or probabilities, found labels"),
+    "an impossible level": ({"=level": "95"}, "level: expected a number between 0 and 1"),
+}
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory, folder):
+    own = tmp_path_factory.mktemp("wrong")
+    bad_files(own, folder)
+    return own
+
+
+@pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG.keys())
+def test_whatever_is_wrong_is_one_line_and_writes_nothing(folder, wrong, changed, message):
+    given = {
+        "model": folder / "m.pt2",
+        "inputs": folder / "x.npy",
+        "out": wrong / "r.parquet",
+        "report": wrong / "r.html",
+    }
+    for name, value in changed.items():
+        given[name.removeprefix("=")] = value if name[0] == "=" else wrong / value.format(good=folder)
+    own = given.pop("attributions", folder / "gradient.npy")
+    before = sorted(wrong.rglob("*"))
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    found = invoke(*options, "--attributions", folder / "noise.npy", own, "--samples", 5)
+    assert found.exit_code == 2, found.output
+    assert message.format(good=folder, own=wrong) in found.stderr
+    assert found.stderr.startswith("verax: ")
+    assert found.stderr.count("\n") == 1
+    assert "Traceback" not in found.output
+    assert found.stdout == ""
+    assert sorted(wrong.rglob("*")) == before
+
+
+def test_outputs_are_checked_before_the_model_is_opened(folder, wrong, monkeypatch):
+    monkeypatch.setattr("verax.Scorer", lambda *_, **__: pytest.fail("the model was opened"))
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", folder / "noise.npy"]
+    assert invoke(*command, "--out", wrong / "x.txt" / "r.parquet").exit_code == 2
+
+
+def test_a_folder_without_rights(folder, tmp_path, monkeypatch):
+    def refuse(dir):  # noqa: A002  # as tempfile calls it
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)  # who is root may write anywhere
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", folder / "noise.npy"]
+    found = invoke(*command, "--out", tmp_path / "new" / "r.parquet")
+    assert found.exit_code == 2
+    assert found.stderr.endswith(f"cannot be written, no rights in {tmp_path}.\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_both_files_are_written_or_none(folder, tmp_path, monkeypatch):
+    def full(content: bytes) -> None:
+        raise OSError("No space left on device")
+
+    real = verax.core.files.whole_or_nothing
+
+    @contextlib.contextmanager
+    def whole_or_nothing(to):
+        with real(to) as file:
+            yield SimpleNamespace(write=full) if to.suffix == ".html" else file
+
+    monkeypatch.setattr("verax.core.files.whole_or_nothing", whole_or_nothing)
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", folder / "noise.npy"]
+    found = invoke(*command, "--out", tmp_path / "r.parquet", "--report", tmp_path / "r.html", *SETTINGS)
+    assert (found.exit_code, found.stderr) == (2, "verax: No space left on device\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_settings_are_those_of_compare(folder, tmp_path):
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", folder / "noise.npy"]
+    options = ["--perturbation", "baseline", "--subset", "2", "--no-normalize", "--seed", "3", "--metric", "infidelity"]
+    ran(*command, *options, *SETTINGS, "--out", tmp_path / "r.parquet")
+    direct = expected(metrics=["infidelity"], perturbation="baseline", subset=2, normalize=False, seed=3)["infidelity"]
+    table = pl.read_parquet(tmp_path / "r.parquet")
+    np.testing.assert_allclose(table["infidelity"], direct.value["noise"], rtol=1e-4)
+    np.testing.assert_allclose(table["infidelity_se"], direct.standard_error["noise"], rtol=1e-4)
+
+
+def test_only_monte_carlo_errors_are_standard_errors(folder, tmp_path):
+    command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", folder / "noise.npy"]
+    ran(*command, "--metric", "sensitivity_n", "--metric", "infidelity", "--out", tmp_path / "r.parquet")
+    columns = pl.read_parquet(tmp_path / "r.parquet").columns
+    assert columns[3:] == ["sensitivity_n", "infidelity", "infidelity_se"]
+
+
+def test_help_and_missing_options():
+    found = RUN.invoke(app, ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert "--attributions" in found.output
+    assert invoke("--model", "m.onnx").exit_code == 2

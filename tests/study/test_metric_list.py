@@ -1,0 +1,147 @@
+"""The list of metrics in a spec: what it means, what is refused, and that a frozen one means the same for ever."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import polars as pl
+import pytest
+import tomli_w
+
+from study.studies import HERE, ran, spec, table
+from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
+from verax.metrics.base import METRICS, SampledMetric
+from verax.perturbation.sampled import Draws, Effects
+from verax.study.metrics import MetricsSpec, metrics_of, written
+from verax.study.results import read_results
+from verax.study.spec import SpecError, parse_spec
+from verax.study.study import open_study
+from verax.study.verify import verify
+
+
+@pytest.fixture
+def own_metric(monkeypatch: pytest.MonkeyPatch) -> type[SampledMetric]:
+    """A metric with settings that the table ``[metrics]`` has keys for; forgotten after the test."""
+    monkeypatch.setattr(METRICS, "_known", dict(METRICS._known))
+
+    @dataclass(frozen=True)
+    class Shift(SampledMetric):
+        samples: int = 100
+        subset: int | None = 3
+        sigma: float | None = None
+        name: ClassVar[str] = "shift"
+        higher_is_better: ClassVar[bool] = False
+        kind: ClassVar[Any] = "local"
+
+        @property
+        def draws(self) -> Draws:
+            return Draws(samples=self.samples)
+
+        def reduce(self, effects: Effects) -> Any:
+            return (effects.predicted - effects.actual).mean(-1)
+
+    return Shift
+
+
+def test_without_a_list_it_is_the_papers() -> None:
+    assert metrics_of(MetricsSpec(steps=7, samples=9, sigma=0.5, subset=2, seed=3)) == {
+        "pc": PredictionChange(steps=7),
+        "dpc_magnitude": DirectedPredictionChange("magnitude", 7),
+        "dpc_signed": DirectedPredictionChange("signed", 7),
+        "dpc_literal": DirectedPredictionChange("literal", 7),
+        "infidelity": Infidelity(0.5, 2, 9, seed=3),
+        "infidelity_baseline": Infidelity(0.5, 2, 9, seed=3, perturbation="baseline"),
+    }
+    assert list(metrics_of(MetricsSpec(infidelity=False))) == ["pc", "dpc_magnitude", "dpc_signed", "dpc_literal"]
+
+
+def test_keys_of_the_table_are_for_metrics_that_have_them() -> None:
+    listed = ["pc", {"metric": "dpc", "steps": 4}, {"metric": "sensitivity_n", "sizes": [1, 2], "as": "sums"}]
+    assert metrics_of(MetricsSpec(list=listed, steps=9, seed=5)) == {
+        "pc": PredictionChange(steps=9),
+        "dpc": DirectedPredictionChange(steps=4),
+        "sums": SensitivityN((1, 2), seed=5),
+    }
+
+
+def test_an_own_metric_keeps_its_defaults_unless_the_spec_speaks(own_metric: type[SampledMetric]) -> None:
+    assert metrics_of(MetricsSpec(list=["shift"], steps=3))["shift"] == own_metric()
+    assert metrics_of(MetricsSpec(list=["shift"], samples=7))["shift"] == own_metric(samples=7)  # type: ignore[call-arg]
+
+
+def test_a_frozen_list_does_not_depend_on_defaults(
+    own_metric: type[SampledMetric], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on those of the table, which a frozen spec says in full, nor on those of the metric."""
+    listed = ["pc", "infidelity", {"metric": "shift", "none": ["subset"]}]
+    own = spec(metrics={"list": listed})
+    assert metrics_of(own.metrics)["shift"].subset is None  # type: ignore[attr-defined]
+    frozen = tomllib.loads(tomli_w.dumps(own.form()))
+    assert frozen["metrics"]["samples"] == 640
+    monkeypatch.setattr(Infidelity, "__init__", lambda self, **settings: self.__dict__.update(settings))
+    again = metrics_of(parse_spec(frozen, "study.toml").metrics)
+    assert again == metrics_of(own.metrics)
+    assert [written(*entry) for entry in again.items()] == frozen["metrics"]["list"]
+
+
+WRONG: dict[str, tuple[Any, list[str]]] = {
+    "no list": ("pc", ["metrics.list", "expected a list of names and tables", "found 'pc'"]),
+    "an empty list": ([], ["metrics.list", "at least one"]),
+    "an unknown name": (["pc", "dcp"], ["list.1: metric: expected ", "did you mean 'dpc'?", "--import MODULE"]),
+    "a name that is none": ([3], ["list.0: expected the name of a metric", "found 3"]),
+    "a table without one": ([{"steps": 3}], ["list.0: metric: expected ", "found None"]),
+    "an unknown setting": ([{"metric": "pc", "draws": 3}], ["list.0: draws", "it has order, steps, curve"]),
+    "a wrong setting": ([{"metric": "pc", "steps": 0}], ["list.0: steps: expected", "found 0"]),
+    "no column": ([{"metric": "pc", "as": ""}], ["list.0: as: expected the name of a column"]),
+    "a column twice": (["pc", {"metric": "pc", "steps": 3}], ["list.1: as: 'pc' clashes with the column 'pc'"]),
+    "a column of the table": (
+        [{"metric": "pc", "as": "model"}],
+        ["list.0: as: model is a column of the table already"],
+    ),
+    "a column of a cost": ([{"metric": "pc", "as": "guided_rows"}], ["guided_rows is a column"]),
+    "the column of an error": (
+        ["infidelity", {"metric": "pc", "as": "infidelity_se"}],
+        ["list.1: as: 'infidelity_se' clashes with the column 'infidelity'"],
+    ),
+    "none of a setting that is not there": ([{"metric": "pc", "none": ["x"]}], ["list.0: x", "no such setting"]),
+    "none that is no list": ([{"metric": "pc", "none": "steps"}], ["list.0: none: expected a list of settings"]),
+}
+
+
+@pytest.mark.parametrize(("listed", "words"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_is_told_in_a_line(listed: Any, words: list[str]) -> None:
+    with pytest.raises(SpecError) as found:
+        spec(metrics={"list": listed})
+    assert str(found.value).startswith("small.toml: metrics")
+    assert "\n" not in str(found.value)
+    for word in words:
+        assert word in str(found.value), found.value
+
+
+@pytest.mark.parametrize("listed", [["sensitivity_n", "infidelity"], [{"metric": "dpc", "order": "signed"}]], ids=str)
+def test_a_study_of_some_metrics_is_whole(listed: list[Any], trained: Path) -> None:
+    """Of random draws only, or guided only: table, results, examples, uncertainty, verification, and running again."""
+    few = [{"method": "Gradient"}, {"method": "Random"}, {"method": "Random", "seed": 1}]
+    own = spec(table(others=few), metrics={"list": listed, "samples": 8})
+    ran(own, trained)
+    study = open_study(trained)
+    assert study.metrics == metrics_of(own.metrics)
+    results = read_results(study)
+    columns = [metric.column for metric in results.tables.metrics]
+    assert columns == list(study.metrics)
+    assert [metric.column for metric in results.tables.metrics if metric.noisy] == [
+        name for name in columns if name == "infidelity"
+    ]
+    guided = "dpc" in columns
+    scores = results.tables.scores
+    assert (scores["guided_rows"].sum() > 0, scores["sampled_rows"].sum() > 0) == (guided, not guided)
+    assert results.tables.uncertainty.is_empty() == guided
+    (example,) = results.examples
+    means = scores.group_by(pl.col("configuration").cast(pl.String)).agg(pl.col(columns[0]).cast(pl.Float64).mean())
+    value = dict(means.rows())
+    roles = dict(zip(zip(example.methods, example.roles, strict=True), example.configurations, strict=True))
+    better, worse = (value[roles["Random", role]] for role in ("best", "worst"))
+    assert (better > worse) == guided
+    assert verify(study, 1.0, HERE).passed
+    assert ran(own, trained)[0].computed == 0
