@@ -81,7 +81,7 @@ def accuracy(model: nn.Module, data: Data) -> float:
     return float((predicted == data.test_labels.bool()).float().mean())
 
 
-def explain(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+def explain(model: verax.Scorer, inputs: Tensor) -> dict[str, Tensor]:
     """Attribute the logit of the predicted class in three ways, the last one worthless on purpose."""
     gradient = verax.attribution.Gradient()(model, inputs)
     return {
@@ -93,8 +93,9 @@ def explain(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
 
 def measure(name: str, model: nn.Module, data: Data) -> list[Line]:
     """Evaluate all attributions of a model in one call."""
-    attributions = explain(model, data.test)
-    found = verax.evaluate(model, data.test, attributions, metrics=("pc", "dpc", "infidelity"))
+    scorer = verax.Scorer(model, returns="logits")  # its one output is the logit of class 1
+    attributions = explain(scorer, data.test)
+    found = verax.evaluate(scorer, data.test, attributions, metrics=("pc", "dpc", "infidelity"))
     means = {metric: result.mean() for metric, result in found.items()}
     errors = found["infidelity"].mean_standard_error
     return [

@@ -117,15 +117,21 @@ def weighted_abpc(lerf: Sequence[float], morf: Sequence[float]) -> float:
     return total / sum(weights[1:])
 
 
-def infidelity(score: Score, x: Row, perturbed: Sequence[Row], attribution: Row, normalize: bool) -> float:
-    """Infidelity from given perturbed copies of the input."""
-    predicted = [sum(float(u - v) * float(a) for u, v, a in zip(x, row, attribution, strict=True)) for row in perturbed]
+def infidelity(
+    score: Score, x: Row, perturbed: Sequence[Row], attribution: Row, normalize: bool, effect: str = "dot"
+) -> float:
+    """Infidelity from given perturbed copies of the input; each element is a feature."""
+    predicted = []
+    for row in perturbed:
+        moves = [float(u - v) if effect == "dot" else float(u != v) for u, v in zip(x, row, strict=True)]
+        predicted.append(sum(move * float(a) for move, a in zip(moves, attribution, strict=True)))
     actual = [score(x) - score(row) for row in perturbed]
-    beta = 1.0
+    beta, free = 1.0, len(actual)
     if normalize:
         square = sum(p * p for p in predicted)
         beta = sum(p * s for p, s in zip(predicted, actual, strict=True)) / (square if square != 0 else 1.0)
-    return sum((beta * p - s) ** 2 for p, s in zip(predicted, actual, strict=True)) / len(actual)
+        beta, free = max(beta, 0.0), free - 1
+    return sum((beta * p - s) ** 2 for p, s in zip(predicted, actual, strict=True)) / free
 
 
 @dataclass

@@ -137,7 +137,7 @@ def test_a_model_runs_channels_last() -> None:
     seen = []
     model = normed_network().cuda()
     model[3].register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
-    verax.prediction_change(model, images(3).cuda(), images(3).cuda())
+    verax.prediction_change(model, images(4).cuda(), images(4).cuda())
     assert all(one.is_contiguous(memory_format=torch.channels_last) for pair in seen for one in pair)
 
 

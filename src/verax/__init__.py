@@ -1,6 +1,7 @@
 """Verax measures how faithful feature attributions are to the model they explain."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from verax import attribution, metrics
@@ -21,6 +22,9 @@ from verax.scoring.scorer import Scorer
 if TYPE_CHECKING:
     from verax import datasets, interop, models
     from verax.tuning import tune
+
+# They live in the folders of their layers; imports by these names work all the same.
+sys.modules.update({"verax.adapters": adapters, "verax.groups": groups})
 
 _LAZY = {"datasets": "", "interop": "", "models": "", "tune": "tuning"}  # large: imported when they are first used
 

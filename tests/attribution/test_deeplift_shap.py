@@ -110,9 +110,9 @@ def test_equals_captum_for_other_activations(activation: type[nn.Module]) -> Non
 
 
 def test_of_a_linear_model() -> None:
-    model = nn.Linear(5, 1).double()
+    model = nn.Linear(5, 2).double()
     x, background = rows(4, 5, dtype=torch.float64), rows(7, 5, seed=2, dtype=torch.float64)
-    for multiply, wanted in ((True, model.weight * (x - background.mean(0))), (False, model.weight.expand(4, 5))):
+    for multiply, wanted in ((True, model.weight[1] * (x - background.mean(0))), (False, model.weight[1].expand(4, 5))):
         found = DeepLiftSHAP("random", multiply, samples=7)(model, x, target=1, background=background)
         torch.testing.assert_close(found, wanted.detach(), rtol=0, atol=1e-12)
 
@@ -161,7 +161,7 @@ def test_max_pooling_is_complete(name: str) -> None:
 def test_max_pooling_by_hand() -> None:
     """Each window's rise goes to the element with the larger maximum."""
     x, reference = torch.tensor([[5.0, 1.0, 2.0, 3.0]]), torch.tensor([[1.0, 4.0, 7.0, 3.0]])
-    model = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(2, 1, bias=False))
+    model = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(2, 2, bias=False))
     nn.init.ones_(model[3].weight)
     found = DeepLiftSHAP(samples=1)(model, x, target=1, background=reference)
     assert torch.equal(found, torch.tensor([[1.0, 0.0, -4.0, 0.0]]))
@@ -256,10 +256,11 @@ def test_short_chords_in_single_precision() -> None:
     """Where input and reference differ by rounding only, the slope is the derivative, not a quotient of errors."""
     model = nn.Sequential(nn.Linear(6, 1, bias=False), nn.Sigmoid())
     nn.init.ones_(model[0].weight)
+    scorer = verax.Scorer(model, returns="logits")  # the sigmoid itself is what is explained
     x = rows(200, 6)
     for row in x:
         near = torch.nextafter(row, torch.full_like(row, math.inf))[None]
-        found = DeepLiftSHAP("random", False, samples=1)(model, row[None], target=1, background=near)
+        found = DeepLiftSHAP("random", False, samples=1)(scorer, row[None], target=1, background=near)
         slope = torch.sigmoid(row.sum()) * torch.sigmoid(-row.sum())
         torch.testing.assert_close(found, slope.expand(1, 6), rtol=1e-3, atol=1e-7)
 
@@ -357,7 +358,7 @@ def test_a_constant_model_has_no_gap() -> None:
 def test_probabilities_of_one_sigmoid_are_explained_on_the_logit() -> None:
     inner = mlp(outputs=1)
     scorer = verax.Scorer(nn.Sequential(inner, nn.Sigmoid()), returns="probabilities")
-    wanted, found = found_with(inner), found_with(scorer)
+    wanted, found = found_with(verax.Scorer(inner, returns="logits")), found_with(scorer)
     for name, values in wanted.items():
         torch.testing.assert_close(found[name], values, rtol=1e-3, atol=1e-4)
 

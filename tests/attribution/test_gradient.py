@@ -29,7 +29,8 @@ def test_of_probabilities_is_that_of_their_logit() -> None:
     model, x = mlp(outputs=1).double().eval(), rows(5, 6, dtype=torch.float64)
     scorer = verax.Scorer(nn.Sequential(model, nn.Sigmoid()), returns="probabilities")
     for target in (0, 1):
-        found, wanted = (Gradient()(one, x, target=target) for one in (scorer, model))
+        models = (scorer, verax.Scorer(model, returns="logits"))
+        found, wanted = (Gradient()(one, x, target=target) for one in models)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-8)
 
 

@@ -28,9 +28,9 @@ def test_equals_captum(name: str, baseline: str, multiply: bool) -> None:
 
 
 def test_of_a_linear_model_is_weight_times_difference() -> None:
-    model, x, background = nn.Linear(5, 1).double(), rows(4, 5, dtype=torch.float64), rows(3, 5, dtype=torch.float64)
+    model, x, background = nn.Linear(5, 2).double(), rows(4, 5, dtype=torch.float64), rows(3, 5, dtype=torch.float64)
     found = IntegratedGradients("max")(model, x, target=1, background=background)
-    torch.testing.assert_close(found, model.weight * (x - background.amax(0)), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, model.weight[1] * (x - background.amax(0)), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("baseline", STATISTICS)

@@ -41,7 +41,7 @@ def model(channels=3, size=SIZE):
 
 
 def linear(channels, size, seed=5):
-    layer = nn.Linear(channels * size * size, 1, bias=False).double()
+    layer = nn.Linear(channels * size * size, 2, bias=False).double()
     layer.weight.data = rows(*layer.weight.shape, seed=seed, dtype=torch.float64)
     return nn.Sequential(nn.Flatten(), layer)
 
@@ -104,7 +104,7 @@ def test_a_linear_model_is_recovered():
     network, x = linear(3, SIZE), images()
     one = LimeImage(alpha=1e-9, replacement="dataset", segmenter=Slic(8), samples=256)
     found = one(network, x, target=1).sum(1)
-    contribution = (x.flatten(1) * network[1].weight).reshape(x.shape).sum(1)
+    contribution = (x.flatten(1) * network[1].weight[1]).reshape(x.shape).sum(1)
     for row, segments in enumerate(segmentations(x.numpy(), Slic(8))):
         for segment in range(segments.max() + 1):
             inside = torch.from_numpy(segments == segment)
@@ -201,7 +201,7 @@ def test_one_colour_is_one_segment(replacement):
     one = LimeImage(alpha=1e-9, kernel_width=0.5, replacement=replacement, samples=40)
     found = one(network, x, target=1).sum(1)
     # off is the same colour, or nothing, which takes the whole logit away
-    whole = network(x).detach()[:, :, None] if replacement == "dataset" else torch.zeros(2, 1, 1, dtype=torch.float64)
+    whole = network(x).detach()[:, 1:, None] if replacement == "dataset" else torch.zeros(2, 1, 1, dtype=torch.float64)
     torch.testing.assert_close(found, whole.expand_as(found), rtol=1e-6, atol=1e-9)
 
 
@@ -218,7 +218,7 @@ def test_tiny_images(segmenter, size, channels):
 def test_more_segments_than_pixels_is_a_coefficient_per_pixel():
     network, x = linear(1, 3), rows(1, 1, 3, 3, dtype=torch.float64)
     found = LimeImage(1e-9, 0.5, "dataset", Slic(1000), samples=200)(network, x, target=1)
-    torch.testing.assert_close(found.flatten(), x.flatten() * network[1].weight[0].detach(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found.flatten(), x.flatten() * network[1].weight[1].detach(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -12,6 +12,7 @@ import torch
 from scipy import ndimage, stats
 from torch import nn
 
+import verax
 from attribution.networks import mlp, rows
 from verax.attribution.base import attribute, families
 from verax.attribution.references import Edges, Random
@@ -114,9 +115,10 @@ def test_blurs_share_the_detector(monkeypatch):
 
 @pytest.mark.parametrize("one", EDGES[::5], ids=lambda one: one.canonical)
 def test_edges_of_odd_images(one):
-    assert not one(Sums(), torch.full((1, 3, 9, 9), 0.3)).any()  # one colour
+    model = verax.Scorer(Sums(), returns="logits")
+    assert not one(model, torch.full((1, 3, 9, 9), 0.3)).any()  # one colour
     for size in ((1, 1), (1, 5), (2, 2)):
-        assert torch.isfinite(one(Sums(), rows(2, 3, *size))).all()
+        assert torch.isfinite(one(model, rows(2, 3, *size))).all()
     order = [2, 0, 1]
     x = rows(3, 3, 9, 9)
     assert torch.equal(one(Sums(), x[order]), one(Sums(), x)[order])

@@ -11,6 +11,7 @@ from attribution.networks import convnet, mlp, rows
 from verax.attribution import Gradient, attribute
 from verax.attribution.smoothgrad import SmoothGrad, VarGrad
 from verax.core import noise
+from verax.scoring.scorer import Scorer
 
 NETWORKS = {"perceptron": (mlp, (6,)), "convolutional": (convnet, (3, 12, 12))}
 
@@ -66,7 +67,7 @@ def test_of_a_quadratic_form() -> None:
 
     x, samples = rows(3, 4, dtype=torch.float64), 20_000
     pair = [SmoothGrad(0.5, samples), VarGrad(0.5, samples)]
-    mean, variance = attribute(pair, Quadratic(), x, target=1).values()
+    mean, variance = attribute(pair, Scorer(Quadratic(), returns="logits"), x, target=1).values()
     wanted = 0.25 * matrix.square().sum(0).expand(3, 4)
     torch.testing.assert_close(variance, wanted, rtol=0.05, atol=0)
     assert ((mean - x @ matrix).abs() < 5 * (wanted / samples).sqrt()).all()
@@ -133,3 +134,18 @@ def test_wrong_settings(method: Any, wrong: dict[str, Any]) -> None:
 def test_one_sample_has_no_variance() -> None:
     with pytest.raises(ValueError, match="samples: expected a whole number of at least 2"):
         VarGrad(samples=1)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_small_variances_of_inputs_in_half_precision_are_not_zero(half: torch.dtype) -> None:
+    """They are below the smallest number of float16; attributions come back in single precision."""
+    model, x = nn.Sequential(mlp()[0], nn.Tanh()), rows(4, 6).to(half)
+    wanted = VarGrad(1e-3)(model, x.float(), target=1)
+    found = VarGrad(1e-3)(model, x, target=1)
+    assert (wanted > 0).all()
+    assert (wanted.half() == 0).any()
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=0)
+    of_a_model_in_half = VarGrad(0.1)(model.to(half), x, target=1)
+    assert of_a_model_in_half.dtype == torch.float32
+    assert (of_a_model_in_half > 0).all()

@@ -78,8 +78,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "no arguments": ("train", "Missing argument 'dataset'"),
         "an unknown data set": (
             "train helco linear --out {new}.safetensors",
-            "dataset: expected heloc, isic, breast-cancer, digits or file, found 'helco'; did you mean 'heloc'? "
-            "One of your own needs --import MODULE.",
+            "found 'helco'; did you mean 'heloc'? One of your own needs --import MODULE.",
         ),
         "an unknown model": (
             "train digits forest --out {new}.safetensors",

@@ -42,6 +42,10 @@ def torch_copy():
     return module
 
 
+def scorer():
+    return verax.Scorer(torch_copy(), returns="logits")
+
+
 def onnx_of_torch():
     """One matrix product, with any number of columns as far as the file says."""
     weight, bias = SKLEARN.coef_.T.astype(np.float32), SKLEARN.intercept_.astype(np.float32)
@@ -74,7 +78,10 @@ def folder(tmp_path_factory):
 
 
 def invoke(*arguments):
-    return RUN.invoke(app, ["evaluate", *map(str, arguments)])
+    """The command, with what a .pt2 file of one output needs: the user's trust, and what it gives."""
+    given = list(map(str, arguments))
+    exported = any(one.endswith("m.pt2") for one in given) and "--returns" not in given
+    return RUN.invoke(app, ["evaluate", *given, "--trust-model", *(["--returns", "logits"] if exported else [])])
 
 
 def ran(*arguments):
@@ -93,7 +100,7 @@ def scores(path):
 
 
 def expected(**settings):
-    return verax.evaluate(torch_copy(), X, ATTRIBUTIONS, **({"samples": 20, "target": 1} | settings))
+    return verax.evaluate(scorer(), X, ATTRIBUTIONS, **({"samples": 20, "target": 1} | settings))
 
 
 def test_the_command_of_the_design(folder, tmp_path, monkeypatch):
@@ -104,7 +111,9 @@ def test_the_command_of_the_design(folder, tmp_path, monkeypatch):
     lines = found.output.splitlines()
     assert lines[0].startswith("attribution  PC (higher is better)")
     assert [line.split()[0] for line in lines[1:3]] == ["gradient", "noise"]
-    assert re.search(r"^Infidelity: gradient is better than noise by \S+ \[\S+, \S+\]$", found.output, re.MULTILINE)
+    assert re.search(
+        r"^Infidelity: gradient and noise are not told apart: \S+ \[\S+, \S+\]$", found.output, re.MULTILINE
+    )
     assert lines[-1] == f"Saved as {out}"
     assert "\x1b" not in found.output
     table = pl.read_parquet(out)
@@ -225,13 +234,15 @@ def test_columns_go_in_the_order_of_a_model_that_knows_their_names(tmp_path):
     command = ["--model", tmp_path / "m.safetensors", "--inputs", tmp_path / "x.csv", "--metric", "pc"]
     ran(*command, "--attributions", tmp_path / "a.csv", "--out", tmp_path / "out.parquet")
     found = pl.read_parquet(tmp_path / "out.parquet")["pc"]
-    np.testing.assert_allclose(found, verax.prediction_change(module, x, a).value, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        found, verax.prediction_change(verax.Scorer(module, returns="logits"), x, a).value, rtol=0, atol=1e-6
+    )
 
 
 def test_json_holds_the_rankings(folder):
     command = ["--model", folder / "m.pt2", "--inputs", folder / "x.npy", "--attributions", *paths(folder), *SETTINGS]
     found = json.loads(ran(*command, "--json").stdout)
-    twin = verax.compare(torch_copy(), X, ATTRIBUTIONS, samples=20, target=1)
+    twin = verax.compare(scorer(), X, ATTRIBUTIONS, samples=20, target=1)
     assert (found["inputs"], found["level"], found["rows"]) == (30, 0.95, twin.evaluation.rows)
     for metric, told in found["metrics"].items():
         assert told["best"] == twin.best(metric)
@@ -316,11 +327,11 @@ WRONG = {
     "attributions of other columns": ({"attributions": "wide.npy"}, "attributions['wide']: shape (30, 8)"),
     "attributions with NaN": ({"attributions": "nan.npy"}, "attributions['nan']: expected finite numbers"),
     "words": ({"attributions": "words.npy"}, "words.npy: expected numbers"),
-    "pickled objects": ({"attributions": "pickled.npy"}, "pickled.npy: cannot be read as .npy file"),
-    "no array": ({"attributions": "junk.npy"}, "junk.npy: cannot be read as .npy file"),
-    "no archive": ({"attributions": "junk.npz"}, "junk.npz: cannot be read as .npz file"),
-    "half an archive": ({"attributions": "cut.npz"}, "cut.npz: cannot be read as .npz file"),
-    "half an array": ({"attributions": "cut.npy"}, "cut.npy: cannot be read as .npy file"),
+    "pickled objects": ({"attributions": "pickled.npy"}, "pickled.npy: cannot be read as an .npy file"),
+    "no array": ({"attributions": "junk.npy"}, "junk.npy: cannot be read as an .npy file"),
+    "no archive": ({"attributions": "junk.npz"}, "junk.npz: cannot be read as an .npz file"),
+    "half an archive": ({"attributions": "cut.npz"}, "cut.npz: cannot be read as an .npz file"),
+    "half an array": ({"attributions": "cut.npy"}, "cut.npy: cannot be read as an .npy file"),
     "half a table": ({"attributions": "cut.parquet"}, "cut.parquet: cannot be read as .parquet file"),
     "no tensors": ({"attributions": "junk.safetensors"}, "junk.safetensors: cannot be read as .safetensors"),
     "no table": ({"attributions": "junk.parquet"}, "junk.parquet: cannot be read as .parquet file"),
@@ -342,7 +353,7 @@ WRONG = {
     "no folder for the report": ({"report": "x.txt/r.html"}, "--report: {own}/x.txt/r.html cannot be written"),
     "an unknown metric": ({"=metric": "area"}, "found 'area'. One of your own needs --import MODULE."),
     "a class that is none": ({"=target": "5"}, "target: class 5 does not exist"),
-    "a class in words": ({"=target": "bad"}, "--target: expected a class number or a file"),
+    "a class in words": ({"=target": "bad"}, "target: found the label 'bad', but the model does not know its labels"),
     "half a class": ({"target": "classes.npy"}, "classes.npy: expected class numbers"),
     "a baseline in words": ({"=baseline": "mean"}, "--baseline: expected a number or a file"),
     "a missing baseline": ({"baseline": "no.npy"}, "no.npy: there is no such file"),

@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 
 
 def invoke(folder, *arguments, model="m.pt2", inputs="x.npy"):
-    files = ["--model", folder / model, "--inputs", folder / inputs]
+    files = ["--model", folder / model, "--inputs", folder / inputs, "--trust-model"]
     return RUN.invoke(APP, [str(one) for one in (*files, *arguments)])
 
 
@@ -207,9 +207,9 @@ def test_ctrl_c_before_the_first_batch(folder, tmp_path, monkeypatch):
         (["--tolerance", "2"], "tolerance: expected a share"),
         (["--level", "2"], "level: expected a number"),
         (["--target", "9"], "target: class 9 does not exist"),
-        (["--target", "x"], "--target: expected a class number"),
+        (["--target", "x"], "target: found the label 'x'"),
         (["--background", "nowhere.npy"], "nowhere.npy: there is no such file"),
-        (["--background-labels", "labels"], "--background-labels: expected a class number or a file"),
+        (["--background-labels", "labels"], "labels: expected a file that ends in"),
         (["--device", "toaster"], "device: expected a torch device"),
         (["--returns", "scores"], "--returns: expected logits or probabilities"),
         (["--batch-size", "0"], "batch_size: expected a whole number"),

@@ -386,11 +386,12 @@ def check_target(case: Case) -> None:
 
 
 def check_one_logit(case: Case) -> None:
-    zero, one = (explain_one(case, model=case.binary, target=target) for target in (0, 1))
+    binary = verax.Scorer(case.binary, returns="logits")
+    zero, one = (explain_one(case, model=binary, target=target) for target in (0, 1))
     if case.parity != "neither":
         assert_close(case, zero, -one if case.parity == "odd" else one)
     with pytest.raises(ValueError, match="the model has 2 classes"):
-        explain_one(case, model=case.binary, target=2)
+        explain_one(case, model=binary, target=2)
 
 
 def check_canonical_form(case: Case) -> None:

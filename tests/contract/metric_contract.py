@@ -351,6 +351,7 @@ OTHER_SETTINGS: dict[str, tuple[Any, ...]] = {
     "seed": (123,),
     "perturbation": get_args(Perturbation),
     "sizes": ((1,), (2, 3)),
+    "effect": ("dot",),
 }
 
 
@@ -362,10 +363,16 @@ def check_every_setting_counts(metric: Any) -> None:
             continue  # a replacement has no width
         choices = OTHER_SETTINGS | {"order": get_args(Reading if metric.name == "dpc" else Order)}
         others = [choice for choice in choices[field.name] if choice != getattr(metric, field.name)]
+        if field.name == "effect":  # noise has one, a replacement two, of which "sum" is the default
+            others = ["dot"] if metric.perturbation == "baseline" else []
+            if not others:
+                continue
         assert others, f"no other value of {field.name} to try"
         for other in others:
             changed = measure(replace(metric, **{field.name: other}), case).value
-            assert ((changed - value).abs() > 1e-9).float().mean() > 0.9, f"{field.name}={other!r} changes nothing"
+            # two attributions that both point the wrong way are as bad as none, whatever their effect
+            share = 0.5 if field.name == "effect" else 0.9
+            assert ((changed - value).abs() > 1e-9).float().mean() > share, f"{field.name}={other!r} changes nothing"
 
 
 CHECKS: tuple[Callable[[Any], None], ...] = tuple(

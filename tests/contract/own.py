@@ -24,3 +24,9 @@ def lines_of(page: str, name: str) -> int:
     text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
     (block,) = (one for one in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if f"class {name}(" in one)
     return len(block.strip().splitlines())
+
+
+def is_of_the_package(kind: type) -> bool:
+    """Whether a class is one of the package's, not one that an example in a docstring has defined."""
+    place = sys.modules.get(kind.__module__)
+    return kind.__module__.startswith("verax.") and getattr(place, kind.__name__, None) is kind

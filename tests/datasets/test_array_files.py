@@ -42,7 +42,7 @@ def test_a_panic_of_polars_is_an_error_like_others(tmp_path: Path, monkeypatch: 
     def panic(source: object) -> None:
         raise pl.exceptions.PanicException("range end index out of range\nmore")
 
-    monkeypatch.setattr(pl, "read_parquet", panic)
+    monkeypatch.setattr(pl, "scan_parquet", panic)
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match=r"t\.parquet: cannot be read as .* \(range end index out of range\)"):
         read_arrays(tmp_path / "t.parquet")

@@ -152,7 +152,7 @@ BAD_ARGUMENTS = {
     ),
     "target: negative": (pc, {"target": -1}, ValueError, "target: class -1"),
     "target: negative in a row": (pc, {"target": [0, 1, -2]}, ValueError, "target: class -2 in row 2"),
-    "target: word": (pc, {"target": "cat"}, TypeError, "target: .*str"),
+    "target: word": (pc, {"target": "cat"}, ValueError, "target: found the label 'cat', but the model does not know"),
     "steps: zero": (pc, {"steps": 0}, ValueError, "steps: .*at least 1, found 0"),
     "steps: negative": (dpc, {"steps": -1}, ValueError, "steps: .*at least 1, found -1"),
     "steps: fraction": (pc, {"steps": 2.5}, ValueError, "steps: .*whole number.*2.5"),

@@ -228,11 +228,13 @@ def test_infidelity_agrees_with_captums_within_the_monte_carlo_error(normalize, 
     scores = ours.infidelity(
         model, x, a, target=TARGET, n_perturb_samples=DRAWS, normalize=normalize, sigma=SIGMA, output="logit"
     )
-    error = verax.infidelity(
+    found = verax.infidelity(
         Whole(), X, A, target=TARGET, samples=DRAWS, normalize=normalize, sigma=SIGMA, output="logit"
-    ).standard_error
+    )
     assert scores.shape == theirs.shape
-    assert ((scores - theirs).abs() / (2**0.5 * error)).max() < 4
+    fits = (found.moments.ps[0] >= 0) | (not normalize)  # Captum's scale may be negative, ours is 0 then
+    assert fits.any()
+    assert ((scores - theirs).abs() / (2**0.5 * found.standard_error))[fits].max() < 4
 
 
 def test_arguments_have_captums_names_and_order():

@@ -89,7 +89,7 @@ def test_prediction_change_of_any_model_stays_within_one(seed: int, features: in
     model = nn.Linear(features, classes, bias=False)
     model.weight.data = 5 * torch.randn(model.weight.shape, generator=generator)
     x, a = torch.randn(2, 6, features, generator=generator)
-    assert (verax.prediction_change(model, x, a).value.abs() <= 1).all()
+    assert (verax.prediction_change(verax.Scorer(model, returns="logits"), x, a).value.abs() <= 1).all()
 
 
 def test_pes_is_the_share_above_minus_the_share_below_zero() -> None:

@@ -14,14 +14,14 @@ FEATURES = 20
 READINGS = ("magnitude", "signed", "literal")
 
 
-def linear_model(weights: Tensor) -> nn.Module:
+def linear_model(weights: Tensor) -> verax.Scorer:
     model = nn.Linear(weights.numel(), 1).double()
     model.weight.data = weights[None]
     model.bias.data.fill_(0.7)
-    return model
+    return verax.Scorer(model, returns="logits")
 
 
-def random_problem(seed: int, attributions: int = 4) -> tuple[nn.Module, Tensor, Tensor, Tensor, Tensor]:
+def random_problem(seed: int, attributions: int = 4) -> tuple[verax.Scorer, Tensor, Tensor, Tensor, Tensor]:
     """Model, weights, inputs, baselines, and random attributions, some of whose entries are 0."""
     generator = torch.Generator().manual_seed(seed)
     w = torch.randn(FEATURES, generator=generator, dtype=torch.float64)
@@ -162,18 +162,34 @@ def test_normalised_infidelity_follows_from_the_moments() -> None:
     moved = perturbations(x, 100)
     predicted, actual = torch.einsum("nsd,knd->kns", moved, a), moved @ w
     pp, ps, ss = predicted.square().mean(-1), (predicted * actual).mean(-1), actual.square().mean(-1)
-    assert_near(result.value, ss - ps.square() / pp)
-    assert_near(result.beta, ps / pp)
+    beta = (ps / pp).clamp(min=0)
+    assert_near(result.value, (ss - beta * ps) * 100 / 99)
+    assert_near(result.beta, beta)
+    assert (beta == 0).any()
 
 
 @pytest.mark.parametrize("options", [{}, {"subset": 3}, {"perturbation": "baseline", "baselines": 0.3}], ids=str)
 @pytest.mark.parametrize("normalize", [True, False])
 def test_the_gradient_has_no_infidelity(normalize: bool, options: dict[str, Any]) -> None:
     model, w, x, _, _ = random_problem(8)
-    result = verax.infidelity(
-        model, x, w.expand_as(x), target=1, samples=50, normalize=normalize, output="logit", **options
-    )
-    assert result.value.max() < 1e-20
+    options = {"target": 1, "samples": 50, "normalize": normalize, "output": "logit"} | options
+    assert verax.infidelity(model, x, w.expand_as(x), effect="dot", **options).value.max() < 1e-20
+
+
+@pytest.mark.parametrize("subset", [None, 3])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_contributions_have_no_infidelity_where_features_are_replaced(normalize: bool, subset: int | None) -> None:
+    """Shapley values, and IG times x - b, of a linear model are w (x - b): what they say they sum to happens."""
+    model, w, x, b, _ = random_problem(8)
+    options = {"target": 1, "samples": 50, "normalize": normalize, "output": "logit", "subset": subset}
+    options |= {"perturbation": "baseline", "baselines": b}
+    contributions = torch.stack([w * (x - b), w.expand_as(x)])
+    found = verax.infidelity(model, x, contributions, **options)
+    assert found.value[0].max() < 1e-20
+    assert found.value[1].min() > 1e-3
+    slopes = verax.infidelity(model, x, contributions, effect="dot", **options)
+    assert slopes.value[1].max() < 1e-20
+    assert slopes.value[0].min() > 1e-3
 
 
 def test_the_gradient_of_the_other_class_is_its_opposite() -> None:
@@ -189,6 +205,6 @@ def test_infidelity_approaches_its_expectation() -> None:
     plain = verax.infidelity(model, x, a, normalize=False, **options)
     scaled = verax.infidelity(model, x, a, normalize=True, **options)
     expected = 0.09 * (a - w).square().sum(-1)
-    rest = 0.09 * (w.square().sum() - (a @ w).square() / a.square().sum(-1))
+    rest = 0.09 * (w.square().sum() - (a @ w).clamp(min=0).square() / a.square().sum(-1))
     assert ((plain.value - expected).abs() < 4 * plain.standard_error).all()
     assert ((scaled.value - rest).abs() < 4 * scaled.standard_error).all()

@@ -1,5 +1,6 @@
 """Infidelity: its draws, its standard error, what it perturbs and what it costs."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 import reference
 import verax
 from verax.core import noise
-from verax.metrics import Infidelity
+from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.perturbation import sampled
 
 
@@ -37,11 +38,11 @@ def spied(inputs: Tensor, **options: Any) -> Tensor:
     return spy.perturbed(inputs)
 
 
-def network(features: int = 6) -> nn.Module:
+def network(features: int = 6, scale: float = 1.0) -> nn.Module:
     generator = torch.Generator().manual_seed(0)
     model = nn.Sequential(nn.Linear(features, 8), nn.Tanh(), nn.Linear(8, 3)).double()
     for parameter in model.parameters():
-        parameter.data = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        parameter.data = scale * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
     return model
 
 
@@ -50,7 +51,17 @@ def normal(*shape: int, seed: int = 1) -> Tensor:
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("options", [{}, {"subset": 2}, {"perturbation": "baseline", "baselines": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"subset": 2},
+        {"perturbation": "baseline", "baselines": 0.5},
+        {"perturbation": "baseline", "baselines": 0.5, "subset": 2},
+        {"perturbation": "baseline", "baselines": 0.5, "effect": "dot"},
+    ],
+    ids=str,
+)
 def test_value_equals_the_reference_on_the_same_draws(normalize: bool, options: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
     weights = reference.TwoLayers.random(rng, 5)
@@ -65,7 +76,8 @@ def test_value_equals_the_reference_on_the_same_draws(normalize: bool, options: 
     draws = np.concatenate(seen)[3:].reshape(3, 20, 5)
     for k in range(2):
         for i in range(3):
-            wanted = reference.infidelity(weights.score(2), x[i], draws[i], attributions[k, i], normalize)
+            effect = "sum" if "perturbation" in options and options.get("effect") is None else "dot"
+            wanted = reference.infidelity(weights.score(2), x[i], draws[i], attributions[k, i], normalize, effect)
             assert result.value[k, i] == pytest.approx(wanted, abs=1e-12)
 
 
@@ -98,9 +110,167 @@ def test_standard_error_by_hand() -> None:
 
 
 def test_one_draw_has_no_standard_error() -> None:
-    result = verax.infidelity(network(), normal(2, 6), normal(2, 6), samples=1)
+    result = verax.infidelity(network(), normal(2, 6), normal(2, 6), samples=1, normalize=False)
     assert torch.isfinite(result.value).all()
     assert torch.isnan(result.standard_error).all()
+    pair = verax.infidelity(network(), normal(2, 6), normal(2, 6), samples=2)
+    assert torch.isfinite(pair.value).all()
+    assert torch.isnan(pair.standard_error).all()
+
+
+def test_a_scale_is_not_fitted_to_one_draw() -> None:
+    with pytest.raises(ValueError, match=r"samples: one draw .* found 1; pass at least 20, or normalize=False"):
+        Infidelity(samples=1)
+    assert Infidelity(samples=1, normalize=False).samples == 1
+    with pytest.raises(ValueError, match="sizes: expected a whole number of at least 2"):
+        InfidelityUncertainty(sizes=(1, 20))
+
+
+def test_few_draws_warn_before_the_model_runs() -> None:
+    x = normal(2, 6)
+
+    def model(rows: Tensor) -> Tensor:
+        raise AssertionError("the model ran")
+
+    scorer = verax.Scorer(model, returns="logits")
+    few = "samples: Infidelity from 19 draws is uncertain; pass at least 20"
+    with pytest.warns(UserWarning, match=few), pytest.raises(AssertionError, match="the model ran"):
+        verax.infidelity(scorer, x, x, samples=19)
+    assert Infidelity(samples=20).cautions == Infidelity(samples=19, normalize=False).cautions == ()
+
+
+def test_standard_error_of_a_fitted_score_is_that_of_the_jackknife() -> None:
+    """Leave out one draw after the other, fit the scale again, and see how far the score moves."""
+    model, x, a = network(), normal(4, 6), normal(4, 6, seed=2)
+    result = verax.infidelity(model, x, a, target=1, samples=30, output="logit")
+    moved = x[:, None] + 0.2 * noise.normals(noise.input_keys(x, 0, "gaussian"), 0, 30, 6, torch.float64)
+    with torch.no_grad():
+        actual = model(x)[:, None, 1] - model(moved)[..., 1]
+    predicted = ((x[:, None] - moved) * a[:, None]).sum(-1)
+    shorter = []
+    for out in range(30):
+        left = [draw for draw in range(30) if draw != out]
+        p, s = predicted[:, left], actual[:, left]
+        beta = ((p * s).sum(1) / p.square().sum(1)).clamp(min=0)
+        shorter.append((beta[:, None] * p - s).square().sum(1) / 28)
+    wanted = (29 / 30 * (torch.stack(shorter) - torch.stack(shorter).mean(0)).square().sum(0)).sqrt()
+    same = (result.beta > 0) == (torch.stack(shorter).std(0) > 0)  # the sign of the fit holds in all of them
+    assert same.any()
+    fitted = result.moments.ps[0].abs() > 0.2 * (result.moments.pp[0] * result.moments.ss[0]).sqrt()
+    assert fitted.sum() >= 2
+    torch.testing.assert_close(result.standard_error[fitted], wanted[fitted])
+
+
+@pytest.mark.parametrize("samples", [20, 40, 160])
+def test_intervals_cover_close_to_what_they_say(samples: int) -> None:
+    """Of 200 seeds for each of eight inputs; 1.96 standard errors to either side would cover 0.7 to 0.85 at 20."""
+    model, x = network(20, scale=0.3), normal(8, 20)
+    leaf = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(leaf)[:, 0].sum(), leaf)
+    maps = torch.stack([gradient, normal(8, 20, seed=2)])
+    truth = verax.infidelity(model, x, maps, target=0, samples=30_000, seed=-1).value
+    held = []
+    for seed in range(200):
+        low, high = verax.infidelity(model, x, maps, target=0, samples=samples, seed=seed).interval()
+        held.append((low <= truth) & (truth <= high))
+    covered = torch.stack(held).double().mean(0).mean(1)
+    assert ((covered > 0.91) & (covered < 0.975)).all(), covered
+
+
+@pytest.mark.parametrize("samples", [5, 20])
+def test_few_draws_do_not_flatter(samples: int) -> None:
+    """A scale fitted to the draws makes up for part of the error; the score is corrected for it."""
+    model, x = network(20, scale=0.3), normal(8, 20)
+    leaf = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(leaf)[:, 0].sum(), leaf)
+    maps = gradient + 0.5 * gradient.std() * normal(2, 8, 20, seed=2)
+    truth = verax.infidelity(model, x, maps, target=0, samples=30_000, seed=-1).value
+    runs = torch.stack([verax.infidelity(model, x, maps, target=0, samples=samples, seed=s).value for s in range(200)])
+    ratio = float((runs / truth).mean())
+    assert abs(ratio - 1) < 0.04
+    assert ratio * (samples - 1) / samples < 1 - 0.5 / samples  # as it was
+
+
+def test_an_interval_holds_its_score_and_grows_with_the_level() -> None:
+    result = verax.infidelity(
+        network(), normal(4, 6), {"a": normal(4, 6, seed=2), "none": normal(4, 6) * 0}, samples=30
+    )
+    low, high = result.interval()
+    wide_low, wide_high = result.interval(0.99)
+    for name, value in result.value.items():
+        assert (low[name] < value).all()
+        assert (value < high[name]).all()
+        assert (wide_low[name] < low[name]).all()
+        assert (high[name] < wide_high[name]).all()
+    with pytest.raises(ValueError, match="level: "):
+        result.interval(95.0)
+
+
+def test_a_perfect_attribution_has_an_interval_of_no_length() -> None:
+    model = verax.Scorer(lambda rows: 0 * rows.sum(1), returns="logits")
+    low, high = verax.infidelity(model, normal(2, 6), normal(2, 6), samples=30, output="logit").interval()
+    assert low.tolist() == high.tolist() == [0, 0]
+
+
+def test_an_attribution_and_its_opposite_are_told_apart() -> None:
+    """What points the wrong way is as bad as none, exactly."""
+    model, x = network(), normal(8, 6)
+    leaf = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(leaf)[:, 1].sum(), leaf)
+    maps = torch.stack([gradient, -gradient, torch.zeros_like(x)])
+    result = verax.infidelity(model, x, maps, target=1, samples=100, output="logit")
+    assert (result.value[0] < 0.9 * result.value[1]).all()
+    assert torch.equal(result.value[1], result.value[2])
+    assert (result.beta[1] == 0).all()
+
+
+def test_one_draw_that_fixes_the_scale_alone_leaves_a_finite_error() -> None:
+    """Most replaced sets leave out the only feature with an attribution; some seed has it in one draw only."""
+    model, x = network(), normal(1, 6)
+    a = torch.zeros(1, 6, dtype=torch.float64)
+    a[0, 0] = 1
+    for seed in range(40):
+        options = {"samples": 20, "perturbation": "baseline", "subset": 1, "seed": seed}
+        found = verax.infidelity(model, x, torch.cat([a, -a])[:, None], **options)
+        assert torch.isfinite(found.value).all()
+        assert torch.isfinite(found.standard_error).all()
+
+
+def test_the_effect_of_noise_is_no_sum() -> None:
+    with pytest.raises(ValueError, match=r'effect: "sum" adds up .* perturbation="baseline"'):
+        Infidelity(effect="sum")
+    assert Infidelity().draws.effect == "dot"
+    assert Infidelity(perturbation="baseline").draws.effect == "sum"
+    assert Infidelity(perturbation="baseline", effect="dot").draws.effect == "dot"
+
+
+def test_every_call_takes_the_effect() -> None:
+    model, x, a = network(), normal(3, 6), normal(3, 6, seed=2)
+    settings = {"samples": 30, "perturbation": "baseline", "effect": "dot"}
+    wanted = verax.infidelity(model, x, a, **settings).value
+    assert torch.equal(verax.evaluate(model, x, a, ["infidelity"], **settings)["infidelity"].value, wanted)
+    compared = verax.compare(model, x, {"a": a}, ["infidelity"], **settings).evaluation["infidelity"]
+    assert torch.equal(compared.value["a"], wanted)
+    assert not torch.equal(verax.infidelity(model, x, a, **settings | {"effect": None}).value, wanted)
+
+
+def test_a_subset_larger_than_the_features_is_named_as_the_call_says_it() -> None:
+    x = normal(2, 6)
+    with pytest.raises(ValueError, match="subset: cannot choose 7 features"):
+        verax.infidelity(network(), x, x, subset=7, perturbation="baseline")
+
+
+def test_resamples_of_the_whole_pool_are_the_score() -> None:
+    """The resampling study uses the same definition, wrong directions and repetitions included."""
+    model, x, a = network(), normal(4, 6), normal(2, 4, 6, seed=2)
+    metric = Infidelity(samples=40, perturbation="baseline")
+    study = InfidelityUncertainty(metric, (20, 40), 3, independent=2)
+    found = verax.evaluate(model, x, a, {"study": study, "score": metric})
+    torch.testing.assert_close(found["study"].means[:, 1, 0], found["score"].scores.mean(1))
+    assert found["study"].per_input[..., 1].max() < 1e-12
+    assert [draws.effect for draws in study.draws] == ["sum"] * 3
+    alone = verax.evaluate(model, x, a, {"again": replace(metric, seed=study.draws[1].seed)})["again"]
+    torch.testing.assert_close(found["study"].repetitions[..., 1, 0], alone.scores)
 
 
 def test_moments_give_both_values() -> None:
@@ -109,15 +279,16 @@ def test_moments_give_both_values() -> None:
     scaled = verax.infidelity(model, x, a, samples=40)
     pp, ps, ss = plain.moments.pp, plain.moments.ps, plain.moments.ss
     torch.testing.assert_close(plain.value, (pp - 2 * ps + ss) / 40)
-    torch.testing.assert_close(scaled.value, (ss - ps.square() / pp) / 40)
-    torch.testing.assert_close(scaled.beta, ps / pp)
+    beta = ps.clamp(min=0) / pp
+    torch.testing.assert_close(scaled.value, (ss - beta * ps) / 39)
+    torch.testing.assert_close(scaled.beta, beta)
     for moment in ("pp", "ps", "ss"):
         assert torch.equal(getattr(plain.moments, moment), getattr(scaled.moments, moment))
 
 
 def test_normalising_makes_the_scale_of_an_attribution_irrelevant() -> None:
     model, x, a = network(), normal(5, 6), normal(5, 6, seed=2)
-    result = verax.infidelity(model, x, torch.stack([a, -3 * a, 1e-6 * a]), samples=40)
+    result = verax.infidelity(model, x, torch.stack([a, 3 * a, 1e-6 * a]), samples=40)
     torch.testing.assert_close(result.value[1], result.value[0])
     torch.testing.assert_close(result.value[2], result.value[0])
 
@@ -126,7 +297,7 @@ def test_zero_attributions_score_the_mean_square_of_the_changes() -> None:
     model, x = network(), normal(5, 6)
     for normalize in (True, False):
         result = verax.infidelity(model, x, torch.zeros_like(x), samples=40, normalize=normalize)
-        torch.testing.assert_close(result.value, result.moments.ss[0] / 40)
+        torch.testing.assert_close(result.value, result.moments.ss[0] / (39 if normalize else 40))
 
 
 @pytest.mark.parametrize("size", [1, 3, 6])

@@ -20,7 +20,9 @@ def linear_problem() -> tuple[nn.Module, Tensor, Tensor, Tensor]:
 
 def errors(attributions: Tensor, metric: SensitivityN) -> SensitivityResult:
     model, x, b, _ = linear_problem()
-    found = verax.evaluate(model, x, attributions, [metric], target=1, baselines=b, output="logit")
+    found = verax.evaluate(
+        verax.Scorer(model, returns="logits"), x, attributions, [metric], target=1, baselines=b, output="logit"
+    )
     return found["sensitivity_n"]
 
 
@@ -72,17 +74,18 @@ def test_exact_contributions_of_groups_have_no_error() -> None:
     spread[:, 1] -= 1
     metric = SensitivityN(sizes=(1, 2, 4))
     options = {"target": 1, "baselines": b, "features": groups, "output": "logit"}
-    assert verax.evaluate(model, x, spread, [metric], **options)["sensitivity_n"].value.max() < 1e-12
+    scorer = verax.Scorer(model, returns="logits")
+    assert verax.evaluate(scorer, x, spread, [metric], **options)["sensitivity_n"].value.max() < 1e-12
 
 
 @pytest.mark.parametrize("features", ["pixel", "map"])
 def test_exact_contributions_of_pixels_have_no_error(features: str) -> None:
     """A pixel's attribution may come with all channels, with one, or without the axis."""
     generator = torch.Generator().manual_seed(1)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(27, 1, bias=False)).double()
-    model[1].weight.data = torch.randn(1, 27, generator=generator, dtype=torch.float64)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(27, 2, bias=False)).double()
+    model[1].weight.data = torch.randn(2, 27, generator=generator, dtype=torch.float64)
     x = torch.randn(4, 3, 3, 3, generator=generator, dtype=torch.float64)
-    exact = x * model[1].weight.detach().reshape(3, 3, 3)
+    exact = x * model[1].weight[1].detach().reshape(3, 3, 3)
     chosen = "pixel" if features == "pixel" else torch.arange(9).reshape(3, 3)
     for attributions in (exact, exact.sum(1, keepdim=True), exact.sum(1)):
         found = verax.evaluate(model, x, attributions, [SensitivityN()], target=1, features=chosen, output="logit")

@@ -30,7 +30,8 @@ def as_attributions(orders: Tensor, inputs: int) -> Tensor:
 
 
 def scores(model: nn.Module, x: Tensor, b: Tensor, attributions: Tensor, **options: Any) -> Tensor:
-    return verax.prediction_change(model, x, attributions, target=1, baselines=b, **options).value
+    scorer = verax.Scorer(model, returns="logits")
+    return verax.prediction_change(scorer, x, attributions, target=1, baselines=b, **options).value
 
 
 @pytest.mark.parametrize("shifted", [False, True], ids=["zero baseline", "other baseline"])

@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from safetensors.torch import save as save_tensors
 from sklearn.metrics import roc_auc_score
 
+from verax.core.sealing import BLANK, is_sealed, sealed
+from verax.datasets.base import assembled
 from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.models import MLP, InceptionV1, Linear, save
 from verax.models.augmentation import Rows
-from verax.models.recipes import RECIPES, Recipe, rate
+from verax.models.checkpoints import CheckpointError
+from verax.models.recipes import RECIPES, Recipe, general_recipe, rate
+from verax.models.shipped import train_shipped
 from verax.models.training import Epoch, auroc, train
 
 SMALL = MLP(30, hidden=(8, 4))
@@ -269,26 +274,90 @@ class TestResume:
     def test_what_is_no_checkpoint_is_refused(self, table, tmp_path):
         path = tmp_path / "c"
         path.write_bytes(b"nonsense")
-        with pytest.raises(ValueError, match="damaged or no checkpoint"):
+        with pytest.raises(CheckpointError, match=r"c is damaged, or no checkpoint of a run; delete it"):
             train(SMALL, table, SHORT, device="cpu", checkpoint=path)
         save_file({"a": torch.zeros(2)}, path)
-        with pytest.raises(ValueError, match="no checkpoint of a run"):
+        with pytest.raises(CheckpointError, match="no checkpoint of a run"):
+            train(SMALL, table, SHORT, device="cpu", checkpoint=path)
+        path.write_bytes(sealed(save_tensors({"a": torch.zeros(2)}, {"seal": BLANK})))
+        with pytest.raises(CheckpointError, match="no checkpoint of a run"):
             train(SMALL, table, SHORT, device="cpu", checkpoint=path)
 
-    def test_a_damaged_checkpoint_is_refused(self, table, tmp_path):
+    def test_no_damage_of_a_checkpoint_goes_unseen(self, table, tmp_path):
+        """One flipped bit in any part of the file, weights and moments included, and it is not learnt from."""
+        path = tmp_path / "c"
+        with pytest.raises(Stop):
+            train(SMALL, table, SHORT, device="cpu", checkpoint=path, progress=stop_after(1))
+        whole = path.read_bytes()
+        assert is_sealed(whole)
+        for place in range(len(whole)):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << (place % 8)
+            assert not is_sealed(bytes(changed)), place
+        for damaged in (whole[:-10], whole + b"\0", bytes(changed), b""):
+            path.write_bytes(damaged)
+            with pytest.raises(CheckpointError, match="damaged"):
+                train(SMALL, table, SHORT, device="cpu", checkpoint=path)
+            assert path.read_bytes() == damaged
+
+    def test_a_checkpoint_that_lacks_something_is_refused(self, table, tmp_path):
         path = tmp_path / "c"
         train(SMALL, table, SHORT, device="cpu", checkpoint=path)
         whole = path.read_bytes()
-        path.write_bytes(whole[:-10])
-        with pytest.raises(ValueError, match="damaged"):
-            train(SMALL, table, SHORT, device="cpu", checkpoint=path)
-        size = int.from_bytes(whole[:8], "little")
-        header = json.loads(whole[8 : 8 + size])["__metadata__"]
-        path.write_bytes(whole)
+        header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])["__metadata__"]
         tensors = load_file(path)
-        save_file({name: tensors[name] for name in tensors if name != "best.fc.bias"}, path, metadata=header)
-        with pytest.raises(ValueError, match=r"(?s)damaged .*fc\.bias"):
+        some = {name: tensors[name] for name in tensors if name != "best.fc.bias"}
+        path.write_bytes(sealed(save_tensors(some, header)))
+        with pytest.raises(CheckpointError, match=r"(?s)damaged .*fc\.bias"):
             train(SMALL, table, SHORT, device="cpu", checkpoint=path)
+
+
+class TestThreads:
+    @pytest.mark.parametrize("threads", [1, 2, 3])
+    def test_weights_do_not_depend_on_the_number_of_threads(self, table, threads):
+        """The paper's network, whose sums are long enough to be shared by threads; three epochs are enough."""
+        recipe = dataclasses.replace(RECIPES["breast-cancer", "mlp"], epochs=3)
+        before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(threads)
+            found = train(MLP(30), table, recipe, device="cpu")
+            assert torch.get_num_threads() == threads
+            torch.set_num_threads(1)
+            assert same(weights(found), weights(train(MLP(30), table, recipe, device="cpu")))
+        finally:
+            torch.set_num_threads(before)
+
+
+class TestGeneralRecipe:
+    """A data set that has no recipe of its own."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def own():
+        """Eight hundred rows of twelve features, five of which decide."""
+        draws = np.random.default_rng(1)
+        inputs = draws.normal(size=(800, 12))
+        clear = inputs @ (draws.normal(size=12) * (np.arange(12) < 5)) + draws.normal(size=800) / 2
+        return assembled(
+            "own", inputs, (clear > 0).astype(np.int64), tuple(map(str, range(800))), class_names=("0", "1")
+        )
+
+    @pytest.mark.parametrize(("name", "at_least"), [("linear", 0.95), ("mlp", 0.93)])
+    def test_converges_on_a_small_table(self, own, name, at_least, tmp_path):
+        found = train_shipped(name, own, tmp_path / "own.safetensors", device="cpu")
+        assert found.metrics["test"]["auroc"] > at_least
+
+    @pytest.mark.parametrize("name", ["linear", "mlp"])
+    @pytest.mark.parametrize("rows", [50, 640, 5_000, 19_999, 20_000, 1_000_000])
+    def test_takes_enough_steps(self, name, rows):
+        recipe = general_recipe(name, rows, 12)
+        steps = recipe.epochs * math.ceil(rows / recipe.batch_size)
+        assert steps >= 300
+        assert steps >= 1000 or recipe.epochs == 300
+
+    def test_many_weights_take_small_steps(self):
+        assert general_recipe("linear", 800, 12).learning_rate == 2e-2
+        assert general_recipe("linear", 800, 6400).learning_rate == pytest.approx(2e-4)
 
 
 class TestInit:

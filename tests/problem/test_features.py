@@ -205,8 +205,70 @@ def test_pixel_attributions_may_have_one_channel_or_none(given, channels, stacke
     one = normal(N, 1, H, W, seed=1)
     short = one.reshape(given)
     found = verax.prediction_change(SCORER, x, torch.stack((short, -short)) if stacked else short)
-    wanted = verax.prediction_change(SCORER, x, one.expand_as(x) / channels)
-    torch.testing.assert_close(found.morf[0] if stacked else found.morf, wanted.morf)
+    wanted = verax.prediction_change(SCORER, x, {"one": one.expand_as(x) / channels})
+    torch.testing.assert_close(found.morf[0] if stacked else found.morf, wanted.morf["one"])
+
+
+# What can be read two ways
+
+
+SQUARE = normal(3, 3, H, W)  # as many images as channels
+
+
+def test_a_map_that_may_be_for_all_images_or_for_each_is_refused():
+    groups = whole(4, 3, H, W)
+    with pytest.raises(
+        ValueError, match=r"features: .*\(3, 4, 5\) can be read as one map.*\(1, 3, 4, 5\).*\(3, 1, 4, 5\)"
+    ):
+        feature_map(groups, SQUARE)
+    for_all, for_each = feature_map(groups[None], SQUARE), feature_map(groups[:, None], SQUARE)
+    assert torch.equal(for_all.map, feature_map(groups, SQUARE[:2]).map)
+    assert torch.equal(for_each.map, feature_map(groups, SQUARE[:, :1]).map.repeat(1, 3))
+
+
+def test_a_map_that_is_the_same_either_way_is_taken():
+    flat = whole(4, H, W)
+    wanted = feature_map(flat, SQUARE).map
+    assert torch.equal(feature_map(flat.expand(3, H, W), SQUARE).map, wanted)
+    assert torch.equal(feature_map(whole(4, 1, H, W), normal(1, 1, H, W)).map, whole(4, 1, H, W).reshape(1, -1))
+
+
+@pytest.mark.parametrize("shape", [(1, C, H, W), (N, 1, H, W), (1, 1, H, W)], ids=str)
+def test_length_one_stands_for_all_inputs_or_all_channels(shape):
+    given = whole(4, *shape)
+    found = feature_map(given, IMAGES).map
+    assert found.shape == (shape[0], C * H * W)
+    assert torch.equal(found.expand(N, -1), feature_map(given.expand(N, C, H, W), IMAGES).map)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, H, W), (1, C, 1, W), (N, C, H, 1), (1, 1, 1, 1), (1, 7)], ids=str)
+def test_other_lengths_of_one_are_refused(shape):
+    with pytest.raises(ValueError, match=r"features: group numbers of shape .* do not fit"):
+        feature_map(whole(4, *shape), IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "features"), [(SQUARE, "auto"), (SQUARE, whole(4, H, W)), (normal(5, 5, 5), "pixel")], ids=str
+)
+def test_attributions_that_may_be_one_or_a_stack_are_refused(inputs, features):
+    count = len(inputs)
+    full = normal(*inputs.shape, seed=1)
+    with pytest.raises(
+        ValueError, match=rf"attributions: .*as a stack of {count} without.*a channel axis, shape \(K, {count}, 1,"
+    ):
+        verax.prediction_change(SCORER, inputs, full, features=features)
+    as_one = verax.prediction_change(SCORER, inputs, {"it": full}, features=features).value["it"]
+    assert torch.equal(verax.prediction_change(SCORER, inputs, full[None], features=features).value, as_one[None])
+    stack = verax.prediction_change(SCORER, inputs, full[:, :, None], features=features).value
+    by_name = verax.prediction_change(
+        SCORER, inputs, {str(number): one for number, one in enumerate(full)}, features=features
+    ).value
+    assert torch.equal(stack, torch.stack(list(by_name.values())))
+
+
+def test_attributions_of_elements_can_only_be_one():
+    assert verax.prediction_change(SCORER, SQUARE, SQUARE, features="element").value.shape == (3,)
+    assert verax.prediction_change(SCORER, SQUARE[:1], SQUARE[:1]).value.shape == (1,)
 
 
 @pytest.mark.parametrize("steps", [2, 5, 20])

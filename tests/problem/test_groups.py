@@ -139,7 +139,7 @@ def test_infidelity_is_the_plain_definition(features, settings):
         found, recording = measured(metric, features, row)
         x, drawn = SERIES[row].flatten().numpy(), recording.rows[-30:]
         attribution_row, score = ATTRIBUTIONS[row].flatten().numpy(), NETWORK.score(int(TARGET[row]))
-        wanted = reference.infidelity(score, x, drawn, attribution_row, metric.normalize)
+        wanted = reference.infidelity(score, x, drawn, attribution_row, metric.normalize, metric.draws.effect)
         assert found.value.item() == pytest.approx(wanted, rel=1e-9)
         moved = np.stack(drawn) != x
         for group in set(one):  # a group moves as one

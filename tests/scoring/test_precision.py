@@ -73,7 +73,8 @@ def test_half_precision_is_used():
     model = convnet()
     model[-1].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
     scores(verax.Scorer(model, precision="bfloat16"))
-    assert set(seen) == {torch.bfloat16}
+    assert seen[:2] == [torch.float32] * 2  # the folded copy is compared with the module first
+    assert set(seen[2:]) == {torch.bfloat16}
 
 
 def test_probabilities_are_computed_in_single_precision():
@@ -301,8 +302,8 @@ def test_the_perceptron_of_the_paper_folds_altogether():
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_scores_of_tables_in_every_precision_are_those_of_the_module(precision):
     model, x = lively(verax.models.MLP(4, hidden=(8, 8)).build(seed=0)), normal(6, 4)
-    wanted = verax.evaluate(model, x, x, METRICS)
-    found = verax.evaluate(verax.Scorer(model, precision=precision), x, x, METRICS)
+    wanted = verax.evaluate(verax.Scorer(model, returns="logits"), x, x, METRICS)
+    found = verax.evaluate(verax.Scorer(model, returns="logits", precision=precision), x, x, METRICS)
     torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
 
 
@@ -414,6 +415,79 @@ def test_inception_folds_altogether(monkeypatch):
         torch.testing.assert_close(found(x), model(x))
 
 
+class Deep(nn.Module):
+    """Cannot be traced, and calls parts of its part."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU())
+        self.last = nn.Linear(3, 2)
+
+    def forward(self, x):
+        y = self.block[0](x) if len(x) > 0 else self.block(x)
+        return self.last(y.mean((2, 3)))
+
+
+class Around(nn.Module):
+    """Holds a module that cannot be traced, deeper down."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Deep()
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("make", [Deep, Around])
+@pytest.mark.parametrize("precision", [None, "float32"])
+def test_nothing_is_folded_below_what_cannot_be_traced(make, precision):
+    model = lively(make()).eval()
+    assert kinds_of(folded(model)) == kinds_of(model)
+    found, wanted = scores(verax.Scorer(model, precision=precision)), scores(model)
+    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=1e-5)
+
+
+def kinds_of(model):
+    return [type(part) for part in model.modules()]
+
+
+class Reader(nn.Module):
+    """Reads the weights of a layer that is not its own, out of anybody's sight."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.seen = [layer]
+
+    def forward(self, x):
+        return x * self.seen[0].weight.sum()
+
+
+class Secret(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU())
+        self.reader, self.pool = Reader(self.block[0]), nn.AdaptiveAvgPool2d(1)
+        self.flat, self.last = nn.Flatten(), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.last(self.flat(self.pool(self.reader(self.block(x)))))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_folded_copy_that_gives_other_outputs_is_not_used(precision):
+    torch.manual_seed(0)
+    model = lively(Secret()).eval()
+    with torch.no_grad():
+        assert not torch.allclose(folded(model)(IMAGES), model(IMAGES), atol=1e-3)
+    scorer, wanted = verax.Scorer(model, precision=precision), scores(model)
+    with pytest.warns(UserWarning, match="batch norms folded gives other outputs than the model") as caught:
+        found = scores(scorer)
+    assert len(caught) == 1
+    scores(scorer)  # where warnings are errors
+    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
+
+
 # Compilation
 
 
@@ -436,15 +510,16 @@ def test_what_was_compiled_is_kept_as_long_as_the_structure_stays(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda module, dynamic: module)
     model, made = convnet().eval(), []
     inference = Inference(verax.Scorer(model).adapter, None, compile=True)
+    plain = Runner(inference.adapter, torch.float32, torch.preserve_format)
     changes = (
         lambda: None,
         lambda: model[-1].weight.data.mul_(2),
-        lambda: setattr(model[-3], "output_size", 3),
+        lambda: setattr(model[-3], "output_size", (2, 2)),
         lambda: model[-1].register_forward_hook(print),
     )
     for change in changes:
         change()
-        made.append(inference.runner(Runner(inference.adapter, torch.float32, torch.preserve_format)).adapter.module)
+        made.append(inference.runner(plain, IMAGES, torch.device("cpu")).adapter.module)
     assert made[0] is made[1]
     assert len({id(one) for one in made}) == 3
 

@@ -5,12 +5,14 @@ import math
 from dataclasses import astuple
 
 import jaxtyping
+import numpy as np
 import pytest
 import scipy.stats
 import torch
 
 import verax
-from verax.metrics import Estimate
+from verax.metrics import Estimate, Result
+from verax.statistics.bootstrap import resampled_means
 from verax.statistics.intervals import estimates
 
 
@@ -53,6 +55,23 @@ def test_t_interval_covers_as_often_as_it_says_also_with_few_inputs(count):
     found = estimates(normal(4000, count, seed=5))
     covered = sum(one.low <= 0 <= one.high for one in found) / len(found)
     assert 0.94 < covered < 0.96
+
+
+@pytest.mark.parametrize(
+    ("method", "least", "most"), [("t", 0.94, 0.96), ("normal", 0.90, 0.935), ("bootstrap", 0.86, 0.90)]
+)
+def test_coverage_with_ten_inputs_is_what_the_docs_say(method, least, most):
+    found = estimates(normal(3000, 10, seed=6), method, 0.95, 500, 0)
+    covered = sum(one.low <= 0 <= one.high for one in found) / len(found)
+    assert least < covered < most
+    text = estimates.__doc__ + Result.mean.__doc__
+    assert all(said in text for said in ("about 88 %", "about 92 %", "92 % and 88 %"))
+
+
+def test_the_ends_of_a_bootstrap_interval_are_exact_percentiles():
+    (found,) = estimates(normal(1, 30), "bootstrap", 0.9, 200, 0)
+    low, high = np.quantile(resampled_means(normal(1, 30), 200, 0).numpy(), [(1 - 0.9) / 2, (1 + 0.9) / 2])
+    assert (found.low, found.high) == (pytest.approx(low, abs=1e-15), pytest.approx(high, abs=1e-15))
 
 
 def test_one_input_has_no_interval():

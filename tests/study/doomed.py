@@ -2,8 +2,9 @@
 
 Children are forked after everything is imported, so that a try takes as long as the study and no longer. Each line says
 ``folder``, and either ``after``, the seconds after which the child is killed, or ``event``, the number of the operation
-on a file (sync or rename) in place of which it kills itself, with ``into`` only renames into that folder are counted.
-Neither lets it finish. The answer tells how it ended.
+on a file (sync or rename) in place of which it kills itself, with ``into`` only renames into that folder are counted;
+with ``errno`` that operation fails instead, as on a bad disk. Neither lets it finish. The answer tells how it ended:
+``code`` is 2 where the run said in one line what was wrong.
 """
 
 import json
@@ -19,6 +20,7 @@ import torch
 import verax.study.plan
 import verax.study.run
 from verax.study.spec import parse_spec
+from verax.study.store import StoreError
 
 
 def main(spec_file: str) -> None:
@@ -43,24 +45,28 @@ def _run(content: dict[str, Any], order: dict[str, Any]) -> NoReturn:
     try:
         torch.set_num_threads(1)
         if order.get("event") is not None:
-            _die_at(order["event"], order.get("into"))
+            _fail_at(order["event"], order.get("into"), order.get("errno"))
         setattr(verax.study.run, "write_study_report", lambda study: study.store.folder / "report.html")  # noqa: B010
         setattr(verax.study.plan, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
         verax.study.run.run_study(parse_spec(content, "doomed"), order["folder"], log=lambda line: None)
         code = 0
+    except StoreError:
+        code = 2
     except BaseException as error:
         print(repr(error), file=sys.stderr, flush=True)  # noqa: T201
     os._exit(code)
 
 
-def _die_at(event: int, into: str | None) -> None:
-    """Count syncs and renames of files, and die in place of one of them."""
+def _fail_at(event: int, into: str | None, number: int | None) -> None:
+    """Count syncs and renames of files, and die or fail in place of one of them."""
     seen = 0
 
     def counted(real: Any) -> Any:
         def operation(*arguments: Any, **settings: Any) -> Any:
             nonlocal seen
             seen += into is None or into == Path(arguments[-1]).parent.name
+            if seen == event and number is not None:
+                raise OSError(number, os.strerror(number))
             if seen == event:
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*arguments, **settings)

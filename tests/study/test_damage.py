@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from verax.study.examples import read_example
 from verax.study.results import read_results
 from verax.study.store import Store, StoreError, parquet, read_facts
 from verax.study.study import open_study
-from verax.study.verify import read_verdict
+from verax.study.verify import Verdict, read_verdict, write_verdict
 
 
 def first(folder: Path, kind: str = "scores") -> Path:
@@ -245,14 +246,43 @@ def test_readers_leave_damaged_files_out(copied: Path, finished: Path) -> None:
     assert set(found.tables.uncertainty["model"].to_list()) == {"Cancer-MLP", "Digits-Linear"}
 
 
-def test_a_damaged_verdict_counts_as_none(copied: Path) -> None:
-    store = Store(copied)
+VERDICT = Verdict(8, 1, 20, True, ())
+
+
+def test_a_damaged_verdict_is_named_and_ignored(copied: Path) -> None:
+    store, path = Store(copied), copied / "verified.json"
     assert read_verdict(store) is None
-    for content in ("{", "[]", ""):
-        (copied / "verified.json").write_text(content)
-        assert read_verdict(store) is None
-    (copied / "verified.json").write_text(json.dumps({"passed": True}))
-    assert read_verdict(store) == {"passed": True}
+    write_verdict(store, VERDICT)
+    whole_one = path.read_bytes()
+    for content in (b"{", b"[]", b"", b"{}", b"null", b"\xff", json.dumps({"passed": True}).encode()):
+        path.write_bytes(content)
+        with pytest.warns(UserWarning, match=r"verified.json: damaged, .* ignored; run verax verify again"):
+            assert read_verdict(store) is None
+    for place in range(len(whole_one)):
+        path.write_bytes(whole_one)
+        flip(path, place, place % 7)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert read_verdict(store) is None
+        assert said, place
+    path.write_bytes(b"{}")
+    with pytest.warns(UserWarning, match="verified.json: damaged"):
+        assert "verified" not in read_results(open_study(copied)).tables.settings
+
+
+def test_a_verdict_is_about_the_scores_that_were_verified(copied: Path) -> None:
+    store = Store(copied)
+    write_verdict(store, VERDICT)
+    assert read_verdict(store) is not None
+    assert read_results(open_study(copied)).tables.settings["verified"] == {"compared": 20, "different": 0}
+    path = first(copied)
+    path.rename(copied / "away")
+    assert read_verdict(store) is None  # without a word: it is whole, but about another state
+    (copied / "away").rename(path)
+    assert read_verdict(store) is not None
+    (copied / "scores" / path.name.replace("000000", "000099")).write_bytes(b"a study that grew")
+    assert read_verdict(store) is None
+    assert "verified" not in read_results(open_study(copied)).tables.settings
 
 
 def test_examples_can_be_read_after_a_repair(copied: Path, finished: Path) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors import SafetensorError
 
-from study.studies import ran, same, scores, spec, stamps
+from study.studies import ran, same, scores, spec, stamps, whole
 from verax.core.files import Sealed
 from verax.study.run import run_study
 from verax.study.store import StoreError
@@ -48,9 +47,9 @@ def test_the_disk_is_full_at_any_file(trained: Path, finished: Path, disk: Disk)
     """Room for one file at first, and for a few more after each refusal, until there is room for all."""
     before, disk.room = stamps(trained), 1
     while message := refusal(trained):
-        assert message == (
-            f"{trained}: no room left on the disk (No space left on device). What was finished is stored; make room "
-            "and run the same command again."
+        assert message.startswith(f"{trained}/")
+        assert message.endswith(
+            ": No space left on device; make room and do the same again. What was finished is stored."
         )
         assert not list(trained.rglob("*.part"))
         now = stamps(trained)
@@ -63,29 +62,51 @@ def test_the_disk_is_full_at_any_file(trained: Path, finished: Path, disk: Disk)
     assert not (trained / "set-aside").exists()
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG], ids=errno.errorcode.get)
-def test_quotas_are_limits_as_well(number: int, trained: Path, disk: Disk) -> None:
+ADVICE = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room within your quota",
+    errno.EFBIG: "raise the limit",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.EIO: "the disk fails",
+}
+
+
+@pytest.mark.parametrize("number", ADVICE, ids=errno.errorcode.get)
+def test_a_failing_disk_names_the_file_and_what_to_do(number: int, trained: Path, disk: Disk) -> None:
     disk.room, disk.number = 5, number
-    with pytest.raises(StoreError, match="no room left on the disk"):
-        run_study(spec(), trained)
-
-
-def test_other_errors_are_not_taken_for_a_full_disk(trained: Path, disk: Disk) -> None:
-    disk.room, disk.number = 5, errno.EIO
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(StoreError, match=rf"^{trained}/\S+: {os.strerror(number)}; {ADVICE[number]}.* is stored\.$"):
         run_study(spec(), trained)
     disk.room = 1 << 30
     assert ran(spec(), trained)[0].computed == 3
 
 
-def test_a_checkpoint_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints are written by a library whose errors are no OSErrors."""
+def test_other_errors_are_not_taken_for_a_failing_disk(trained: Path, disk: Disk) -> None:
+    disk.room, disk.number = 5, errno.EPERM
+    with pytest.raises(PermissionError):
+        run_study(spec(), trained)
 
-    def full(*arguments: Any, **settings: Any) -> None:
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+def test_a_disk_that_cannot_be_read_is_not_a_damaged_file(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read now may be whole: it is neither set aside nor computed anew."""
+    real, before = Path.read_bytes, stamps(copied)
+
+    def broken(path: Path) -> bytes:
+        if path.suffix == ".parquet":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("verax.models.checkpoints.save_file", full)
-        with pytest.raises(StoreError, match=r"could not be written .*No space left on device"):
-            run_study(spec(), tmp_path / "study")
+        patch.setattr(Path, "read_bytes", broken)
+        with pytest.raises(StoreError, match=r"\.parquet: Input/output error; the disk fails"):
+            run_study(whole(), copied)
+    assert stamps(copied) == before
+    assert not (copied / "set-aside").exists()
+    assert ran(whole(), copied)[0].computed == 0
+
+
+def test_a_checkpoint_that_cannot_be_written(tmp_path: Path, disk: Disk) -> None:
+    disk.room = 8
+    with pytest.raises(StoreError, match=r"/models/Cancer-Linear\.checkpoint: No space left on device"):
+        run_study(spec(), tmp_path / "study")
+    disk.room = 1 << 30
     assert ran(spec(), tmp_path / "study")[0].computed == 3

@@ -37,7 +37,7 @@ class Doomed:
         self.process.stdin.write(json.dumps({"folder": str(folder), **order}) + "\n")
         self.process.stdin.flush()
         found: dict[str, Any] = json.loads(self.process.stdout.readline())
-        assert found["code"] in (0, None), found
+        assert found["code"] in (0, 2, None), found
         return found
 
     def close(self) -> None:

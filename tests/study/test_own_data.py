@@ -173,7 +173,8 @@ def test_data_may_be_moved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"patients.npz"):
         open_study(tmp_path / "study")
     found, lines = ran(own(moved), tmp_path / "study")
-    assert (found.computed, lines) == (0, [])
+    (warning,) = lines  # there is nothing to learn in these data
+    assert (found.computed, warning[:9]) == (0, "WARNING: ")
     assert stamps(tmp_path / "study") == before
     open_study(tmp_path / "study")
 

@@ -110,7 +110,7 @@ def whole_grid(explained: ExplainedModel, every: int) -> ExplainedModel:
 METRICS = {
     "one step": metrics_of(MetricsSpec(steps=1, samples=4)),
     "more steps than features": metrics_of(MetricsSpec(steps=100, samples=4)),
-    "one draw": metrics_of(MetricsSpec(samples=1)),
+    "two draws": metrics_of(MetricsSpec(samples=2)),
     "no Infidelity": metrics_of(MetricsSpec(infidelity=False)),
     "a subset": metrics_of(MetricsSpec(samples=4, subset=3)),
     "one guided metric": metrics_of(MetricsSpec(list=["dpc"])),

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,6 +83,41 @@ def test_a_cluster_gives_the_same_table_and_the_study_may_grow(trained: Path, lo
 
 
 @pytest.mark.usefixtures("ray")
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are listed by Linux alone")
+def test_a_cluster_of_ours_listens_to_this_machine_alone() -> None:
+    """Whoever reaches it may run code in it."""
+    addresses = {
+        address for family in ("tcp", "tcp6") for address in listening(family, sockets(descendants(os.getpid())))
+    }
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert addresses
+
+
+def descendants(process: int) -> set[int]:
+    """The process and all that it and they have started."""
+    found = {process}
+    for path in Path("/proc").glob("[0-9]*/task/*/children"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            found |= {int(word) for word in path.read_text().split()} if int(path.parts[2]) == process else set()
+    return found.union(*map(descendants, found - {process}))
+
+
+def sockets(processes: set[int]) -> set[str]:
+    """The numbers of their sockets."""
+    found = set()
+    for link in (link for process in processes for link in Path(f"/proc/{process}").glob("fd/*")):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def listening(family: str, numbers: set[str]) -> set[str]:
+    """The addresses, as hexadecimal numbers, on which some of these sockets wait for connections."""
+    rows = [line.split() for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]]
+    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in numbers}
+
+
+@pytest.mark.usefixtures("ray")
 def test_workers_that_die_are_replaced(
     trained: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +190,19 @@ def test_a_cluster_that_is_not_there_is_noticed_before_anything_is_trained(
     ):
         run_study(many(), tmp_path / "study", cluster=Cluster("auto"))
     assert not (tmp_path / "study").exists()
+
+
+def test_a_cluster_that_would_listen_to_others_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = []
+    ray = SimpleNamespace(
+        init=lambda **settings: None,
+        shutdown=lambda: stopped.append(True),
+        util=SimpleNamespace(get_node_ip_address=lambda: "192.0.2.2"),
+    )
+    monkeypatch.setattr("verax.study.ray_engine._loopback", contextlib.nullcontext)
+    with pytest.raises(ConnectionError, match="Ray would listen to other machines, so it was stopped"):
+        _connect(ray, CLUSTER)
+    assert stopped
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,16 @@
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
+from filelock import FileLock
 
 from study.studies import flip, scores, whole
 from verax.analysis.tables import COST_COLUMNS, UNCERTAINTY_SCHEMA, scores_schema
@@ -235,7 +238,7 @@ def test_entries_that_are_something_else_are_dropped(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     for content in (b"", b"no safetensors", bytes(100)):
         (tmp_path / Sealed.name(key(1), content, ".safetensors")).write_bytes(content)
-        assert cache.get(key(1), (10, 100)) is None
+        assert Cache(tmp_path, 1 << 20).get(key(1), (10, 100)) is None
         assert not list(tmp_path.iterdir())
 
 
@@ -262,3 +265,69 @@ def test_names_hold_a_hash_of_the_content(tmp_path: Path) -> None:
     assert Sealed.read(tmp_path / name) is None
     (tmp_path / name).write_bytes(b"content")
     assert Sealed.read(tmp_path / name) == b"content"
+
+
+def test_the_cache_lists_its_folder_now_and_then_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list it at every put would take time that grows with the square of the number of files."""
+    listed, real = 0, Cache._entries
+
+    def entries(cache: Cache) -> Any:
+        nonlocal listed
+        listed += 1
+        return real(cache)
+
+    monkeypatch.setattr(Cache, "_entries", entries)
+    cache = Cache(tmp_path, 400 * 4_500)
+    for number in range(1000):
+        cache.put(key(number), ENTRY, COST)
+        cache.get(key(number // 2), (10, 100))
+    assert listed <= 1 + 16 * 3  # a sixteenth of the room at a time, and the room is filled less than three times
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= cache.limit
+
+
+def test_the_cache_counts_what_others_add(tmp_path: Path) -> None:
+    """Workers share the room; each counts the folder anew before it has written a sixteenth of it."""
+    one, other = Cache(tmp_path, 32 * 5_024), Cache(tmp_path, 32 * 5_024)
+    for number in range(100):
+        (one if number % 2 else other).put(key(number), ENTRY, COST)
+        assert Cache(tmp_path, 0).size() <= one.limit * (1 + 2 / 16)
+
+
+def test_a_file_of_scores_is_read_once_by_a_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: Counter[str] = Counter()
+    real = Sealed.read
+
+    def counted(path: Path) -> bytes | None:
+        read[path.name] += path.parent.name == "scores"
+        return real(path)
+
+    monkeypatch.setattr(Sealed, "read", staticmethod(counted))
+    run_study(whole(), copied)
+    study = open_study(copied)
+    read.clear()
+    for _ in range(3):
+        read_results(study)
+    assert set(read.values()) == {1, 0} or set(read.values()) == {1}
+    flip(copied / "scores" / next(name for name, times in read.items() if times), 99)
+    assert len(read_results(study).missing) == 1  # a file that changed is read again
+
+
+def test_the_lock_is_of_the_file_that_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run may remove the file before it is locked here, and the lock of a removed file keeps nobody out."""
+    real, tries = FileLock.acquire, []
+
+    def late(lock: FileLock, **settings: Any) -> Any:
+        found = real(lock, **settings)
+        tries.append(1)
+        if len(tries) == 1:
+            (tmp_path / ".lock").unlink()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileLock, "acquire", late)
+        held = Store(tmp_path).lock()
+        held.__enter__()
+    assert len(tries) == 2
+    with pytest.raises(StoreError, match="works on this study"), Store(tmp_path).lock():
+        pass
+    held.__exit__(None, None, None)

@@ -24,8 +24,9 @@ from verax.core.text_tables import cost as spent
 from verax.problem.background import checked_background
 from verax.problem.inputs import checked_inputs
 from verax.problem.targets import checked_target
+from verax.scoring.frames import column_order
 from verax.scoring.meter import Cost, Meter, Rows
-from verax.scoring.scorer import Scorer, checked_batch_size
+from verax.scoring.scorer import checked_batch_size, scorer_of
 from verax.scoring.session import NOT_DIFFERENTIABLE
 
 Modality = Literal["tabular", "image"]
@@ -190,7 +191,7 @@ class Attribution(ABC):
         Args:
             model: A torch module, a ``verax.Scorer``, or, for methods that need no gradients, any other model.
             inputs: Rows to explain, ``(N, ...)``.
-            target: The class to explain: predicted (``None``), one number, or one per row.
+            target: The class to explain: predicted (``None``), a number, a label as text, or one of them per row.
             background: Rows of the training data, for methods that need them.
             background_labels: Their classes, for a stratified background.
             batch_size: Rows per model call; automatic by default.
@@ -271,8 +272,8 @@ def attribute(
     Args:
         configurations: What to compute; results come in this order, under canonical names.
         model: What is explained: a torch module for methods that need gradients, otherwise any kind of model.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; attributions come back in the same kind.
-        target: The class to explain: predicted (``None``), one number, or one number per row.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; attributions come in this kind, half precision as single.
+        target: The class to explain: predicted (``None``), a number, a label as text, or one of them per row.
         background: Rows of training data, for methods that compare with some.
         background_labels: Their classes, for methods that draw from each class alike.
         batch_size: Rows per model call; automatic by default.
@@ -288,22 +289,27 @@ def attribute(
         (2, 192)
     """
     groups = families(configurations)
-    scorer = model if isinstance(model, Scorer) else Scorer(model)
+    scorer = scorer_of(model)
     meter = Meter(scorer.counts)
+    order = column_order(scorer.feature_names, inputs)
+    inputs, background = order("inputs", inputs), order("background", background)
     x = checked_inputs(inputs)
-    layout = Layout("one", (), kind_of(inputs), x.device, x.dtype)
+    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision cannot hold them: small squares would be 0
+    layout = Layout("one", (), kind_of(inputs), x.device, dtype)
     names = {family: [one.canonical for one in members] for family, members in groups.items()}
     with torch.inference_mode(False):  # plain tensors, also where the caller is in inference mode
-        found = {name: torch.empty_like(x) for own in names.values() for name in own}
+        found = {name: torch.empty_like(x, dtype=dtype) for own in names.values() for name in own}
     delta: dict[str, float] = {}
     settings = {"target": target, "background": background, "background_labels": background_labels}
     for family, piece in stream(groups, scorer, inputs, **settings, batch_size=batch_size, device=device):
         for name, values in zip(names[family], piece.values, strict=True):
-            found[name][piece.rows] = values.to(x)
+            found[name][piece.rows] = values.to(found[name])
         if piece.delta is not None:
             largest = float(piece.delta.max())
             delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
-    ordered = {one.canonical: layout.pack(found[one.canonical][None]) for one in dict.fromkeys(configurations)}
+    ordered = {
+        one.canonical: order.back(layout.pack(found[one.canonical][None])) for one in dict.fromkeys(configurations)
+    }
     return Attributions(ordered, delta, meter.total())
 
 
@@ -326,7 +332,7 @@ def stream(
     Args:
         groups: What ``families`` gives: configurations by their family.
     """
-    scorer = model if isinstance(model, Scorer) else Scorer(model)
+    scorer = scorer_of(model)
     x = checked_inputs(inputs)
     gradients = any(family.needs_gradients for family in groups)
     if gradients and not scorer.differentiable:

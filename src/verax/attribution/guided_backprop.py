@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
+from verax.attribution.activations import WatchedOperations
 from verax.attribution.base import Attribution, Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.gradient import input_gradients
@@ -24,13 +26,9 @@ _RELUS = {torch.relu, Tensor.relu, nn.functional.relu, _aten.relu, _aten.relu.de
 # Names of autograd's nodes, without "Backward" and a number.
 _GUIDED = "GuidedReLU"
 _HIDDEN = {"Relu", "DifferentiableGraph", "CompiledFunction"}
-_OTHER_ACTIVATIONS = re.compile(
-    "Celu|Clamp|ClampMin|Elu|Fmax|Gelu|Glu|Hardshrink|Hardsigmoid|Hardswish|Hardtanh|LeakyRelu|LogSigmoid|Maximum|Mish|"
-    "PreluKernel|RreluWithNoise|Sigmoid|Silu|Softplus|Softshrink|Tanh|Threshold"
-)
 _CANNOT_SEE = (
     "model: {what}, so GuidedBackprop cannot see its ReLUs. Pass the model as it was before torch.jit or "
-    "torch.compile, with ReLUs that are modules or calls of torch.relu."
+    "torch.compile, with ReLUs that are modules or calls of torch.relu. verax.attribution.Gradient and SmoothGrad work."
 )
 
 
@@ -40,13 +38,18 @@ class GuidedBackprop(Attribution):
 
     At each ReLU ``r_in = 1[f > 0] 1[r_out > 0] r_out`` goes back (Springenberg et al. 2014).
 
-    ReLUs count however they are called: as modules, also in place or reused, as functions, as methods. Other
-    activations keep their derivative; a model that has only others is refused. Without any, the result is the gradient.
+    ReLUs count however they are called: as modules, also in place or reused, as functions, as methods. Beside them
+    other activations of torch (GELU, sigmoid, softmax, attention, layer norm) and products of two signals keep their
+    derivative; a model that has only others is refused. So is one with a step that may be a ReLU by hand, or that is
+    not known to be linear: a choice by a condition, an absolute value, a maximum, a power, a sine, an
+    ``autograd.Function``. Where all is linear, but for max pooling, the result is the gradient.
 
     Example:
+        >>> import verax
         >>> model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 1))
         >>> model[1].weight.data = torch.tensor([[3.0, -2.0]])
-        >>> GuidedBackprop()(model, torch.ones(1, 2), target=1)  # the gradient is [3, -2]
+        >>> scorer = verax.Scorer(model, returns="logits")
+        >>> GuidedBackprop()(scorer, torch.ones(1, 2), target=1)  # the gradient is [3, -2]
         tensor([[3., 0.]])
     """
 
@@ -90,29 +93,56 @@ class GuidedBackpropFamily(Family):
 @contextlib.contextmanager
 def guided(module: nn.Module) -> Iterator[None]:
     """Let every ReLU of this thread be guided, and check that none of the module's was missed."""
-    check = module.register_forward_hook(lambda module, inputs, output: _check_graph(output))
-    try:
-        with _GuidedReLUs():
+    with _GuidedReLUs() as relus:
+        hooks = (module.register_forward_pre_hook(relus.begin), module.register_forward_hook(relus.end))
+        try:
             yield
-    finally:
-        check.remove()
+        finally:
+            relus.stop()
+            for hook in hooks:
+                hook.remove()
 
 
 class _GuidedReLUs(TorchFunctionMode):
-    """Replaces calls of ReLU."""
+    """Replaces calls of ReLU, and watches all other operations of a module on their way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watch: WatchedOperations | None = None
+
+    def begin(self, module: nn.Module, inputs: Any) -> None:
+        """The module begins."""
+        self._watch = WatchedOperations(inputs)
+        self._watch.__enter__()  # type: ignore[no-untyped-call]
+
+    def end(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        """The module is done."""
+        watch = self._watch
+        self.stop()
+        assert watch is not None  # noqa: S101  # it began
+        _check(watch, without_wrapper(output, "logits"))
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self._watch is not None:
+            self._watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._watch = None
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         settings = kwargs or {}
-        if func in _IN_PLACE:
-            settings = settings | {"inplace": True}
-        return (_guided_relu if func in _RELUS else func)(*args, **settings)
+        if func not in _RELUS:
+            return func(*args, **settings)
+        if self._watch is None:
+            return _guided_relu(func in _IN_PLACE, *args, **settings)
+        with self._watch.paused():
+            return _guided_relu(func in _IN_PLACE, *args, **settings)
 
 
-def _guided_relu(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002  # torch's own name
+def _guided_relu(in_place: bool, input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002  # torch's own name
     result: Tensor = GuidedReLU.apply(input)  # type: ignore[no-untyped-call]
-    return input.copy_(result) if inplace else result
+    return input.copy_(result) if in_place or inplace else result
 
 
 class GuidedReLU(torch.autograd.Function):
@@ -140,30 +170,38 @@ def _refuse_compiled(module: nn.Module) -> None:
             raise TypeError(_CANNOT_SEE.format(what=f"{where} is {how}"))
 
 
-def _check_graph(output: object) -> None:
-    """Refuse a model with ReLUs that were missed, or with other activations only."""
-    output = without_wrapper(output, "logits")
+def _check(watch: WatchedOperations, output: object) -> None:
+    """Refuse a model with steps that may hide a ReLU, or with other activations only."""
     if not isinstance(output, Tensor) or output.grad_fn is None:
         return
-    found = _operations(output)
-    if hidden := found & _HIDDEN:
-        raise TypeError(_CANNOT_SEE.format(what=f"it has operations that hide them ({', '.join(sorted(hidden))})"))
-    others = {name for name in found if _OTHER_ACTIVATIONS.fullmatch(name)}
-    if others and _GUIDED not in found:
+    nodes = _nodes(output)
+    hidden = watch.unknown | {_name(node) for node in nodes if _hides(node)}
+    if hidden:
+        raise TypeError(_CANNOT_SEE.format(what=f"it has operations that may hide them ({', '.join(sorted(hidden))})"))
+    if watch.activations and _GUIDED not in map(_name, nodes):
         raise ValueError(
             f"model: GuidedBackprop is defined for networks of ReLUs; this one has none, but other activations "
-            f"({', '.join(sorted(others))}). verax.attribution.Gradient and SmoothGrad work."
+            f"({', '.join(sorted(watch.activations))}). verax.attribution.Gradient and SmoothGrad work."
         )
 
 
-def _operations(output: Tensor) -> set[str]:
-    """Names of the operations that led to an output."""
-    waiting, seen, names = [output.grad_fn], {output.grad_fn}, set()
+def _hides(node: Any) -> bool:
+    """Whether an operation of autograd is a ReLU that was missed, or one whose inside cannot be seen."""
+    own = isinstance(node, BackwardCFunction) and _name(node) != _GUIDED
+    return own or _name(node) in _HIDDEN
+
+
+def _name(node: Any) -> str:
+    return re.sub(r"^.*::|Backward\d*$", "", node.name())
+
+
+def _nodes(output: Tensor) -> set[Any]:
+    """The operations of autograd that led to an output."""
+    waiting, seen = [output.grad_fn], {output.grad_fn}
     while waiting:
         node = waiting.pop()
         assert node is not None  # noqa: S101  # only nodes are put in
-        names.add(re.sub(r"^.*::|Backward\d*$", "", node.name()))
         following = {step for step, _ in node.next_functions if step is not None} - seen
         seen |= following
         waiting.extend(following)
-    return names
+    return seen

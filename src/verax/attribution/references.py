@@ -36,7 +36,7 @@ class Random(Attribution):
         seed: Same seed, same attributions.
 
     Example:
-        >>> model, x = torch.nn.Linear(3, 1), torch.eye(3)[:2]
+        >>> model, x = torch.nn.Linear(3, 2), torch.eye(3)[:2]
         >>> same = Random(constant=True)(model, x)
         >>> bool(torch.equal(same[0], same[1])), bool(torch.equal(*Random()(model, x)))
         (True, False)

@@ -52,8 +52,8 @@ class SmoothGrad(_Noisy):
         seed: The noise is a function of the seed and the input's values.
 
     Example:
-        >>> model = torch.nn.Linear(3, 1)
-        >>> bool(torch.equal(SmoothGrad()(model, torch.randn(2, 3), target=1), model.weight.detach().expand(2, 3)))
+        >>> model = torch.nn.Linear(3, 2)
+        >>> bool(torch.equal(SmoothGrad()(model, torch.randn(2, 3), target=1), model.weight[1:].detach().expand(2, 3)))
         True
     """
 
@@ -73,7 +73,7 @@ class VarGrad(_Noisy):
         seed: The noise is a function of the seed and the input's values.
 
     Example:
-        >>> VarGrad()(torch.nn.Linear(3, 1), torch.zeros(1, 3), target=1)
+        >>> VarGrad()(torch.nn.Linear(3, 2), torch.zeros(1, 3), target=1)
         tensor([[0., 0., 0.]])
     """
 

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from verax.core.printable import printable
 from verax.core.registry import unknown
 
 Imports = Annotated[
@@ -44,15 +46,33 @@ class Commands(TyperGroup):
     def main(self, *args: Any, standalone_mode: bool = True, **settings: Any) -> Any:
         """Run a command and end the process with its exit code."""
         try:
-            code = super().main(*args, **settings | {"standalone_mode": False})
+            with _warnings_in_a_line():
+                code = super().main(*args, **settings | {"standalone_mode": False})
         except _UsageError as error:
             if not standalone_mode:
                 raise
-            typer.echo(_usage(error), err=True)
+            tell(_usage(error))
             code = REFUSED
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+@contextlib.contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Show a warning as a line of its own, without the place in the code where it was given."""
+
+    def in_a_line(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        return printable(f"verax: warning: {' '.join(str(message).split())}") + "\n"
+
+    before = warnings.formatwarning
+    warnings.formatwarning = in_a_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _usage(error: Any) -> str:
@@ -76,16 +96,18 @@ def one_line_errors(stopped: str = "Nothing was written.") -> Iterator[None]:
     except BrokenPipeError:  # whoever reads has read enough; typer ends quietly
         raise
     except (ValueError, TypeError, OSError, EOFError, ImportError, MemoryError, FloatingPointError) as error:
-        typer.echo(f"verax: {_said(error)}", err=True)
+        tell(f"verax: {_said(error)}")
         raise typer.Exit(REFUSED) from None
     except KeyboardInterrupt:
-        typer.echo(f"verax: stopped. {stopped}", err=True)
+        tell(f"verax: stopped. {stopped}")
         raise typer.Exit(STOPPED) from None
 
 
 def _said(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:  # the system's words, without its number
         return f"{error.filename}: {error.strerror}."
+    if isinstance(error, MemoryError):
+        return f"not enough memory{f' ({error})' if str(error) else ''}; free some, or use a machine with more."
     text = str(error) or type(error).__name__
     return re.sub(r"\s+", " ", text) if re.search(r"\n\s", text) else text  # an indented line goes on with the last
 
@@ -156,14 +178,14 @@ def why_not_writable(folder: Path) -> str:
 
 def show(facts: Any, text: str, *, as_json: bool, written: Iterable[Path] = ()) -> None:
     """Print what was found as text, or as JSON, then the only thing on the standard output; and name the files."""
-    typer.echo(json.dumps(_finite(facts), indent=2, allow_nan=False) if as_json else text)
+    typer.echo(json.dumps(_finite(facts), indent=2, allow_nan=False) if as_json else printable(text))
     for path in written:
-        typer.echo(f"Saved as {path}", err=as_json)
+        typer.echo(printable(f"Saved as {path}"), err=as_json)
 
 
 def tell(line: str) -> None:
     """Say what happens, on the standard error, where it is in nobody's way."""
-    typer.echo(line, err=True)
+    typer.echo(printable(line), err=True)
 
 
 def _finite(value: Any) -> Any:

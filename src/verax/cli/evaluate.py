@@ -25,7 +25,7 @@ _SEVERAL = "--attributions"
 
 EXAMPLES = common.examples(
     "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet",
-    "verax evaluate --model m.pt2 --inputs x.csv --attributions ig.csv --target 1 --report result.html",
+    "verax evaluate --model m.pt2 --trust-model --inputs x.csv --attributions ig.csv --report result.html",
     "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric dpc --json",
 )
 
@@ -55,6 +55,7 @@ def evaluate(
     target: model_options.Target = None,
     baseline: model_options.Baseline = "0",
     returns: model_options.Returned = None,
+    trust_model: model_options.TrustModel = False,
     steps: Annotated[int | None, typer.Option(help="PC and DPC: steps from input to baseline; 20 by default.")] = None,
     samples: Annotated[int | None, typer.Option(help="Draws per input; the metric's own number by default.")] = None,
     sigma: Annotated[
@@ -96,14 +97,14 @@ def evaluate(
             taken.append(out)
         if report is not None:
             common.check_file("--report", report, ".html", taken)
-        scorer, rows = model_options.open_model(model, inputs, returns, device)
+        scorer, rows = model_options.open_model(model, inputs, returns, device, trust_model)
         found = compare(
             scorer,
             rows.values,
             read_attributions(attributions, rows),
             metrics,
-            target=model_options.number_or_file("--target", target, int, rows),
-            baselines=model_options.number_or_file("--baseline", baseline, float, rows),
+            target=model_options.target_of(target),
+            baselines=model_options.baseline_of(baseline, rows),
             steps=steps,
             samples=samples,
             sigma=sigma,

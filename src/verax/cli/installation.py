@@ -178,7 +178,14 @@ def self_test(device: str) -> str:
     model.weight.data = weights
     try:
         found = verax.evaluate(
-            model, torch.ones(1, 3), weights, ["pc", "dpc"], target=1, steps=3, output="logit", device=device
+            verax.Scorer(model, returns="logits"),
+            torch.ones(1, 3),
+            weights,
+            ["pc", "dpc"],
+            target=1,
+            steps=3,
+            output="logit",
+            device=device,
         )
         values = {name: float(found[name].value[0]) for name in ("pc", "dpc")}
     except _BROKEN as error:

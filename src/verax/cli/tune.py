@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STORE = "trials.parquet"
 
 EXAMPLES = common.examples(
-    "verax tune --model m.pt2 --inputs x.npy --background train.npy --out tuned",
+    "verax tune --model m.pt2 --trust-model --inputs x.npy --background train.npy --out tuned",
     "verax tune --model m.onnx --inputs x.csv --methods lime --trials 64 --out tuned     # again: goes on",
     "verax tune --model m.safetensors --inputs x.npy --metric dpc --metric pc --metric cost --json",
 )
@@ -57,6 +57,7 @@ def tune(
     target: model_options.Target = None,
     baseline: model_options.Baseline = "0",
     returns: model_options.Returned = None,
+    trust_model: model_options.TrustModel = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder for trials, table, chart and best configuration.")
     ] = None,
@@ -83,15 +84,15 @@ def tune(
         wanted = None if methods is None else _methods(methods)
         if out is not None:
             common.check_folder("--out", out)
-        labels = None if background_labels is None else str(background_labels)
-        scorer, rows = model_options.open_model(model, inputs, returns, device)
+        scorer, rows = model_options.open_model(model, inputs, returns, device, trust_model)
+        labels = background_labels and model_options.class_numbers("--background-labels", str(background_labels))
         training = None if background is None else read_inputs(background).like(rows).values
         found = search(
             scorer,
             rows.values,
             wanted,
             background=None if training is None else training.astype(rows.values.dtype),
-            background_labels=model_options.number_or_file("--background-labels", labels, int, rows),
+            background_labels=labels,
             metric=metric or "dpc",
             trials=trials,
             seconds=seconds,
@@ -99,8 +100,8 @@ def tune(
             store=None if out is None else out / STORE,
             tolerance=tolerance,
             level=level,
-            target=model_options.number_or_file("--target", target, int, rows),
-            baselines=model_options.number_or_file("--baseline", baseline, float, rows),
+            target=model_options.target_of(target),
+            baselines=model_options.baseline_of(baseline, rows),
             batch_size=batch_size,
             progress=common.tell,
         )

@@ -4,6 +4,8 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from verax.core.printable import printable
+
 MOST_ROWS = 40  # more are cut: a grid of hundreds of configurations is for a data frame, not for a screen
 # no colours of its own: the table takes those of the page, light or dark
 _TABLE = 'style="color: inherit; font-size: inherit; border-collapse: collapse; font-variant-numeric: tabular-nums"'
@@ -37,10 +39,11 @@ class Table:
 
     def text(self) -> str:
         """Aligned columns, the caption, then the notes after an empty line."""
-        cells = [self.head, *self.rows]
+        cells = [tuple(map(_one_line, row)) for row in (self.head, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-        return "\n".join([*lines, f"{self.caption}.", *([""] if self.notes else []), *self.notes])
+        notes = [_one_line(note) for note in self.notes]
+        return "\n".join([*lines, f"{_one_line(self.caption)}.", *([""] if notes else []), *notes])
 
     def html(self) -> str:
         """A table that needs neither script nor style sheet; whatever a name contains is shown, not run."""
@@ -87,6 +90,11 @@ def cost(rows: int, seconds: float) -> str:
         '12,345 model rows, 0.0457 s'
     """
     return f"{rows:,} model rows, {seconds:.3g} s"
+
+
+def _one_line(cell: str) -> str:
+    """A cell as text; a name that breaks the line would forge rows."""
+    return printable(cell).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def counted(count: int, thing: str) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -13,9 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from verax.datasets.limits import LimitError, check_bytes
+
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index that it saves along with the columns
-_NUMPY_ERRORS = (OSError, ValueError, EOFError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # gzip, zstd, zlib
+_NUMPY_ERRORS = (
+    OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, SyntaxError, MemoryError, OverflowError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,21 @@ def read_attributions(paths: Iterable[Path], inputs: Array) -> dict[str, Any]:
     return {name: array.values for name, array in found.items()}
 
 
+def read_words(path: Path) -> list[str] | None:
+    """Read the words of a table of one column, one per row; None for a file of anything else."""
+    if path.suffix.lower() not in (".csv", ".parquet") or not path.is_file():
+        return None
+    import polars as pl  # noqa: PLC0415
+
+    content = path.read_bytes()
+    try:
+        table = _csv(path, content) if path.suffix.lower() == ".csv" else _parquet(path, content)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # read_arrays says what is wrong
+        return None
+    only = table.to_series(0) if table.width == 1 else None
+    return None if only is None or only.dtype != pl.String or only.null_count() else [str(one) for one in only]
+
+
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read all arrays of a file: one under the file's name without suffix, several under their own names."""
     suffix = path.suffix.lower()
@@ -92,18 +114,27 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def _numpy(path: Path) -> dict[str, Any]:
+    if path.suffix.lower() == ".npz":
+        return read_npz(path)
     try:
-        if path.suffix.lower() == ".npy":
-            with path.open("rb") as file:
-                return {path.stem: np.lib.format.read_array(file, allow_pickle=False)}
-        if not zipfile.is_zipfile(path):
-            raise ValueError("it is no archive of arrays")
+        with path.open("rb") as file:
+            return {path.stem: np.lib.format.read_array(file, allow_pickle=False)}
+    except _NUMPY_ERRORS as error:
+        raise ValueError(f"{path}: cannot be read as an .npy file of plain numbers ({first_line(error)}).") from None
+
+
+def read_npz(path: Path) -> dict[str, Any]:
+    """Read the arrays of an archive, by name, unless it unpacks to more than the limit; nothing is unpickled."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())  # no more than that is ever read
+        check_bytes(path, unpacked)
         with np.load(path, allow_pickle=False) as loaded:
             return {name: np.asarray(loaded[name]) for name in loaded.files}
+    except LimitError:
+        raise
     except _NUMPY_ERRORS as error:
-        raise ValueError(
-            f"{path}: cannot be read as {path.suffix} file of plain numbers ({first_line(error)})."
-        ) from None
+        raise ValueError(f"{path}: cannot be read as an .npz file of plain arrays ({first_line(error)}).") from None
 
 
 def _tensors(path: Path) -> dict[str, Any]:
@@ -123,15 +154,36 @@ def _tensors(path: Path) -> dict[str, Any]:
 def _table(path: Path) -> Array:
     import polars as pl  # noqa: PLC0415  # arrays do without
 
-    content = io.BytesIO(path.read_bytes())  # paths may be taken for patterns
+    content = path.read_bytes()  # paths may be taken for patterns
     try:
-        if path.suffix.lower() == ".csv":
-            _check_header(path, content.getvalue())
-            table = pl.read_csv(content, infer_schema_length=None)
-        else:
-            table = pl.read_parquet(content)
+        table = _csv(path, content) if path.suffix.lower() == ".csv" else _parquet(path, content)
+        _check_columns(path, table)
+        return Array(table.cast(pl.Float64).to_numpy(order="c"), str(path), tuple(table.columns))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # it panics over some damaged files
         raise ValueError(f"{path}: cannot be read as {path.suffix} file ({first_line(error)}).") from None
+
+
+def _csv(path: Path, content: bytes) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    if content.startswith(_PACKED):  # polars would unpack it, to whatever size
+        raise ValueError(f"{path}: expected plain text, found a compressed file; unpack it first.")
+    _check_header(path, content)
+    return pl.read_csv(io.BytesIO(content), infer_schema_length=None)
+
+
+def _parquet(path: Path, content: bytes) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()  # from its last page alone
+    check_bytes(path, rows * len(pl.read_parquet_schema(io.BytesIO(content))) * 8)
+    return pl.read_parquet(io.BytesIO(content))
+
+
+def _check_columns(path: Path, table: Any) -> None:
+    """Refuse a table that is not all numbers."""
+    import polars as pl  # noqa: PLC0415
+
     if not table.height or not table.width:
         raise ValueError(f"{path}: expected rows of numbers, found {table.height} rows of {table.width} columns.")
     if index := [name for name in table.columns if name in _INDEX]:
@@ -141,15 +193,20 @@ def _table(path: Path) -> Array:
         raise ValueError(f"{path}: expected numbers{' without gaps' if gaps else ''}, not so in {_listed(words)}.")
     if empty := [column.name for column in table if column.null_count()]:
         raise ValueError(f"{path}: expected a number in every row, missing values in {_listed(empty)}.")
-    return Array(table.cast(pl.Float64).to_numpy(order="c"), str(path), tuple(table.columns))
 
 
 def _check_header(path: Path, data: bytes) -> None:
     """Refuse a header that polars would take, but that names no columns."""
     try:
-        names = next(csv.reader([data.split(b"\n", 1)[0].decode("utf-8-sig").rstrip("\r")]), [])
+        line = data.split(b"\n", 1)[0].decode("utf-8-sig").rstrip("\r")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: expected text in UTF-8.") from None
+    if "\r" in line:
+        raise ValueError(f"{path}: its lines end in a carriage return alone; save it with lines that end in a newline.")
+    try:
+        names = next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise ValueError(f"{path}: cannot be read as .csv file ({first_line(error)}).") from None
     if names and all(_is_number(name) for name in names):
         raise ValueError(
             f"{path}: expected a header with the names of the columns, found the numbers {_listed(names)}."

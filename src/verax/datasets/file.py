@@ -1,12 +1,11 @@
 """A data set from one file: NumPy's ``.npz`` with inputs and labels."""
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from verax.datasets.array_files import read_npz
 from verax.datasets.base import Dataset, assembled
 
 
@@ -26,7 +25,7 @@ def load_file(path: str | Path, *, seed: int = 0) -> Dataset:
         >>> len(data), data.feature_names
         (50, ('feature 0', 'feature 1', 'feature 2'))
     """
-    arrays = _read(Path(path))
+    arrays = read_npz(Path(path))
     inputs, labels = _checked(path, arrays)
     return assembled(
         Path(path).stem,
@@ -37,14 +36,6 @@ def load_file(path: str | Path, *, seed: int = 0) -> Dataset:
         class_names=_names(path, arrays, "class_names", 2, "class"),
         seed=seed,
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: cannot be read as an .npz file of plain arrays: {error}.") from None
 
 
 def _checked(path: str | Path, arrays: dict[str, Any]) -> tuple[Any, Any]:

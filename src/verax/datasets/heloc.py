@@ -5,6 +5,7 @@ import hashlib
 import io
 import math
 import warnings
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -17,6 +18,7 @@ from verax.core.files import write_atomically
 from verax.core.shapes import Float, Int
 from verax.datasets.base import Dataset, assembled
 from verax.datasets.cache import cache_folder
+from verax.datasets.downloads import DownloadError, bounded_downloads
 
 LABEL = "RiskPerformance"
 CLASS_NAMES = ("Good", "Bad")
@@ -31,10 +33,6 @@ FEATURES = (
 OPENML_ID = 46932
 CLEANED_COUNTS = (4040, 4250)
 SOURCE = "https://community.fico.com/s/explainable-machine-learning-challenge"
-
-
-class DownloadError(OSError):
-    """The data could not be downloaded. The message says why, and what to do instead; nothing was left behind."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +170,11 @@ def _from_openml() -> str:
     from sklearn.datasets import fetch_openml  # noqa: PLC0415  (slow to import, and needed here only)
 
     try:  # liac-arff needs no pandas
-        found = fetch_openml(data_id=OPENML_ID, target_column=LABEL, as_frame=False, parser="liac-arff", cache=False)
-    except (OSError, HTTPException, ValueError) as error:
+        with bounded_downloads():
+            found = fetch_openml(
+                data_id=OPENML_ID, target_column=LABEL, as_frame=False, parser="liac-arff", cache=False
+            )
+    except (OSError, EOFError, HTTPException, ValueError, zlib.error) as error:
         raise DownloadError(
             f"Could not download HELOC (OpenML's data set {OPENML_ID}): {error}. Nothing was stored. Try again; or get "
             f"FICO's CSV file ({SOURCE}) and pass its path."

@@ -19,14 +19,18 @@ import numpy as np
 
 from verax.core.cores import available_cores
 from verax.core.shapes import Int, Shaped
+from verax.datasets.limits import MAX_PIXELS, max_pixels
 
 Progress = Callable[[int, int], None]
 """Told after each image how many are done and how many there are."""
 
+FORMATS = ("JPEG", "PNG", "WEBP")
+"""The only formats that are opened, whatever a file is called: some others start programs (EPS: Ghostscript)."""
+
 _STALE_SECONDS = 24 * 3600
 _PARTIAL = ".partial"
-# what Pillow and its decoders raise on damaged files
-_FAULT = (OSError, SyntaxError, ValueError, TypeError, EOFError, LookupError, ArithmeticError, struct.error, zlib.error)
+FAULTS = (OSError, SyntaxError, ValueError, TypeError, EOFError, LookupError, ArithmeticError, struct.error, zlib.error)
+"""What Pillow and its decoders raise on damaged files."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,7 @@ def read_image(path: Path | str, size: int) -> Shaped[np.ndarray, "3 size size"]
     """
     from PIL import Image, ImageOps  # noqa: PLC0415
 
-    try:
-        opened = Image.open(path)
-    except Image.DecompressionBombError as error:
-        raise ValueError(str(error)) from None
-    with opened:
+    with _opened(path) as opened:
         opened.draft("RGB", (2 * size, 2 * size))
         image = _as_rgb(ImageOps.exif_transpose(opened))
     if image.size != (size, size):
@@ -60,6 +60,26 @@ def read_image(path: Path | str, size: int) -> Shaped[np.ndarray, "3 size size"]
         left, top = (width - side) / 2, (height - side) / 2
         image = image.resize((size, size), Image.Resampling.LANCZOS, box=(left, top, left + side, top + side))
     return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+
+
+def _opened(path: Path | str) -> Any:
+    """The image with its header read; refused if it is of another format or has more pixels than the limit."""
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
+
+    limit = max_pixels()
+    if MAX_PIXELS in os.environ:  # Pillow has a limit of its own, half of what it refuses
+        Image.MAX_IMAGE_PIXELS = max(limit // 2, Image.MAX_IMAGE_PIXELS or 0)
+    too_large = f"it has more pixels than the limit of {limit:,}; set {MAX_PIXELS} to raise it"
+    try:
+        opened = Image.open(path, formats=FORMATS)
+    except Image.DecompressionBombError:
+        raise ValueError(too_large) from None
+    except UnidentifiedImageError:
+        raise ValueError(f"it is no image in one of the formats {', '.join(FORMATS)}") from None
+    if opened.width * opened.height > limit:
+        opened.close()
+        raise ValueError(too_large)
+    return opened
 
 
 def decode_images(
@@ -163,7 +183,7 @@ def _decode_one(path: Path, target: np.ndarray) -> tuple[str, np.ndarray] | str:
     """Fill one row; the hash and the moments of its pixels, or why it could not be read."""
     try:
         pixels = read_image(path, target.shape[-1])
-    except _FAULT as error:
+    except FAULTS as error:
         return f"{type(error).__name__}: {error}"
     target[...] = pixels
     wide = pixels.reshape(len(pixels), -1).astype(np.float64)  # holds these sums exactly

@@ -11,7 +11,7 @@ from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.metrics.choose import Metrics
 from verax.metrics.result import Result
-from verax.perturbation.sampled import Perturbation
+from verax.perturbation.sampled import Effect, Perturbation
 from verax.scoring.class_scores import Output
 from verax.statistics.intervals import Estimate
 from verax.statistics.paired import paired_difference
@@ -193,6 +193,7 @@ def compare(
     samples: int | None = None,
     normalize: bool | None = None,
     perturbation: Perturbation | None = None,
+    effect: Effect | None = None,
     seed: int | None = None,
     background: Any = None,
     background_labels: Any = None,
@@ -219,6 +220,8 @@ def compare(
         samples: Draws per input, shared by all attributions; by default 640 for Infidelity, 64 for Sensitivity-N.
         normalize: Infidelity: fit the scale of each attribution first, which is the default.
         perturbation: Infidelity: ``"gaussian"`` (local, the default) or ``"baseline"`` (replaces a random subset).
+        effect: Infidelity: ``"dot"`` takes attributions for slopes, ``"sum"`` for contributions; by default slopes
+            where noise is added, contributions where features are replaced.
         seed: Same seed, same draws; 0 by default.
         background: Rows of training data, for methods among the attributions that compare with some.
         background_labels: Their classes, for methods that draw from each class alike.
@@ -265,6 +268,7 @@ def compare(
         samples=samples,
         normalize=normalize,
         perturbation=perturbation,
+        effect=effect,
         seed=seed,
         background=background,
         background_labels=background_labels,

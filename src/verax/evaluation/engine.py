@@ -1,5 +1,6 @@
 """Runs what metrics need: the unperturbed inputs once, one guided pass, and each distinct set of random draws once."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,8 +33,11 @@ def run(
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
     sampled = {name: metric for name, metric in metrics.items() if isinstance(metric, SampledMetric)}
     for metric in sampled.values():
+        name = "subset" if hasattr(metric, "subset") else "sizes"
         for draws in all_draws(metric):
-            check_subset(draws, problem)
+            check_subset(draws, problem, name)
+    for caution in dict.fromkeys(caution for metric in metrics.values() for caution in metric.cautions):
+        warnings.warn(caution, stacklevel=3)
     scorer = model if isinstance(model, Scorer) else Scorer(model)
     meter = Meter(scorer.counts)
     with scorer.session(problem.inputs, problem.layout.kind, output, batch_size, device) as session:

@@ -9,9 +9,11 @@ from verax.attribution.base import Attribution, attribute
 from verax.evaluation.engine import run
 from verax.evaluation.result import Evaluation
 from verax.metrics.choose import Metrics, chosen
-from verax.perturbation.sampled import Perturbation
+from verax.perturbation.sampled import Effect, Perturbation
 from verax.problem.problem import problem
 from verax.scoring.class_scores import Output
+from verax.scoring.frames import column_order
+from verax.scoring.scorer import scorer_of
 
 
 def evaluate(
@@ -29,6 +31,7 @@ def evaluate(
     samples: int | None = None,
     normalize: bool | None = None,
     perturbation: Perturbation | None = None,
+    effect: Effect | None = None,
     seed: int | None = None,
     background: Any = None,
     background_labels: Any = None,
@@ -41,14 +44,16 @@ def evaluate(
     Args:
         model: A torch module (returns logits), a scikit-learn classifier, a path of an ONNX file, a ``verax.Scorer``:
             see ``docs/how-to/add-a-model.md`` for all that can be passed.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind. Columns of a data
+            frame are found by name, where the model knows names.
         attributions: One array like the inputs, a stack ``(K, N, ...)``, or a dict of names to arrays. For images
             the channel axis may be missing or have length 1. In a dict, a method such as
             ``verax.attribution.SmoothGrad()`` is computed first.
         metrics: Names (``"pc"``, ``"dpc"``, ``"infidelity"``, ``"sensitivity_n"``, those of your own), metric objects
             from ``verax.metrics``, or a dict that names them. Names take the settings of this call, objects bring
             their own.
-        target: The class whose score is followed: predicted (``None``), one number, or one number per row.
+        target: The class whose score is followed: predicted (``None``), a column number, a label as text, or one of
+            them per row.
         baselines: What removed features become: a number or anything that broadcasts to the inputs.
         features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
             numbers (for all inputs or one each), or ``"auto"``: pixels for inputs ``(N, C, H, W)``, elements otherwise.
@@ -58,6 +63,8 @@ def evaluate(
         samples: Draws per input, shared by all attributions; by default 640 for Infidelity, 64 for Sensitivity-N.
         normalize: Infidelity: fit the scale of each attribution first, which is the default.
         perturbation: Infidelity: ``"gaussian"`` (local, the default) or ``"baseline"`` (replaces a random subset).
+        effect: Infidelity: ``"dot"`` takes attributions for slopes, ``"sum"`` for contributions; by default slopes
+            where noise is added, contributions where features are replaced.
         seed: Same seed, same draws: in any process, batch, row order and on any device; 0 by default.
         background: Rows of training data, for methods among the attributions that compare with some.
         background_labels: Their classes, for methods that draw from each class alike.
@@ -79,8 +86,12 @@ def evaluate(
         >>> list(verax.evaluate(model, x, {"gradient": verax.attribution.Gradient()}, ["dpc"])["dpc"].value)
         ['gradient']
     """
-    arrays = _computed(attributions, model, inputs, target, background, background_labels, batch_size, device)
-    asked = problem(inputs, arrays, target=target, baselines=baselines, features=features)
+    scorer = scorer_of(model)
+    order = column_order(scorer.feature_names, inputs)
+    rows, given, data = order("inputs", inputs), order("attributions", attributions), order("background", background)
+    arrays = _computed(given, scorer, rows, target, data, background_labels, batch_size, device)
+    replaced, groups = order("baselines", baselines), order("features", features)
+    asked = problem(rows, arrays, target=target, baselines=replaced, features=groups)
     settings = {
         "steps": steps,
         "sigma": sigma,
@@ -88,10 +99,11 @@ def evaluate(
         "samples": samples,
         "normalize": normalize,
         "perturbation": perturbation,
+        "effect": effect,
         "seed": seed,
     }
     named = chosen(metrics, settings, int(asked.features.counts(slice(None)).min()))
-    return run(model, asked, named, output, batch_size, device)
+    return run(scorer, asked, named, output, batch_size, device)
 
 
 def _computed(

@@ -1,10 +1,11 @@
 """The metrics one at a time: each call checks its arguments, then asks the engine for one metric."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from verax.evaluation.engine import run
+from verax.metrics.base import Metric
 from verax.metrics.infidelity import Infidelity, InfidelityResult
 from verax.metrics.infidelity_uncertainty import InfidelityUncertainty, UncertaintyResult
 from verax.metrics.prediction_change import (
@@ -14,9 +15,11 @@ from verax.metrics.prediction_change import (
     Reading,
 )
 from verax.perturbation.order import Order
-from verax.perturbation.sampled import Perturbation
+from verax.perturbation.sampled import Effect, Perturbation
 from verax.problem.problem import problem
 from verax.scoring.class_scores import Output
+from verax.scoring.frames import column_order
+from verax.scoring.scorer import scorer_of
 
 _PAPER_STUDY = InfidelityUncertainty()
 
@@ -39,10 +42,12 @@ def prediction_change(
 
     Args:
         model: A torch module (returns logits), a scikit-learn classifier, or a ``verax.Scorer``.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind. Columns of a data
+            frame are found by name, where the model knows names.
         attributions: One array like the inputs, a stack ``(K, N, ...)``, or a dict of names to arrays. For images
             the channel axis may be missing or have length 1.
-        target: The class whose score is followed: predicted (``None``), one number, or one number per row.
+        target: The class whose score is followed: predicted (``None``), a column number, a label as text, or one of
+            them per row.
         baselines: What removed features become: a number or anything that broadcasts to the inputs.
         steps: Steps from the input to the baseline.
         features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
@@ -61,9 +66,8 @@ def prediction_change(
         >>> result.value.shape, result.morf.shape, result.rows
         (torch.Size([8]), torch.Size([8, 5]), 64)
     """
-    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    found = run(model, checked, {"pc": PredictionChange(order, steps)}, output, batch_size, device)
-    return found["pc"]  # type: ignore[no-any-return]
+    data = _Data(inputs, attributions, target, baselines, features)
+    return _measured(model, data, PredictionChange(order, steps), output, batch_size, device)  # type: ignore[no-any-return]
 
 
 def directed_prediction_change(
@@ -95,13 +99,13 @@ def directed_prediction_change(
         >>> _ = model.weight.data.copy_(weight)
         >>> x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
         >>> gradient = weight.expand(200, 4)
-        >>> result = verax.directed_prediction_change(model, x, {"w": gradient, "-w": -gradient}, target=1)
+        >>> scorer = verax.Scorer(model, returns="logits")  # one output is the logit of class 1
+        >>> result = verax.directed_prediction_change(scorer, x, {"w": gradient, "-w": -gradient}, target=1)
         >>> result.mean()["w"].low > 0 > result.mean()["-w"].high
         True
     """
-    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    found = run(model, checked, {"dpc": DirectedPredictionChange(order, steps)}, output, batch_size, device)
-    return found["dpc"]  # type: ignore[no-any-return]
+    data = _Data(inputs, attributions, target, baselines, features)
+    return _measured(model, data, DirectedPredictionChange(order, steps), output, batch_size, device)  # type: ignore[no-any-return]
 
 
 def infidelity(
@@ -116,6 +120,7 @@ def infidelity(
     normalize: bool = True,
     seed: int = 0,
     perturbation: Perturbation = "gaussian",
+    effect: Effect | None = None,
     baselines: Any = 0.0,
     features: Any = "auto",
     output: Output = "probability",
@@ -134,20 +139,21 @@ def infidelity(
             with changes of probabilities.
         seed: Same seed, same draws: in any process, batch, row order and on any device.
         perturbation: ``"gaussian"`` (local) or ``"baseline"`` (baseline-oriented: replaces a random subset).
+        effect: ``"dot"`` takes attributions for slopes, ``"sum"`` for contributions; by default slopes where noise is
+            added, contributions where features are replaced.
 
     Example:
         >>> import torch, verax
-        >>> model = torch.nn.Linear(4, 1, dtype=torch.float64)
+        >>> model = torch.nn.Linear(4, 2, dtype=torch.float64)
         >>> x = torch.randn(8, 4, dtype=torch.float64)
-        >>> gradient = model.weight.expand(8, 4)
+        >>> gradient = model.weight[1].expand(8, 4)
         >>> result = verax.infidelity(model, x, gradient, target=1, output="logit")
         >>> bool(result.value.max() < 1e-12), result.rows
         (True, 5128)
     """
-    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    metric = Infidelity(sigma, subset, samples, normalize, seed, perturbation)
-    found = run(model, checked, {"infidelity": metric}, output, batch_size, device)
-    return found["infidelity"]  # type: ignore[no-any-return]
+    data = _Data(inputs, attributions, target, baselines, features)
+    metric = Infidelity(sigma, subset, samples, normalize, seed, perturbation, effect)
+    return _measured(model, data, metric, output, batch_size, device)  # type: ignore[no-any-return]
 
 
 def infidelity_uncertainty(
@@ -177,6 +183,36 @@ def infidelity_uncertainty(
         >>> result.mean_resampled[-1], result.mean_analytic[-1] > 0  # the whole pool has nothing left to vary
         (0.0, True)
     """
-    checked = problem(inputs, attributions, target=target, baselines=baselines, features=features)
-    found = run(model, checked, {study.name: study}, output, batch_size, device)
-    return found[study.name]  # type: ignore[no-any-return]
+    data = _Data(inputs, attributions, target, baselines, features)
+    return _measured(model, data, study, output, batch_size, device)  # type: ignore[no-any-return]
+
+
+class _Data(NamedTuple):
+    """What is measured, as the user gave it."""
+
+    inputs: Any
+    attributions: Any
+    target: Any
+    baselines: Any
+    features: Any
+
+
+def _measured(
+    model: Any,
+    data: _Data,
+    metric: Metric,
+    output: Output,
+    batch_size: int | None,
+    device: str | torch.device | None,
+) -> Any:
+    """Put columns in the model's order, check the data, and run one metric."""
+    scorer = scorer_of(model)
+    order = column_order(scorer.feature_names, data.inputs)
+    checked = problem(
+        order("inputs", data.inputs),
+        order("attributions", data.attributions),
+        target=data.target,
+        baselines=order("baselines", data.baselines),
+        features=order("features", data.features),
+    )
+    return run(scorer, checked, {metric.name: metric}, output, batch_size, device)[metric.name]

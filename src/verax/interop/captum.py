@@ -20,7 +20,7 @@ from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange
 from verax.metrics.base import Metric
 from verax.metrics.prediction_change import Reading
 from verax.perturbation.order import Order
-from verax.perturbation.sampled import Perturbation
+from verax.perturbation.sampled import Effect, Perturbation
 from verax.problem.problem import Problem, problem
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Output, checked_output
@@ -124,6 +124,7 @@ def infidelity(
     sigma: float = 0.2,
     subset: int | None = None,
     perturbation: Perturbation = "gaussian",
+    effect: Effect | None = None,
     seed: int = 0,
     returns: Returns | None = None,
     output: Output = "probability",
@@ -139,6 +140,8 @@ def infidelity(
         sigma: Standard deviation of the Gaussian perturbation.
         subset: Features perturbed in each draw; all by default.
         perturbation: ``"gaussian"`` (local) or ``"baseline"`` (baseline-oriented: replaces a random subset).
+        effect: ``"dot"`` takes attributions for slopes, ``"sum"`` for contributions; by default slopes where noise is
+            added, contributions where features are replaced.
         seed: Same seed, same draws, whatever the batches.
 
     Example:
@@ -150,7 +153,7 @@ def infidelity(
         True
     """
     call = flat_call(forward_func, inputs, attributions, baselines, additional_forward_args, target, feature_mask)
-    metric = Infidelity(sigma, subset, n_perturb_samples, normalize, seed, perturbation)
+    metric = Infidelity(sigma, subset, n_perturb_samples, normalize, seed, perturbation, effect)
     return _scores(call, metric, returns, output, max_examples_per_batch)
 
 

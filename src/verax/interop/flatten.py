@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.shapes import Float, Shaped
+from verax.problem.baselines import baseline_tensor
 
 Shape = tuple[int, ...]
 
@@ -124,9 +125,10 @@ def _attributions(attributions: Any, given: tuple[Tensor, ...]) -> tuple[Tensor,
 
 def _baselines(baselines: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     values = baselines if isinstance(baselines, tuple) else (baselines,) * (len(given) if baselines is None else 1)
-    numbers = tuple(torch.as_tensor(0.0 if value is None else value) for value in values)
-    expanded = _expanded("baselines", numbers, given)
-    return tuple(value.to(tensor) for value, tensor in zip(expanded, given, strict=True))
+    if len(values) != len(given):
+        raise ValueError(f"baselines: expected one for each of the {len(given)} inputs, found {len(values)}.")
+    pairs = zip(values, given, strict=True)
+    return tuple(baseline_tensor(0.0 if value is None else value, tensor) for value, tensor in pairs)
 
 
 def _groups(feature_mask: Any, given: tuple[Tensor, ...]) -> Tensor:

@@ -69,8 +69,9 @@ class _QuantusMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-d
             features = "pixel"  # Quantus gives attributions without channels a single one
         scorer = Scorer(scores, returns="probabilities" if model.softmax else "logits", takes="numpy")
         settings = {"baselines": self.baselines, "steps": self.steps, "features": features, "order": self.order}
-        result = type(self).measure(scorer, x_batch, a_batch, target=y_batch, output=output, **settings)
-        return [float(value) for value in result.value]
+        one = {"one": a_batch}  # by name: with as many channels as rows, an array might be a stack
+        result = type(self).measure(scorer, x_batch, one, target=y_batch, output=output, **settings)
+        return [float(value) for value in result.value["one"]]
 
 
 class PredictionChange(_QuantusMetric):

@@ -69,6 +69,11 @@ class Metric(ABC):
         return cls(**{name: value for name, value in settings.items() if name in own})
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to be warned of before its scores are read; each is a sentence that says what to do."""
+        return ()
+
+    @property
     def short_form(self) -> str:
         """The name with every setting that is not the default.
 

@@ -5,7 +5,7 @@ a resample is the whole pool. Beside it stand the analytic standard error and, o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +15,7 @@ from verax.core import noise
 from verax.core.arguments import checked_count, settle
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
-from verax.metrics.infidelity import Infidelity, reduced
+from verax.metrics.infidelity import Infidelity, Moments, reduced
 from verax.metrics.result import Context, Result
 from verax.perturbation.sampled import Draws, Effects, Gathered
 
@@ -26,7 +26,7 @@ class InfidelityUncertainty(SampledMetric):
 
     Args:
         infidelity: The Infidelity to study; its ``samples`` are the pool.
-        sizes: Numbers of draws to resample, each at most the pool.
+        sizes: Numbers of draws to resample, each at most the pool; normalised Infidelity needs two of them.
         resamples: Resamples of each size, drawn without replacement.
         independent: Repetitions with fresh draws (each costs a full pool of model rows); 0 or at least 2.
 
@@ -48,6 +48,7 @@ class InfidelityUncertainty(SampledMetric):
     label: ClassVar[str] = "Infidelity, resampled"
     higher_is_better: ClassVar[bool] = False
     citation: ClassVar[str] = Infidelity.citation
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if not isinstance(self.sizes, tuple) or not self.sizes:
@@ -56,7 +57,7 @@ class InfidelityUncertainty(SampledMetric):
             self,
             resamples=checked_count("resamples", self.resamples, least=2),
             independent=self.independent and checked_count("independent", self.independent, least=2),
-            sizes=tuple(checked_count("sizes", size) for size in self.sizes),
+            sizes=tuple(checked_count("sizes", size, self.infidelity.fewest) for size in self.sizes),
         )
         if max(self.sizes) > self.infidelity.samples:
             raise ValueError(f"sizes: cannot resample {max(self.sizes)} out of {self.infidelity.samples} draws.")
@@ -112,11 +113,9 @@ class InfidelityUncertainty(SampledMetric):
         pp = predicted.square() @ flat
         ps = (predicted * effects.actual) @ flat
         ss = effects.actual.square() @ flat
-        if self.infidelity.normalize:
-            total = ss - ps.square() / torch.where(pp == 0, torch.ones_like(pp), pp)
-        else:
-            total = pp - 2 * ps + ss
-        scores = total.clamp(min=0) / members.sum(-1).flatten()
+        fitted = ss - ps.clamp(min=0) * Moments(pp, ps, ss).beta
+        total = fitted if self.infidelity.normalize else pp - 2 * ps + ss
+        scores = total.clamp(min=0) / (members.sum(-1).flatten() - self.infidelity.fitted)
         return scores.reshape(*scores.shape[:-1], *members.shape[:2])
 
     def _members(self) -> Float[Tensor, "sizes sets samples"]:
@@ -135,7 +134,7 @@ class InfidelityUncertainty(SampledMetric):
 
     def _repetition(self, pool: Draws, number: int) -> Draws:
         digest = noise.input_keys(torch.tensor([[float(number)]]), pool.seed, "repetition")
-        return Draws(pool.perturbation, pool.sigma, pool.subset, pool.samples, int(digest))
+        return replace(pool, seed=int(digest))
 
 
 @dataclass(frozen=True, repr=False)

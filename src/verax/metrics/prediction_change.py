@@ -127,8 +127,8 @@ class DirectedPredictionChange(_WeightedArea):
 
     Example:
         >>> import torch, verax
-        >>> model, x = torch.nn.Linear(4, 1), torch.randn(8, 4)
-        >>> gradient = model.weight.expand(8, 4)
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+        >>> gradient = model.weight[1].expand(8, 4)
         >>> found = verax.evaluate(model, x, gradient, [DirectedPredictionChange("signed"), "pc"], target=1)
         >>> found.rows == found["pc"].rows  # one experiment serves both
         True

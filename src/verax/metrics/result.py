@@ -64,7 +64,8 @@ class Result:
 
         Args:
             interval: ``"t"`` (Student's t), ``"normal"`` (its limit for many inputs) or ``"bootstrap"`` (percentiles of
-                resampled inputs).
+                resampled inputs). Of few inputs only the first covers what it says; with ten, 95 % intervals of the
+                others cover about 92 % and 88 %.
             level: Coverage of the interval.
             resamples: Bootstrap resamples.
             seed: Seed of the bootstrap.

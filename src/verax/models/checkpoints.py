@@ -1,7 +1,8 @@
 """Checkpoints of a training run, from which a killed run goes on, and weights to start from. Nothing is unpickled.
 
 A checkpoint is one safetensors file: tensors by name, and everything else as JSON in its header. One file is replaced
-in one step, so a kill at any moment leaves the old one or the new one.
+in one step, so a kill at any moment leaves the old one or the new one. It holds a hash of itself: one flipped bit, and
+nothing is learnt from it.
 """
 
 import dataclasses
@@ -15,17 +16,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from safetensors import SafetensorError
+from safetensors.torch import load, load_file, save
 from torch import Tensor, nn
 
 from verax.core.files import write_atomically
+from verax.core.sealing import BLANK, is_sealed, sealed
 from verax.datasets.base import PARTS, Dataset
 from verax.models.architecture import Architecture, stored
 from verax.models.inception import Inception, load_googlenet_state
 from verax.models.steps import Learner
 
-_KEY, _FORMAT = "verax.checkpoint", 1
+_KEY, _FORMAT = "verax.checkpoint", 2
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used: damaged, or of another run; the message says which file and what to do."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +50,20 @@ class Epoch:
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a checkpoint, or say that the file is something else or damaged."""
     try:
-        with safe_open(path, framework="pt") as file:
-            state = json.loads((file.metadata() or {}).get(_KEY, "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
-    except (SafetensorError, OSError, ValueError) as error:
-        reason = f"is damaged or no checkpoint ({error})"
-        raise ValueError(f"checkpoint: {path} {reason}; delete it to start anew.") from None
+        content = path.read_bytes()
+    except IsADirectoryError:
+        content = b""
+    if not is_sealed(content):
+        raise CheckpointError(f"checkpoint: {path} is damaged, or no checkpoint of a run; delete it to start anew.")
+    try:
+        length = int.from_bytes(content[:8], "little")
+        state = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][_KEY])
+        tensors = load(content)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"checkpoint: {path} is no checkpoint of a run ({error}); choose another path.") from None
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        raise ValueError(f"checkpoint: {path} is a safetensors file but no checkpoint of a run; choose another path.")
+        found = "was written by another version of Verax"
+        raise CheckpointError(f"checkpoint: {path} {found}; delete it to start anew.")
     return tensors, state
 
 
@@ -61,7 +73,7 @@ def _check_same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
     for name in sorted(here.keys() | there.keys()):
         if there.get(name) != here.get(name):
             reason = f"belongs to another run: {name} is {there.get(name)!r} there and {here.get(name)!r} here"
-            raise ValueError(f"checkpoint: {path} {reason}. Delete it to start anew, or choose another path.")
+            raise CheckpointError(f"checkpoint: {path} {reason}. Delete it to start anew, or choose another path.")
 
 
 def identity(architecture: Architecture, dataset: Dataset, recipe: Any, init: Path | None) -> dict[str, Any]:
@@ -89,8 +101,9 @@ def write_run(
     states = {name: module.state_dict() for name, module in learner.modules().items()}
     groups = {**states, "best": best, "optimizer": moments}
     tensors = {f"{group}.{name}": value for group, part in groups.items() for name, value in stored(part).items()}
-    state = {"format": _FORMAT, "identity": run, "history": [dataclasses.asdict(epoch) for epoch in history]}
-    write_atomically(path, save(tensors, metadata={_KEY: json.dumps(state)}))
+    epochs = [dataclasses.asdict(epoch) for epoch in history]
+    state = {"format": _FORMAT, "seal": BLANK, "identity": run, "history": epochs}
+    write_atomically(path, sealed(save(tensors, metadata={_KEY: json.dumps(state)})))
 
 
 def read_run(path: Path, wanted: Mapping[str, Any], learner: Learner) -> tuple[dict[str, Tensor], list[Epoch]] | None:
@@ -113,7 +126,7 @@ def read_run(path: Path, wanted: Mapping[str, Any], learner: Learner) -> tuple[d
         for weight, entry in optimizer.state.items():  # a file has no memory layouts; a fused optimizer wants one
             entry.update({name: torch.empty_like(weight).copy_(value) for name, value in entry.items() if value.ndim})
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"checkpoint: {path} is damaged ({error}); delete it to start anew.") from None
+        raise CheckpointError(f"checkpoint: {path} is damaged ({error}); delete it to start anew.") from None
     return best, history
 
 

@@ -64,6 +64,7 @@ def save(
     hyperparameters: Mapping[str, Any],
     metrics: Mapping[str, Any],
     seed: int,
+    name: str | None = None,
 ) -> None:
     """Write a model and its sidecar, each whole or not at all, the sidecar last.
 
@@ -75,6 +76,7 @@ def save(
         hyperparameters: Names and JSON values: how it was trained.
         metrics: Names and JSON values: how good it is.
         seed: The seed of the training.
+        name: What it is called, where that has to be told from the files alone.
 
     Example:
         >>> import tempfile
@@ -106,6 +108,8 @@ def save(
         "versions": {"verax": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
     }
+    if name is not None:
+        content["name"] = name
     sidecar = _sidecar_text(content).encode()  # before anything is written: it may be refused
     write_atomically(weights_path, weights)
     write_atomically(sidecar_path, sidecar)
@@ -220,7 +224,7 @@ def _read_sidecar(path: Path) -> dict[str, Any]:
         raise ModelFileError(f"{path}: missing; a model is read with the sidecar that was saved beside it.")
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:  # wrong JSON or wrong text
+    except (ValueError, RecursionError) as error:  # wrong JSON, wrong text, or too deep
         raise ModelFileError(f"{path}: not JSON: {error}.") from error
     if not isinstance(content, dict):
         raise ModelFileError(f"{path}: not a sidecar of a model: expected a JSON object.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from verax.core.arguments import checked_count, checked_flag, settle
 from verax.core.shapes import Float
@@ -91,7 +91,7 @@ class Inception(nn.Module):
         self.maxpool4 = nn.MaxPool2d(2, stride=2, ceil_mode=True)
         width = 192
         for name, filters in _BLOCKS.items():
-            block = Block(width, *filters)
+            block = InceptionBlock(width, *filters)
             self.add_module(name, block)
             width = block.width
         self.aux1 = AuxiliaryHead(512, outputs) if aux else None
@@ -121,7 +121,7 @@ class Inception(nn.Module):
         return x
 
 
-class Block(nn.Module):
+class InceptionBlock(nn.Module):
     """Four branches side by side, joined along the channels."""
 
     def __init__(
@@ -228,6 +228,7 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
     return Loaded(left, tuple(name for name in state if name not in given))
 
 
+@fx.wrap  # it looks at shapes; as one step, the rest of the network can be traced, and so folded
 def _pooled(pool: nn.MaxPool2d, x: Tensor) -> Tensor:
     """Pool, also a side of one pixel, which torch refuses. Values after a ReLU are not negative, so zeros add none."""
     height, width = x.shape[-2:]

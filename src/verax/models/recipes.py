@@ -82,6 +82,28 @@ RECIPES: dict[tuple[str, str], Recipe] = {
 }
 
 
+_GENERAL_STEPS = 1000  # enough for a few dozen features, however few rows there are
+_FEATURES = 64  # from here on, a linear model takes smaller steps: its logit moves by all weights at once
+
+
+def general_recipe(model: str, rows: int, features: int) -> Recipe:
+    """The recipe of a model on a data set that has none of its own, by the number of its training rows.
+
+    A recipe counts epochs, but what makes a model converge is steps: few rows need many epochs.
+
+    Example:
+        >>> [general_recipe("mlp", rows, 12).epochs for rows in (200, 640, 100_000)]
+        [250, 100, 40]
+    """
+    if model == "inception":
+        return Recipe(50, 64, 2e-3, warmup=1.0)
+    size = 64 if rows < 20_000 else 256
+    epochs = min(300, max(40, math.ceil(_GENERAL_STEPS / math.ceil(rows / size))))
+    if model == "linear":
+        return Recipe(epochs, size, 2e-2 * min(1.0, _FEATURES / features))
+    return Recipe(epochs, size, 3e-3)
+
+
 def recipe_for(dataset: str, model: str) -> Recipe:
     """The shipped recipe of a model on a data set, or which ones there are."""
     if (dataset, model) not in RECIPES:

@@ -1,6 +1,7 @@
 """The shipped way to a trained model: the recipe of data set and architecture, trained and saved."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from verax.models.checkpoints import Epoch
 from verax.models.dense import MLP, Linear
 from verax.models.files import model_paths, save
 from verax.models.inception import InceptionV1
-from verax.models.recipes import RECIPES, Recipe
+from verax.models.recipes import RECIPES, Recipe, general_recipe
 from verax.models.training import Trained, train
 
 Progress = Callable[[Epoch, Recipe], None]
@@ -43,6 +44,9 @@ def train_shipped(
 ) -> Trained:
     """Train a model as shipped and save it; the run goes on where a killed one stopped.
 
+    On a CPU the same arguments give the same file on every machine with the same kind of processor and version of
+    torch, whatever the number of cores. On a GPU two runs differ in rounding.
+
     Args:
         name: The architecture.
         dataset: What it learns. A data set without a recipe is trained with the general one.
@@ -55,7 +59,9 @@ def train_shipped(
     """
     model_paths(path)  # a wrong name is refused before the work
     architecture = architecture_for(name, dataset)
-    recipe = dataclasses.replace(RECIPES.get((dataset.name, name), Recipe()), seed=seed)
+    rows, features = len(dataset.split.train), math.prod(dataset.inputs.shape[1:])
+    chosen = RECIPES.get((dataset.name, name)) or general_recipe(name, rows, features)
+    recipe = dataclasses.replace(chosen, seed=seed)
     if epochs is not None:
         recipe = dataclasses.replace(recipe, epochs=epochs)
     checkpoint = path.with_suffix(".checkpoint")

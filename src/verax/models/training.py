@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.shapes import Float, Int
+from verax.core.threads import one_thread_on_cpu
 from verax.datasets.base import PARTS, Dataset, Part
 from verax.models import checkpoints
 from verax.models.architecture import Architecture
@@ -48,7 +49,9 @@ def train(
 ) -> Trained:
     """Train a network with one logit on a data set with classes 0 and 1.
 
-    Global random state is left alone. On a CPU the same arguments and number of threads give the same weights.
+    Global random state is left alone. On a CPU the same arguments give the same weights, whatever the number of cores,
+    because one thread computes; another kind of processor or another version of torch rounds differently, and so does
+    every run on a GPU.
 
     Args:
         dataset: Training rows are learnt from, validation rows choose the epoch, test rows only measure.
@@ -62,6 +65,20 @@ def train(
         if classes != [0, 1]:
             raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; found {classes}.")
     place = checked_device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with one_thread_on_cpu(place):
+        return _trained(architecture, dataset, recipe, place, checkpoint, init, progress)
+
+
+def _trained(
+    architecture: Architecture,
+    dataset: Dataset,
+    recipe: Recipe,
+    place: torch.device,
+    checkpoint: Path | None,
+    init: Path | None,
+    progress: Callable[[Epoch], None] | None,
+) -> Trained:
+    """Train epoch by epoch, from the checkpoint on."""
     identity = checkpoints.identity(architecture, dataset, recipe, init)
     run = _Run(architecture, dataset, recipe, place, init)
     if checkpoint is not None and (saved := checkpoints.read_run(checkpoint, identity, run.learner)):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from verax.core.shapes import Float, Int
 from verax.perturbation.block import Block
-from verax.problem.baselines import replaced
+from verax.problem.baselines import must_choose, replaced
 from verax.problem.problem import Problem, Task
 from verax.scoring.session import BuildRows, Session
 
@@ -50,12 +50,13 @@ def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b 
     inputs = block.inputs.to(dtype, memory_format=layout)
     one_baseline = block.baselines.stride(0) == 0  # the same for all inputs: nothing to look up
     baselines = (block.baselines[:1] if one_baseline else block.baselines).to(dtype, memory_format=layout)
+    chosen = must_choose(inputs, baselines)
 
     def build(start: int, stop: int) -> Tensor:
         row = owner[start:stop]
         mask = problem.features.expand(unpacked(distinct[start:stop], features, dtype), row + block.rows.start)
         own = baselines if one_baseline else baselines.index_select(0, row)
-        return replaced(inputs.index_select(0, row), own, mask).to(memory_format=layout)
+        return replaced(inputs.index_select(0, row), own, mask, chosen=chosen).to(memory_format=layout)
 
     session.counts.rows_spared += keys.numel() - len(owner)
     ahead = in_large_pieces(build, len(owner), _PIECE // inputs[0].numel())

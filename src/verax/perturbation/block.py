@@ -7,7 +7,8 @@ from torch import Tensor
 
 from verax.core.blocks import pieces, whole_batches
 from verax.core.shapes import Float, Int
-from verax.core.transfer import to_device
+from verax.core.transfer import send, to_device
+from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums
 from verax.problem.problem import Problem
 from verax.scoring.session import Session
 
@@ -20,9 +21,14 @@ class Block:
     which: slice
     inputs: Float[Tensor, "b *shape"]
     baselines: Float[Tensor, "b *shape"]
-    attributions: Float[Tensor, "k b features"]
-    direction: Float[Tensor, "b features"]
+    attribution: FeatureSums
+    direction: FeatureSums
     counts: Int[Tensor, " c"]  # on the CPU: sizes follow from it
+
+    @property
+    def attributions(self) -> Float[Tensor, "k b features"]:
+        """Of each feature."""
+        return self.attribution.values
 
 
 def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block:
@@ -35,8 +41,8 @@ def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block
         which=which,
         inputs=inputs,
         baselines=baselines,
-        attributions=problem.features.reduce(stacked, rows),
-        direction=problem.features.reduce((inputs.double() - baselines.double()), rows),
+        attribution=attribution_sums(problem.features, stacked, send(problem.precision[which], session.device), rows),
+        direction=direction_sums(problem.features, inputs, baselines, rows),
         counts=problem.features.counts(rows).cpu(),
     )
 

@@ -70,7 +70,7 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
             block = load(session, problem, rows, slice(0, 1))
             removal = RemovedSets(block, experiments[0])
             _store(results, [removal], block, _score_ranked(session, task, block, removal), replaced[rows])
-    session.finite.settle()
+    session.settle()
     return [_at_home(result, problem.inputs.device) for result in results]
 
 
@@ -150,8 +150,8 @@ def _store(
         curves = result.curves[block.which, block.rows]
         curves[..., 1:-1] = part.reshape(*shape, removal.inner).transpose(0, 1).to(curves)
         curves[..., -1] = replaced[:, None].to(curves)
-        result.attribution_sign[block.which, block.rows] = removal.signs(block.attributions)
-        result.direction_sign[block.which, block.rows] = removal.signs(block.direction[None])
+        result.attribution_sign[block.which, block.rows] = removal.signs(block.attribution)
+        result.direction_sign[block.which, block.rows] = removal.signs(block.direction)
 
 
 def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> GuidedScores:

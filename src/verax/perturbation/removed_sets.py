@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Int, Shaped
 from verax.core.transfer import send
 from verax.perturbation import bit_masks
 from verax.perturbation.block import Block
+from verax.perturbation.feature_sums import FeatureSums, signs
 from verax.perturbation.order import Order, cut_points, ranks, removal_order
 
 
@@ -65,24 +66,33 @@ class RemovedSets:
         """The place of each feature in its sequence, attribution by attribution."""
         return ranks(self.sequence).flatten(0, 1)
 
-    def signs(self, values: Float[Tensor, "#k b features"]) -> Int[Tensor, "k b 2 steps"]:
-        """Sign of the sum of what each step removes. Summed in float64, each step on its own: 0 stays exactly 0."""
-        # the sign of a sum of one is that of the number, and eight times shorter
-        values = values.sign().to(torch.int8) if self.longest == 1 else values.double()
-        ordered = torch.take_along_dim(values.expand(self.sequence.shape), self.sequence, dim=-1)
-        if self.one_each:
-            return torch.stack((ordered, ordered.flip(-1)), dim=2)
+    def signs(self, summed: FeatureSums) -> Int[Tensor, "k b 2 steps"]:
+        """Sign of the sum of what each step removes; 0 for a sum that is 0, or would be but for rounding."""
+        if self.longest == 1:  # the sign of a sum of one is that of the number, and eight times shorter
+            ordered = self._in_order(summed.signs().to(torch.int8))
+            if self.one_each:
+                return torch.stack((ordered, ordered.flip(-1)), dim=2)
+            return self._step_sums(ordered)
+        parts = (summed.values.double(), summed.size.double(), summed.rounding)
+        return signs(*(self._step_sums(self._in_order(part)) for part in parts)).to(torch.int8)
+
+    def _in_order(self, values: Shaped[Tensor, "... b features"]) -> Shaped[Tensor, "k b features"]:
+        """Values of the features, the first to go first."""
+        return torch.take_along_dim(values.expand(self.sequence.shape), self.sequence, dim=-1)
+
+    def _step_sums(self, ordered: Shaped[Tensor, "k b features"]) -> Shaped[Tensor, "k b 2 steps"]:
+        """Sums over what each step removes, each step on its own: 0 stays exactly 0."""
         place = self.cuts[:, :-1, None] + torch.arange(self.longest, device=self.cuts.device)
         inside = place < self.cuts[:, 1:, None]
         last = self.counts[..., None] - 1
         shape = (*ordered.shape[:-1], *place.shape[1:])
         sums = [
-            (_along(ordered, at.clamp(0, values.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(
-                -1, dtype=values.dtype
+            (_along(ordered, at.clamp(0, ordered.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(
+                -1, dtype=ordered.dtype
             )
             for at in (place, last - place)
         ]
-        return torch.stack(sums, dim=2).sign().to(torch.int8)
+        return torch.stack(sums, dim=2)
 
 
 def _along(values: Tensor, index: Int[Tensor, "c m"]) -> Tensor:

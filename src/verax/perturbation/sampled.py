@@ -15,12 +15,13 @@ from verax.core import noise
 from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Shaped
-from verax.problem.baselines import replaced
+from verax.problem.baselines import must_choose, replaced
 from verax.problem.features import spread
 from verax.problem.problem import Problem, Task
 from verax.scoring.session import Session
 
 Perturbation = Literal["gaussian", "baseline"]
+Effect = Literal["dot", "sum"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Draws:
             features that is itself drawn uniformly, so that every subset size is equally likely.
         samples: Draws per input. The first draws are the same whatever their number.
         seed: Draws are a function of the seed and the input's values.
-        effect: ``"dot"``: P is the product of attribution and perturbation (Infidelity); ``"sum"``: P is the sum of
-            the attributions of the perturbed features (Sensitivity-N).
+        effect: ``"dot"``: P is the product of attribution and perturbation; ``"sum"``: P is the sum of the attributions
+            of the replaced features.
     """
 
     perturbation: Perturbation = "gaussian"
@@ -43,10 +44,16 @@ class Draws:
     subset: int | None = None
     samples: int = 640
     seed: int = 0
-    effect: Literal["dot", "sum"] = "dot"
+    effect: Effect = "dot"
 
     def __post_init__(self) -> None:
         checked_choice("perturbation", self.perturbation, ("gaussian", "baseline"))
+        checked_choice("effect", self.effect, ("dot", "sum"))
+        if self.effect == "sum" and self.perturbation == "gaussian":
+            raise ValueError(
+                'effect: "sum" adds up the attributions of features that are replaced, noise moves all by some amount; '
+                'use effect="dot", or perturbation="baseline".'
+            )
         checked_positive("sigma", self.sigma)
         checked_count("samples", self.samples)
         if self.subset is not None:
@@ -98,11 +105,10 @@ class Gathered(dict[str, Tensor]):
             self[name] = self[name].add_(values) if name in self else values
 
 
-def check_subset(draws: Draws, problem: Problem) -> None:
-    """Refuse to choose more features than the inputs have."""
+def check_subset(draws: Draws, problem: Problem, name: str = "subset") -> None:
+    """Refuse to choose more features than the inputs have; the setting that says how many has a name."""
     fewest = int(problem.features.counts(slice(None)).min())
     if draws.subset is not None and draws.subset > fewest:
-        name = "subset" if draws.effect == "dot" else "sizes"
         raise ValueError(f"{name}: cannot choose {draws.subset} features, an input has only {fewest}.")
 
 
@@ -152,7 +158,7 @@ def _perturb(
     row = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
     flat = problem.features.expand(chosen.flatten(0, 1), row)
     mask = flat.reshape(len(inputs), count, *flat.shape[1:])
-    return replaced(inputs[:, None], moved, mask), chosen
+    return replaced(inputs[:, None], moved, mask, chosen=must_choose(inputs, moved)), chosen
 
 
 def _choose(

@@ -120,19 +120,38 @@ def _grid(features: str, shape: Shape) -> Grid:
 
 
 def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:
-    """Bring a user's map to one number per element, for all inputs at once or for each."""
+    """Bring a user's map to one number per element, for all inputs at once or for each.
+
+    A map with as many axes as the inputs says what it means: length 1 stands for all inputs, or for all channels.
+    """
     shape, count = tuple(inputs.shape[1:]), len(inputs)
     without_channels = shape[1:] if len(shape) == 3 else None
-    if tuple(groups.shape) in (shape, without_channels):
+    found = tuple(groups.shape)
+    if _two_readings(groups, inputs):
+        raise ValueError(
+            f"features: group numbers of shape {found} can be read as one map with channels or as one map for each "
+            f"input; pass {(1, *found)}, features[None], for one map, or {(found[0], 1, *found[1:])}, "
+            f"features[:, None], for one each."
+        )
+    if found in (shape, without_channels):
         return groups.expand(shape).reshape(1, -1)
-    if groups.ndim > 1 and len(groups) == count and tuple(groups.shape[1:]) in (shape, without_channels):
-        one_each = groups if groups.ndim == inputs.ndim else groups[:, None]
-        return one_each.expand(count, *shape).reshape(count, -1)
+    one_each = groups[:, None] if found == (count, *(without_channels or ())) and without_channels else groups
+    lengths = [{1, count}, *({size} for size in shape)]
+    if without_channels:
+        lengths[1].add(1)
+    if one_each.ndim == inputs.ndim and all(one in two for one, two in zip(one_each.shape, lengths, strict=True)):
+        return one_each.expand(-1, *shape).reshape(len(one_each), -1)
     allowed = [shape, (count, *shape)] + ([without_channels, (count, *without_channels)] if without_channels else [])
     raise ValueError(
-        f"features: group numbers of shape {tuple(groups.shape)} do not fit inputs of shape {tuple(inputs.shape)}; "
+        f"features: group numbers of shape {found} do not fit inputs of shape {tuple(inputs.shape)}; "
         f"wanted is one of {', '.join(str(one) for one in allowed)}."
     )
+
+
+def _two_readings(groups: Tensor, inputs: Tensor) -> bool:
+    """Whether a map may be ``(C, H, W)`` for all images or ``(N, H, W)`` for each, and the two are not the same."""
+    both = inputs.ndim == 4 and len(inputs) == inputs.shape[1] and groups.shape == inputs.shape[1:]
+    return both and not torch.equal(groups, groups[:1].expand_as(groups))
 
 
 def _consecutive(maps: Int[Tensor, "maps elements"]) -> Int[Tensor, "maps elements"]:

@@ -14,6 +14,7 @@ from verax.problem.baselines import baseline_tensor
 from verax.problem.features import FeatureMap, Grid, Shape, feature_map
 from verax.problem.inputs import check_finite, checked_inputs
 from verax.problem.targets import checked_target
+from verax.scoring.targets import Target
 
 _SMALL = 1 << 23  # elements of attributions that may be copied
 
@@ -28,6 +29,7 @@ class Problem:
         baselines: What removed features become, seen in the inputs' shape.
         features: What one feature is.
         target: The class to explain, as the user gave it.
+        precision: Relative spacing of the numbers of each attribution, as the user gave it.
         layout: The form in which results go back.
     """
 
@@ -35,7 +37,8 @@ class Problem:
     attributions: tuple[Tensor, ...]
     baselines: Tensor
     features: FeatureMap
-    target: int | Tensor | None
+    target: Target
+    precision: Float[Tensor, "k 1 1"]
     layout: Layout
 
     def __len__(self) -> int:
@@ -67,7 +70,7 @@ def problem(inputs: Any, attributions: Any, *, target: Any, baselines: Any, feat
     """Check and normalise the arguments that all metrics share."""
     x = checked_inputs(inputs)
     fmap = feature_map(features, x)
-    stack, form, names = _attribution_list(attributions, x, fmap)
+    stack, precision, form, names = _attribution_list(attributions, x, fmap)
     result_dtype = x.dtype if x.dtype == torch.float64 else torch.float32  # half precision cannot hold the results
     return Problem(
         inputs=x,
@@ -75,13 +78,14 @@ def problem(inputs: Any, attributions: Any, *, target: Any, baselines: Any, feat
         baselines=baseline_tensor(baselines, x),
         features=fmap,
         target=checked_target(target, len(x)),
+        precision=precision,
         layout=Layout(form, names, kind_of(inputs), x.device, result_dtype),
     )
 
 
 def _attribution_list(
     attributions: Any, inputs: Tensor, features: FeatureMap
-) -> tuple[tuple[Tensor, ...], Any, tuple[str, ...]]:
+) -> tuple[tuple[Tensor, ...], Tensor, Any, tuple[str, ...]]:
     """Split one array, a stack or a dict into single attributions in the inputs' layout."""
     shapes = _single_shapes(inputs, features)
     names: tuple[str, ...] = ()
@@ -92,6 +96,8 @@ def _attribution_list(
         given = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
     else:
         array = _numbers("attributions", attributions)
+        if array.shape[:1] != (1,) and tuple(array.shape) in shapes and tuple(array.shape[1:]) in shapes:
+            raise ValueError(_two_readings(array, shapes))
         if tuple(array.shape) in shapes:
             form, given = "one", (array,)
         elif tuple(array.shape[1:]) in shapes and len(array) > 0:
@@ -101,7 +107,8 @@ def _attribution_list(
     for index, one in enumerate(given):
         check_finite(f"attributions[{names[index]!r}]" if names else _stack_name(form, index), one)
     dtype = reduce(torch.promote_types, (one.dtype for one in given))
-    return tuple(_with_channel_axis(one.to(dtype), inputs) for one in given), form, names
+    precision = torch.tensor([torch.finfo(one.dtype).eps for one in given], dtype=torch.float64)[:, None, None]
+    return tuple(_with_channel_axis(one.to(dtype), inputs) for one in given), precision, form, names
 
 
 def _checked_attribution(name: str, value: Any, inputs: Tensor, shapes: list[Shape]) -> Tensor:
@@ -136,6 +143,15 @@ def _numbers(label: str, value: Any) -> Tensor:
 
 def _stack_name(form: str, index: int) -> str:
     return f"attributions[{index}]" if form == "stack" else "attributions"
+
+
+def _two_readings(array: Tensor, shapes: list[Shape]) -> str:
+    """Images of as many channels as there are images, and as many attributions: one, or a stack without channels?"""
+    return (
+        f"attributions: shape {tuple(array.shape)} can be read as one attribution or as a stack of {len(array)} "
+        f"without channels; pass one attribution as {{name: array}}, several as a dict of them or with a channel axis, "
+        f"shape (K, {str(shapes[1])[1:]}."
+    )
 
 
 def _shape_message(label: str, array: Tensor, inputs: Tensor, shapes: list[Shape], stack: bool = True) -> str:

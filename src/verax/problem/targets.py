@@ -1,27 +1,49 @@
-"""Targets: the class of each input whose score is followed, as the user gave it or as the model predicts it."""
+"""Targets: the class of each input whose score is followed, as the user gave it."""
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from verax.core.arrays import as_tensor
+from verax.scoring.targets import Columns, Target
 
 
-def checked_target(target: Any, count: int) -> int | Tensor | None:
-    """Read a target: None, a class number, or one per row."""
-    if target is None:
-        return None
+def checked_target(target: Any, count: int) -> Target:
+    """Read a target: None, a column number, a label as text, or one of them per row."""
+    if target is None or isinstance(target, Columns):
+        return target
+    if (texts := _texts(target)) is not None:
+        return texts if isinstance(texts, str) else _one_per_row(texts, (len(texts),), count)
     given = as_tensor("target", target)
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-        raise TypeError(f"target: expected None, a class number or one class number per row, found {given.dtype}.")
+        raise TypeError(
+            "target: expected None, a class number, a label as text, or one of them per row, "
+            f"found numbers of type {given.dtype}."
+        )
     negative = (given.reshape(-1) < 0).nonzero()
     if len(negative):
         row = int(negative[0, 0])
         where = f" in row {row}" if given.ndim else ""
         raise ValueError(f"target: class {int(given.reshape(-1)[row])}{where} does not exist; numbers start at 0.")
-    if given.ndim == 0:
-        return int(given)
-    if tuple(given.shape) != (count,):
-        raise ValueError(f"target: expected one class per row, shape ({count},), found shape {tuple(given.shape)}.")
-    return given.to(torch.int64)
+    return int(given) if given.ndim == 0 else _one_per_row(given.to(torch.int64), tuple(given.shape), count)
+
+
+def _texts(target: Any) -> str | tuple[str, ...] | None:
+    """Labels given as text, one or one per row; None where they are not text."""
+    if isinstance(target, str):
+        return str(target)
+    if isinstance(target, int | Tensor):
+        return None
+    array = np.asarray(target)
+    found = array.reshape(-1).tolist()
+    if array.ndim > 1 or array.dtype.kind not in "OUT" or not found or not all(isinstance(one, str) for one in found):
+        return None
+    return str(found[0]) if array.ndim == 0 else tuple(found)
+
+
+def _one_per_row(given: Any, shape: tuple[int, ...], count: int) -> Any:
+    if shape != (count,):
+        raise ValueError(f"target: expected one class per row, shape ({count},), found shape {shape}.")
+    return given

@@ -45,7 +45,7 @@ def write_report(path: Path, tables: Tables, examples: Sequence[Example], proven
         tables: What the study measured.
         examples: A few explained inputs per model, for pictures; may be empty.
         provenance: Names and values of versions, hashes, seeds and commands, in the order to show them. What stands
-            under ``"incomplete"`` is also said at the top of the page.
+            under ``"warning"`` and ``"incomplete"`` is also said at the top of the page.
     """
     write_atomically(path, page(View(tables, tuple(examples)), provenance).encode("utf-8"))
 
@@ -64,6 +64,7 @@ def page(view: View, provenance: Mapping[str, str]) -> str:
         charts=set(charts),
         **_head(view),
         **_body(view),
+        warning=provenance.get("warning", ""),
         incomplete=provenance.get("incomplete", ""),
         provenance=facts.settings(provenance, "Versions, hashes, seeds and commands"),
     )

@@ -23,8 +23,8 @@ def folded(module: nn.Module) -> nn.Module:
     """Give a copy of a module in evaluation mode, in which layers have taken up the batch norms and ReLUs after them.
 
     Found are convolutions or linear layers, batch norms and ReLUs that are parts of one module whose ``forward`` calls
-    them one after the other, and that no other code uses; all else stays as it is. Not seen is what code does that
-    cannot be traced, because it looks at values or shapes: it may call its own parts, but not parts of its parts.
+    them one after the other, and that no other code uses; all else stays as it is. So does everything below a module
+    whose ``forward`` cannot be traced, because it looks at values or shapes: nobody knows what it calls.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
@@ -37,7 +37,9 @@ def folded(module: nn.Module) -> nn.Module:
     """
     own = copy.deepcopy(module)
     parents = [part for part in own.modules() if list(part.children())]
-    graphs = {parent: graph for parent in parents if (graph := _calls(parent)) is not None}
+    traced = {parent: _calls(parent) for parent in parents}
+    hidden = {below for parent, graph in traced.items() if graph is None for below in parent.modules()}
+    graphs = {parent: graph for parent, graph in traced.items() if graph is not None and parent not in hidden}
     alone = _called_once(own, graphs)
     for parent, graph in graphs.items():
         _fold_children(parent, graph, alone)

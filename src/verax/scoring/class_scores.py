@@ -1,7 +1,5 @@
 """Outputs: from what a model returns to one score per class. Logits or probabilities, one output or many."""
 
-import math
-import warnings
 from typing import Literal, get_args
 
 import numpy as np
@@ -68,44 +66,9 @@ def target_scores(
     return class_scores(raw, returns, output).gather(1, target[:, None])[:, 0]
 
 
-def resolve_target(target: int | Tensor | None, class_scores: Float[Tensor, "n classes"]) -> Int[Tensor, " n"]:
-    """Choose the class of each input: the predicted one unless given."""
-    count, classes = class_scores.shape
-    if target is None:
-        return class_scores.argmax(1)
-    wanted = torch.as_tensor(target, device=class_scores.device).expand(count)
-    outside = ((wanted < 0) | (wanted >= classes)).nonzero()
-    if len(outside):
-        row = int(outside[0, 0])
-        where = f" in row {row}" if isinstance(target, Tensor) else ""
-        raise ValueError(
-            f"target: class {int(wanted[row])}{where} does not exist; "
-            f"the model has {classes} classes, 0 to {classes - 1}."
-        )
-    return wanted.contiguous()
-
-
-def check_scale(outputs: Float[Tensor, "n outputs"], returns: Returns, said: bool) -> None:
-    """Catch the classic mix-up of logits and probabilities at the first model call."""
-    low, high = (float(bound) for bound in outputs.aminmax())
-    inside = low >= -1e-6 and high <= 1 + 1e-6
-    if returns == "probabilities":
-        if not inside and math.isfinite(low + high):  # NaN is reported with its row
-            raise ValueError(
-                f"model: said to return probabilities, but returned values from {low:.4g} to {high:.4g}; "
-                'if these are logits, wrap it: verax.Scorer(model, returns="logits").'
-            )
-    elif not said and inside and outputs.shape[1] > 1 and _rows_sum_to_one(outputs):
-        warnings.warn(
-            "The torch module is taken to return logits, but its outputs look like probabilities (in [0, 1], rows "
-            'sum to 1). If they are, wrap it: verax.Scorer(model, returns="probabilities"); if they are logits, '
-            'verax.Scorer(model, returns="logits") silences this.',
-            stacklevel=2,
-        )
-
-
-def _rows_sum_to_one(outputs: Float[Tensor, "n outputs"]) -> bool:
-    return bool(torch.all((outputs.sum(1) - 1).abs() < 1e-4))
+def predicted_classes(raw: Float[Tensor, "n outputs"], returns: Returns) -> Int[Tensor, " n"]:
+    """The class of each row by what the model returns, so that no conversion can make or break a tie."""
+    return class_scores(raw, returns, "logit" if returns == "logits" else "probability").argmax(1)
 
 
 def not_finite(scores: Tensor, row: int, what: str) -> str:

@@ -1,5 +1,7 @@
 """Inference: how plain forward passes run, on the user's module itself or on a copy made fast for them."""
 
+import copy
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,11 +11,13 @@ from torch import Tensor, nn
 
 from verax.core.shapes import Float
 from verax.scoring.adapters import Adapter
+from verax.scoring.adapters.base import without_wrapper
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.batchnorm_folding import folded
 from verax.scoring.model_state import gradients_off
-from verax.scoring.precision import DTYPES, Precision
+from verax.scoring.precision import DTYPES, Precision, single_precision
 
+_COMPARED = 8  # rows on which a copy is compared with its module
 _PLAIN = (bool, int, float, str, tuple, type(None))
 
 
@@ -51,29 +55,40 @@ class Inference:
         if (compile or precision in ("bfloat16", "float16")) and not isinstance(adapter, TorchModule):
             raise TypeError(f"{wanted} needs a torch module, found a model behind {type(adapter).__name__}.")
         self.adapter, self.precision, self.compile = adapter, precision, compile
+        self.folds = True  # until a folded copy is found to give other outputs
         self.kept: nn.Module | None = None
         self.compiled: Any = None
         self.structure: list[Any] = []  # of the user's module when it was last copied
         self.weights: list[Tensor] = []  # and its weights
 
-    def runner(self, plain: Runner) -> Runner:
-        """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
+    def runner(self, plain: Runner, inputs: Float[Tensor, "n *shape"], device: torch.device) -> Runner:
+        """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for.
+
+        Args:
+            plain: What runs the module itself.
+            inputs: Rows of which the first are used to compare the copy with the module.
+            device: Where the module is.
+        """
         wanted = self.precision is not None or self.compile
         if not wanted or not isinstance(self.adapter, TorchModule):
             return plain
         own = DTYPES[self.precision] if self.precision else plain.dtype
-        make = self._compiled if self.compile else _fast_copy
+        make = self._compiled if self.compile else self._fast_copy
+        rows = inputs[:_COMPARED].to(device, plain.dtype, copy=True)
         with gradients_off():
-            module = make(self.adapter.module, own, plain.layout)
+            module = make(self.adapter.module, own, plain.layout, rows)
         return Runner(replace(self.adapter, module=module), own, plain.layout, fixed=self.compile)
 
-    def _compiled(self, module: nn.Module, dtype: torch.dtype, layout: torch.memory_format) -> Any:
+    def _compiled(
+        self, module: nn.Module, dtype: torch.dtype, layout: torch.memory_format, rows: Float[Tensor, "n *shape"]
+    ) -> Any:
         """The compiled copy, with new weights where they changed; to compare them is quicker than to fold them."""
-        structure, weights = _structure(module), list(_tensors(module))
+        structure, weights = [self.folds, *_structure(module)], list(_tensors(module))
         same = self.kept is not None and structure == self.structure
         if same and all(map(torch.equal, weights, self.weights)):
             return self.compiled
-        fresh = _fast_copy(module, dtype, layout)
+        fresh = self._fast_copy(module, dtype, layout, rows)
+        same, structure[0] = same and structure[0] == self.folds, self.folds
         if same and self.kept is not None:
             for old, new in zip(_tensors(self.kept), _tensors(fresh), strict=True):
                 old.copy_(new)
@@ -82,10 +97,38 @@ class Inference:
         self.structure, self.weights = structure, [one.detach().clone() for one in weights]
         return self.compiled
 
+    def _fast_copy(
+        self, module: nn.Module, dtype: torch.dtype, layout: torch.memory_format, rows: Float[Tensor, "n *shape"]
+    ) -> nn.Module:
+        fresh = folded(module) if self.folds else copy.deepcopy(module)
+        if _kinds(fresh) != _kinds(module) and not _agree(fresh, module, rows):
+            warnings.warn(
+                "The copy of the model with its batch norms folded gives other outputs than the model, so the model "
+                "runs without folding, more slowly: it uses some of its layers in a way that its forward does not "
+                "show. Leave precision and compile out to run the model itself.",
+                stacklevel=2,
+            )
+            fresh, self.folds = copy.deepcopy(module), False
+        fresh = fresh.to(dtype)
+        return fresh.to(memory_format=layout) if layout is torch.channels_last else fresh  # type: ignore[call-overload]
 
-def _fast_copy(module: nn.Module, dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
-    fresh = folded(module).to(dtype)
-    return fresh.to(memory_format=layout) if layout is torch.channels_last else fresh  # type: ignore[call-overload]
+
+def _kinds(module: nn.Module) -> list[type[nn.Module]]:
+    return [type(part) for part in module.modules()]
+
+
+def _agree(fresh: nn.Module, module: nn.Module, rows: Float[Tensor, "n *shape"]) -> bool:
+    """Whether a copy gives the outputs of a module, up to rounding, in the module's own precision."""
+    outputs = []
+    with single_precision("float32"):
+        for one in (fresh, module):
+            found = without_wrapper(one(rows.clone()), "logits")
+            outputs.append(found if isinstance(found, Tensor) else torch.zeros(0))
+    found, wanted = (one.double() for one in outputs)
+    if found.shape != wanted.shape:
+        return False
+    slack = min(1e4 * torch.finfo(rows.dtype).eps, 0.05)
+    return bool(torch.allclose(found, wanted, rtol=0, atol=slack * max(1.0, float(wanted.abs().max())), equal_nan=True))
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

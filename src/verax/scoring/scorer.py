@@ -1,8 +1,9 @@
 """Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from verax.core.shapes import Float
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
 from verax.scoring.class_scores import Output
+from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Inference, Runner
 from verax.scoring.meter import Counts
 from verax.scoring.model_state import evaluation_mode, gradients_off, laid_out, moved
@@ -33,8 +35,9 @@ class Scorer:
         model: A ``torch.nn.Module``, a fitted scikit-learn classifier, an object that satisfies
             ``verax.adapters.Adapter``, or a callable from a batch to scores with one row per input: ``(B,)`` or
             ``(B, 1)`` for a binary model with one output, ``(B, classes)`` otherwise.
-        returns: ``"logits"`` or ``"probabilities"``. A torch module is taken to return logits, a scikit-learn
-            classifier probabilities; a plain callable must say. Logits of probabilities are log-odds, with 0 and 1
+        returns: ``"logits"`` or ``"probabilities"``. A torch module is taken to return logits (one with a single output
+            should say what it is), a scikit-learn classifier probabilities; an ONNX model is judged by its values for
+            the first rows; a plain callable must say. Logits of probabilities are log-odds, with 0 and 1
             moved by the resolution of their number format, so that models that are sure can be explained.
         takes: ``"torch"`` or ``"numpy"``, for a plain callable that wants one kind of array whatever the inputs are.
         batch_size: Rows per model call; found automatically when left out, halved when memory runs out.
@@ -44,10 +47,20 @@ class Scorer:
             settings alone. Scores are computed from the outputs in single precision at least.
         compile: Whether to use ``torch.compile``. It costs seconds at the first call and gains most on a GPU; partial
             batches are filled up, so that it happens once. Keep the Scorer: another one compiles again.
+        trust: Whether a ``.pt2`` file may be opened: torch runs code that such a file holds. Say True only of files
+            whose maker you trust; ``.onnx`` files run nothing and need no trust.
+        feature_names: Names of the columns in the model's order, where it does not know them itself. Data frames are
+            put in this order by name.
+        labels: Names of the classes in the order of the outputs, where the model does not know them itself; ``target``
+            takes them as text.
+
+    A torch module scores two rows more than are counted, the first time: the first input again, to see that neither
+    chance nor the rows beside it change its score.
 
     With a precision or ``compile``, plain forward passes run on a copy of the module, made anew for every call, whose
     batch norms are folded into the convolutions and linear layers before them; on a CPU that alone is what
-    ``"float32"`` does. Gradients are always taken through the module itself.
+    ``"float32"`` does. The copy is compared with the module on the first eight rows, and not folded where it differs.
+    Gradients are always taken through the module itself.
 
     Example:
         >>> import torch, verax
@@ -68,13 +81,18 @@ class Scorer:
         device: str | torch.device | None = None,
         precision: Precision | None = None,
         compile: bool = False,  # noqa: A002  # torch's own name for it
+        trust: bool = False,
+        feature_names: Sequence[str] | None = None,
+        labels: Sequence[Any] | None = None,
     ) -> None:
         if isinstance(model, Scorer):
             raise TypeError("model: already a verax.Scorer; pass it on as it is.")
         checked_precision(precision)
-        self.adapter: Adapter = adapters.adapt(model, returns, takes)
+        self.adapter: Adapter = adapters.adapt(model, returns, takes, trust)
         self.inference = Inference(self.adapter, precision, compile)
-        self.returns_was_said = returns is not None
+        self.first_look = FirstLook(self.adapter, said=returns is not None)
+        self.labels = None if labels is None else tuple(labels)
+        self._feature_names = None if feature_names is None else tuple(feature_names)
         self.batch_size = checked_batch_size(batch_size)
         self.device = checked_device(device)
         self.counts = Counts()
@@ -104,6 +122,11 @@ class Scorer:
         """Whether gradients can be taken through the model: it is a torch module."""
         return self.adapter.module is not None
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns in the model's order, if they are known."""
+        return self._feature_names or adapters.feature_names_of(self.adapter)
+
     def __repr__(self) -> str:
         return f"Scorer({type(self.adapter).__name__}, returns={self.adapter.returns!r}, rows={self.rows})"
 
@@ -129,13 +152,19 @@ class Scorer:
         size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), place)
         with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
             plain = Runner(self.adapter, dtype, layout)
-            runner = self.inference.runner(plain)
+            runner = self.inference.runner(plain, inputs, place)
             mode = gradients_off() if gradients else torch.inference_mode()
             with single_precision(self.inference.precision), mode:
-                said = self.returns_was_said
-                session = Session(self.counts, kind, output, place, dtype, size, runner, plain, said)
+                session = Session(
+                    self.counts, kind, output, place, dtype, size, runner, plain, self.first_look, self.labels
+                )
                 yield session
-                session.finite.settle()
+                session.settle()
+
+
+def scorer_of(model: Any) -> Scorer:
+    """The model itself, if it is a Scorer; otherwise one that was told nothing."""
+    return model if isinstance(model, Scorer) else Scorer(model)
 
 
 def best_layout(inputs: Float[Tensor, "n *shape"], device: torch.device) -> torch.memory_format:

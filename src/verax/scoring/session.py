@@ -4,26 +4,29 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
 from verax.core.shapes import Float, Int
-from verax.scoring.adapters import Returns
+from verax.scoring.adapters import Returns, labels_of
 from verax.scoring.class_scores import (
     Output,
-    check_scale,
     checked_outputs,
     class_scores,
     not_finite,
-    resolve_target,
+    predicted_classes,
     target_scores,
 )
+from verax.scoring.failures import failure
 from verax.scoring.finite import FiniteCheck
+from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Runner
 from verax.scoring.meter import Counts
+from verax.scoring.probabilities import ProbabilityCheck, resolution
+from verax.scoring.targets import Target, check_labels, columns_of, resolve_target
 
 BuildRows = Callable[[int, int], Tensor]
 Found = TypeVar("Found")
@@ -48,10 +51,12 @@ class Session:
     batch_size: int
     runner: Runner
     plain: Runner
-    returns_was_said: bool
+    first_look: FirstLook
+    labels: tuple[Any, ...] | None = None  # what the user calls the classes
     classes: int = 0  # known after the first call
 
     def __post_init__(self) -> None:
+        self.probable = ProbabilityCheck()
         self.finite = FiniteCheck(lambda score, row: not_finite(score, row, "a perturbed copy of the input"))
 
     @property
@@ -64,26 +69,32 @@ class Session:
         """The torch module that is held, if the model is one."""
         return self.plain.adapter.module
 
-    def begin(
-        self, inputs: Float[Tensor, "n *shape"], target: int | Tensor | None
-    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+    def begin(self, inputs: Float[Tensor, "n *shape"], target: Target) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """Score unperturbed inputs: the class of each, predicted unless it is given, and that class's score."""
-        scores = self.class_scores(inputs)
-        classes = resolve_target(target, scores)
+        labels = labels_of(self.plain.adapter) if self.labels is None else self.labels
+        columns = columns_of(target, labels)  # what is wrong with it is found before the model runs
+        scores, predicted = self._first_scores(inputs)
+        check_labels(labels, self.classes)
+        classes = resolve_target(columns, predicted, self.classes)
         return classes, scores.gather(1, classes[:, None])[:, 0]
 
     def class_scores(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
-        """Score every class of unperturbed inputs; this is the first model call and checks what comes back."""
-        parts = [
-            class_scores(raw, self.returns, self.output)
-            for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), len(inputs), self._forward)
-        ]
+        """Score every class of unperturbed inputs."""
+        return self._first_scores(inputs)[0]
+
+    def _first_scores(self, inputs: Float[Tensor, "n *shape"]) -> tuple[Float[Tensor, "n classes"], Int[Tensor, " n"]]:
+        """Score every class of unperturbed inputs, and predict; the first model call, which checks what comes back."""
+        parts, predicted = [], []
+        for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), len(inputs), self._forward):
+            parts.append(class_scores(raw, self.returns, self.output))
+            predicted.append(predicted_classes(raw, self.returns))
         scores = torch.cat(parts)
         bad = (~torch.isfinite(scores).all(1)).nonzero()
         if len(bad):
             raise ValueError(not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input"))
+        self.probable.settle()
         self.classes = scores.shape[1]
-        return scores
+        return scores, torch.cat(predicted)
 
     def target_scores(
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"], streamed: bool = False
@@ -111,7 +122,11 @@ class Session:
             if parts
             else torch.empty(0, device=self.device, dtype=torch.promote_types(self.dtype, torch.float32))
         )
-        (self.finite.later if streamed else self.finite.now)(scores, owner)
+        if streamed:
+            self.finite.later(scores, owner)
+        else:
+            self.finite.now(scores, owner)
+            self.probable.settle()
         return scores
 
     def target_gradients(
@@ -150,7 +165,9 @@ class Session:
         try:
             return work()
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or rows == 1:
+            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+                raise failure(error, rows) from error
+            if rows == 1:
                 raise
         self.batch_size = rows // 2
         return None
@@ -196,9 +213,17 @@ class Session:
         with self.clocked():
             raw = runner.adapter(batch, self.kind)
         outputs = checked_outputs(raw, len(batch), self.device)
-        if self.classes == 0:
-            check_scale(outputs.detach(), self.returns, self.returns_was_said)
+        with torch._C.DisableTorchFunction():  # who watches the model's functions must not see these
+            rounding = max(resolution(raw), torch.finfo(runner.dtype).eps)
+            self.first_look.judge(outputs.detach(), rounding)
+            if self.returns == "probabilities":
+                self.probable.look(outputs.detach(), rounding)
         return outputs
+
+    def settle(self) -> None:
+        """Look at all checks of outputs that were put off."""
+        self.finite.settle()
+        self.probable.settle()
 
 
 def _joined(batches: Iterator[Tensor]) -> Iterator[Float[Tensor, "rows outputs"]]:

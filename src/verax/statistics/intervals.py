@@ -52,7 +52,8 @@ def estimates(
         values: One row per mean, one column per input.
         method: ``"t"``, Student's t, which is right for few inputs of a normal kind; ``"normal"``, its limit for many;
             or ``"bootstrap"``, percentiles of resampled inputs. The bootstrap draws the same inputs for every row, so
-            that differences may be read as paired; with ten inputs its 95 % interval covers about 88 %.
+            that differences may be read as paired; with ten inputs its 95 % interval covers about 88 %, and that of
+            ``"normal"`` about 92 %.
         level: Coverage of the interval.
         resamples: Of the bootstrap.
         seed: Of the bootstrap.
@@ -70,7 +71,9 @@ def estimates(
             error = resampled.std(0)
         else:
             resampled = resampled * torch.nan
-        low, high = torch.quantile(resampled, torch.tensor([(1 - level) / 2, (1 + level) / 2]).double(), dim=0)
+        low, high = torch.quantile(
+            resampled, torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64), dim=0
+        )
     else:
         quantile = (1 + level) / 2
         reach = error * (t_quantile(quantile, count - 1) if method == "t" else NormalDist().inv_cdf(quantile))
@@ -92,7 +95,7 @@ def resampled_estimate(figure: float, resampled: Float[Tensor, " r"], level: flo
     if math.isnan(figure):
         return Estimate(math.nan, math.nan, math.nan, math.nan)
     values = resampled[~resampled.isnan()].double()
-    low, high = torch.quantile(values, torch.tensor([(1 - level) / 2, (1 + level) / 2]).double()).tolist()
+    low, high = torch.quantile(values, torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
     return Estimate(figure, float(values.std()), min(low, figure), max(high, figure))
 
 

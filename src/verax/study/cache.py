@@ -13,12 +13,17 @@ from torch import Tensor
 from verax.core.files import Sealed, write_atomically
 from verax.core.shapes import Float
 from verax.scoring.meter import Cost, Rows
+from verax.study.said_names import said_name, words
 
 _SUFFIX = ".safetensors"
+_SHARE = 16  # of the room: so much is freed at once, and so much written until other workers' files are counted anew
 
 
 class Cache:
     """Attributions on disk.
+
+    The folder is listed at first use, and again when it is nearly full: to list it each time would take ever longer.
+    What other workers add meanwhile is not seen until then; no two of them need the same attributions.
 
     Args:
         folder: Where.
@@ -36,21 +41,24 @@ class Cache:
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
+        self._paths: dict[str, list[Path]] | None = None  # by key; None before the folder was listed
+        self._used, self._added = 0, 0  # bytes in the folder when it was listed, and written since
 
     def get(self, key: str, shape: tuple[int, ...]) -> tuple[Float[Tensor, "*shape"], Cost] | None:
         """What is kept under a key, and what it cost when it was computed; None where nothing whole is."""
-        for path in self.folder.glob(f"{key}.*{_SUFFIX}"):
+        for path in self._known().pop(key, []):
             content = Sealed.read(path)
             try:
-                tensors = {} if content is None else load_tensors(content)
+                tensors = {} if content is None or said_name(content, _SUFFIX) != key else load_tensors(content)
             except SafetensorError:
                 tensors = {}
             values, cost = (tensors.get(name, torch.empty(0)) for name in ("attributions", "cost"))
             if tuple(values.shape) == shape and len(cost) == 3:
                 with contextlib.suppress(FileNotFoundError):  # another worker dropped it meanwhile
                     os.utime(path)  # used now
+                self._known()[key] = [path]
                 return values, Cost(Rows(int(cost[0]), int(cost[1])), float(cost[2]))
-            path.unlink(missing_ok=True)  # damaged: worth nothing, and computed anew
+            path.unlink(missing_ok=True)  # damaged or under another's name: worth nothing, and computed anew
         return None
 
     def put(self, key: str, values: Float[Tensor, "*shape"], cost: Cost) -> None:
@@ -61,23 +69,42 @@ class Cache:
         size = values.numel() * values.element_size() + 1024
         if size > self.limit:
             return
-        self._make_room(size)
+        known = self._known()
+        if self._used + self._added + size > self.limit or self._added > self.limit // _SHARE:
+            known = self._make_room(size)
         numbers = torch.tensor((cost.rows.forward, cost.rows.backward, cost.seconds), dtype=torch.float64)
-        content = save_tensors({"attributions": values.detach().cpu().contiguous(), "cost": numbers})
-        write_atomically(self.folder / Sealed.name(key, content, _SUFFIX), content)
+        tensors = {"attributions": values.detach().cpu().contiguous(), "cost": numbers}
+        content = save_tensors(tensors, words({"unit": key}))
+        path = self.folder / Sealed.name(key, content, _SUFFIX)
+        write_atomically(path, content)
+        known.setdefault(key, []).append(path)
+        self._added += len(content)
 
     def size(self) -> int:
         """Bytes on disk."""
         return sum(used for _, used, _ in self._entries())
 
-    def _make_room(self, size: int) -> None:
+    def _known(self) -> dict[str, list[Path]]:
+        return self._count(self._entries()) if self._paths is None else self._paths
+
+    def _count(self, entries: list[tuple[float, int, Path]]) -> dict[str, list[Path]]:
+        self._paths, self._used, self._added = {}, 0, 0
+        for _, size, path in entries:
+            self._paths.setdefault(path.name.partition(".")[0], []).append(path)
+            self._used += size
+        return self._paths
+
+    def _make_room(self, size: int) -> dict[str, list[Path]]:
+        """Count anew, and drop the least recently used where the next ones have no room."""
         entries = sorted(self._entries())
-        used = sum(entry for _, entry, _ in entries)
-        for _, entry, path in entries:
-            if used + size <= self.limit:
-                return
-            path.unlink(missing_ok=True)
-            used -= entry
+        used, dropped = sum(entry for _, entry, _ in entries), 0
+        if used + size > self.limit:
+            wanted = self.limit - max(size, self.limit // _SHARE)
+            while used > wanted:
+                _, entry, path = entries[dropped]
+                path.unlink(missing_ok=True)
+                used, dropped = used - entry, dropped + 1
+        return self._count(entries[dropped:])
 
     def _entries(self) -> list[tuple[float, int, Path]]:
         entries = []

@@ -43,8 +43,7 @@ class StudyAddress:
 
 def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = lambda family: None) -> int:
     """Compute a unit, write its file and return its model rows."""
-    cache = study.store.cache(study.spec.cache_gib)
-    result = compute(study.models[unit.model], unit.rows, study.metrics, machine, cache, tell)
+    result = compute(study.models[unit.model], unit.rows, study.metrics, machine, study.cache, tell)
     facts = {"unit": unit.stem, "model": unit.model, "inputs": unit.inputs, "key": unit.key}
     content = parquet(result.table, {**facts, **result.costs, "versions": versions()})
     study.store.put("scores", unit.stem, content, ".parquet")

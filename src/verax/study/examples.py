@@ -20,6 +20,7 @@ from verax.study.explained_models import ExplainedModel
 from verax.study.explanations import explain
 from verax.study.keys import other_key
 from verax.study.machine import Machine
+from verax.study.said_names import words
 from verax.study.spec import StudySpec
 
 Chosen = Sequence[tuple[Attribution, str]]  # with its role, "best" or "worst"
@@ -77,7 +78,8 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
         "dpc": _stacked(evaluation["dpc"].value, order),
         "pc": _stacked(evaluation["pc"].value, order),
     }
-    words = {
+    facts = {
+        "unit": examples_stem(model, spec, chosen),
         "model": model.name,
         "dataset": model.dataset.name,
         "modality": model.modality,
@@ -89,16 +91,16 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
         "roles": [role for _, role in chosen],
     }
     plain = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
-    return save_arrays(plain, {"verax": json.dumps(words)})
+    return save_arrays(plain, words(facts))
 
 
 def read_example(path: Any) -> Example:
     """Read what ``make_examples`` made."""
     with safe_open(path, framework="np") as file:
-        words = json.loads(file.metadata()["verax"])
+        facts = json.loads(file.metadata()["verax"])
         arrays = {name: file.get_tensor(name) for name in _ARRAYS}
-    names: dict[str, Any] = {name: tuple(words[name]) for name in _NAMES}
-    return Example(model=words["model"], dataset=words["dataset"], modality=words["modality"], **names, **arrays)
+    names: dict[str, Any] = {name: tuple(facts[name]) for name in _NAMES}
+    return Example(model=facts["model"], dataset=facts["dataset"], modality=facts["modality"], **names, **arrays)
 
 
 def _metrics(spec: StudySpec) -> dict[str, Metric]:

@@ -166,7 +166,7 @@ def obtain_model(
         given = load(Path(model.file).expanduser())
         _check_fits(model, dataset, given)
         keep = {name: given.info[name] for name in ("hyperparameters", "metrics", "seed")}
-        save(path, given.module, given.architecture, dataset=dataset, **keep)
+        save(path, given.module, given.architecture, dataset=dataset, name=model.name, **keep)
         return load(path)
     assert model.architecture is not None  # noqa: S101  # the spec has one or the other
     train_shipped(model.architecture, dataset, path, seed=model.seed, device=device, progress=progress)
@@ -205,6 +205,8 @@ def _figures(metrics: Any) -> dict[str, dict[str, float]]:
 
 def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:
     """Refuse a kept model that the spec, or the file that it names, does not mean any more."""
+    if kept.info.get("name", model.name) != model.name:  # only copies of files say it
+        raise ModelFileError(f"{model.name}: the model kept here is {kept.info['name']}, under another's name.")
     if model.file is None:
         made = (_NAMES[type(kept.architecture).__name__], kept.info["seed"], kept.info["data"]["fingerprint"])
         same = made == (model.architecture, model.seed, dataset.fingerprint)

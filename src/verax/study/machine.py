@@ -1,10 +1,11 @@
 """Where and how a study is computed."""
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
+
+from verax.core.threads import one_thread_on_cpu
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,6 @@ class Machine:
         return name + (", compiled" if self.compile else "")
 
 
-@contextlib.contextmanager
-def one_thread(machine: Machine) -> Iterator[None]:
+def one_thread(machine: Machine) -> AbstractContextManager[None]:
     """Compute with one thread on a CPU, however many there are: sums then have the same order, and the same bits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if machine.device == "cpu" else threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    return one_thread_on_cpu(machine.device)

@@ -11,7 +11,7 @@ from verax.core.settings import plain
 from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, Metric
 from verax.metrics.choose import metric_from
-from verax.study.spec_table import Count, SpecTable, unknown_name
+from verax.study.spec_table import Count, SpecTable, plain_name, unknown_name
 
 _SETTINGS = ("steps", "samples", "sigma", "subset", "seed")
 _GUIDED: tuple[Any, ...] = (
@@ -96,7 +96,7 @@ def written(column: str, metric: Metric) -> dict[str, Any]:
 
     Example:
         >>> written("loss", Infidelity(samples=5))["none"], written("loss", Infidelity(samples=5))["samples"]
-        (['subset'], 5)
+        (['subset', 'effect'], 5)
     """
     settings = plain(metric)
     none = [field.name for field in fields(metric) if field.name not in settings]
@@ -141,6 +141,10 @@ def _names(listed: Any, place: str) -> Sequence[str]:
 def _check_column(column: Any, others: Mapping[str, Metric], place: str) -> None:
     if not isinstance(column, str) or not column:
         raise ValueError(f"{place}: as: expected the name of a column, found {column!r}")
+    try:
+        plain_name(column)
+    except ValueError as error:
+        raise ValueError(f"{place}: as: {error}, found {column!r}") from None
     for suffix in _SUFFIXES:
         if f"{column}{suffix}" in _TAKEN:
             raise ValueError(f"{place}: as: {column}{suffix} is a column of the table already; choose another name")

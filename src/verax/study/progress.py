@@ -9,6 +9,8 @@ from typing import Protocol, TextIO, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from verax.core.printable import printable
+
 PLAIN_SECONDS = 60.0
 
 
@@ -57,18 +59,18 @@ class Bar:
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             console=console,
         )
         self.task = self.bar.add_task("", total=units)
 
     def log(self, line: str) -> None:
         """Print above the bar."""
-        self.bar.console.print(line, highlight=False, markup=False)
+        self.bar.console.print(printable(line), highlight=False, markup=False)
 
     def family(self, name: str) -> None:
         """Show beside the bar."""
-        self.now = name
+        self.now = printable(name)
         self._show()
 
     def done(self, rows: int) -> None:
@@ -90,11 +92,11 @@ class Lines:
 
     def log(self, line: str) -> None:
         """Print."""
-        print(line, file=self.to, flush=True)  # this is what it is for
+        print(printable(line), file=self.to, flush=True)  # this is what it is for
 
     def family(self, name: str) -> None:
         """Say so, at most once a minute."""
-        self.now = name
+        self.now = printable(name)
         if time.monotonic() - self.last >= PLAIN_SECONDS:
             self._say()
 

@@ -6,6 +6,7 @@ through the driver.
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,16 +103,44 @@ def _opened(address: StudyAddress, frozen: str) -> Study:
 
 
 def _connect(ray: Any, cluster: Cluster) -> None:
-    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "warning"}
     if cluster.address == "local":
-        cpus = None if cluster.workers is None else cluster.workers * cluster.threads
-        ray.init(address="local", num_cpus=cpus, **quiet)
+        _start(ray, cluster)
         return
     try:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, ValueError) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise ConnectionError(f"address: no Ray cluster found at {cluster.address!r} ({first}).") from None
+
+
+def _start(ray: Any, cluster: Cluster) -> None:
+    """Start a cluster that this machine alone can reach; its tasks are code, so nobody else may send any."""
+    cpus = None if cluster.workers is None else cluster.workers * cluster.threads
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "warning"}
+    with _loopback():
+        ray.init(address="local", num_cpus=cpus, **quiet)
+    if not ray.util.get_node_ip_address().startswith(("127.", "::1")):
+        ray.shutdown()
+        raise ConnectionError(
+            "address: Ray would listen to other machines, so it was stopped; start a cluster of your own with "
+            "`ray start --head` behind a firewall and pass --address auto."
+        )
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Have Ray listen on the loopback address, as it does by itself on macOS and Windows.
+
+    Elsewhere it replaces a loopback address that it is given by one that others reach. What it goes by is read from
+    the environment when Ray is imported, which a program may have done before.
+    """
+    constants: Any = importlib.import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 def load_ray() -> Any:

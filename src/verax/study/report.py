@@ -5,6 +5,7 @@ from pathlib import Path
 from verax.analysis.claims import as_markdown, claims
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
+from verax.study.model_quality import weak_models
 from verax.study.results import Results, read_results
 from verax.study.store import StoreError
 from verax.study.study import Study
@@ -42,6 +43,8 @@ def provenance(study: Study, results: Results) -> dict[str, str]:
     lines["units"] = str(len(study.units))
     if results.missing:
         lines["incomplete"] = f"{len(results.missing)} of {len(study.units)} units are missing"
+    if weak := weak_models(study.models.values()):
+        lines["warning"] = " ".join(weak)
     imports = [f"--import {module}" for module in facts.get("imports", [])]
     lines["check it"] = " ".join(("verax verify", study.store.folder.name, *imports))
     return lines

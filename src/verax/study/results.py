@@ -18,7 +18,7 @@ from verax.analysis.tables import (
     empty,
     scores_schema,
 )
-from verax.attribution import Attribution
+from verax.attribution import Attribution, Rows
 from verax.problem.features import feature_map
 from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
@@ -50,7 +50,7 @@ def read_results(study: Study) -> Results:
     """Read everything that is finished and whole; damaged files count as missing."""
     stems = {unit.stem: unit for unit in study.units}
     files = study.store.contents("scores", stems).found
-    scores = read_tables([files[stem] for stem in stems if stem in files])
+    scores = study.store.table([files[stem] for stem in stems if stem in files])
     metrics = metric_infos(study, scores)
     tables = Tables(
         scores=scores if scores.width else empty(scores_schema(metrics)),
@@ -128,11 +128,14 @@ def _settings(study: Study) -> dict[str, Any]:
 
 def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:
     records = []
+    unshared: dict[tuple[str, int], Rows | None] = {}  # units of one size need equally many rows
     for unit in study.units:
         if unit.stem not in files:
             continue
-        model, facts = study.models[unit.model], read_facts(files[unit.stem])
-        unshared = forecast(model, unit.rows, study.metrics, Machine()).unshared
+        model, facts, kind = study.models[unit.model], read_facts(files[unit.stem]), (unit.model, unit.inputs)
+        if kind not in unshared:
+            unshared[kind] = forecast(model, unit.rows, study.metrics, Machine()).unshared
+        rows = unshared[kind]
         records.append(
             {
                 "dataset": model.dataset.name,
@@ -144,8 +147,8 @@ def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:
                 "model_seconds": facts["model_seconds"],
                 "rows_forward": facts["rows_forward"],
                 "rows_backward": facts["rows_backward"],
-                "rows_forward_unshared": None if unshared is None else unshared.forward,
-                "rows_backward_unshared": None if unshared is None else unshared.backward,
+                "rows_forward_unshared": None if rows is None else rows.forward,
+                "rows_backward_unshared": None if rows is None else rows.backward,
                 "device": facts["device"],
             }
         )

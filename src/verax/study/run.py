@@ -1,16 +1,16 @@
 """Run a study from spec to report: prepare, plan, compute what is missing, finish, write the report."""
 
-import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError
-
+from verax.core.files import DiskError, named_disk_errors
+from verax.core.printable import printable
 from verax.study.engine import run_local
 from verax.study.examples import examples_stem, make_examples
 from verax.study.machine import Machine, one_thread
 from verax.study.metrics import local_infidelity
+from verax.study.model_quality import weak_models
 from verax.study.plan import Plan, plan_of
 from verax.study.pool import run_pool
 from verax.study.progress import Watcher, watching
@@ -18,7 +18,7 @@ from verax.study.ray_engine import Cluster, connected, run_ray
 from verax.study.report import need_study_extra, write_study_report
 from verax.study.results import chosen_examples
 from verax.study.spec import StudySpec
-from verax.study.store import Store, StoreError, parquet, read_tables
+from verax.study.store import Store, StoreError, parquet
 from verax.study.study import Study, prepare
 from verax.study.uncertainty import uncertainty_stem, uncertainty_table
 
@@ -63,37 +63,43 @@ def run_study(
     """
     need_study_extra()
     store = Store(folder)
+
+    def say(line: str) -> None:
+        log(printable(line))
+
     with connected(cluster), store.lock():  # a cluster that is not there is noticed before anything is trained
         try:
-            store.sweep()
-            study = prepare(spec, store, machine, log)
-            contents = store.contents("scores", [unit.stem for unit in study.units])
-            todo = [unit for unit in study.units if unit.stem not in contents.found]
-            strange = contents.strange + store.contents("attributions").strange
-            for line in store.set_aside(strange):
-                log(line)
-            with one_thread(machine):
-                plan = plan_of(study, todo, machine, workers)
-                for line in plan.lines():
-                    log(line)
-                with watching(len(todo)) as watcher:
-                    if cluster is not None:
-                        run_ray(study, todo, machine, watcher, cluster)
-                    elif workers > 1 and len(todo) > 1 and not plan.quicker_than(_QUICK):
-                        run_pool(study, todo, machine, watcher, workers)
-                    else:
-                        run_local(study, todo, machine, watcher)
-                    _finish(study, machine, watcher)
-            return Finished(study, write_study_report(study), len(todo))
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            raise StoreError(
-                f"{folder}: no room left on the disk ({error.strerror}). What was finished is stored; make room and "
-                "run the same command again."
-            ) from None
-        except SafetensorError as error:  # a checkpoint of a training, written by a library that has its own errors
-            raise StoreError(f"{folder}: a file could not be written ({error}). Run the same command again.") from None
+            with named_disk_errors(store.folder):
+                return _run(spec, store, machine, cluster, workers, say)
+        except DiskError as error:
+            raise StoreError(f"{error.filename}: {error.strerror}. What was finished is stored.") from None
+
+
+def _run(
+    spec: StudySpec, store: Store, machine: Machine, cluster: Cluster | None, workers: int, log: Callable[[str], None]
+) -> Finished:
+    store.sweep()
+    study = prepare(spec, store, machine, log)
+    for line in weak_models(study.models.values()):
+        log(f"WARNING: {line}")
+    contents = store.contents("scores", [unit.stem for unit in study.units])
+    todo = [unit for unit in study.units if unit.stem not in contents.found]
+    strange = contents.strange + store.contents("attributions").strange
+    for line in store.set_aside(strange):
+        log(line)
+    with one_thread(machine):
+        plan = plan_of(study, todo, machine, workers)
+        for line in plan.lines():
+            log(line)
+        with watching(len(todo)) as watcher:
+            if cluster is not None:
+                run_ray(study, todo, machine, watcher, cluster)
+            elif workers > 1 and len(todo) > 1 and not plan.quicker_than(_QUICK):
+                run_pool(study, todo, machine, watcher, workers)
+            else:
+                run_local(study, todo, machine, watcher)
+            _finish(study, machine, watcher)
+    return Finished(study, write_study_report(study), len(todo))
 
 
 def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, workers: int = 1) -> Plan:
@@ -110,13 +116,12 @@ def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:
     if not study.spec.examples:
         return
     files = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    scores = read_tables([files[unit.stem] for unit in study.units])
+    scores = study.store.table([files[unit.stem] for unit in study.units])
     chosen = {name: chosen_examples(study, model, scores) for name, model in study.models.items()}
     wanted = {examples_stem(model, study.spec, chosen[name]): model for name, model in study.models.items()}
-    cache = study.store.cache(study.spec.cache_gib)
     for stem in _lacking(study, "examples", list(wanted), watcher):
         watcher.family("examples")
-        content = make_examples(wanted[stem], study.spec, chosen[wanted[stem].name], machine, cache)
+        content = make_examples(wanted[stem], study.spec, chosen[wanted[stem].name], machine, study.cache)
         study.store.put("examples", stem, content, ".safetensors")
 
 
@@ -125,11 +130,10 @@ def _study_uncertainty(study: Study, machine: Machine, watcher: Watcher) -> None
     metric, asked = local_infidelity(study.metrics), study.spec.uncertainty
     if metric is None or not asked.inputs:
         return
-    cache = study.store.cache(study.spec.cache_gib)
     wanted = {uncertainty_stem(model, metric, asked): model for model in study.models.values()}
     for stem in _lacking(study, "uncertainty", list(wanted), watcher):
         watcher.family("uncertainty of Infidelity")
-        table = uncertainty_table(wanted[stem], metric, asked, machine, cache)
+        table = uncertainty_table(wanted[stem], metric, asked, machine, study.cache)
         study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
 
 

@@ -14,7 +14,7 @@ from verax.datasets.catalogue import names, source_of
 from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
 from verax.study.metrics import MetricsSpec, metrics_of, written
-from verax.study.spec_table import UNKNOWN_NAME, Count, SpecTable, unknown_name
+from verax.study.spec_table import UNKNOWN_NAME, Count, Name, SpecTable, unknown_name
 
 
 class SpecError(ValueError):
@@ -39,7 +39,7 @@ class ModelSpec(SpecTable):
             for ``verax.Scorer``; torch's own settings where left out.
     """
 
-    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    name: Name
     architecture: Literal["linear", "mlp", "inception"] | None = None
     file: str | None = None
     seed: int = 0
@@ -135,7 +135,7 @@ class StudySpec(SpecTable):
     """A whole study.
 
     Attributes:
-        name: What it is called.
+        name: What it is called; its directory is named after it, so it is a name and no path.
         data: Data sets with their models.
         metrics: How faithfulness is measured.
         uncertainty: How Infidelity's own error is studied.
@@ -143,7 +143,7 @@ class StudySpec(SpecTable):
         cache_gib: Room for attributions on disk, in GiB; 0 keeps none.
     """
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     data: tuple[DataSpec, ...]
     metrics: MetricsSpec = MetricsSpec()
     uncertainty: UncertaintySpec = UncertaintySpec()
@@ -199,7 +199,7 @@ def load_spec(
     source, text = _text(spec)
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SpecError(f"{source}: no TOML: {error}.") from None
     loaded = parse_spec(_placed(content, data, limit), source)
     return loaded if precision is None else _in_precision(loaded, precision)

@@ -1,7 +1,8 @@
 """A study on disk: the frozen spec, trained models, cached attributions, one sealed file per finished unit.
 
-A file is written whole or not at all, and its name holds a hash of its content. What is damaged or does not belong to
-the study is found, named and moved to ``set-aside``; what it held is computed anew.
+A file is written whole or not at all, its name holds a hash of its content, and its content holds the name that it was
+written under. What is damaged, under another's name or not of the study is found, named and moved to ``set-aside``;
+what it held is computed anew.
 """
 
 import contextlib
@@ -21,9 +22,11 @@ import torch
 from filelock import FileLock, Timeout
 
 import verax
-from verax.core.files import Sealed, write_atomically
+from verax.core.files import Sealed, named_disk_errors, write_atomically
+from verax.core.hashing import digest
 from verax.core.packages import optional_package
 from verax.study.cache import Cache
+from verax.study.said_names import said_name, words
 from verax.study.spec import SpecError, StudySpec, parse_spec
 
 FORMAT = 1
@@ -60,6 +63,8 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._whole: dict[Path, tuple[int, int, int]] = {}  # files found whole, with what the system says of them
+        self._last: tuple[tuple[Path, ...], pl.DataFrame] = ((), pl.DataFrame())
 
     @property
     def toml(self) -> Path:
@@ -77,19 +82,33 @@ class Store:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other runs out; the system lets go when this process ends, however it ends."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with named_disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         owner = self.folder / ".owner"  # beside the lock, which others cannot read everywhere
-        lock = FileLock(self.folder / ".lock")
+        lock = self._locked(owner)
         try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            who = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
-            raise StoreError(f"{self.folder}: {who} works on this study; wait for it, or use another --out.") from None
-        try:
-            owner.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
+            with named_disk_errors(owner):
+                owner.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
             yield
         finally:
             owner.unlink(missing_ok=True)
+            lock.release()
+
+    def _locked(self, owner: Path) -> FileLock:
+        """Hold the lock, of the file that has its name: who held it before may have removed it meanwhile."""
+        path = self.folder / ".lock"
+        lock = FileLock(path)
+        while True:
+            path.touch()
+            before = _inode(path)
+            try:
+                lock.acquire(blocking=False)
+            except Timeout:
+                who = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
+                wanted = "wait for it, or use another --out"
+                raise StoreError(f"{self.folder}: {who} works on this study; {wanted}.") from None
+            if before is not None and _inode(path) == before:
+                return lock
             lock.release()
 
     def sweep(self) -> None:
@@ -102,7 +121,7 @@ class Store:
         """Write the frozen spec."""
         content = {"format": FORMAT, "study": spec.form(), "facts": dict(facts)}
         tomli_w = optional_package("tomli_w", "verax[study]", "a study")
-        text = tomli_w.dumps({**content, _SEAL: _seal(content)})
+        text = tomli_w.dumps({**content, _SEAL: seal_of(content)})
         write_atomically(self.toml, text.encode())
 
     def frozen(self) -> Frozen:
@@ -111,10 +130,10 @@ class Store:
             content = tomllib.loads(self.toml.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise StoreError(f"{self.folder}: no study here: there is no study.toml.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{self.toml}: damaged: {error}. Run the study again to have it written anew.") from None
         seal = content.pop(_SEAL, None)
-        if content.get("format") != FORMAT or seal != _seal(content):
+        if content.get("format") != FORMAT or seal != seal_of(content):
             raise StoreError(
                 f"{self.toml}: was changed by hand or damaged. Run the study again to have it written anew."
             )
@@ -125,14 +144,16 @@ class Store:
             raise StoreError(str(error)) from None
 
     def put(self, kind: str, stem: str, content: bytes, suffix: str) -> Path:
-        """Keep a finished result."""
+        """Keep a finished result, as long as the study is there."""
+        if not self.toml.is_file():
+            raise StoreError(f"{self.folder}: the study's directory is gone or empty; put it back, or run it anew.")
         path = self.folder / kind / Sealed.name(stem, content, suffix)
         write_atomically(path, content)
         return path
 
     def contents(self, kind: str, wanted: Collection[str] | None = None) -> Contents:
-        """What is there of the wanted results, or of any, every file read and checked."""
-        contents = Contents()
+        """What is there of the wanted results, or of any; a file is read and checked, again only if it changes."""
+        contents, wanted = Contents(), None if wanted is None else frozenset(wanted)
         folder = self.folder / kind
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             stem = Sealed.stem(path) if path.is_file() else None
@@ -140,8 +161,8 @@ class Store:
                 contents.strange.append((path, "half written, by a run that works now or was killed"))
             elif stem is None:
                 contents.strange.append((path, "not a file of a study"))
-            elif Sealed.read(path) is None:
-                contents.strange.append((path, "damaged: its content is not what its name says"))
+            elif fault := self._fault(path, stem):
+                contents.strange.append((path, fault))
             elif wanted is not None and stem not in wanted:
                 contents.strange.append((path, "not part of this study"))
             elif stem in contents.found:
@@ -149,6 +170,32 @@ class Store:
             else:
                 contents.found[stem] = path
         return contents
+
+    def table(self, paths: Collection[Path]) -> pl.DataFrame:
+        """Parquet files as one table, in the order given; asked for again at once, it is not read again."""
+        if self._last[0] != tuple(paths):  # their names hold hashes of their contents
+            self._last = tuple(paths), read_tables(paths)
+        return self._last[1]
+
+    def state(self) -> str:
+        """Hash of the names of all scores, and so of their content."""
+        folder = self.folder / "scores"
+        return digest(scores=sorted(path.name for path in folder.iterdir()) if folder.is_dir() else [])
+
+    def _fault(self, path: Path, stem: str) -> str:
+        """Why a file is not what its name says; empty if it is."""
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            mark = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if self._whole.get(path) == mark:
+                return ""
+            content = Sealed.read(path)
+            if content is not None and (said := said_name(content, path.suffix)) != stem:
+                return f"not what its name says: inside it is {said or 'nothing with a name'}"
+            if content is not None:
+                self._whole[path] = mark
+                return ""
+        return "damaged: its content is not what its name says"
 
     def set_aside(self, strange: list[tuple[Path, str]]) -> list[str]:
         """Move strange files out of the way; returns a line for each."""
@@ -171,7 +218,7 @@ class Store:
 def parquet(table: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
     """A table as the content of a Parquet file, with facts that JSON can hold."""
     buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd", metadata={"verax": json.dumps(dict(facts))})
+    table.write_parquet(buffer, compression="zstd", metadata=words(facts))
     return buffer.getvalue()
 
 
@@ -196,5 +243,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def _seal(content: Mapping[str, Any]) -> str:
+def _inode(path: Path) -> int | None:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_ino
+    return None
+
+
+def seal_of(content: Mapping[str, Any]) -> str:
+    """Hash of values that JSON can hold."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -9,9 +9,10 @@ from typing import Any
 from verax.datasets.base import Dataset
 from verax.datasets.catalogue import load_named, source_of
 from verax.metrics.base import Metric
-from verax.models.checkpoints import Epoch
+from verax.models.checkpoints import CheckpointError, Epoch
 from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe
+from verax.study.cache import Cache
 from verax.study.explained_models import ExplainedModel, Material, explained_model, material, obtain_model, untrained
 from verax.study.machine import Machine
 from verax.study.metrics import metrics_of
@@ -62,6 +63,11 @@ class Study:
     def units(self) -> tuple[Unit, ...]:
         """All units of the study."""
         return tuple(unit for model in self.models.values() for unit in units_of(model, self.metrics))
+
+    @cached_property
+    def cache(self) -> Cache:
+        """The attribution cache, one and the same at every call, because it knows its size."""
+        return self.store.cache(self.spec.cache_gib)
 
     @property
     def imports(self) -> list[str]:
@@ -125,10 +131,12 @@ def _train(model: ModelSpec, dataset: Dataset, store: Store, machine: Machine, l
 
     try:
         obtain_model(model, dataset, path, machine.device, progress)
-    except ModelFileError as error:
+    except (ModelFileError, CheckpointError) as error:
         if model.file is not None and not path.is_file():
             raise
-        files = [(file, str(error)) for file in (path, path.with_suffix(".json")) if file.is_file()]
+        endings = (".checkpoint",) if isinstance(error, CheckpointError) else (".safetensors", ".json")
+        kept = [path.with_suffix(ending) for ending in endings]
+        files = [(file, str(error)) for file in kept if file.exists()]
         for line in store.set_aside(files):
             log(line)
         obtain_model(model, dataset, path, machine.device, progress)

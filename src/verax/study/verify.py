@@ -3,8 +3,10 @@
 import json
 import math
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,11 +16,12 @@ from verax.core.files import write_atomically
 from verax.study.cache import Cache
 from verax.study.compute import compute
 from verax.study.machine import Machine, one_thread
-from verax.study.store import Store, StoreError, read_facts, versions
+from verax.study.store import Store, StoreError, read_facts, seal_of, versions
 from verax.study.study import Study
 from verax.study.units import Unit
 
 NAMES = ("dataset", "model", "modality", "method", "configuration", "local", "input_id")
+_SEAL = "seal"
 TOLERANCE = 1e-4  # of the spread of a column's values, where device or versions differ
 
 
@@ -78,17 +81,31 @@ def verify(
 
 
 def write_verdict(store: Store, verdict: Verdict) -> None:
-    """Keep the verdict with the study."""
-    write_atomically(store.folder / "verified.json", json.dumps(asdict(verdict) | {"passed": verdict.passed}).encode())
+    """Keep the verdict with the study, sealed, and with the state of the scores that it is about."""
+    content = json.loads(json.dumps(asdict(verdict) | {"passed": verdict.passed, "state": store.state()}))
+    write_atomically(_verdict_file(store), json.dumps({**content, _SEAL: seal_of(content)}).encode())
 
 
 def read_verdict(store: Store) -> dict[str, Any] | None:
-    """The last verdict, if there is one that can be read."""
+    """The last verdict, if it is whole and the scores are still those that were verified."""
+    path = _verdict_file(store)
     try:
-        verdict = json.loads((store.folder / "verified.json").read_text())
-    except (FileNotFoundError, ValueError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
         return None
-    return verdict if isinstance(verdict, dict) else None
+    except (OSError, ValueError):
+        content = None
+    seal = content.pop(_SEAL, None) if isinstance(content, dict) else None
+    if seal is None or seal != seal_of(content):
+        found = "damaged, or written by another version of Verax, and ignored"
+        warnings.warn(f"{path}: {found}; run verax verify again to have it written anew.", stacklevel=2)
+        return None
+    verdict: dict[str, Any] = content
+    return verdict if verdict["state"] == store.state() else None
+
+
+def _verdict_file(store: Store) -> Path:
+    return store.folder / "verified.json"
 
 
 def compared(table: pl.DataFrame) -> list[str]:

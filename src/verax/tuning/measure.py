@@ -14,6 +14,7 @@ from verax.evaluation.evaluate import evaluate
 from verax.metrics.base import Metric
 from verax.scoring.meter import Meter
 from verax.scoring.scorer import Scorer
+from verax.scoring.targets import Columns
 from verax.tuning.race import Candidate, rounds
 from verax.tuning.space import cost_of, groups
 
@@ -42,7 +43,7 @@ class Subject:
 
     def call(self, rows: slice) -> dict[str, Any]:
         """What attributions and metrics of some of the inputs are both told."""
-        return {"target": self.target[rows], "batch_size": self.batch_size, "device": self.device}
+        return {"target": Columns(self.target[rows]), "batch_size": self.batch_size, "device": self.device}
 
 
 class Bench:

@@ -24,7 +24,9 @@ from verax.problem.baselines import baseline_tensor
 from verax.problem.features import feature_map
 from verax.problem.inputs import checked_inputs
 from verax.problem.targets import checked_target
+from verax.scoring.frames import column_order
 from verax.scoring.scorer import Scorer
+from verax.scoring.targets import Target
 from verax.tuning.measure import Subject
 from verax.tuning.race import Rule
 from verax.tuning.space import Space
@@ -83,6 +85,11 @@ def subject_of(
     device: Any,
 ) -> tuple[Subject, Float[Tensor, " n"], Place]:
     """Check the data, put the inputs into a random order, and ask the model for their classes."""
+    order_of = column_order(scorer.feature_names, inputs)
+    inputs, background, baselines = (
+        order_of(label, value)
+        for label, value in (("inputs", inputs), ("background", background), ("baselines", baselines))
+    )
     x = checked_inputs(inputs)
     kind = kind_of(inputs)
     rows, classes = checked_background(background, labels, x)
@@ -109,7 +116,7 @@ def facts_of(settings: SearchSettings, subject: Subject, space: Space, target: A
     return {
         "inputs": tensor_hash(subject.inputs),
         "background": tensor_hash(*background),
-        "target": "predicted" if target is None else tensor_hash(torch.as_tensor(target)),
+        "target": _target_fact(checked_target(target, len(subject.inputs))),
         "baselines": tensor_hash(subject.baselines if subject.baselines.stride(0) else subject.baselines[:1]),
         "methods": digest(configurations=[(one.canonical, one.family.version) for one in space.configurations]),
         "metric": repr((metrics, settings.rule.cost)),
@@ -117,6 +124,12 @@ def facts_of(settings: SearchSettings, subject: Subject, space: Space, target: A
         "tolerance": str(settings.rule.tolerance),
         "level": str(settings.rule.level),
     }
+
+
+def _target_fact(target: Target) -> str:
+    if target is None:
+        return "predicted"
+    return tensor_hash(torch.as_tensor(target)) if isinstance(target, int | Tensor) else digest(labels=target)
 
 
 def checked_store(store: Any) -> Path | None:

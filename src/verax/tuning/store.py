@@ -5,10 +5,8 @@ So is a damaged one, by a hash of the whole file that its metadata hold: of byte
 may make other numbers, or end the program.
 """
 
-import hashlib
 import io
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +17,12 @@ from torch import Tensor
 
 from verax.attribution import Attribution
 from verax.core.files import write_atomically
+from verax.core.sealing import BLANK, is_sealed, sealed
 from verax.core.shapes import Float
 from verax.tuning.race import Candidate
 
 FORMAT = 2  # raise it when the file, the rule of races or the way of proposing changes
 _KEY = "verax.tune"
-_SEAL, _BLANK = re.compile(rb"sealed:[0-9a-f]{64}"), "sealed:" + 64 * "0"
 _PLAIN = ("number", "batch", "cost", "rows", "seconds", "values", "alive", "reason")
 _SAME_MODEL = 1e-3  # probabilities within it are those of the same model, maybe on another device
 
@@ -59,10 +57,10 @@ def write(path: Path, asked: Asked, candidates: Sequence[Candidate], metrics: Se
     for at, name in enumerate(metrics):
         columns[f"scores_{name}"] = [candidate.scores[at].tolist() for candidate in candidates]
         schema[f"scores_{name}"] = pl.List(pl.Float64)
-    about = {"format": FORMAT, "seal": _BLANK, "facts": dict(asked.facts), "clean": asked.clean.double().tolist()}
+    about = {"format": FORMAT, "seal": BLANK, "facts": dict(asked.facts), "clean": asked.clean.double().tolist()}
     buffer = io.BytesIO()
     pl.DataFrame(columns, schema_overrides=schema).write_parquet(buffer, metadata={_KEY: json.dumps(about)})
-    write_atomically(path, _sealed(buffer.getvalue()))
+    write_atomically(path, sealed(buffer.getvalue()))
 
 
 def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metrics: Sequence[str]) -> list[Candidate]:
@@ -70,7 +68,7 @@ def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metric
     import polars as pl  # noqa: PLC0415
 
     content = path.read_bytes()
-    if not _SEAL.search(content) or content != _sealed(content):
+    if not is_sealed(content):
         raise ValueError(f"store: {path} is no file of verax.tune, or it is damaged; wanted is another path.")
     about = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
     if about["format"] != FORMAT:
@@ -85,9 +83,3 @@ def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metric
         plain = {name: row[name] for name in _PLAIN}
         candidates.append(Candidate(configuration=by_name[row["configuration"]], scores=scores, **plain))
     return candidates
-
-
-def _sealed(content: bytes) -> bytes:
-    """Put the hash of a file, without the hash, in its place."""
-    blank = _SEAL.sub(_BLANK.encode(), content)
-    return blank.replace(_BLANK.encode(), f"sealed:{hashlib.sha256(blank).hexdigest()}".encode())

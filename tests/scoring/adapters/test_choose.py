@@ -43,7 +43,7 @@ SAME_MODEL = {
     "scikit-learn": LOGISTIC,
     "scikit-learn in a Scorer": verax.Scorer(LOGISTIC),
     "scikit-learn, returns said": verax.Scorer(LOGISTIC, returns="probabilities"),
-    "module with one logit": as_module(1),
+    "module with one logit": verax.Scorer(as_module(1), returns="logits"),
     "module with two logits": as_module(2),
     "module with probabilities": verax.Scorer(nn.Sequential(as_module(1), nn.Sigmoid()), returns="probabilities"),
     "numpy callable": verax.Scorer(numpy_logit, returns="logits", takes="numpy"),
@@ -57,7 +57,7 @@ same_model = pytest.mark.parametrize("model", SAME_MODEL.values(), ids=SAME_MODE
 @same_model
 @pytest.mark.parametrize("measure", [verax.prediction_change, verax.directed_prediction_change])
 def test_one_logistic_model_scores_the_same_however_it_is_given(model, measure):
-    wanted = measure(as_module(1), torch.tensor(X), torch.tensor(A))
+    wanted = measure(as_module(2), torch.tensor(X), torch.tensor(A))
     found = measure(model, X, A)
     np.testing.assert_allclose(found.value, wanted.value, rtol=0, atol=1e-6)
     np.testing.assert_allclose(found.morf, wanted.morf, rtol=0, atol=1e-6)
@@ -67,7 +67,7 @@ def test_one_logistic_model_scores_the_same_however_it_is_given(model, measure):
 
 @same_model
 def test_one_logistic_model_has_the_same_infidelity_however_it_is_given(model):
-    wanted = verax.infidelity(as_module(1), torch.tensor(X), torch.tensor(A), samples=20)
+    wanted = verax.infidelity(as_module(2), torch.tensor(X), torch.tensor(A), samples=20)
     np.testing.assert_allclose(verax.infidelity(model, X, A, samples=20).value, wanted.value, rtol=0, atol=1e-6)
 
 
@@ -84,14 +84,14 @@ def test_results_are_the_kind_of_array_that_the_inputs_are(model, convert, kind)
 
 
 def test_inputs_decide_the_kind_whatever_the_attributions_are():
-    model = as_module(1)
+    model = as_module(2)
     assert isinstance(verax.prediction_change(model, X, torch.tensor(A)).value, np.ndarray)
     assert isinstance(verax.prediction_change(model, torch.tensor(X), A).value, torch.Tensor)
 
 
 def test_lists_count_as_numpy():
-    found = verax.prediction_change(as_module(1), X[:3].tolist(), A[:3].tolist())
-    np.testing.assert_array_equal(found.value, verax.prediction_change(as_module(1), X[:3], A[:3]).value)
+    found = verax.prediction_change(as_module(2), X[:3].tolist(), A[:3].tolist())
+    np.testing.assert_array_equal(found.value, verax.prediction_change(as_module(2), X[:3], A[:3]).value)
 
 
 @pytest.mark.parametrize("view", [np.flipud, np.asfortranarray, np.copy])

@@ -1,7 +1,8 @@
-"""Models given as paths, and what archives of ``torch.export`` may hold."""
+"""Models given as paths: what is data, what is code, and what archives of ``torch.export`` may hold."""
 
-import os
-import pickle
+import contextlib
+import json
+import re
 import zipfile
 
 import numpy as np
@@ -22,16 +23,16 @@ def saved(path, module=None, rows=ROWS, example=None):
     return module
 
 
+def trusted(path, **settings):
+    return verax.Scorer(path, trust=True, **settings)
+
+
 def rewritten(source, target, replaced):
     """A copy of an archive with other contents for some members, by the end of their names."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             ours = [content for end, content in replaced.items() if name.endswith(end)]
             new.writestr(name, ours[0] if ours else old.read(name))
-        root = old.namelist()[0].split("/")[0]
-        for name, content in replaced.items():
-            if name.startswith("+"):
-                new.writestr(f"{root}/{name[1:]}", content)
     return target
 
 
@@ -39,8 +40,8 @@ def test_an_archive_scores_as_its_module_does(tmp_path):
     module = saved(tmp_path / "model.pt2")
     x, a = torch.randn(2, 9, 4)
     for path in (tmp_path / "model.pt2", str(tmp_path / "model.pt2")):
-        found = verax.evaluate(path, x, a, samples=5)
-        for name, result in verax.evaluate(module, x, a, samples=5).items():
+        found = verax.evaluate(trusted(path), x, a, samples=20)
+        for name, result in verax.evaluate(module, x, a, samples=20).items():
             torch.testing.assert_close(found[name].value, result.value)
 
 
@@ -48,23 +49,23 @@ def test_an_archive_may_return_probabilities(tmp_path):
     module = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
     saved(tmp_path / "model.pt2", module)
     x, a = torch.randn(2, 9, 4)
-    found = verax.prediction_change(verax.Scorer(tmp_path / "model.pt2", returns="probabilities"), x, a).value
+    found = verax.prediction_change(trusted(tmp_path / "model.pt2", returns="probabilities"), x, a).value
     torch.testing.assert_close(found, verax.prediction_change(module[0], x, a).value)
 
 
 def test_gradient_methods_see_through_an_archive_or_refuse_it(tmp_path):
     module = saved(tmp_path / "model.pt2")
-    x = torch.randn(9, 4)
+    x, archive = torch.randn(9, 4), trusted(tmp_path / "model.pt2")
     for method in (verax.attribution.GuidedBackprop(), verax.attribution.IntegratedGradients()):
-        torch.testing.assert_close(method(tmp_path / "model.pt2", x, background=x), method(module, x, background=x))
+        torch.testing.assert_close(method(archive, x, background=x), method(module, x, background=x))
     with pytest.raises(ValueError, match="model: DeepLiftSHAP's contributions miss"):
-        verax.attribution.DeepLiftSHAP()(tmp_path / "model.pt2", x, background=x)
+        verax.attribution.DeepLiftSHAP()(archive, x, background=x)
 
 
 def test_an_archive_for_one_number_of_rows(tmp_path):
     saved(tmp_path / "model.pt2", rows=None)
     with pytest.raises(ValueError, match=r"model: .*model\.pt2 takes batches of exactly 3 rows; .*dynamic_shapes"):
-        verax.Scorer(tmp_path / "model.pt2")
+        trusted(tmp_path / "model.pt2")
 
 
 def test_a_program_with_two_inputs():
@@ -73,47 +74,49 @@ def test_a_program_with_two_inputs():
         verax.Scorer(program)
 
 
-class Trap:
-    """Leaves a file behind when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-def test_pickled_objects_in_an_archive_are_not_run(tmp_path):
-    saved(tmp_path / "good.pt2")
-    trap = tmp_path / "trap"
-    torch.save((Trap(trap),), tmp_path / "inputs.pt")
-    content = (tmp_path / "inputs.pt").read_bytes()
-    bad = rewritten(tmp_path / "good.pt2", tmp_path / "bad.pt2", {"sample_inputs/model.pt": content})
-    with pytest.raises(ValueError, match=r"model: .*bad\.pt2 cannot be read"):
-        verax.Scorer(bad)
-    assert not trap.exists()
-    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
-    torch.load(tmp_path / "inputs.pt", weights_only=False)  # what torch.export.load falls back to by itself
-    assert trap.exists()
+def trapped(folder):
+    """An archive that runs code when torch opens it: a size is an expression, and torch evaluates it as Python."""
+    saved(folder / "good.pt2")
+    with zipfile.ZipFile(folder / "good.pt2") as archive:
+        (member,) = (name for name in archive.namelist() if name.endswith("models/model.json"))
+        content = archive.read(member).decode()
+    code = f"__import__('os').mkdir('{folder / 'trap'}')"
+    content = re.sub(r'("expr_str": )"[^"]*"', lambda found: found[1] + json.dumps(code), content)
+    return rewritten(folder / "good.pt2", folder / "bad.pt2", {"models/model.json": content})
 
 
-@pytest.mark.parametrize("name", ["constants/opaque_obj_0", "constants/custom_obj_0", "aotinductor/model/a.so"])
-def test_archives_with_objects_or_compiled_code_are_refused(tmp_path, name):
-    saved(tmp_path / "good.pt2")
-    content = pickle.dumps(Trap(tmp_path / "trap"))
-    bad = rewritten(tmp_path / "good.pt2", tmp_path / "bad.pt2", {f"+data/{name}": content})
-    with pytest.raises(ValueError, match="holds pickled objects or compiled code"):
-        verax.Scorer(bad)
+ENTRIES = {
+    "evaluate": lambda path, x: verax.evaluate(path, x, x),
+    "compare": lambda path, x: verax.compare(path, x, {"x": x}),
+    "prediction_change": lambda path, x: verax.prediction_change(str(path), x, x),
+    "tune": verax.tune,
+    "attribution": verax.attribution.Gradient(),
+    "Scorer": lambda path, x: verax.Scorer(path),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_an_archive_is_code_and_not_opened_without_trust(tmp_path, entry):
+    bad = trapped(tmp_path)
+    with pytest.raises(ValueError, match=r"model: .*bad\.pt2 is not opened: .* run any code .*trust=True.*ONNX.*saf"):
+        entry(bad, torch.randn(9, 4))
     assert not (tmp_path / "trap").exists()
 
 
+def test_the_trap_is_one(tmp_path):
+    """What is refused above would have run, so trust is what decides."""
+    bad = trapped(tmp_path)
+    with contextlib.suppress(ValueError):  # torch finds out afterwards that this is no size
+        trusted(bad)
+    assert (tmp_path / "trap").exists()
+
+
 def test_an_honest_copy_still_loads(tmp_path):
-    """The copies above are refused for what they hold, not for being copies."""
     saved(tmp_path / "good.pt2")
     copy = rewritten(tmp_path / "good.pt2", tmp_path / "copy.pt2", {})
     x, a = np.random.default_rng(0).normal(size=(2, 5, 4))
-    found = verax.prediction_change(copy, x, a).value
-    np.testing.assert_array_equal(found, verax.prediction_change(tmp_path / "good.pt2", x, a).value)
+    found = verax.prediction_change(trusted(copy), x, a).value
+    np.testing.assert_array_equal(found, verax.prediction_change(trusted(tmp_path / "good.pt2"), x, a).value)
 
 
 @pytest.mark.parametrize(
@@ -123,15 +126,16 @@ def test_damaged_archives(tmp_path, content, capfd):
     path = tmp_path / "model.pt2"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"model: .*model\.pt2 is no archive of torch.export"):
-        verax.Scorer(path)
+        trusted(path)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_cut_archive(tmp_path):
+@pytest.mark.parametrize("content", [b'{"graph_module": ', b"", b"{}", b"[]", b"\xff\xfe"], ids=repr)
+def test_a_cut_archive(tmp_path, content):
     saved(tmp_path / "good.pt2")
-    path = rewritten(tmp_path / "good.pt2", tmp_path / "cut.pt2", {"models/model.json": b'{"graph_module": '})
+    path = rewritten(tmp_path / "good.pt2", tmp_path / "cut.pt2", {"models/model.json": content})
     with pytest.raises(ValueError, match=r"model: .*cut\.pt2 cannot be read as an archive of torch.export"):
-        verax.Scorer(path)
+        trusted(path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
@@ -140,7 +144,18 @@ def test_a_missing_file(tmp_path, name):
         verax.Scorer(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["model.pt", "model.pkl", "model", "model.safetensors"])
+@pytest.mark.parametrize("name", ["model.pt", "model.pkl", "model.joblib", "model", "model.safetensors"])
 def test_other_files(tmp_path, name):
     with pytest.raises(ValueError, match=rf"model: expected a path to a \.onnx or \.pt2 file, found .*{name}"):
-        verax.Scorer(tmp_path / name)
+        verax.Scorer(tmp_path / name, trust=True)
+
+
+def test_a_program_exported_in_training_mode_is_refused(tmp_path):
+    x = torch.randn(3, 4)
+    for layer in (nn.Dropout(0.5), nn.BatchNorm1d(3)):
+        network = nn.Sequential(nn.Linear(4, 3), layer)
+        program = torch.export.export(network.train(), (x,), dynamic_shapes=ROWS)
+        for model in (program, program.module()):
+            with pytest.raises(ValueError, match=r"exported in training mode .*model\.eval\(\)"):
+                verax.Scorer(model)
+        verax.Scorer(torch.export.export(network.eval(), (x,), dynamic_shapes=ROWS))

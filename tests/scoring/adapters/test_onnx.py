@@ -60,10 +60,10 @@ def test_an_output_called_logits_holds_logits():
     check_is_linear(linear("logits"))
 
 
-def test_other_outputs_hold_probabilities_unless_one_says_otherwise():
+def test_what_the_user_says_goes_before_values_and_names():
     check_is_linear(verax.Scorer(linear("output"), returns="logits"))
     with pytest.raises(ValueError, match=r"model: said to return probabilities, but returned values from"):
-        verax.prediction_change(linear("output"), X, A)
+        verax.prediction_change(verax.Scorer(linear("output"), returns="probabilities"), X, A)
 
 
 def both(first, second):
@@ -198,4 +198,100 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     path.write_bytes(b"")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match=r"model: .*model\.onnx needs onnxruntime: pip install 'verax\[onnx\]'"):
+        verax.Scorer(path)
+
+
+# What an output holds is decided by its values
+
+
+def squashed(operator, name, **attributes):
+    nodes = [node("MatMul", ["x", "weight"], ["raw"]), node(operator, ["raw"], [name], **attributes)]
+    return graph(nodes, {name: (FLOAT, ["batch", 3])})
+
+
+def test_logits_called_probabilities_are_taken_as_logits_and_it_is_said():
+    scorer = verax.Scorer(linear("probabilities"))
+    with pytest.warns(UserWarning, match=r"Output probabilities .* is taken to hold logits, by its values"):
+        check_is_linear(scorer)
+    check_is_linear(scorer)  # said once
+    assert scorer.adapter.returns == "logits"
+
+
+def test_probabilities_called_logits_are_taken_as_probabilities_and_it_is_said():
+    with pytest.warns(UserWarning, match=r"Output logits .* is taken to hold probabilities, by its values"):
+        check_is_linear(squashed("Softmax", "logits", axis=1))
+
+
+def test_probabilities_without_a_name_need_no_word():
+    check_is_linear(squashed("Softmax", "output", axis=1))
+
+
+def test_one_number_in_the_unit_interval_is_said_to_be_a_probability():
+    nodes = [node("Constant", [], ["axis"], value=onnx.numpy_helper.from_array(np.array([1])))]
+    nodes += [node("ReduceSum", ["x", "axis"], ["total"], keepdims=0), node("Sigmoid", ["total"], ["variable"])]
+    session = graph(nodes, {"variable": (FLOAT, ["batch"])})
+    with pytest.warns(UserWarning, match=r"Output variable .* is taken to hold probabilities"):
+        verax.prediction_change(session, X, A)
+
+
+@pytest.mark.parametrize("name", ["probabilities", "output"])
+def test_multi_label_outputs_are_refused_by_that_name(name):
+    with pytest.raises(ValueError, match=r"values in \[0, 1\] whose rows do not sum to 1.*multi-label"):
+        verax.prediction_change(squashed("Sigmoid", name), X, A)
+    with pytest.raises(ValueError, match="A multi-label model"):
+        verax.prediction_change(verax.Scorer(squashed("Sigmoid", name), returns="probabilities"), X, A)
+
+
+def test_numeric_classes_of_probability_maps_are_labels():
+    mlp = MLPClassifier((3,), max_iter=300, random_state=0, learning_rate_init=0.05).fit(X, LABELS + 1)
+    made = skl2onnx.to_onnx(mlp, X[:1], options={"zipmap": True})
+    session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    with pytest.raises(ValueError, match=r"target: 1 may be a label .* label 1 is column 0, label 2 is column 1"):
+        verax.prediction_change(session, X, A, target=1)
+    assert set(verax.prediction_change(session, X, A, target="1").target) == {0}
+
+
+# Files run nothing and reach nothing outside their folder
+
+
+def with_external_data(folder, location):
+    tensor = onnx.TensorProto(name="weight", data_type=FLOAT, dims=[4, 3], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in {"location": location, "offset": "0", "length": str(WEIGHT.nbytes)}.items():
+        tensor.external_data.add(key=key, value=value)
+    made = onnx.helper.make_graph(
+        [node("MatMul", ["x", "weight"], ["logits"])],
+        "test",
+        [onnx.helper.make_tensor_value_info("x", FLOAT, ["batch", 4])],
+        [onnx.helper.make_tensor_value_info("logits", FLOAT, ["batch", 3])],
+        [tensor],
+    )
+    model = onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_weights_beside_a_file_stay_in_its_folder(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for place in (tmp_path / "secret.bin", folder / "weights.bin"):
+        place.write_bytes(WEIGHT.tobytes())
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    check_is_linear(with_external_data(folder, "weights.bin"))
+    for location in ("../secret.bin", str(tmp_path / "secret.bin"), "link.bin", "./../secret.bin"):
+        with pytest.raises(ValueError, match=r"model: .*model\.onnx cannot be read as an ONNX model"):
+            verax.Scorer(with_external_data(folder, location))
+
+
+def test_operators_of_a_library_are_not_known(tmp_path):
+    made = onnx.helper.make_graph(
+        [node("Evil", ["x"], ["logits"], domain="evil")],
+        "test",
+        [onnx.helper.make_tensor_value_info("x", FLOAT, ["batch", 4])],
+        [onnx.helper.make_tensor_value_info("logits", FLOAT, ["batch", 3])],
+    )
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("evil", 1)]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(onnx.helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString())
+    with pytest.raises(ValueError, match=r"cannot be read as an ONNX model .*Evil"):
         verax.Scorer(path)

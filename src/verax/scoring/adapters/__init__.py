@@ -1,8 +1,19 @@
 """What a model may be: every supported kind becomes one forward contract, a batch in and raw class outputs out."""
 
 from verax.core.arrays import ArrayKind
-from verax.scoring.adapters.base import Adapter, Returns, floating_dtype, home
+from verax.scoring.adapters.base import Adapter, Returns, feature_names_of, floating_dtype, home, labels_of
 from verax.scoring.adapters.choose import adapt
 from verax.scoring.adapters.encoded import Encoded, encoded
 
-__all__ = ["Adapter", "ArrayKind", "Encoded", "Returns", "adapt", "encoded", "floating_dtype", "home"]
+__all__ = [
+    "Adapter",
+    "ArrayKind",
+    "Encoded",
+    "Returns",
+    "adapt",
+    "encoded",
+    "feature_names_of",
+    "floating_dtype",
+    "home",
+    "labels_of",
+]

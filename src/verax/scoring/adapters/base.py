@@ -15,6 +15,9 @@ Returns = Literal["logits", "probabilities"]
 class Adapter(Protocol):
     """One forward contract for every kind of model. ``verax.Scorer`` takes any object that satisfies it.
 
+    An adapter that knows them may also have ``feature_names``, the columns in the model's order, and ``labels``, the
+    classes in the order of its outputs.
+
     Example:
         >>> import torch, verax
         >>> class Ensemble:
@@ -39,6 +42,26 @@ class Adapter(Protocol):
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Run the model on a batch; ``kind`` is the array library of the user's inputs."""
+
+
+def feature_names_of(adapter: Adapter) -> tuple[str, ...] | None:
+    """Names of the columns in the model's order, if it knows them.
+
+    Args:
+        adapter: The model.
+    """
+    names = getattr(adapter, "feature_names", None)
+    return None if names is None else tuple(str(name) for name in names)
+
+
+def labels_of(adapter: Adapter) -> tuple[Any, ...] | None:
+    """Labels of the classes in the order of the model's outputs, if it knows them.
+
+    Args:
+        adapter: The model.
+    """
+    labels = getattr(adapter, "labels", None)
+    return None if labels is None else tuple(labels)
 
 
 def as_numpy(batch: Tensor) -> Any:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import get_args
 
-from torch import nn
+from torch import fx, nn
 from torch.export import ExportedProgram
 
 from verax.core.arrays import ArrayKind
@@ -12,10 +12,16 @@ from verax.scoring.adapters.base import Adapter, Returns
 from verax.scoring.adapters.classifiers import adapt_booster, adapt_classifier, is_booster
 from verax.scoring.adapters.function import PlainCallable
 from verax.scoring.adapters.onnx import adapt_session, is_session, load_session
-from verax.scoring.adapters.torch_module import TorchModule, exported_module, load_exported
+from verax.scoring.adapters.torch_module import (
+    TorchModule,
+    check_alone,
+    check_exported_for_inference,
+    exported_module,
+    load_exported,
+)
 
 
-def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:
+def adapt(model: object, returns: Returns | None, takes: ArrayKind | None, trust: bool = False) -> Adapter:
     """Choose the adapter for a model, or say which kinds of model there are.
 
     Args:
@@ -23,6 +29,7 @@ def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Ad
             session, the path of a ``.onnx`` or ``.pt2`` file, an object that satisfies ``Adapter``, or a callable.
         returns: ``"logits"`` or ``"probabilities"``; None for what is usual for this kind of model.
         takes: For a callable, the arrays that it takes, ``"torch"`` or ``"numpy"``; None for those of the inputs.
+        trust: Whether a file that may run code may be opened.
 
     Example:
         >>> adapt(nn.Linear(3, 2), None, None).returns
@@ -31,12 +38,12 @@ def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Ad
     _check_choice("returns", returns, get_args(Returns))
     _check_choice("takes", takes, get_args(ArrayKind))
     if isinstance(model, str | os.PathLike):
-        model = _from_file(Path(model))
+        model = _from_file(Path(model), trust)
     if isinstance(model, ExportedProgram):
         model = exported_module(model)
     if isinstance(model, nn.Module):
         _refuse_takes(takes, "a torch module takes torch tensors")
-        return TorchModule(model, returns or "logits")
+        return _checked_module(model, returns)
     if isinstance(model, Adapter):
         _refuse_takes(takes, "an adapter says itself what it takes")
         return _checked_adapter(model, returns)
@@ -63,6 +70,14 @@ def adapt(model: object, returns: Returns | None, takes: ArrayKind | None) -> Ad
     )
 
 
+def _checked_module(module: nn.Module, returns: Returns | None) -> TorchModule:
+    """Take a torch module whose evaluation mode can be had."""
+    check_alone(module)
+    if isinstance(module, fx.GraphModule):
+        check_exported_for_inference(module.graph, "the model")
+    return TorchModule(module, returns or "logits")
+
+
 def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:
     """Take an adapter of the user's own, which says itself what it returns."""
     if adapter.returns not in get_args(Returns):
@@ -73,7 +88,7 @@ def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:
     return adapter
 
 
-def _from_file(path: Path) -> object:
+def _from_file(path: Path, trust: bool) -> object:
     if path.suffix not in (".onnx", ".pt2"):
         raise ValueError(
             f"model: expected a path to a .onnx or .pt2 file, found {str(path)!r}; "
@@ -81,7 +96,15 @@ def _from_file(path: Path) -> object:
         )
     if not path.is_file():
         raise FileNotFoundError(f"model: there is no file {str(path)!r}.")
-    return load_session(path) if path.suffix == ".onnx" else load_exported(path)
+    if path.suffix == ".onnx":
+        return load_session(path)
+    if trust is not True:
+        raise ValueError(
+            f"model: {path} is not opened: a .pt2 file can run any code on this machine, because torch evaluates parts "
+            "of it as Python. If you trust whoever made it, say so: verax.Scorer(path, trust=True), or --trust-model "
+            "on the command line. Files of ONNX (.onnx) and of verax train (.safetensors) run nothing."
+        )
+    return load_exported(path)
 
 
 def _refuse_takes(takes: ArrayKind | None, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from verax.scoring.adapters.base import Returns, as_numpy
 
 _OBJECTIVES: dict[str, dict[str, Returns]] = {
     "xgboost": {"binary:logistic": "probabilities", "multi:softprob": "probabilities", "binary:logitraw": "logits"},
-    "lightgbm": {"binary": "probabilities", "multiclass": "probabilities", "multiclassova": "probabilities"},
+    "lightgbm": {"binary": "probabilities", "multiclass": "probabilities"},
 }
 
 
@@ -26,9 +27,26 @@ class SklearnClassifier:
     returns: Returns = "probabilities"
     module: None = None
 
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """The columns that it was fitted on, if it was fitted on a data frame."""
+        return fitted_names(self.estimator)
+
+    @property
+    def labels(self) -> Sequence[Any] | None:
+        """Its classes, in the order of their probabilities."""
+        return fitted_labels(self.estimator)
+
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Ask for probabilities on a NumPy copy of the batch, or on a data frame if the model was fitted on one."""
-        found = self.estimator.predict_proba(self._named(as_numpy(batch)))
+        rows = self._named(as_numpy(batch))
+        try:
+            found = self.estimator.predict_proba(rows)
+        except TypeError as error:  # such as trees that were fitted on categories
+            raise TypeError(
+                f"model: {type(self.estimator).__name__} cannot score rows of numbers ({error}). If it was fitted on "
+                "words or categories, see verax.adapters.encoded."
+            ) from error
         if isinstance(found, list):
             raise ValueError(
                 f"model: {type(self.estimator).__name__} predicts {len(found)} outputs, each with classes of its own; "
@@ -38,7 +56,7 @@ class SklearnClassifier:
 
     def _named(self, array: Any) -> Any:
         """Put back the column names that the estimator was fitted with: it warns, or fails, without them."""
-        names = getattr(self.estimator, "feature_names_in_", None)
+        names = self.feature_names
         if names is None:
             return array
         if array.shape[1:] != (len(names),):
@@ -57,6 +75,12 @@ class XgboostBooster:
     booster: Any
     returns: Returns
     module: None = None
+
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """The columns that it was trained on, if they had names."""
+        names: Sequence[str] | None = self.booster.feature_names
+        return names
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Predict on a matrix made of the batch; columns are known by their order."""
@@ -77,9 +101,31 @@ class LightgbmBooster:
     returns: Returns
     module: None = None
 
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """The columns that it was trained on, if they had names."""
+        return _own_names(self.booster.feature_name())
+
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Predict on a NumPy copy of the batch; columns are known by their order."""
         return np.asarray(self.booster.predict(as_numpy(batch)))
+
+
+def fitted_names(estimator: Any) -> Sequence[str] | None:
+    """The columns that an estimator with scikit-learn's interface was fitted on, if they had names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else _own_names([str(name) for name in names])
+
+
+def fitted_labels(estimator: Any) -> Sequence[Any] | None:
+    """The classes of an estimator with scikit-learn's interface, unless it has several outputs."""
+    classes = getattr(estimator, "classes_", None)
+    return None if classes is None or isinstance(classes, list) else np.asarray(classes).tolist()
+
+
+def _own_names(names: Sequence[str]) -> Sequence[str] | None:
+    """Names that somebody gave; LightGBM numbers the columns of plain arrays."""
+    return None if list(names) == [f"Column_{place}" for place in range(len(names))] else names
 
 
 def is_booster(model: object) -> bool:

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from verax.core.packages import optional_package
+from verax.scoring.adapters.classifiers import fitted_names
 from verax.scoring.adapters.encoders import owners
+from verax.scoring.frames import column_names
 
 
 class Encoded(NamedTuple):
@@ -70,7 +72,7 @@ def encoded(pipeline: Any, frame: Any) -> Encoded:
     whole = getattr(pipeline, "best_estimator_", pipeline)
     place = _place(whole)
     transformer = whole[place]
-    found = whole[: place + 1].transform(frame)
+    found = whole[: place + 1].transform(_fitted_columns(whole, frame))
     inputs = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
     if inputs.dtype.kind not in "fiub":
         raise TypeError(
@@ -79,6 +81,16 @@ def encoded(pipeline: Any, frame: Any) -> Encoded:
         )
     features, names = _features(transformer)
     return Encoded(whole[place + 1 :], inputs if inputs.dtype == np.float32 else inputs.astype(float), features, names)
+
+
+def _fitted_columns(pipeline: Any, frame: Any) -> Any:
+    """The columns that a pipeline was fitted on, in that order: a transformer may know them by their place."""
+    names, found = fitted_names(pipeline), column_names(frame)
+    if names is None or found is None:
+        return frame
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f"frame: expected the columns that the pipeline was fitted on; missing: {', '.join(missing)}.")
+    return frame if found == list(names) else frame[list(names)]
 
 
 def _place(pipeline: Any) -> int:

@@ -1,6 +1,6 @@
 """Any function from a batch to scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Returns, as_numpy, without_wrapper
+from verax.scoring.adapters.classifiers import fitted_labels, fitted_names
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,16 @@ class PlainCallable:
     returns: Returns
     takes: ArrayKind | None = None
     module: None = None
+
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """Those of the estimator of which the function is a method, if it is one."""
+        return fitted_names(getattr(self.function, "__self__", None))
+
+    @property
+    def labels(self) -> Sequence[Any] | None:
+        """Those of the estimator of which the function is a method, if it is one."""
+        return fitted_labels(getattr(self.function, "__self__", None))
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Call the function with a batch of the kind it takes."""

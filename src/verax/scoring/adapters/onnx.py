@@ -1,5 +1,7 @@
 """ONNX models, run by ONNX Runtime."""
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,27 +13,34 @@ from torch import Tensor
 from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
 from verax.scoring.adapters.base import Returns, as_numpy
+from verax.scoring.probabilities import are_probabilities, in_unit_interval
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 _MAPS = "seq(map("  # scikit-learn exports may return one dict of probabilities per row
 
 
-@dataclass(frozen=True)
+@dataclass
 class OnnxModel:
     """An ONNX Runtime session with one batch as input, of which one output is read.
+
+    What the output holds, where the user does not say it, is decided by its values for the first rows.
 
     Attributes:
         session: The session.
         entry: Description of the input, from the session.
         output: Name of the output that is read.
-        returns: What that output holds.
+        returns: What that output holds; a guess from its name until it is decided.
+        decided: Whether the user said it, or the first rows did.
+        labels: The classes, where the model names them: known after the first rows.
     """
 
     session: Any
     entry: Any
     output: str
     returns: Returns
+    decided: bool
     module: None = None
+    labels: Sequence[Any] | None = None
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Run the session on a NumPy copy of the batch in the precision that the model asks for."""
@@ -40,7 +49,36 @@ class OnnxModel:
             raise ValueError(f"inputs: the ONNX model takes rows of shape {wanted}, found rows of shape {found}.")
         array = as_numpy(batch).astype(_FLOATS[self.entry.type], copy=False)
         (scores,) = self.session.run([self.output], {self.entry.name: array})
-        return _table(scores) if isinstance(scores, list) else scores
+        if isinstance(scores, list):  # one dict per row
+            self.labels = sorted(scores[0])  # as scikit-learn sorts them
+            scores = np.array([[row[one] for one in self.labels] for row in scores], dtype=np.float32)
+        if not self.decided:
+            self._decide(torch.as_tensor(scores).float())
+        return scores
+
+    def _decide(self, scores: Tensor) -> None:
+        """Find out by the values what an output holds; say so where its name says otherwise, or nothing."""
+        table = scores.reshape(len(scores), -1)
+        inside = in_unit_interval(table)
+        if inside and not are_probabilities(table):
+            raise ValueError(
+                f"model: output {self.output} of the ONNX model has values in [0, 1] whose rows do not sum to 1: "
+                "neither probabilities of classes nor clearly logits. A multi-label model has to be scored one label "
+                'at a time; otherwise say what it returns: verax.Scorer(path, returns="logits").'
+            )
+        name = self.output.lower()
+        single = table.shape[1] == 1
+        named: Returns | None = "logits" if "logit" in name else "probabilities" if "prob" in name else None
+        found: Returns = "probabilities" if inside else "logits"
+        if inside and single and named is not None:  # one number in [0, 1] may be either
+            found = named
+        if found != named and (named is not None or single or found == "logits"):
+            warnings.warn(
+                f"Output {self.output} of the ONNX model is taken to hold {found}, by its values for the first rows. "
+                'If that is wrong, say what it returns: verax.Scorer(path, returns="logits") or "probabilities".',
+                stacklevel=2,
+            )
+        self.returns, self.decided = found, True
 
 
 def is_session(model: object) -> bool:
@@ -62,10 +100,7 @@ def load_session(path: Path) -> Any:
 
 
 def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
-    """Find the input and the output with the class scores.
-
-    Scores are taken to be probabilities, unless the output is called logits or the user says otherwise.
-    """
+    """Find the input and the output with the class scores."""
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(one.name for one in inputs)
@@ -85,7 +120,7 @@ def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
         )
     output = _chosen(session.get_outputs(), returns, entry.name)
     named: Returns = "logits" if "logit" in output.lower() else "probabilities"
-    return OnnxModel(session, entry, output, returns or named)
+    return OnnxModel(session, entry, output, returns or named, decided=returns is not None)
 
 
 def _chosen(outputs: list[Any], returns: Returns | None, entry: str) -> str:
@@ -106,9 +141,3 @@ def _chosen(outputs: list[Any], returns: Returns | None, entry: str) -> str:
         "probabilities or logits. Export scikit-learn models with zipmap=False, or pick one: "
         f'verax.Scorer(lambda x: session.run(["{scores[0]}"], {{"{entry}": x}})[0], returns=..., takes="numpy").'
     )
-
-
-def _table(maps: list[dict[Any, float]]) -> Any:
-    """One column per class, in the sorted order of the classes that scikit-learn uses."""
-    classes = sorted(maps[0])
-    return np.array([[row[one] for one in classes] for row in maps], dtype=np.float32)

@@ -1,12 +1,9 @@
 """Torch modules, and programs exported with ``torch.export``."""
 
-import contextlib
 import io
-import os
 import pickle
-import re
+import warnings
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +13,35 @@ from torch import Tensor, nn
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Returns, without_wrapper
 
-_WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch.load obeys it whatever the caller says
-_CODE = re.compile(rb"constants.(opaque|custom)_obj|data.aotinductor", re.IGNORECASE | re.DOTALL)
 _PROGRAMS = ("models/model.json", "serialized_exported_program.json")
+_TRAINING = (  # operators of torch.export that have a training mode
+    "aten.dropout",
+    "aten.native_dropout",
+    "aten.feature_dropout",
+    "aten.alpha_dropout",
+    "aten.feature_alpha_dropout",
+    "aten.batch_norm",
+    "aten.native_batch_norm",
+    "aten._native_batch_norm_legit.",
+    "aten._native_batch_norm_legit_functional",
+    "aten.bernoulli",
+    "aten.rrelu",
+)
+_DAMAGE = (  # what torch raises for parts of an archive that are not what they should be
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +54,41 @@ class TorchModule:
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Run the module."""
         return without_wrapper(self.module(batch), self.returns)
+
+
+def check_alone(module: nn.Module) -> None:
+    """Warn of batch norms that look at the whole batch, so that a row's score depends on the rows beside it."""
+    norms = [
+        name or type(part).__name__
+        for name, part in module.named_modules()
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None
+    ]
+    if norms:
+        warnings.warn(
+            f"The model's batch norm {norms[0]} has no running statistics, so the score of a row depends on the rows "
+            "beside it and on the batch size; scores mean little. Train it with track_running_stats=True.",
+            stacklevel=2,
+        )
+
+
+def check_exported_for_inference(graph: torch.fx.Graph, name: str) -> None:
+    """Refuse a program that was exported in training mode: it has no switch, and its scores are drawn by lot."""
+    for node in graph.nodes:
+        kind = str(node.target)
+        if node.op == "call_function" and kind.startswith(_TRAINING) and _trains(node):
+            raise ValueError(
+                f"model: {name} was exported in training mode ({kind} is on), so its scores change from call to call "
+                "or with the batch; export it anew after model.eval()."
+            )
+
+
+def _trains(node: torch.fx.Node) -> bool:
+    """Whether an operator that knows two modes is in the training one."""
+    for place, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.name in ("train", "training"):
+            said = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            return said is not False
+    return True
 
 
 def exported_module(program: torch.export.ExportedProgram, name: str = "the exported program") -> nn.Module:
@@ -50,17 +108,17 @@ def exported_module(program: torch.export.ExportedProgram, name: str = "the expo
 
 
 def load_exported(path: Path) -> nn.Module:
-    """Read a ``.pt2`` archive without running what it contains: no pickled objects, no compiled code."""
+    """Read a ``.pt2`` archive. It may run whatever code its maker put into it: torch evaluates parts of it as Python.
+
+    Only for files that the user trusts; ``verax.Scorer`` asks for that.
+    """
     data = path.read_bytes()
-    if _CODE.search(data):  # names in a ZIP archive are never compressed
-        raise ValueError(f"model: {path} holds pickled objects or compiled code; wanted are weights and a graph alone.")
     _check_archive(path, data)
-    with _weights_only():
-        try:
-            program = torch.export.load(io.BytesIO(data))
-        except (RuntimeError, AssertionError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
-            first = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(f"model: {path} cannot be read as an archive of torch.export ({first}).") from error
+    try:
+        program = torch.export.load(io.BytesIO(data))
+    except _DAMAGE as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"model: {path} cannot be read as an archive of torch.export ({first}).") from error
     return exported_module(program, str(path))
 
 
@@ -72,16 +130,3 @@ def _check_archive(path: Path, data: bytes) -> None:
             names = archive.namelist()
     if not any(name.endswith(_PROGRAMS) for name in names):
         raise ValueError(f"model: {path} is no archive of torch.export; wanted is what torch.export.save writes.")
-
-
-@contextlib.contextmanager
-def _weights_only() -> Iterator[None]:
-    before = os.environ.get(_WEIGHTS_ONLY)
-    os.environ[_WEIGHTS_ONLY] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_WEIGHTS_ONLY]
-        else:
-            os.environ[_WEIGHTS_ONLY] = before

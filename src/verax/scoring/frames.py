@@ -1,0 +1,129 @@
+"""Data frames: columns are found by name, before they become plain numbers that are known by their place alone."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_SHOWN = 8  # names of a message
+
+
+@dataclass(frozen=True)
+class ColumnOrder:
+    """The order in which columns are used, and where a plain array given beside a data frame has them.
+
+    Attributes:
+        names: The columns in the order that is used; None where nobody has names.
+        owner: Who has these names, for messages.
+        places: For each of them, its place in the inputs' data frame; None where they are in order already.
+    """
+
+    names: tuple[str, ...] | None
+    owner: str
+    places: tuple[int, ...] | None
+
+    def __call__(self, label: str, value: Any) -> Any:
+        """Put the columns of an argument in order: of frames and series by name, of arrays as those of the inputs.
+
+        A dict or a list of arguments is looked through; what has no columns, such as a number, is given back.
+        """
+        if isinstance(value, Mapping):
+            return {key: self(f"{label}[{key!r}]", one) for key, one in value.items()}
+        if isinstance(value, list | tuple) and any(column_names(one) is not None for one in value):
+            return [self(f"{label}[{place}]", one) for place, one in enumerate(value)]
+        found = column_names(value)
+        if found is not None and self.names is not None:
+            return _taken(value, found, _places(label, found, self.names, self.owner))
+        return value if self.places is None else _permuted(value, self.places)
+
+    def back(self, values: Any) -> Any:
+        """Give an array in the order that is used the order of the inputs' data frame."""
+        if self.places is None:
+            return values
+        return _permuted(values, tuple(int(place) for place in np.argsort(self.places)))
+
+
+def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
+    """Find the order of columns: the model's, where it knows their names, otherwise that of the inputs' data frame.
+
+    Args:
+        names: The columns that the model knows, in its order.
+        inputs: The rows; names are read from a data frame of pandas or polars.
+
+    Example:
+        >>> import pandas as pd
+        >>> order = column_order(["a", "b"], pd.DataFrame({"b": [1.0], "a": [2.0]}))
+        >>> order("baselines", [10.0, 20.0])  # beside the data frame: of b, then of a
+        array([20., 10.])
+    """
+    found = column_names(inputs)
+    if names is None:
+        own = None if found is None else tuple(str(name) for name in found)
+        return ColumnOrder(own, "the inputs have", None)
+    known = tuple(names)
+    if found is None:
+        return ColumnOrder(known, "the model knows", None)
+    places = _places("inputs", found, known, "the model knows")
+    return ColumnOrder(known, "the model knows", None if places == tuple(range(len(places))) else places)
+
+
+def column_names(value: Any) -> list[Any] | None:
+    """Names of the columns of a data frame, or of the entries of a series; None for numbered ones and plain arrays."""
+    if isinstance(value, np.ndarray | Tensor) or not hasattr(value, "to_numpy"):
+        return None
+    axis = getattr(value, "columns", None)
+    if axis is None:
+        axis = getattr(value, "index", None)  # of a series of pandas; one of polars has none
+        if axis is None or not all(isinstance(name, str) for name in axis):
+            return None
+    names = list(axis)
+    return None if names == list(range(len(names))) else names
+
+
+def _places(label: str, found: list[Any], wanted: tuple[str, ...], owner: str) -> tuple[int, ...]:
+    """Where each wanted column is; missing, unknown and repeated ones are refused by name."""
+    known = set(wanted)
+    texts = [_as_known(str(name), known) for name in found]
+    twice = [text for text, count in Counter(texts).items() if count > 1]
+    if twice:
+        raise ValueError(f"{label}: expected every column once, found more of {_listed(twice)}.")
+    present = set(texts)
+    missing, unknown = [name for name in wanted if name not in present], [name for name in texts if name not in known]
+    if missing or unknown:
+        parts = [f"missing: {_listed(missing)}"] * bool(missing) + [f"unknown: {_listed(unknown)}"] * bool(unknown)
+        raise ValueError(f"{label}: expected the columns that {owner}, in any order; {'; '.join(parts)}.")
+    place = {text: index for index, text in enumerate(texts)}
+    return tuple(place[name] for name in wanted)
+
+
+def _as_known(name: str, known: set[str]) -> str:
+    """A name as the model has it: LightGBM keeps no blanks."""
+    joined = name.replace(" ", "_")
+    return joined if name not in known and joined in known else name
+
+
+def _taken(value: Any, names: list[Any], places: tuple[int, ...]) -> Any:
+    if places == tuple(range(len(places))):
+        return value
+    chosen = [names[place] for place in places]
+    return value[chosen] if hasattr(value, "columns") else value.loc[chosen]
+
+
+def _permuted(value: Any, places: tuple[int, ...]) -> Any:
+    """Columns of a plain array, its last axis, in another order; what has no such axis is given back."""
+    if isinstance(value, Tensor):
+        fits = value.ndim > 0 and value.shape[-1] == len(places)
+        return value[..., torch.tensor(places, device=value.device)] if fits else value
+    if not isinstance(value, np.ndarray | list | tuple) and not hasattr(value, "to_numpy"):
+        return value
+    array = np.asarray(value)
+    return array[..., list(places)] if array.ndim > 0 and array.shape[-1] == len(places) else value
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
