@@ -107,7 +107,7 @@ def test_status(copied: Path) -> None:
 def test_verify(copied: Path) -> None:
     found = facts("verify", copied, "--sample", "100%")
     assert (found["passed"], found["units"], found["sampled"], found["different"]) == (True, 4, 4, [])
-    assert found == json.loads((copied / "verified.json").read_text())
+    assert found.items() <= json.loads((copied / "verified.json").read_text()).items()
     (first, *_) = sorted((copied / "scores").iterdir())
     first.unlink()
     found = facts("verify", copied, code=1)
