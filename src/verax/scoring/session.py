@@ -26,7 +26,7 @@ from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Runner
 from verax.scoring.meter import Counts
 from verax.scoring.probabilities import ProbabilityCheck, resolution
-from verax.scoring.targets import Target, check_labels, columns_of, resolve_target
+from verax.scoring.targets import Target, check_labels, resolve_target
 
 BuildRows = Callable[[int, int], Tensor]
 Found = TypeVar("Found")
@@ -71,11 +71,10 @@ class Session:
 
     def begin(self, inputs: Float[Tensor, "n *shape"], target: Target) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """Score unperturbed inputs: the class of each, predicted unless it is given, and that class's score."""
-        labels = labels_of(self.plain.adapter) if self.labels is None else self.labels
-        columns = columns_of(target, labels)  # what is wrong with it is found before the model runs
         scores, predicted = self._first_scores(inputs)
+        labels = labels_of(self.plain.adapter) if self.labels is None else self.labels  # some models tell as they run
         check_labels(labels, self.classes)
-        classes = resolve_target(columns, predicted, self.classes)
+        classes = resolve_target(target, predicted, self.classes, labels)
         return classes, scores.gather(1, classes[:, None])[:, 0]
 
     def class_scores(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
