@@ -20,16 +20,17 @@ def sign(value: float) -> int:
 
 
 def feature_of_element(groups: Sequence[int]) -> list[int]:
-    """Features are numbered by ascending group number."""
-    names = sorted({int(group) for group in groups})
-    return [names.index(int(group)) for group in groups]
+    """Features are numbered by ascending group number; -1 for elements that are never removed."""
+    names = sorted({int(group) for group in groups if group >= 0})
+    return [names.index(int(group)) if group >= 0 else -1 for group in groups]
 
 
 def feature_sums(values: Row, groups: Sequence[int]) -> list[float]:
     features = feature_of_element(groups)
     sums = [0.0] * (max(features) + 1)
     for value, feature in zip(values, features, strict=True):
-        sums[feature] += float(value)
+        if feature >= 0:
+            sums[feature] += float(value)
     return sums
 
 

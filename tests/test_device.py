@@ -170,7 +170,7 @@ def test_scores_that_are_not_finite_are_found_although_nothing_waits() -> None:
             sums = x.flatten(1).sum(1)
             return torch.where((x == 0).flatten(1).sum(1) > 1500, torch.nan, sums)
 
-    with pytest.raises(ValueError, match=r"expected finite class scores.*a perturbed copy of the input"):
+    with pytest.raises(ValueError, match=r"expected finite scores.*a perturbed copy of the input"):
         verax.prediction_change(Holes(), images(4).cuda(), images(4).cuda())
 
 
@@ -183,3 +183,29 @@ def test_images_on_the_cpu_go_to_the_device_block_by_block(monkeypatch) -> None:
         scorer = verax.Scorer(model, precision="float32", device="cuda", batch_size=100)
         found = verax.prediction_change(scorer, x, a, features=features)
         torch.testing.assert_close(found.value, wanted.value, rtol=0, atol=1e-5)
+
+
+def test_inputs_with_all_that_travels_along_agree_between_devices() -> None:
+    """Groups, fixed elements, gaps, companions and noise of many sizes are kept on the CPU and used on the GPU."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(6, 70, dtype=torch.float64, generator=generator)
+    x[0, 3] = torch.nan
+    groups = torch.randint(-1, 40, (6, 70), generator=generator)
+    weight = torch.randn(70, dtype=torch.float64, generator=generator)
+    a = {name: torch.randn(6, 70, dtype=torch.float64, generator=generator) for name in "ab"}
+
+    def model(rows, scale):
+        return rows.nan_to_num(nan=2.0) @ weight.to(rows.device) * scale
+
+    inputs = verax.Inputs(x, groups, baselines=0.5, alongside={"scale": torch.arange(1.0, 7.0).double()})
+    scorer = verax.Scorer(model, returns="values")
+    settings = {"sigma": torch.linspace(0.1, 1.0, 70).double(), "samples": 30}
+    here = verax.evaluate(scorer, inputs, a, **settings)
+    there = verax.evaluate(scorer, inputs, a, device="cuda", **settings)
+    for name in here:
+        for one in a:
+            torch.testing.assert_close(there[name].value[one], here[name].value[one], rtol=1e-9, atol=1e-9)
+    occlusion = verax.attribution.Occlusion()
+    torch.testing.assert_close(occlusion(scorer, inputs, device="cuda"), occlusion(scorer, inputs), rtol=0, atol=1e-9)
+    shap = verax.attribution.KernelShap(samples=300)
+    torch.testing.assert_close(shap(scorer, inputs, device="cuda"), shap(scorer, inputs), rtol=1e-6, atol=1e-6)

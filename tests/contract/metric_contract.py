@@ -15,7 +15,7 @@ from verax.metrics import DirectedPredictionChange, PredictionChangeResult, Samp
 from verax.metrics.base import all_draws
 from verax.metrics.prediction_change import Curve, Reading
 from verax.perturbation.order import Order
-from verax.perturbation.sampled import Perturbation
+from verax.perturbation.draws import Perturbation
 
 ROWS, FEATURES, ATTRIBUTIONS = 9, 12, 3
 ARRAYS = ("value", "morf", "lerf", "directed_morf", "directed_lerf", "aupc_morf", "aupc_lerf", "abpc")

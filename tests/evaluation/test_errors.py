@@ -7,6 +7,7 @@ import torch
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from torch import nn
 
 import verax
@@ -89,7 +90,7 @@ BAD_ARGUMENTS = {
         pc,
         {"attributions": {"stacked": A[None]}},
         ValueError,
-        r"attributions\['stacked'\]: shape \(1, 3, 4\).*wanted is \(3, 4\)\.",
+        r"attributions\['stacked'\]: shape \(1, 3, 4\).*wanted is \(3, 4\); of several",
     ),
     "attributions: image without a row axis": (
         pc,
@@ -195,7 +196,11 @@ BAD_ARGUMENTS = {
         ValueError,
         r"baselines: .*\(2, 3, 4",
     ),
-    "baselines: word": (pc, {"baselines": "mean"}, TypeError, "baselines: .*number or an array.*'mean'"),
+    "baselines: word": (pc, {"baselines": "middle"}, ValueError, "baselines: .*a number, an array or one of.*'middle'"),
+    "baselines: mean of nothing": (pc, {"baselines": "mean"}, ValueError, "baselines: .*pass background=train_inputs"),
+    "features: nothing to remove": (pc, {"features": [-1, -1, -1, -1]}, ValueError, "features: negative .* no other"),
+    "sigma: std of nothing": (infidelity, {"sigma": "std"}, ValueError, "sigma: .*pass background=train_inputs"),
+    "sigma: too few": (infidelity, {"sigma": [1.0, 2.0]}, ValueError, "sigma: .*4 of them.*found 2"),
     "baselines: None": (evaluate, {"baselines": None}, TypeError, "baselines: .*number or an array.*None"),
     "sigma: zero": (infidelity, {"sigma": 0}, ValueError, "sigma: .*positive.*0"),
     "sigma: negative": (evaluate, {"sigma": -0.2}, ValueError, "sigma: .*positive.*-0.2"),
@@ -244,13 +249,14 @@ BAD_ARGUMENTS = {
         pc,
         {"model": lambda x: x},
         ValueError,
-        r'model: .*logits or probabilities.*verax\.Scorer\(model, returns="logits"\)',
+        r'model: .*what it returns.*verax\.Scorer\(model, returns="logits"\)',
     ),
-    "model: regressor": (
+    "model: unfitted regressor": (pc, {"model": LinearRegression()}, ValueError, "LinearRegression is not fitted"),
+    "model: classifier without probabilities": (
         pc,
-        {"model": LinearRegression()},
+        {"model": LinearSVC()},
         TypeError,
-        "model: LinearRegression has no predict_proba.*decision function",
+        "model: LinearSVC has no predict_proba.*decision function",
     ),
     "model: unfitted classifier": (
         dpc,

@@ -76,6 +76,8 @@ class Case:
             "shared": rng.integers(0, most, elements) * 3 - 4,
             "each": rng.integers(0, most, (inputs, elements)) * 3 - 4,
         }[groups]
+        if groups != "none":
+            features[..., 0] = abs(features[..., 0])  # something must be left to remove
         return cls(
             weights=reference.TwoLayers.random(rng, elements),
             inputs=x,
@@ -108,7 +110,7 @@ class Case:
         for k, attribution in enumerate(self.attributions):
             for i, x in enumerate(self.inputs):
                 score = self.weights.score(int(self.target[i]))
-                taken = reference.steps_taken(steps, len(set(self.groups[i].tolist())))
+                taken = reference.steps_taken(steps, len({one for one in self.groups[i].tolist() if one >= 0}))
                 yield k, i, *reference.guided(score, x, baselines[i], attribution[i], self.groups[i], order, taken)
 
     def distinct_rows(self, orders: set[str], steps: int) -> int:

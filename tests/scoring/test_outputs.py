@@ -146,6 +146,7 @@ def test_one_output_is_warned_about_once(make):
     verax.prediction_change(scorer, X, X)  # where warnings are errors
 
 
+@pytest.mark.filterwarnings("ignore:All scores are saturated")
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
 def test_one_output_that_may_be_a_probability_is_refused_until_it_is_said(make):
     scorer = verax.Scorer(make())

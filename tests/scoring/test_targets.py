@@ -93,6 +93,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.filterwarnings("ignore:All scores are saturated")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_every_kind_of_model_that_knows_its_labels(make):
     model = make(1 + (CLASSES > 0))

@@ -16,6 +16,8 @@ def as_tensor(name: str, value: object) -> Tensor:
     """Read an array argument without copying where possible; gradients are cut off."""
     if isinstance(value, Tensor):
         return value.detach()
+    if hasattr(value, "toarray"):
+        raise TypeError(f"{name}: a sparse matrix ({type(value).__name__}) is not taken; pass {name}.toarray().")
     try:
         array = np.asarray(value)
         # torch cannot hold NumPy's read-only flag or negative strides

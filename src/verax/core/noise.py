@@ -10,22 +10,27 @@ import hashlib
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Bool, Float, Int
+from verax.core.shapes import Bool, Float, Int, Shaped
 
 _STEP = -0x61C8864680B583EB  # the golden-ratio increment of SplitMix64, as a signed number
+_NAN = 0x7FC00000  # processors differ in the bits of what is no number
 _MIX_1 = -0x40A7B892E31B1A47
 _MIX_2 = -0x6B2FB644ECCEEE15
 
 
-def input_keys(inputs: Float[Tensor, "n *shape"], seed: int, purpose: str) -> Int[Tensor, " n"]:
+def input_keys(
+    inputs: Shaped[Tensor, "n *shape"], seed: int, purpose: str, skipped: Bool[Tensor, "maps *shape"] | None = None
+) -> Int[Tensor, " n"]:
     """Give every input a key from its own values, so that its draws do not depend on its place in a batch.
 
-    The values are read in single precision: a float64 copy of float32 inputs gets the same draws.
+    The values are read in single precision: a float64 copy of float32 inputs gets the same draws. Elements that are
+    ``skipped``, such as padding, have no say.
     """
     flat = inputs.reshape(len(inputs), -1).to(torch.float32) + 0.0  # + 0.0 makes -0.0 and 0.0 one value
-    bits = flat.view(torch.int32).to(torch.int64)
+    bits = flat.view(torch.int32).to(torch.int64).masked_fill_(flat.isnan(), _NAN)
     position = torch.arange(1, flat.shape[1] + 1, device=flat.device)
-    content = _mix(bits ^ (position * _STEP)).sum(1)
+    mixed = _mix(bits ^ (position * _STEP))
+    content = (mixed if skipped is None else mixed.masked_fill(skipped.flatten(1), 0)).sum(1)
     digest = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=8).digest()
     return _mix(content ^ int.from_bytes(digest, "little", signed=True))
 

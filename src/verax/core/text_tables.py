@@ -1,7 +1,7 @@
 """Small tables, as text for a terminal and as HTML for a notebook."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from verax.core.printable import printable
@@ -23,6 +23,7 @@ class Table:
         rows: Cells by row; the first one names it.
         caption: What the table shows.
         notes: Lines to put below it.
+        best: Places, by row and column, of what is the best of its column: bold in HTML.
 
     Example:
         >>> print(Table(("name", "mean"), (("a", "0.5"), ("longer", "-1")), "Two means").text())
@@ -36,6 +37,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     caption: str
     notes: tuple[str, ...] = ()
+    best: frozenset[tuple[int, int]] = frozenset()
 
     def text(self) -> str:
         """Aligned columns, the caption, then the notes after an empty line."""
@@ -47,16 +49,20 @@ class Table:
 
     def html(self) -> str:
         """A table that needs neither script nor style sheet; whatever a name contains is shown, not run."""
-        head, *rows = ([html.escape(cell) for cell in row] for row in (self.head, *self.rows))
-        top = "".join(f'<th scope="col" {_HEAD}>{cell}</th>' for cell in head)
-        body = "".join(
-            f'<tr><th scope="row" {_CELL}>{name}</th>{"".join(f"<td {_CELL}>{cell}</td>" for cell in rest)}</tr>'
-            for name, *rest in rows
-        )
-        caption = f"<caption {_CAPTION}>{html.escape(self.caption)}</caption>"
+        top = "".join(f'<th scope="col" {_HEAD}>{html.escape(cell)}</th>' for cell in self.head)
+        body = "".join(f"<tr>{''.join(self._cells(place))}</tr>" for place in range(len(self.rows)))
+        said = f"{self.caption}; bold: the best" if self.best else self.caption
+        caption = f"<caption {_CAPTION}>{html.escape(said)}</caption>"
         notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes)
         table = f"<table {_TABLE}>{caption}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
         return f"{table}<ul>{notes}</ul>" if notes else table
+
+    def _cells(self, place: int) -> Iterator[str]:
+        """One row as elements."""
+        name, *rest = map(html.escape, self.rows[place])
+        yield f'<th scope="row" {_CELL}>{name}</th>'
+        for column, cell in enumerate(rest, start=1):
+            yield f"<td {_CELL}>{f'<b>{cell}</b>' if (place, column) in self.best else cell}</td>"
 
 
 def metric_head(label: str, higher_is_better: bool) -> str:

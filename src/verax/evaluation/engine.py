@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, Result
+from verax.perturbation.draws import Draws, check_sigma, check_subset
 from verax.perturbation.guided import guided_scores
-from verax.perturbation.sampled import Draws, Gathered, check_subset, sampled_effects
+from verax.perturbation.sampled import Gathered, sampled_effects
 from verax.problem.problem import Problem, Task
 from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.meter import Cost, Meter
@@ -36,12 +38,19 @@ def run(
         name = "subset" if hasattr(metric, "subset") else "sizes"
         for draws in all_draws(metric):
             check_subset(draws, problem, name)
+            check_sigma(draws, problem)
+    for one in metrics.values():
+        one.check(problem)
+    warn_of_scales(problem, metrics)
     for caution in dict.fromkeys(caution for metric in metrics.values() for caution in metric.cautions):
         warnings.warn(caution, stacklevel=3)
     scorer = model if isinstance(model, Scorer) else Scorer(model)
     meter = Meter(scorer.counts)
-    with scorer.session(problem.inputs, problem.layout.kind, output, batch_size, device) as session:
-        task = Task(problem, *session.begin(problem.inputs, problem.target))
+    with scorer.session(
+        problem.inputs, problem.layout.kind, output, batch_size, device, companions=problem.given.companions
+    ) as session:
+        task = Task(problem, *session.begin(problem.inputs, problem.target), session.score_name)
+        warn_of_saturation(task, session, output)
         first = meter.read(session.device)
         results: dict[str, Result] = {}
         if guided:
@@ -87,7 +96,7 @@ def _run_sampled(
 
 
 def _context(task: Task, cost: Cost) -> Context:
-    return Context(task.problem.layout, task.target.clone(), cost.rows.forward, cost.seconds)
+    return Context(task.problem.layout, task.target.clone(), cost.rows.forward, cost.seconds, task.score)
 
 
 def _check_scores(metric: Metric, scores: Tensor, problem: Problem) -> None:

@@ -9,7 +9,9 @@ from verax.attribution.base import Attribution, attribute
 from verax.evaluation.engine import run
 from verax.evaluation.result import Evaluation
 from verax.metrics.choose import Metrics, chosen
-from verax.perturbation.sampled import Effect, Perturbation
+from verax.perturbation.draws import Effect, Perturbation
+from verax.problem.given_attributions import plain_attributions
+from verax.problem.inputs import inputs_of
 from verax.problem.problem import problem
 from verax.scoring.class_scores import Output
 from verax.scoring.frames import column_order
@@ -26,7 +28,7 @@ def evaluate(
     baselines: Any = 0.0,
     features: Any = "auto",
     steps: int | None = None,
-    sigma: float | None = None,
+    sigma: Any = None,
     subset: int | None = None,
     samples: int | None = None,
     normalize: bool | None = None,
@@ -44,21 +46,24 @@ def evaluate(
     Args:
         model: A torch module (returns logits), a scikit-learn classifier, a path of an ONNX file, a ``verax.Scorer``:
             see ``docs/how-to/add-a-model.md`` for all that can be passed.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind. Columns of a data
-            frame are found by name, where the model knows names.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch, or a ``verax.Inputs``, which brings its features and
+            baselines; results come back in the same kind. Columns of a data frame are found by name, where the model
+            knows names.
         attributions: One array like the inputs, a stack ``(K, N, ...)``, or a dict of names to arrays. For images
-            the channel axis may be missing or have length 1. In a dict, a method such as
-            ``verax.attribution.SmoothGrad()`` is computed first.
+            the channel axis may be missing or have length 1; for groups there may be one value each, ``(N, groups)``.
+            In a dict, a method such as ``verax.attribution.SmoothGrad()`` is computed first.
         metrics: Names (``"pc"``, ``"dpc"``, ``"infidelity"``, ``"sensitivity_n"``, those of your own), metric objects
             from ``verax.metrics``, or a dict that names them. Names take the settings of this call, objects bring
             their own.
         target: The class whose score is followed: predicted (``None``), a column number, a label as text, or one of
             them per row.
-        baselines: What removed features become: a number or anything that broadcasts to the inputs.
+        baselines: What removed features become: a number, anything that broadcasts to the inputs, or ``"mean"``,
+            ``"median"``, ``"mode"``, ``"zero"`` of the background.
         features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
             numbers (for all inputs or one each), or ``"auto"``: pixels for inputs ``(N, C, H, W)``, elements otherwise.
         steps: PC and DPC: steps from the input to the baseline; 20 by default.
-        sigma: Infidelity: standard deviation of the Gaussian perturbation; 0.2 by default.
+        sigma: Infidelity: standard deviation of the Gaussian perturbation: a number, one per element of a row, or
+            ``"std"`` for those of the background; 0.2 by default.
         subset: Infidelity: features perturbed in each draw; all by default.
         samples: Draws per input, shared by all attributions; by default 640 for Infidelity, 64 for Sensitivity-N.
         normalize: Infidelity: fit the scale of each attribution first, which is the default.
@@ -66,9 +71,10 @@ def evaluate(
         effect: Infidelity: ``"dot"`` takes attributions for slopes, ``"sum"`` for contributions; by default slopes
             where noise is added, contributions where features are replaced.
         seed: Same seed, same draws: in any process, batch, row order and on any device; 0 by default.
-        background: Rows of training data, for methods among the attributions that compare with some.
+        background: Rows of training data, for baselines and ``sigma`` that are a statistic of them, and for methods
+            among the attributions that compare with some.
         background_labels: Their classes, for methods that draw from each class alike.
-        output: The score that is followed, ``"probability"`` or ``"logit"``.
+        output: The score that is followed, ``"probability"`` or ``"logit"``; a regressor's value is followed as it is.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
 
@@ -87,11 +93,11 @@ def evaluate(
         ['gradient']
     """
     scorer = scorer_of(model)
-    order = column_order(scorer.feature_names, inputs)
-    rows, given, data = order("inputs", inputs), order("attributions", attributions), order("background", background)
-    arrays = _computed(given, scorer, rows, target, data, background_labels, batch_size, device)
-    replaced, groups = order("baselines", baselines), order("features", features)
-    asked = problem(rows, arrays, target=target, baselines=replaced, features=groups)
+    asked = inputs_of(inputs, features, baselines)
+    order = column_order(scorer.feature_names, asked.values)
+    asked, given, data = asked.ordered(order), order("attributions", plain_attributions(attributions)), order("background", background)
+    arrays = _computed(given, scorer, asked, target, data, background_labels, batch_size, device)
+    checked = problem(asked, arrays, target=target, background=data, takes_missing=scorer.takes_missing)
     settings = {
         "steps": steps,
         "sigma": sigma,
@@ -102,8 +108,8 @@ def evaluate(
         "effect": effect,
         "seed": seed,
     }
-    named = chosen(metrics, settings, int(asked.features.counts(slice(None)).min()))
-    return run(scorer, asked, named, output, batch_size, device)
+    named = chosen(metrics, settings, int(checked.features.counts(slice(None)).min()))
+    return run(scorer, checked, named, output, batch_size, device)
 
 
 def _computed(

@@ -14,8 +14,10 @@ from verax.metrics.prediction_change import (
     PredictionChangeResult,
     Reading,
 )
+from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.order import Order
-from verax.perturbation.sampled import Effect, Perturbation
+from verax.problem.given_attributions import plain_attributions
+from verax.problem.inputs import inputs_of
 from verax.problem.problem import problem
 from verax.scoring.class_scores import Output
 from verax.scoring.frames import column_order
@@ -34,6 +36,7 @@ def prediction_change(
     steps: int = 20,
     features: Any = "auto",
     order: Order = "signed",
+    background: Any = None,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -42,17 +45,20 @@ def prediction_change(
 
     Args:
         model: A torch module (returns logits), a scikit-learn classifier, or a ``verax.Scorer``.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; results come back in the same kind. Columns of a data
-            frame are found by name, where the model knows names.
+        inputs: Rows to explain, ``(N, ...)``, NumPy or torch, or a ``verax.Inputs``, which brings its features and
+            baselines; results come back in the same kind. Columns of a data frame are found by name, where the model
+            knows names.
         attributions: One array like the inputs, a stack ``(K, N, ...)``, or a dict of names to arrays. For images
-            the channel axis may be missing or have length 1.
+            the channel axis may be missing or have length 1; for groups there may be one value each, ``(N, groups)``.
         target: The class whose score is followed: predicted (``None``), a column number, a label as text, or one of
             them per row.
-        baselines: What removed features become: a number or anything that broadcasts to the inputs.
+        baselines: What removed features become: a number, anything that broadcasts to the inputs, or ``"mean"``,
+            ``"median"``, ``"mode"``, ``"zero"`` of the background.
         steps: Steps from the input to the baseline.
         features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
             numbers (for all inputs or one each), or ``"auto"``: pixels for inputs ``(N, C, H, W)``, elements otherwise.
         order: Rank by ``"signed"`` attribution or by its ``"magnitude"``.
+        background: Rows of training data, for baselines that are a statistic of them.
         output: The score that is followed, ``"probability"`` or ``"logit"``.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
@@ -66,7 +72,7 @@ def prediction_change(
         >>> result.value.shape, result.morf.shape, result.rows
         (torch.Size([8]), torch.Size([8, 5]), 64)
     """
-    data = _Data(inputs, attributions, target, baselines, features)
+    data = _Data(inputs, attributions, target, baselines, features, background)
     return _measured(model, data, PredictionChange(order, steps), output, batch_size, device)  # type: ignore[no-any-return]
 
 
@@ -80,6 +86,7 @@ def directed_prediction_change(
     steps: int = 20,
     features: Any = "auto",
     order: Reading = "magnitude",
+    background: Any = None,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -104,7 +111,7 @@ def directed_prediction_change(
         >>> result.mean()["w"].low > 0 > result.mean()["-w"].high
         True
     """
-    data = _Data(inputs, attributions, target, baselines, features)
+    data = _Data(inputs, attributions, target, baselines, features, background)
     return _measured(model, data, DirectedPredictionChange(order, steps), output, batch_size, device)  # type: ignore[no-any-return]
 
 
@@ -114,7 +121,7 @@ def infidelity(
     attributions: Any,
     *,
     target: Any = None,
-    sigma: float = 0.2,
+    sigma: Any = 0.2,
     subset: int | None = None,
     samples: int = 640,
     normalize: bool = True,
@@ -123,6 +130,7 @@ def infidelity(
     effect: Effect | None = None,
     baselines: Any = 0.0,
     features: Any = "auto",
+    background: Any = None,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -151,7 +159,7 @@ def infidelity(
         >>> bool(result.value.max() < 1e-12), result.rows
         (True, 5128)
     """
-    data = _Data(inputs, attributions, target, baselines, features)
+    data = _Data(inputs, attributions, target, baselines, features, background)
     metric = Infidelity(sigma, subset, samples, normalize, seed, perturbation, effect)
     return _measured(model, data, metric, output, batch_size, device)  # type: ignore[no-any-return]
 
@@ -165,6 +173,7 @@ def infidelity_uncertainty(
     target: Any = None,
     baselines: Any = 0.0,
     features: Any = "auto",
+    background: Any = None,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -183,7 +192,7 @@ def infidelity_uncertainty(
         >>> result.mean_resampled[-1], result.mean_analytic[-1] > 0  # the whole pool has nothing left to vary
         (0.0, True)
     """
-    data = _Data(inputs, attributions, target, baselines, features)
+    data = _Data(inputs, attributions, target, baselines, features, background)
     return _measured(model, data, study, output, batch_size, device)  # type: ignore[no-any-return]
 
 
@@ -195,6 +204,7 @@ class _Data(NamedTuple):
     target: Any
     baselines: Any
     features: Any
+    background: Any
 
 
 def _measured(
@@ -207,12 +217,13 @@ def _measured(
 ) -> Any:
     """Put columns in the model's order, check the data, and run one metric."""
     scorer = scorer_of(model)
-    order = column_order(scorer.feature_names, data.inputs)
+    asked = inputs_of(data.inputs, data.features, data.baselines)
+    order = column_order(scorer.feature_names, asked.values)
     checked = problem(
-        order("inputs", data.inputs),
-        order("attributions", data.attributions),
+        asked.ordered(order),
+        order("attributions", plain_attributions(data.attributions)),
         target=data.target,
-        baselines=order("baselines", data.baselines),
-        features=order("features", data.features),
+        background=order("background", data.background),
+        takes_missing=scorer.takes_missing,
     )
     return run(scorer, checked, {metric.name: metric}, output, batch_size, device)[metric.name]

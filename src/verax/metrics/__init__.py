@@ -7,9 +7,10 @@ from verax.metrics.infidelity_uncertainty import InfidelityUncertainty, Uncertai
 from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange, PredictionChangeResult
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.metrics.sensitivity import SensitivityN, SensitivityResult
+from verax.perturbation.draws import Draws
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
-from verax.perturbation.sampled import Draws, Effects, Gathered
+from verax.perturbation.sampled import Effects, Gathered
 from verax.statistics.intervals import Estimate
 
 __all__ = [

@@ -15,9 +15,11 @@ from torch import Tensor
 from verax.core.registry import Registry
 from verax.core.shapes import Float
 from verax.metrics.result import Context, GuidedResult, Result
+from verax.perturbation.draws import Draws
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
-from verax.perturbation.sampled import Draws, Effects, Gathered
+from verax.perturbation.sampled import Effects, Gathered
+from verax.problem.problem import Problem
 
 Kind = Literal["local", "baseline"]
 METRICS: "Registry[Metric]" = Registry("metric")
@@ -33,7 +35,9 @@ class Metric(ABC):
         higher_is_better: The direction.
         kind: What it rates: ``"local"`` attributions (how the score moves near the input) or ``"baseline"`` ones (how
             it came about on the way from the baseline).
+        asks: The question that it answers, a sentence for pages; may be left out.
         deterministic: Whether it does without random draws.
+        chance: What attributions that know nothing get on average; None where no number is known.
         citation: Where it was published.
         version: To be raised when the same settings give other scores than before, so that stored ones are computed
             anew.
@@ -42,7 +46,9 @@ class Metric(ABC):
     name: ClassVar[str]
     label: ClassVar[str]
     higher_is_better: ClassVar[bool]
+    asks: ClassVar[str] = ""
     deterministic: ClassVar[bool] = True
+    chance: ClassVar[float | None] = None
     citation: ClassVar[str] = ""
     version: ClassVar[int] = 1
 
@@ -67,6 +73,9 @@ class Metric(ABC):
         """
         own = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in settings.items() if name in own})
+
+    def check(self, problem: Problem) -> None:  # noqa: B027  # most have nothing to check
+        """Refuse a call that the metric cannot answer, or warn of what it will not see; before the model runs."""
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.core.arguments import checked_count, checked_flag, checked_positive, checked_seed, settle
+from verax.core.arguments import checked_count, checked_flag, checked_seed, settle
 from verax.core.blocks import pieces
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.result import Context, Result
-from verax.perturbation.sampled import Draws, Effect, Effects, Gathered, Perturbation
+from verax.perturbation.draws import Draws, Effect, Perturbation, checked_sigma
+from verax.perturbation.sampled import Effects, Gathered
 from verax.statistics.intervals import t_quantile
 
 _CACHED = 1 << 19  # float64 numbers, four megabytes
@@ -26,7 +27,8 @@ class Infidelity(SampledMetric):
     Over random perturbations ``I`` of the input: ``mean((P - S)^2)`` with ``P = I . a`` and ``S = s(x) - s(x - I)``.
 
     Args:
-        sigma: Standard deviation of the Gaussian perturbation.
+        sigma: Standard deviation of the Gaussian perturbation: a number, one per element of a row, or ``"std"`` for
+            those of the call's background.
         subset: Features perturbed in each draw; ``None`` for all (of a replacement: a random share).
         samples: Draws per input, shared by all attributions. From few, scores are uncertain: below 20 there is a
             warning, and normalised ones need two.
@@ -48,7 +50,7 @@ class Infidelity(SampledMetric):
         328
     """
 
-    sigma: float = 0.2
+    sigma: Any = 0.2
     subset: int | None = None
     samples: int = 640
     normalize: bool = True
@@ -58,6 +60,7 @@ class Infidelity(SampledMetric):
 
     name: ClassVar[str] = "infidelity"
     label: ClassVar[str] = "Infidelity"
+    asks: ClassVar[str] = "How far are the changes that attributions predict from those that random perturbations make?"
     higher_is_better: ClassVar[bool] = False
     citation: ClassVar[str] = "Yeh et al.: On the (in)fidelity and sensitivity of explanations, NeurIPS 2019"
     version: ClassVar[int] = 2
@@ -66,7 +69,7 @@ class Infidelity(SampledMetric):
         checked_flag("normalize", self.normalize)
         settle(
             self,
-            sigma=checked_positive("sigma", self.sigma),
+            sigma=checked_sigma(self.sigma),
             subset=None if self.subset is None else checked_count("subset", self.subset),
             samples=checked_count("samples", self.samples),
             seed=checked_seed(self.seed),
@@ -217,6 +220,9 @@ class InfidelityResult(Result):
     def standard_error(self) -> Any:
         """Monte-Carlo standard error of each input's score; ``interval`` says more where draws are few."""
         return self._pack(self.errors)
+
+    def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
+        return super()._columns() | {"_se": self.errors}
 
     @property
     def mean_standard_error(self) -> Any:

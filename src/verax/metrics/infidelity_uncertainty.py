@@ -17,7 +17,8 @@ from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.infidelity import Infidelity, Moments, reduced
 from verax.metrics.result import Context, Result
-from verax.perturbation.sampled import Draws, Effects, Gathered
+from verax.perturbation.draws import Draws
+from verax.perturbation.sampled import Effects, Gathered
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class InfidelityUncertainty(SampledMetric):
 
     name: ClassVar[str] = "infidelity_uncertainty"
     label: ClassVar[str] = "Infidelity, resampled"
+    asks: ClassVar[str] = "How much does Infidelity depend on the draws that it is computed from?"
     higher_is_better: ClassVar[bool] = False
     citation: ClassVar[str] = Infidelity.citation
     version: ClassVar[int] = 2

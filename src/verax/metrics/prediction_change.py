@@ -1,5 +1,6 @@
 """Prediction Change and Directed Prediction Change: two readings of one guided perturbation experiment."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +16,7 @@ from verax.metrics.result import Context, GuidedResult
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.order import Order
 from verax.perturbation.removed_sets import Experiment
+from verax.problem.problem import Problem
 
 Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]
@@ -32,6 +34,7 @@ class _WeightedArea(GuidedMetric):
     curve: Curve
 
     higher_is_better: ClassVar[bool] = True
+    chance: ClassVar[float | None] = 0.0  # in a random order both curves have the same mean
 
     def factor(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 steps"] | None:
         """The sign put on each step's change; None for none."""
@@ -90,6 +93,7 @@ class PredictionChange(_WeightedArea):
 
     name: ClassVar[str] = "pc"
     label: ClassVar[str] = "PC"
+    asks: ClassVar[str] = "Does the score fall early if the largest attributions go first, and late if they go last?"
     kind: ClassVar[Kind] = "baseline"
     citation: ClassVar[str] = "Simic, Veas, Sabol: Perturbation effect: a metric to counter misleading validation"
 
@@ -140,6 +144,7 @@ class DirectedPredictionChange(_WeightedArea):
 
     name: ClassVar[str] = "dpc"
     label: ClassVar[str] = "DPC"
+    asks: ClassVar[str] = "Does the score move as the signs of the attributions say, most where they are largest?"
     kind: ClassVar[Kind] = "local"
     citation: ClassVar[str] = _PAPER
 
@@ -153,6 +158,24 @@ class DirectedPredictionChange(_WeightedArea):
         """The guided experiment whose scores this metric reads."""
         return Experiment("magnitude" if self.order == "magnitude" else "signed", self.steps)
 
+    def check(self, problem: Problem) -> None:
+        """Codes have no direction: refuse where nothing else is, and say which features count 0."""
+        codes = problem.given.codes
+        if codes is None:
+            return
+        if bool(codes.all()):
+            raise ValueError(
+                "dpc: the inputs are codes, which have no direction (x - baseline), so DPC would be 0; use PC, or, for "
+                "tokens, explain their embeddings."
+            )
+        features = problem.features.reduce(codes[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
+        names = problem.given.names or tuple(map(str, range(problem.features.most)))
+        warnings.warn(
+            "DPC counts 0 for features that are codes and have no direction: "
+            f"{', '.join(names[one] for one in features)}. PC and baseline Infidelity see them.",
+            stacklevel=4,
+        )
+
     def factor(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n 2 steps"] | None:
         """The sign put on each step's change."""
         attribution, direction = scores.attribution_sign[which], scores.direction_sign[which]
@@ -165,7 +188,7 @@ class PredictionChangeResult(GuidedResult):
 
     @property
     def directed_morf(self) -> Any:
-        """The MoRF curve that ``value`` comes from: for PC the class scores, for DPC with every change signed."""
+        """The MoRF curve that ``value`` comes from: for PC the scores, for DPC with every change signed."""
         return self._pack(self.curves()[:, :, 0])
 
     @property
@@ -202,7 +225,8 @@ class PredictionChangeResult(GuidedResult):
     @property
     def curve_name(self) -> str:
         """What the curves show, as the title of an axis."""
-        directed = "directed class score" if isinstance(self.metric, DirectedPredictionChange) else "class score"
+        score = self.context.score
+        directed = f"directed {score}" if isinstance(self.metric, DirectedPredictionChange) else score
         return f"change of the {directed}" if self.metric.curve == "increments" else directed
 
     def curves(self, which: slice = slice(None)) -> Float[Tensor, "k n 2 points"]:

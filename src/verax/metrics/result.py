@@ -1,25 +1,42 @@
 """What every metric gives back: one score per input, what it cost, and means with an interval on request."""
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from verax.core.arrays import Layout
+from verax.core.digits import significant
+from verax.core.saving import save_as
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, shortened
 from verax.perturbation.guided import GuidedScores
-from verax.statistics.intervals import Estimate, Method, estimates
+from verax.statistics.intervals import LEVEL, Estimate, Method, estimates
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a result needs beyond its numbers: the form to go back in, the classes, the cost."""
+    """What a result needs beyond its numbers.
+
+    Attributes:
+        layout: The form to go back in.
+        target: The class or output of each input whose score was followed.
+        rows: Model rows.
+        seconds: Wall-clock time.
+        score: What the followed score is called wherever results are shown.
+    """
 
     layout: Layout
     target: Int[Tensor, " n"]
     rows: int
     seconds: float
+    score: str = "class score"
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,9 +110,42 @@ class Result:
             return tuple(f"attribution {number}" for number in range(len(self.scores)))
         return layout.names or ("attribution",)
 
-    def listed_means(self) -> list[Estimate]:
-        """Means over inputs with 95 % intervals, in a list whatever the form of the attributions."""
-        return estimates(self.scores)
+    def listed_means(self, level: float = LEVEL) -> list[Estimate]:
+        """Means over inputs with their intervals, in a list whatever the form of the attributions."""
+        return estimates(self.scores, level=level)
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per attribution and input, as a polars data frame.
+
+        Columns: ``attribution`` (its name), ``input`` (its row number), ``target`` (the class or output that was
+        followed), the score under the metric's name, and what else the metric has for each input, such as
+        ``infidelity_se``, the Monte-Carlo standard error.
+
+        Example:
+            >>> import verax
+            >>> x = torch.randn(3, 4)
+            >>> verax.prediction_change(torch.nn.Linear(4, 2), x, {"inputs": x}, target=1).to_frame().columns
+            ['attribution', 'input', 'target', 'pc']
+        """
+        return score_frame({self.metric.name: self})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the scores, or a page about them: the ending of the path says which.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
+                with table, charts and what the metric asks.
+        """
+        save_as(path, self.to_frame, self._page)
+
+    def _page(self) -> str:
+        from verax.report.comparison import results_page  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return results_page({self.metric.name: self}, self.rows, self.seconds)
+
+    def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
+        """What there is for each attribution and input, by what its column adds to the metric's name."""
+        return {"": self.scores}
 
     def _further_columns(self) -> dict[str, list[float]]:
         """What a metric has to show beside the mean, one number per attribution."""
@@ -104,9 +154,9 @@ class Result:
     def _table(self) -> Table:
         found, further = self.listed_means(), self._further_columns()
         rows = [
-            (label, f"{one.mean:.4g}", f"{one.standard_error:.2g}", f"[{one.low:.4g}, {one.high:.4g}]", *extra)
+            (label, one.digits()[0], significant(one.standard_error, 2), "[{1}, {2}]".format(*one.digits()), *extra)
             for label, one, *extra in zip(
-                self.labels, found, *([f"{value:.3g}" for value in column] for column in further.values()), strict=True
+                self.labels, found, *(map(significant, column) for column in further.values()), strict=True
             )
         ]
         head = ("attribution", f"mean {self.metric.label}", "standard error", "95 % interval", *further)
@@ -139,7 +189,7 @@ class GuidedResult(Result):
 
     @property
     def morf(self) -> Any:
-        """Class scores as the most relevant features go first, ``(..., N, steps + 1)``.
+        """Scores as the most relevant features go first, ``(..., N, steps + 1)``.
 
         Where inputs differ in their number of features, shorter curves are padded with their last point.
         """
@@ -147,13 +197,13 @@ class GuidedResult(Result):
 
     @property
     def lerf(self) -> Any:
-        """Class scores as the least relevant features go first, ``(..., N, steps + 1)``."""
+        """Scores as the least relevant features go first, ``(..., N, steps + 1)``."""
         return self._pack(self.guided.curves[:, :, 1])
 
     @property
     def curve_name(self) -> str:
         """What the curves show, as the title of an axis."""
-        return "class score"
+        return self.context.score
 
     def curves(self, which: slice = slice(None)) -> Float[Tensor, "k n 2 points"]:
         """The MoRF and LeRF curves of some attributions that ``value`` comes from."""
@@ -164,3 +214,22 @@ class GuidedResult(Result):
         from verax.display.plots import curves  # noqa: PLC0415  # to keep ``import verax`` light
 
         return curves(self)
+
+
+def score_frame(results: Mapping[str, Result]) -> "pl.DataFrame":
+    """One row per attribution and input with the scores of all metrics, as ``Result.to_frame`` describes."""
+    import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+    if not results:
+        return pl.DataFrame()
+    first = next(iter(results.values()))
+    count = first.scores.shape[1]
+    columns: dict[str, Any] = {
+        "attribution": [label for label in first.labels for _ in range(count)],
+        "input": list(range(count)) * len(first.labels),
+        "target": first.context.target.tolist() * len(first.labels),
+    }
+    for name, result in results.items():
+        for more, values in result._columns().items():
+            columns[f"{name}{more}"] = values.to("cpu", torch.float64).flatten().numpy()
+    return pl.DataFrame(columns)

@@ -11,7 +11,8 @@ from verax.core.arguments import checked_count, checked_seed, settle
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, Metric, SampledMetric
 from verax.metrics.result import Context, Result
-from verax.perturbation.sampled import Draws, Effects, Gathered
+from verax.perturbation.draws import Draws
+from verax.perturbation.sampled import Effects, Gathered
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class SensitivityN(SampledMetric):
 
     name: ClassVar[str] = "sensitivity_n"
     label: ClassVar[str] = "Sensitivity-N"
+    asks: ClassVar[str] = "Do the attributions of some features add up to what removing them together changes?"
     higher_is_better: ClassVar[bool] = False
     kind: ClassVar[Kind] = "baseline"
     citation: ClassVar[str] = "Ancona et al.: Towards better understanding of gradient-based attribution, ICLR 2018"

@@ -5,9 +5,9 @@ import functools
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Float, Int, Shaped
 from verax.perturbation.block import Block
-from verax.problem.baselines import must_choose, replaced
+from verax.problem.baselines import differs, must_choose, replaced
 from verax.problem.problem import Problem, Task
 from verax.scoring.session import BuildRows, Session
 
@@ -111,7 +111,7 @@ def sorted_keys(
     return ordered.flatten(), owner.flatten(), (position + jobs * owner).flatten()
 
 
-def unpacked(sets: Int[Tensor, " n"], features: int, dtype: torch.dtype) -> Float[Tensor, "n features"]:
+def unpacked(sets: Int[Tensor, " n"], features: int, dtype: torch.dtype) -> Shaped[Tensor, "n features"]:
     """The features of each set, as weights 1 and 0.
 
     Example:
@@ -124,13 +124,13 @@ def unpacked(sets: Int[Tensor, " n"], features: int, dtype: torch.dtype) -> Floa
 
 
 @functools.cache
-def _octets(device: torch.device, dtype: torch.dtype) -> Float[Tensor, "256 8"]:
+def _octets(device: torch.device, dtype: torch.dtype) -> Shaped[Tensor, "256 8"]:
     """For every byte its eight bits: eight features in one look-up."""
     return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device, dtype)
 
 
 def _bits_that_matter(problem: Problem, block: Block, dtype: torch.dtype) -> Int[Tensor, " b"]:
-    differs = (block.inputs != block.baselines).double()
-    present = problem.features.reduce(differs, block.rows) > 0
+    moves = differs(block.inputs, block.baselines, problem.given.missing).double()
+    present = problem.features.reduce(moves, block.rows) > 0
     place = torch.arange(present.shape[1], dtype=dtype, device=present.device)
     return (present.to(dtype) << place).sum(1, dtype=dtype)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from verax.core.blocks import pieces, whole_batches
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.core.transfer import send, to_device
 from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums
 from verax.problem.problem import Problem
@@ -19,8 +19,8 @@ class Block:
 
     rows: slice
     which: slice
-    inputs: Float[Tensor, "b *shape"]
-    baselines: Float[Tensor, "b *shape"]
+    inputs: Shaped[Tensor, "b *shape"]
+    baselines: Shaped[Tensor, "b *shape"]
     attribution: FeatureSums
     direction: FeatureSums
     counts: Int[Tensor, " c"]  # on the CPU: sizes follow from it
@@ -42,9 +42,18 @@ def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block
         inputs=inputs,
         baselines=baselines,
         attribution=attribution_sums(problem.features, stacked, send(problem.precision[which], session.device), rows),
-        direction=direction_sums(problem.features, inputs, baselines, rows),
+        direction=direction_sums(problem.features, inputs, baselines, rows, _undirected(problem, inputs, baselines)),
         counts=problem.features.counts(rows).cpu(),
     )
+
+
+def _undirected(problem: Problem, inputs: Tensor, baselines: Tensor) -> Bool[Tensor, "..."] | None:
+    """Where ``x - baseline`` means nothing: codes, and what is missing."""
+    codes = None if problem.given.codes is None else problem.given.codes.to(inputs.device)
+    if not problem.given.missing:
+        return codes
+    gaps = inputs.isnan() | baselines.isnan()
+    return gaps if codes is None else gaps | codes
 
 
 def shared_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:

@@ -15,6 +15,7 @@ from verax.core.shapes import Float, Int
 from verax.core.transfer import to_device
 from verax.perturbation.block import Block
 from verax.perturbation.removed_sets import RemovedSets
+from verax.problem.baselines import differs
 from verax.problem.problem import Task
 from verax.scoring.session import Session
 
@@ -31,7 +32,7 @@ class Known:
         features = task.problem.features
         device = session.device
         inputs, baselines = (to_device(one[rows], device) for one in (task.problem.inputs, task.problem.baselines))
-        matters = features.reduce((inputs != baselines).double(), rows) > 0
+        matters = features.reduce(differs(inputs, baselines, task.problem.given.missing).double(), rows) > 0
         own = torch.arange(len(inputs) + 1, device=device) << 32  # far apart: a stream of words for each
         self.words = noise.words(own[:1], 0, features.most) * matters
         self.salt = noise.words(own[1:], 0, 1)  # sets of different inputs differ

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Float, Shaped
+from verax.core.shapes import Bool, Float, Shaped
 from verax.problem.features import FeatureMap
 
 _ALIKE = 1 - 1e-12  # sums of numbers of one sign equal the sums of their sizes, but for the order of adding
@@ -52,11 +52,17 @@ def attribution_sums(
 
 
 def direction_sums(
-    features: FeatureMap, inputs: Float[Tensor, "b *shape"], baselines: Float[Tensor, "b *shape"], rows: slice
+    features: FeatureMap,
+    inputs: Shaped[Tensor, "b *shape"],
+    baselines: Shaped[Tensor, "b *shape"],
+    rows: slice,
+    without: Bool[Tensor, "..."] | None = None,
 ) -> FeatureSums:
-    """``x - baseline`` of each feature, which is as exact as both are."""
-    precision = torch.finfo(inputs.dtype).eps
+    """``x - baseline`` of each feature, which is as exact as both are; 0 for elements ``without`` a direction."""
+    precision = torch.finfo(inputs.dtype).eps if inputs.is_floating_point() else 0.0
     inputs, baselines = inputs.double(), baselines.double()
+    if without is not None:
+        inputs, baselines = inputs.masked_fill(without, 0), baselines.masked_fill(without, 0)
     difference = inputs - baselines
     sizes = None if inputs[0].numel() == features.most else features.reduce(difference.abs(), rows)
     rounded = features.reduce(inputs.abs() + baselines.abs(), rows)

@@ -6,59 +6,18 @@ effect ``P`` of every attribution is a matrix product with the same draws.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from verax.core import noise
-from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed
 from verax.core.blocks import block_bytes, pieces
-from verax.core.shapes import Bool, Float, Shaped
+from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.perturbation.draws import Draws, check_subset
 from verax.problem.baselines import must_choose, replaced
 from verax.problem.features import spread
 from verax.problem.problem import Problem, Task
 from verax.scoring.session import Session
-
-Perturbation = Literal["gaussian", "baseline"]
-Effect = Literal["dot", "sum"]
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Which random perturbations are drawn.
-
-    Args:
-        perturbation: ``"gaussian"`` adds noise (local), ``"baseline"`` replaces by the baseline (baseline-oriented).
-        sigma: Standard deviation of the noise.
-        subset: Features perturbed in each draw. ``None`` means all of them for noise; for replacement, a share of the
-            features that is itself drawn uniformly, so that every subset size is equally likely.
-        samples: Draws per input. The first draws are the same whatever their number.
-        seed: Draws are a function of the seed and the input's values.
-        effect: ``"dot"``: P is the product of attribution and perturbation; ``"sum"``: P is the sum of the attributions
-            of the replaced features.
-    """
-
-    perturbation: Perturbation = "gaussian"
-    sigma: float = 0.2
-    subset: int | None = None
-    samples: int = 640
-    seed: int = 0
-    effect: Effect = "dot"
-
-    def __post_init__(self) -> None:
-        checked_choice("perturbation", self.perturbation, ("gaussian", "baseline"))
-        checked_choice("effect", self.effect, ("dot", "sum"))
-        if self.effect == "sum" and self.perturbation == "gaussian":
-            raise ValueError(
-                'effect: "sum" adds up the attributions of features that are replaced, noise moves all by some amount; '
-                'use effect="dot", or perturbation="baseline".'
-            )
-        checked_positive("sigma", self.sigma)
-        checked_count("samples", self.samples)
-        if self.subset is not None:
-            checked_count("subset", self.subset)
-        checked_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -105,13 +64,6 @@ class Gathered(dict[str, Tensor]):
             self[name] = self[name].add_(values) if name in self else values
 
 
-def check_subset(draws: Draws, problem: Problem, name: str = "subset") -> None:
-    """Refuse to choose more features than the inputs have; the setting that says how many has a name."""
-    fewest = int(problem.features.counts(slice(None)).min())
-    if draws.subset is not None and draws.subset > fewest:
-        raise ValueError(f"{name}: cannot choose {draws.subset} features, an input has only {fewest}.")
-
-
 def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effects]:
     """Run the experiment, a block of inputs at a time; memory does not grow with inputs, draws or attributions.
 
@@ -134,22 +86,29 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
             moved, chosen = _perturb(session, problem, draws, rows, inputs, part)
             scores = _scores(session, task, moved, rows)
             actual[:, part] = task.clean[rows].double()[:, None] - scores.double()
-            weights = (inputs[:, None] - moved).flatten(2) if draws.effect == "dot" or chosen is None else chosen
+            weights = chosen
+            if draws.effect == "dot" or weights is None:
+                weights = (inputs[:, None] - moved).flatten(2)
+                weights = weights.nan_to_num(nan=0.0) if problem.given.missing else weights  # what is missing stays so
             for which in pieces(k, max(1, budget // (8 * weights[:, 0].numel()))):
                 _predict(session, problem, draws, rows, which, weights, out=predicted[:, which, part])
         yield Effects(draws, rows, predicted.transpose(0, 1), actual)
 
 
 def _perturb(
-    session: Session, problem: Problem, draws: Draws, rows: slice, inputs: Float[Tensor, "b *shape"], part: slice
-) -> tuple[Float[Tensor, "b draws *shape"], Bool[Tensor, "b draws features"] | None]:
+    session: Session, problem: Problem, draws: Draws, rows: slice, inputs: Shaped[Tensor, "b *shape"], part: slice
+) -> tuple[Shaped[Tensor, "b draws *shape"], Bool[Tensor, "b draws features"] | None]:
     """Make some draws of some inputs; also say which features were chosen, where not all are."""
     count = part.stop - part.start
     chosen = _choose(problem, draws, rows, inputs, part.start, count)
     if draws.perturbation == "gaussian":
-        keys = noise.input_keys(inputs, draws.seed, "gaussian")
-        drawn = noise.normals(keys, part.start, count, inputs[0].numel(), inputs.dtype).mul_(draws.sigma)
-        moved = inputs[:, None] + drawn.reshape(len(inputs), count, *inputs.shape[1:])
+        keys = _keys(problem, draws, rows, inputs, "gaussian")
+        drawn = noise.normals(keys, part.start, count, inputs[0].numel(), inputs.dtype)
+        scale = draws.scale(problem)
+        drawn = drawn.reshape(len(inputs), count, *inputs.shape[1:])
+        drawn = drawn.mul_(scale if isinstance(scale, float) else scale.to(drawn.device))
+        still = problem.given.still(rows)
+        moved = inputs[:, None] + (drawn if still is None else drawn.masked_fill_(still.to(drawn.device)[:, None], 0))
     else:
         baselines = problem.baselines[rows].to(session.device)
         moved = baselines[:, None].expand(-1, count, *baselines.shape[1:])
@@ -166,18 +125,23 @@ def _choose(
 ) -> Bool[Tensor, "b draws features"] | None:
     """Choose the features of each draw; None means all of them."""
     features = problem.features.most
-    keys = noise.input_keys(inputs, draws.seed, "subset")
+    keys = _keys(problem, draws, rows, inputs, "subset")
     if draws.subset is not None:
         counts = problem.features.counts(rows).to(inputs.device)
         return noise.subsets(keys, start, count, features, draws.subset, counts)
     if draws.perturbation == "gaussian":
         return None
-    share = noise.uniforms(noise.input_keys(inputs, draws.seed, "share"), start, count, 1)
+    share = noise.uniforms(_keys(problem, draws, rows, inputs, "share"), start, count, 1)
     return noise.uniforms(keys, start, count, features) < share
 
 
+def _keys(problem: Problem, draws: Draws, rows: slice, inputs: Tensor, purpose: str) -> Int[Tensor, " b"]:
+    fixed = problem.given.fixed(rows)
+    return noise.input_keys(inputs, draws.seed, purpose, None if fixed is None else fixed.to(inputs.device))
+
+
 def _scores(
-    session: Session, task: Task, moved: Float[Tensor, "b draws *shape"], rows: slice
+    session: Session, task: Task, moved: Shaped[Tensor, "b draws *shape"], rows: slice
 ) -> Float[Tensor, "b draws"]:
     height, count = moved.shape[:2]
     flat = moved.flatten(0, 1)

@@ -6,26 +6,27 @@ import torch
 from torch import Tensor
 
 from verax.core.arrays import as_tensor
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Int, Shaped
+from verax.problem.inputs import Inputs
 
 
 def checked_background(
-    background: Any, labels: Any, inputs: Float[Tensor, "n *shape"]
-) -> tuple[Float[Tensor, "m *shape"] | None, Int[Tensor, " m"] | None]:
-    """Read background rows and their classes, or say what is wrong with them."""
+    background: Any, labels: Any, inputs: Shaped[Tensor, "n *shape"], missing: bool = False
+) -> tuple[Shaped[Tensor, "m *shape"] | None, Int[Tensor, " m"] | None]:
+    """Read background rows and their classes, or say what is wrong with them; ``missing`` allows NaN."""
     if background is None:
         if labels is not None:
             raise ValueError("background_labels: given without background; pass background=train_inputs as well.")
         return None, None
-    rows = as_tensor("background", background)
-    if not rows.is_floating_point():
+    rows = as_tensor("background", background.values if isinstance(background, Inputs) else background)
+    if inputs.is_floating_point() and not rows.is_floating_point():
         raise TypeError(f"background: expected floating-point numbers, found {rows.dtype}.")
     if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
         raise ValueError(
             f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
             f"found shape {tuple(rows.shape)}."
         )
-    if not torch.isfinite(rows).all():
+    if not (torch.isfinite(rows) | (rows.isnan() & missing)).all():
         raise ValueError("background: expected finite numbers, found NaN or infinity.")
     if labels is None:
         return rows, None

@@ -1,27 +1,53 @@
 """Baselines: what a removed feature is replaced by."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from verax.core.arrays import as_tensor
-from verax.core.shapes import Float, Shaped
+from verax.core.shapes import Bool, Shaped
+from verax.problem.typical_rows import STATISTICS, typical_row
 
 
-def baseline_tensor(baselines: object, inputs: Tensor) -> Tensor:
+def baseline_tensor(
+    baselines: object,
+    inputs: Tensor,
+    *,
+    missing: bool = False,
+    background: Any = None,
+    codes: Bool[Tensor, "*shape"] | None = None,
+) -> Tensor:
     """Read the ``baselines`` argument: a number or anything that broadcasts to the inputs, one baseline each included.
 
     The result is a view wherever possible, so a scalar baseline costs no memory. It has the inputs' precision: a number
     that the inputs can hold is that very number.
+
+    Args:
+        baselines: What the user said; None for 0.
+        inputs: The rows.
+        missing: Whether NaN is allowed.
+        background: Rows of which ``"mean"``, ``"median"`` or ``"mode"`` are meant.
+        codes: Which elements of a row are codes.
     """
-    if isinstance(baselines, bool) or baselines is None or isinstance(baselines, str) or callable(baselines):
+    if isinstance(baselines, bool) or callable(baselines):
         raise TypeError(f"baselines: expected a number or an array, found {baselines!r}.")
+    if baselines is None:
+        if not inputs.is_floating_point():
+            raise ValueError("baselines: codes have no usual one (0 may be a code like any other); say it.")
+        baselines = 0.0
+    if isinstance(baselines, str):
+        baselines = typical_row(_checked_statistic(baselines), inputs, background, codes)
     given = as_tensor("baselines", _exact(baselines) if isinstance(baselines, int | float) else baselines)
     if given.is_complex():
         raise TypeError(f"baselines: expected real numbers, found {given.dtype}.")
-    if not torch.isfinite(given).all():
-        raise ValueError("baselines: expected finite numbers, found NaN or infinity.")
+    if not (torch.isfinite(given) | (given.isnan() & missing)).all():
+        hint = "; pass verax.Inputs(values, baselines=...) where missing is what a feature becomes" * (not missing)
+        raise ValueError(f"baselines: expected finite numbers, found NaN or infinity{hint}.")
     kept = given.to(inputs.device, inputs.dtype)
-    if not torch.isfinite(kept).all():
+    if not inputs.is_floating_point() and not torch.equal(kept.double(), given.to(inputs.device).double()):
+        raise TypeError("baselines: the inputs are whole numbers, found others; pass a code.")
+    if torch.isinf(kept).any():
         largest = float(given.double().abs().max())
         raise ValueError(
             f"baselines: {largest:g} is too large for inputs of {inputs.dtype}; pass inputs of torch.float64, or a "
@@ -43,13 +69,28 @@ def _exact(number: int | float) -> Tensor:
         raise ValueError("baselines: expected a number that float64 can hold, found a larger one.") from None
 
 
+def _checked_statistic(word: str) -> str:
+    if word not in STATISTICS:
+        listed = ", ".join(f'"{one}"' for one in STATISTICS)
+        raise ValueError(f"baselines: expected a number, an array or one of {listed}, found {word!r}.")
+    return word
+
+
+def differs(
+    inputs: Shaped[Tensor, "*#shape"], baselines: Shaped[Tensor, "*#shape"], missing: bool
+) -> Bool[Tensor, "*shape"]:
+    """Where a value is not its baseline; ``missing`` says whether some are NaN, which equals itself here."""
+    found = inputs != baselines
+    return found & ~(inputs.isnan() & baselines.isnan()) if missing else found
+
+
 def replaced(
-    inputs: Float[Tensor, "*#shape"],
-    baselines: Float[Tensor, "*#shape"],
+    inputs: Shaped[Tensor, "*#shape"],
+    baselines: Shaped[Tensor, "*#shape"],
     mask: Shaped[Tensor, "*#shape"],
     *,
     chosen: bool,
-) -> Float[Tensor, "*shape"]:
+) -> Shaped[Tensor, "*shape"]:
     """Take the baseline where the mask, of truth values or of ones and zeros, says so, exactly.
 
     With weights 0 and 1 ``lerp`` gives one of its ends, unless their difference overflows. A CPU does that much faster
@@ -71,9 +112,9 @@ def replaced(
     return torch.lerp(inputs, baselines, mask.to(inputs.dtype))
 
 
-def must_choose(inputs: Float[Tensor, "..."], baselines: Float[Tensor, "..."]) -> bool:
-    """Whether some difference of inputs and baselines might overflow; on a GPU always, which need not wait to know."""
-    if inputs.device.type != "cpu":
+def must_choose(inputs: Shaped[Tensor, "..."], baselines: Shaped[Tensor, "..."]) -> bool:
+    """Whether some difference might overflow, is of NaN or of whole numbers; on a GPU always: to know is to wait."""
+    if inputs.device.type != "cpu" or not inputs.is_floating_point():
         return True
     ends = torch.stack((*inputs.aminmax(), *baselines.aminmax())).abs()
     return not bool((ends <= torch.finfo(inputs.dtype).max / 4).all())

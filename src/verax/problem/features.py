@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from verax.core.arrays import as_tensor
-from verax.core.shapes import Float, Int, Shaped
+from verax.core.shapes import Bool, Float, Int, Shaped
 
 Shape = tuple[int, ...]
 
@@ -15,8 +15,10 @@ Shape = tuple[int, ...]
 class Grid:
     """Features laid out as the input itself: one per element, or one per pixel across its channels.
 
-    ``cell`` is the input's shape with 1 where a feature spans an axis: ``(20,)`` for 20 columns, ``(1, 224, 224)`` for
-    the pixels of an RGB image.
+    Attributes:
+        shape: Shape of one input.
+        cell: The same with 1 where a feature spans an axis: ``(20,)`` for 20 columns, ``(1, 224, 224)`` for the pixels
+            of an RGB image.
     """
 
     shape: Shape
@@ -30,6 +32,10 @@ class Grid:
     def counts(self, rows: slice) -> Int[Tensor, "1"]:
         """Features of each input; one number serves all."""
         return torch.tensor([self.most])
+
+    def at(self, order: Int[Tensor, " m"]) -> "Grid":
+        """The features of inputs in another order: the same."""
+        return self
 
     def reduce(self, values: Float[Tensor, "..."], rows: slice) -> Float[Tensor, "*k b features"]:
         """Sum the elements of each feature. Values that already have one entry per feature pass through."""
@@ -51,10 +57,13 @@ class Groups:
     Attributes:
         map: Group number of every element, ``(1 or N, elements)``, numbered 0, 1, ... without gaps in each map.
         shape: Shape of one input.
+        fixed: Which elements are never removed; None where all can be. Their baseline is their value and their
+            attribution 0, so the group that they are put into does not matter: it is the first.
     """
 
     map: Int[Tensor, "maps elements"]
     shape: Shape
+    fixed: Bool[Tensor, "maps elements"] | None = None
 
     @property
     def most(self) -> int:
@@ -64,6 +73,34 @@ class Groups:
     def counts(self, rows: slice) -> Int[Tensor, " maps"]:
         """Groups of each input."""
         return self._maps(rows).amax(1) + 1
+
+    def numbers(self) -> Int[Tensor, "maps *shape"]:
+        """The map in the shape of the inputs, negative where an element is never removed."""
+        found = self.map if self.fixed is None else self.map.masked_fill(self.fixed, -1)
+        return found.reshape(-1, *self.shape)
+
+    def at(self, order: Int[Tensor, " m"]) -> "Groups":
+        """The features of inputs in another order, or of some of them."""
+        if len(self.map) == 1:
+            return self
+        own = order.to(self.map.device)
+        return Groups(self.map[own], self.shape, None if self.fixed is None else self.fixed[own])
+
+    def spread_out(self, values: Float[Tensor, "n features"]) -> Float[Tensor, "n *rest"]:
+        """Give one value per group the shape of the inputs, each shared out evenly over its elements.
+
+        Where all channels of an image have the same groups, one channel is enough.
+        """
+        numbers = self.numbers().to(values.device)
+        if len(self.shape) == 3 and bool((numbers == numbers[:, :1]).all()):
+            numbers = numbers[:, :1]
+        flat = numbers.flatten(1).clamp(min=0)
+        removable = (numbers.flatten(1) >= 0).double()
+        sizes = torch.zeros(len(flat), self.most, dtype=torch.float64, device=flat.device)
+        sizes.scatter_add_(1, flat, removable)
+        weights = removable / sizes.gather(1, flat).clamp(min=1)
+        shared = values.double().gather(1, flat.expand(len(values), -1)) * weights
+        return shared.reshape(-1, *numbers.shape[1:])
 
     def reduce(self, values: Float[Tensor, "..."], rows: slice) -> Float[Tensor, "*k b features"]:
         """Sum the elements of each group."""
@@ -104,7 +141,19 @@ def feature_map(features: object, inputs: Tensor) -> FeatureMap:
     groups = as_tensor("features", features)
     if groups.is_floating_point() or groups.dtype == torch.bool or groups.is_complex():
         raise TypeError(f"features: group numbers must be whole numbers, found {groups.dtype}.")
-    return Groups(_consecutive(_full_map(groups.to(torch.int64), inputs)), shape)
+    return _groups(_full_map(groups.to(torch.int64), inputs), shape)
+
+
+def _groups(maps: Int[Tensor, "maps elements"], shape: Shape) -> Groups:
+    fixed = maps < 0
+    if not bool(fixed.any()):
+        return Groups(_consecutive(maps), shape)
+    empty = fixed.all(1).nonzero()
+    if len(empty):
+        where = f" in row {int(empty[0, 0])}" if len(maps) > 1 else ""
+        raise ValueError(f"features: negative numbers are never removed, and there is no other{where}.")
+    numbered = _consecutive(maps.clamp(min=-1))
+    return Groups((numbered - fixed.any(1, keepdim=True).long()).clamp(min=0), shape, fixed)
 
 
 def _grid(features: str, shape: Shape) -> Grid:
@@ -129,12 +178,18 @@ def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:
     found = tuple(groups.shape)
     if _two_readings(groups, inputs):
         raise ValueError(
-            f"features: group numbers of shape {found} can be read as one map with channels or as one map for each "
+            f"features: group numbers of shape {found} can be read as one map for all inputs or as one map for each "
             f"input; pass {(1, *found)}, features[None], for one map, or {(found[0], 1, *found[1:])}, "
             f"features[:, None], for one each."
+            if inputs.ndim == 4
+            else f"features: group numbers of shape {found} can be read as one map for all inputs or as one number for "
+            f"each input and position; pass {(1, *found)}, features[None], for one map, or {(*found, 1)}, "
+            f"features[..., None], expanded to {tuple(inputs.shape)}, for one each."
         )
     if found in (shape, without_channels):
         return groups.expand(shape).reshape(1, -1)
+    if 1 < len(found) < inputs.ndim and found == (count, *shape)[: len(found)]:  # one number for all that follows
+        return groups.reshape(*found, *(1,) * (inputs.ndim - len(found))).expand(count, *shape).reshape(count, -1)
     one_each = groups[:, None] if found == (count, *(without_channels or ())) and without_channels else groups
     lengths = [{1, count}, *({size} for size in shape)]
     if without_channels:
@@ -149,9 +204,12 @@ def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:
 
 
 def _two_readings(groups: Tensor, inputs: Tensor) -> bool:
-    """Whether a map may be ``(C, H, W)`` for all images or ``(N, H, W)`` for each, and the two are not the same."""
-    both = inputs.ndim == 4 and len(inputs) == inputs.shape[1] and groups.shape == inputs.shape[1:]
-    return both and not torch.equal(groups, groups[:1].expand_as(groups))
+    """Whether a map may be for all inputs, such as ``(C, H, W)``, or one each, such as ``(N, H, W)`` or ``(N, L)``."""
+    if groups.shape != inputs.shape[1:] or inputs.ndim < 3:
+        return False
+    each = inputs.ndim == 4 and len(inputs) == inputs.shape[1]
+    along = groups.shape == inputs.shape[:-1]
+    return (each or along) and not torch.equal(groups, groups[:1].expand_as(groups))
 
 
 def _consecutive(maps: Int[Tensor, "maps elements"]) -> Int[Tensor, "maps elements"]:

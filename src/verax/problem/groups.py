@@ -41,13 +41,11 @@ def tokens(present: Any, dimensions: int) -> Any:
         dimensions: Size of the embeddings.
 
     Returns:
-        One map per text, NumPy or torch as ``present`` is. Every element belongs to some feature, so padding goes with
-        its text's first token; it changes nothing where the baseline is the padding itself and attributions there are
-        0.
+        One map per text, NumPy or torch as ``present`` is. Padding is -1: it is never removed.
 
     Example:
         >>> tokens(torch.tensor([[True, True, False], [True, True, True]]), dimensions=2).tolist()
-        [[[0, 0], [1, 1], [0, 0]], [[0, 0], [1, 1], [2, 2]]]
+        [[[0, 0], [1, 1], [-1, -1]], [[0, 0], [1, 1], [2, 2]]]
     """
     given = as_tensor("present", present)
     if given.dtype != torch.bool or given.ndim != 2:
@@ -55,7 +53,7 @@ def tokens(present: Any, dimensions: int) -> Any:
     empty = (~given.any(1)).nonzero()
     if len(empty):
         raise ValueError(f"present: expected at least one token in every text, found none in row {int(empty[0, 0])}.")
-    place = (given.cumsum(1) - 1).where(given, 0)
+    place = (given.cumsum(1) - 1).where(given, -1)
     size = checked_count("dimensions", dimensions)
     found = place[..., None].expand(*place.shape, size).clone()
     return found.numpy() if isinstance(present, np.ndarray) else found

@@ -1,32 +1,133 @@
-"""Inputs: the rows to explain, checked before any work."""
+"""Inputs: the rows to explain, with what one feature is, what it becomes, and what travels along."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from verax.core.arrays import as_tensor
-from verax.core.shapes import Float
+from verax.problem.baselines import baseline_tensor
+from verax.problem.features import Grid, feature_map
+from verax.scoring.companions import Collate
+from verax.scoring.frames import ColumnOrder
+
+_AUTO, _ZERO = "auto", 0.0
 
 
-def checked_inputs(inputs: Any) -> Float[Tensor, "n *shape"]:
-    """Read the inputs: finite floating-point rows, at least one."""
-    x = as_tensor("inputs", inputs)
-    if not x.is_floating_point():
-        raise TypeError(f"inputs: expected floating-point numbers, found {x.dtype}; convert them first.")
-    if x.ndim < 2:
-        raise ValueError(f"inputs: expected rows of features, shape (N, ...), found shape {tuple(x.shape)}.")
-    if x.numel() == 0:
-        raise ValueError(f"inputs: expected at least one row and one feature, found shape {tuple(x.shape)}.")
-    check_finite("inputs", x)
-    return x
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows to explain, and all that belongs to them; whatever takes inputs takes one, so that nothing is forgotten.
+
+    Args:
+        values: The rows, ``(N, ...)``, NumPy or torch. NaN is allowed where the model takes it; whole numbers are codes
+            such as ids of tokens.
+        features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
+            numbers (for all inputs or one each; ``(N, L)`` serves all that follows an axis), or ``"auto"``. Elements
+            with a negative number are never removed, and their attributions do not count.
+        baselines: What removed features become: a number, anything that broadcasts to the values, or ``"mean"``,
+            ``"median"``, ``"mode"``, ``"zero"`` of the call's background. By default 0; codes have no default.
+        names: Name of each feature.
+        alongside: Arrays that follow their rows, ``(N, ...)`` each: the model gets them by name, unperturbed.
+        key: Name of the values, for models that are called by keywords.
+        codes: Which values are codes and not amounts: True, False, or one truth value per element of a row. Codes have
+            no direction: DPC counts them 0, and no noise is added to them. By default whole numbers are codes.
+        collate: Called as ``collate(values, alongside)`` with the rows of a batch just before the model; gives both
+            back, for instance without padding.
+
+    Example:
+        >>> import torch, verax
+        >>> inputs = verax.Inputs(torch.randn(5, 4), features=[0, 0, 1, -1], names=["size", "colour"])
+        >>> model = torch.nn.Linear(4, 2)
+        >>> by_feature = torch.rand(5, 2)  # one attribution per feature
+        >>> verax.prediction_change(model, inputs, by_feature).steps
+        2
+        >>> len(inputs[1:3])
+        2
+    """
+
+    values: Any
+    features: Any = _AUTO
+    baselines: Any = None
+    names: Sequence[str] | None = None
+    alongside: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
+    codes: Any = None
+    collate: Collate | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, Inputs):
+            raise TypeError("values: already a verax.Inputs; pass it on as it is.")
+        if not isinstance(self.alongside, Mapping):
+            raise TypeError(f"alongside: expected a dict of names to arrays, found {type(self.alongside).__name__}.")
+        for name, value in self.alongside.items():
+            if len(value) != len(self):
+                raise ValueError(
+                    f"alongside[{name!r}]: expected one entry for each of {len(self)} rows, found {len(value)}."
+                )
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: Any) -> "Inputs":
+        """Some rows, with all that is held for each of them."""
+        chosen = slice(rows, rows + 1 or None) if isinstance(rows, int) else rows
+        x = as_tensor("inputs", self.values)
+        return replace(
+            self,
+            values=_rows(self.values, chosen),
+            features=self._features_of(chosen, x),
+            baselines=self._baselines_of(chosen, x),
+            alongside={name: _rows(value, chosen) for name, value in self.alongside.items()},
+        )
+
+    def ordered(self, order: ColumnOrder) -> "Inputs":
+        """The same with the columns of a data frame in the order of the model, as plain arrays."""
+        return replace(
+            self,
+            values=order("inputs", self.values),
+            features=order("features", self.features),
+            baselines=order("baselines", self.baselines),
+            codes=order("codes", self.codes),
+        )
+
+    def _features_of(self, rows: Any, inputs: Tensor) -> Any:
+        found = feature_map(self.features, inputs)
+        if isinstance(found, Grid):
+            return self.features
+        numbers = found.numbers()
+        return numbers[_index(rows)] if len(numbers) > 1 else numbers
+
+    def _baselines_of(self, rows: Any, inputs: Tensor) -> Any:
+        if self.baselines is None or isinstance(self.baselines, str | int | float):
+            return self.baselines
+        found = baseline_tensor(self.baselines, inputs, missing=True)
+        return found[_index(rows)] if found.stride(0) else self.baselines
 
 
-def check_finite(label: str, values: Tensor) -> None:
-    """Refuse values of which some is not finite, naming its row."""
-    ends = torch.stack(values.aminmax())  # NaN if any is; one pass over the values, where isfinite takes five
-    if torch.isfinite(ends).all():
-        return
-    bad = (~torch.isfinite(values.reshape(len(values), -1))).nonzero()[0]
-    found = values.reshape(len(values), -1)[bad[0], bad[1]].item()
-    raise ValueError(f"{label}: expected finite numbers, found {found} in row {int(bad[0])} (element {int(bad[1])}).")
+class PlainInputs(Inputs):
+    """Rows that were given as an array, and what was said beside them."""
+
+
+def inputs_of(inputs: Any, features: Any = _AUTO, baselines: Any = _ZERO) -> Inputs:
+    """What a call is about: an ``Inputs`` as it is, or an array with the arguments beside it."""
+    if not isinstance(inputs, Inputs):
+        if baselines is None:
+            raise TypeError("baselines: expected a number or an array, found None.")
+        return PlainInputs(inputs, features, baselines)
+    for name, value, default in (("features", features, _AUTO), ("baselines", baselines, _ZERO)):
+        if not (isinstance(value, type(default)) and value == default):
+            raise ValueError(f"{name}: the inputs bring their own; say it there: verax.Inputs(values, {name}=...).")
+    return inputs
+
+
+def _rows(values: Any, rows: Any) -> Any:
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return values[_index(rows)] if isinstance(values, Tensor) else np.asarray(values)[rows]
+
+
+def _index(rows: Any) -> Any:
+    return rows if isinstance(rows, slice | Tensor) else torch.as_tensor(np.asarray(rows))

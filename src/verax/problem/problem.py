@@ -8,12 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verax.core.arrays import Layout, as_tensor, kind_of
-from verax.core.shapes import Float, Int
-from verax.problem.baselines import baseline_tensor
-from verax.problem.features import FeatureMap, Grid, Shape, feature_map
-from verax.problem.inputs import check_finite, checked_inputs
+from verax.core.arrays import Layout, as_tensor
+from verax.core.shapes import Float, Int, Shaped
+from verax.problem.background import checked_background
+from verax.problem.checked_inputs import CheckedInputs, check_finite, checked_inputs
+from verax.problem.features import FeatureMap, Grid, Groups, Shape, spread
+from verax.problem.given_attributions import advice, with_rows
+from verax.problem.inputs import inputs_of
 from verax.problem.targets import checked_target
+from verax.problem.typical_rows import spreads
 from verax.scoring.targets import Target
 
 _SMALL = 1 << 23  # elements of attributions that may be copied
@@ -21,25 +24,43 @@ _SMALL = 1 << 23  # elements of attributions that may be copied
 
 @dataclass(frozen=True)
 class Problem:
-    """What a metric is asked about: inputs, their attributions, and what a feature is.
+    """What a metric is asked about: inputs and their attributions.
 
     Attributes:
-        inputs: One row per input.
+        given: The inputs, what a feature is, what it becomes, and what travels along.
         attributions: One tensor per attribution, each of the inputs' shape or with one channel.
-        baselines: What removed features become, seen in the inputs' shape.
-        features: What one feature is.
         target: The class to explain, as the user gave it.
         precision: Relative spacing of the numbers of each attribution, as the user gave it.
         layout: The form in which results go back.
+        background: Rows of training data, if the user gave some.
     """
 
-    inputs: Float[Tensor, "n *shape"]
+    given: CheckedInputs
     attributions: tuple[Tensor, ...]
-    baselines: Tensor
-    features: FeatureMap
     target: Target
     precision: Float[Tensor, "k 1 1"]
     layout: Layout
+    background: Shaped[Tensor, "m *shape"] | None = None
+
+    @cached_property
+    def spread(self) -> Float[Tensor, "*shape"] | None:
+        """Standard deviation of each element of a row over the background; None where there is no background."""
+        return None if self.background is None else spreads(self.background)
+
+    @property
+    def inputs(self) -> Shaped[Tensor, "n *shape"]:
+        """One row per input."""
+        return self.given.values
+
+    @property
+    def baselines(self) -> Shaped[Tensor, "n *shape"]:
+        """What removed features become, seen in the inputs' shape."""
+        return self.given.baselines
+
+    @property
+    def features(self) -> FeatureMap:
+        """What one feature is."""
+        return self.given.features
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -64,72 +85,106 @@ class Task:
     problem: Problem
     target: Int[Tensor, " n"]
     clean: Float[Tensor, " n"]
+    score: str = "class score"  # what it is called
 
 
-def problem(inputs: Any, attributions: Any, *, target: Any, baselines: Any, features: Any) -> Problem:
-    """Check and normalise the arguments that all metrics share."""
-    x = checked_inputs(inputs)
-    fmap = feature_map(features, x)
-    stack, precision, form, names = _attribution_list(attributions, x, fmap)
+def problem(
+    inputs: Any,
+    attributions: Any,
+    *,
+    target: Any,
+    baselines: Any = 0.0,
+    features: Any = "auto",
+    background: Any = None,
+    takes_missing: bool = False,
+) -> Problem:
+    """Check and normalise the arguments that all metrics share.
+
+    Args:
+        inputs: Rows, or an ``Inputs``, which brings its features and baselines.
+        attributions: As the user gave them.
+        target: As the user gave it.
+        baselines: What removed features become.
+        features: What one feature is.
+        background: Rows of training data, for what is measured by them.
+        takes_missing: Whether the model is known to take NaN.
+    """
+    given = checked_inputs(inputs_of(inputs, features, baselines), background, takes_missing)
+    x = given.values
+    stack, precision, form, names = _attribution_list(attributions, given)
     result_dtype = x.dtype if x.dtype == torch.float64 else torch.float32  # half precision cannot hold the results
+    rows, _ = checked_background(background, None, x, missing=True)
     return Problem(
-        inputs=x,
+        given=given,
         attributions=stack,
-        baselines=baseline_tensor(baselines, x),
-        features=fmap,
         target=checked_target(target, len(x)),
         precision=precision,
-        layout=Layout(form, names, kind_of(inputs), x.device, result_dtype),
+        layout=Layout(form, names, given.kind, x.device, result_dtype),
+        background=None if rows is None else rows.to(x.device),
     )
 
 
 def _attribution_list(
-    attributions: Any, inputs: Tensor, features: FeatureMap
+    attributions: Any, given: CheckedInputs
 ) -> tuple[tuple[Tensor, ...], Tensor, Any, tuple[str, ...]]:
     """Split one array, a stack or a dict into single attributions in the inputs' layout."""
-    shapes = _single_shapes(inputs, features)
+    inputs = given.values
+    shapes = _single_shapes(inputs, given.features)
     names: tuple[str, ...] = ()
     if isinstance(attributions, Mapping):
         if not attributions:
             raise ValueError("attributions: expected at least one, found an empty dict.")
         form, names = "dict", tuple(attributions)
-        given = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
+        found = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
     else:
-        array = _numbers("attributions", attributions)
+        array = with_rows(_numbers("attributions", attributions), shapes)
         if array.shape[:1] != (1,) and tuple(array.shape) in shapes and tuple(array.shape[1:]) in shapes:
             raise ValueError(_two_readings(array, shapes))
         if tuple(array.shape) in shapes:
-            form, given = "one", (array,)
+            form, found = "one", (array,)
         elif tuple(array.shape[1:]) in shapes and len(array) > 0:
-            form, given = "stack", tuple(array)
+            form, found = "stack", tuple(array)
         else:
             raise ValueError(_shape_message("attributions", array, inputs, shapes))
-    for index, one in enumerate(given):
+    for index, one in enumerate(found):
         check_finite(f"attributions[{names[index]!r}]" if names else _stack_name(form, index), one)
-    dtype = reduce(torch.promote_types, (one.dtype for one in given))
-    precision = torch.tensor([torch.finfo(one.dtype).eps for one in given], dtype=torch.float64)[:, None, None]
-    return tuple(_with_channel_axis(one.to(dtype), inputs) for one in given), precision, form, names
+    dtype = reduce(torch.promote_types, (one.dtype for one in found))
+    precision = torch.tensor([torch.finfo(one.dtype).eps for one in found], dtype=torch.float64)[:, None, None]
+    return tuple(_in_layout(one.to(dtype), given) for one in found), precision, form, names
 
 
 def _checked_attribution(name: str, value: Any, inputs: Tensor, shapes: list[Shape]) -> Tensor:
     label = f"attributions[{name!r}]"
-    array = _numbers(label, value)
+    array = with_rows(_numbers(label, value), shapes)
     if tuple(array.shape) not in shapes:
         raise ValueError(_shape_message(label, array, inputs, shapes, stack=False))
     return array
 
 
 def _single_shapes(inputs: Tensor, features: FeatureMap) -> list[Shape]:
-    """Shapes that one attribution may have; where a feature spans the channels, the channel axis may be missing."""
+    """Shapes that one attribution may have.
+
+    Where a feature spans the channels, the channel axis may be missing; groups may have one value each.
+    """
     full = tuple(inputs.shape)
     spans_channels = isinstance(features, Grid) and len(features.cell) > 1 and features.cell[0] == 1
-    if spans_channels or (not isinstance(features, Grid) and inputs.ndim == 4):
-        return [full, (full[0], 1, *full[2:]), (full[0], *full[2:])]
-    return [full]
+    shapes = [full]
+    if spans_channels or (isinstance(features, Groups) and inputs.ndim == 4):
+        shapes += [(full[0], 1, *full[2:]), (full[0], *full[2:])]
+    if isinstance(features, Groups):
+        shapes.append((full[0], features.most))
+    return list(dict.fromkeys(shapes))
 
 
-def _with_channel_axis(one: Tensor, inputs: Tensor) -> Tensor:
-    return one[:, None] if one.ndim == inputs.ndim - 1 else one
+def _in_layout(one: Tensor, given: CheckedInputs) -> Tensor:
+    """An attribution in the inputs' shape, or with one channel; 0 where an element is never removed."""
+    if isinstance(given.features, Groups) and one.ndim == 2 and one.shape != given.values.shape:
+        return given.features.spread_out(one)
+    shaped = one[:, None] if one.ndim == given.values.ndim - 1 else one
+    fixed = given.fixed(slice(None))
+    if fixed is None:
+        return shaped
+    return spread(shaped, tuple(given.values.shape[1:])).masked_fill(fixed.to(shaped.device), 0)
 
 
 def _numbers(label: str, value: Any) -> Tensor:
@@ -155,9 +210,9 @@ def _two_readings(array: Tensor, shapes: list[Shape]) -> str:
 
 
 def _shape_message(label: str, array: Tensor, inputs: Tensor, shapes: list[Shape], stack: bool = True) -> str:
-    wanted = " or ".join(str(shape) for shape in shapes)
+    wanted = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
     stacked = f", or a stack (K, {str(shapes[0])[1:]}" if stack else ""
     return (
         f"{label}: shape {tuple(array.shape)} does not fit inputs of shape {tuple(inputs.shape)}; "
-        f"wanted is {wanted}{stacked}."
+        f"wanted is {wanted}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
     )

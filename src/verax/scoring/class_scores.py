@@ -1,4 +1,4 @@
-"""Outputs: from what a model returns to one score per class. Logits or probabilities, one output or many."""
+"""Outputs: from what a model returns to one score per class or value. One output or many."""
 
 from typing import Literal, get_args
 
@@ -18,23 +18,28 @@ def checked_output(output: str) -> None:
         raise ValueError(f'output: expected "probability" or "logit", found {output!r}.')
 
 
-def checked_outputs(raw: object, rows: int, device: torch.device) -> Float[Tensor, "batch outputs"]:
+def checked_outputs(raw: object, rows: int, device: torch.device, returns: Returns) -> Float[Tensor, "batch outputs"]:
     """Bring what a model returned to ``(batch, outputs)``, or say what is wrong with it."""
     if not isinstance(raw, Tensor | np.ndarray | list):
-        raise TypeError(f"model: expected it to return an array of class scores, it returned {type(raw).__name__}.")
+        raise TypeError(f"model: expected it to return an array of {_what(returns)}, it returned {type(raw).__name__}.")
     try:
         outputs = torch.as_tensor(raw, device=device)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"model: expected it to return an array of class scores, it returned a list ({error})."
+            f"model: expected it to return an array of {_what(returns)}, it returned a list ({error})."
         ) from None
-    wanted = f"({rows}, classes), or ({rows},) for one binary output"
+    single = "one value" if returns == "values" else "one binary output"
+    wanted = f"({rows}, {'outputs' if returns == 'values' else 'classes'}), or ({rows},) for {single}"
     if outputs.ndim not in (1, 2) or outputs.shape[0] != rows or outputs.numel() == 0:
         raise ValueError(
             f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; wanted is {wanted}."
         )
+    if returns == "values" and outputs.dtype != torch.bool and not outputs.is_complex():
+        outputs = outputs if outputs.is_floating_point() else outputs.double()  # counts are values, too
     if not outputs.is_floating_point():
-        raise TypeError(f"model: expected floating-point class scores, it returned {outputs.dtype}; labels do not do.")
+        raise TypeError(
+            f"model: expected floating-point {_what(returns)}, it returned {outputs.dtype}; labels do not do."
+        )
     if outputs.dtype in (torch.float16, torch.bfloat16):
         outputs = outputs.float()
     return outputs if outputs.ndim == 2 else outputs[:, None]
@@ -43,6 +48,8 @@ def checked_outputs(raw: object, rows: int, device: torch.device) -> Float[Tenso
 def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Output) -> Float[Tensor, "n classes"]:
     """Turn raw outputs into one score per class; one output is a binary model (sigmoid(z), sigmoid(-z)).
 
+    Values are scores as they are: no sigmoid, no second class, whatever ``output`` says.
+
     The logit of a probability is its log-odds. A forest that is sure says 0 or 1, whose logit is infinite, so
     probabilities are kept away from both by the resolution of their number format (float32: logits up to 15.9 in size).
 
@@ -50,6 +57,8 @@ def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Outp
         >>> class_scores(torch.tensor([[0.0, 1.0], [0.5, 0.5]]), "probabilities", "logit")[:, 1]
         tensor([15.9424,  0.0000])
     """
+    if returns == "values":
+        return raw
     if raw.shape[1] == 1:
         raw = torch.cat((-raw if returns == "logits" else 1 - raw, raw), dim=1)
         if returns == "logits" and output == "probability":
@@ -67,10 +76,16 @@ def target_scores(
 
 
 def predicted_classes(raw: Float[Tensor, "n outputs"], returns: Returns) -> Int[Tensor, " n"]:
-    """The class of each row by what the model returns, so that no conversion can make or break a tie."""
+    """The class of each row by what the model returns, so that no conversion can make or break a tie; of values, 0."""
+    if returns == "values":
+        return torch.zeros(len(raw), dtype=torch.int64, device=raw.device)
     return class_scores(raw, returns, "logit" if returns == "logits" else "probability").argmax(1)
 
 
 def not_finite(scores: Tensor, row: int, what: str) -> str:
     """Say which row's score is not a finite number."""
-    return f"model: expected finite class scores, it returned {scores.tolist()} for {what} {row}."
+    return f"model: expected finite scores, it returned {scores.tolist()} for {what} {row}."
+
+
+def _what(returns: Returns) -> str:
+    return "values" if returns == "values" else "class scores"

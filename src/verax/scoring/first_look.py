@@ -10,8 +10,8 @@ from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.probabilities import are_probabilities, in_unit_interval
 
 _WAYS = (
-    'verax.Scorer(model, returns="logits") for the logit of class 1, returns="probabilities" for its probability; for '
-    'a regression value returns="logits", followed with output="logit" and target=1'
+    'verax.Scorer(model, returns="logits") for the logit of class 1, returns="probabilities" for its probability, '
+    'returns="values" for a value such as a regression\'s'
 )
 _UNBOUNDED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from verax.core.shapes import Float
+from verax.core.shapes import Shaped
 from verax.scoring.adapters import Adapter
-from verax.scoring.adapters.base import without_wrapper
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.batchnorm_folding import folded
+from verax.scoring.companions import Companions
 from verax.scoring.model_state import gradients_off
 from verax.scoring.precision import DTYPES, Precision, single_precision
 
@@ -37,7 +37,7 @@ class Runner:
     layout: torch.memory_format
     fixed: bool = False
 
-    def filled(self, batch: Float[Tensor, "n *shape"], size: int) -> Float[Tensor, "size *shape"]:
+    def filled(self, batch: Shaped[Tensor, "n *shape"], size: int) -> Shaped[Tensor, "size *shape"]:
         """Fill a batch up with copies of its first row, which any model can take."""
         rest = batch[:1].expand(size - len(batch), *batch.shape[1:])
         return torch.cat((batch, rest)).to(memory_format=self.layout)
@@ -61,13 +61,20 @@ class Inference:
         self.structure: list[Any] = []  # of the user's module when it was last copied
         self.weights: list[Tensor] = []  # and its weights
 
-    def runner(self, plain: Runner, inputs: Float[Tensor, "n *shape"], device: torch.device) -> Runner:
+    def runner(
+        self,
+        plain: Runner,
+        inputs: Shaped[Tensor, "n *shape"],
+        device: torch.device,
+        companions: Companions | None = None,
+    ) -> Runner:
         """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for.
 
         Args:
             plain: What runs the module itself.
             inputs: Rows of which the first are used to compare the copy with the module.
             device: Where the module is.
+            companions: What comes with the inputs.
         """
         wanted = self.precision is not None or self.compile
         if not wanted or not isinstance(self.adapter, TorchModule):
@@ -75,19 +82,20 @@ class Inference:
         own = DTYPES[self.precision] if self.precision else plain.dtype
         make = self._compiled if self.compile else self._fast_copy
         rows = inputs[:_COMPARED].to(device, plain.dtype, copy=True)
+        beside = None if companions is None else companions.at(torch.arange(len(rows), device=device))
         with gradients_off():
-            module = make(self.adapter.module, own, plain.layout, rows)
-        return Runner(replace(self.adapter, module=module), own, plain.layout, fixed=self.compile)
+            module = make(_Trial(self.adapter, rows, beside), own, plain.layout)
+        taken = own if plain.dtype.is_floating_point else plain.dtype  # whole numbers stay what they are
+        return Runner(replace(self.adapter, module=module), taken, plain.layout, fixed=self.compile)
 
-    def _compiled(
-        self, module: nn.Module, dtype: torch.dtype, layout: torch.memory_format, rows: Float[Tensor, "n *shape"]
-    ) -> Any:
+    def _compiled(self, trial: "_Trial", dtype: torch.dtype, layout: torch.memory_format) -> Any:
         """The compiled copy, with new weights where they changed; to compare them is quicker than to fold them."""
+        module = trial.adapter.module
         structure, weights = [self.folds, *_structure(module)], list(_tensors(module))
         same = self.kept is not None and structure == self.structure
         if same and all(map(torch.equal, weights, self.weights)):
             return self.compiled
-        fresh = self._fast_copy(module, dtype, layout, rows)
+        fresh = self._fast_copy(trial, dtype, layout)
         same, structure[0] = same and structure[0] == self.folds, self.folds
         if same and self.kept is not None:
             for old, new in zip(_tensors(self.kept), _tensors(fresh), strict=True):
@@ -97,11 +105,10 @@ class Inference:
         self.structure, self.weights = structure, [one.detach().clone() for one in weights]
         return self.compiled
 
-    def _fast_copy(
-        self, module: nn.Module, dtype: torch.dtype, layout: torch.memory_format, rows: Float[Tensor, "n *shape"]
-    ) -> nn.Module:
+    def _fast_copy(self, trial: "_Trial", dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
+        module = trial.adapter.module
         fresh = folded(module) if self.folds else copy.deepcopy(module)
-        if _kinds(fresh) != _kinds(module) and not _agree(fresh, module, rows):
+        if _kinds(fresh) != _kinds(module) and not trial.agree(fresh):
             warnings.warn(
                 "The copy of the model with its batch norms folded gives other outputs than the model, so the model "
                 "runs without folding, more slowly: it uses some of its layers in a way that its forward does not "
@@ -117,18 +124,27 @@ def _kinds(module: nn.Module) -> list[type[nn.Module]]:
     return [type(part) for part in module.modules()]
 
 
-def _agree(fresh: nn.Module, module: nn.Module, rows: Float[Tensor, "n *shape"]) -> bool:
-    """Whether a copy gives the outputs of a module, up to rounding, in the module's own precision."""
-    outputs = []
-    with single_precision("float32"):
-        for one in (fresh, module):
-            found = without_wrapper(one(rows.clone()), "logits")
-            outputs.append(found if isinstance(found, Tensor) else torch.zeros(0))
-    found, wanted = (one.double() for one in outputs)
-    if found.shape != wanted.shape:
-        return False
-    slack = min(1e4 * torch.finfo(rows.dtype).eps, 0.05)
-    return bool(torch.allclose(found, wanted, rtol=0, atol=slack * max(1.0, float(wanted.abs().max())), equal_nan=True))
+@dataclass(frozen=True)
+class _Trial:
+    """Rows on which a copy of a module is compared with it."""
+
+    adapter: TorchModule
+    rows: Shaped[Tensor, "n *shape"]
+    companions: Companions | None
+
+    def agree(self, fresh: nn.Module) -> bool:
+        """Whether a copy gives the outputs of the module, up to rounding, in the module's own precision."""
+        with single_precision("float32"):
+            found, wanted = (self._outputs(one) for one in (fresh, self.adapter.module))
+        if found.shape != wanted.shape:
+            return False
+        eps = torch.finfo(self.rows.dtype if self.rows.is_floating_point() else torch.float32).eps
+        slack = min(1e4 * eps, 0.05) * max(1.0, float(wanted.abs().max()))
+        return bool(torch.allclose(found, wanted, rtol=0, atol=slack, equal_nan=True))
+
+    def _outputs(self, module: nn.Module) -> Tensor:
+        found = replace(self.adapter, module=module)(self.rows.clone(), "torch", self.companions)
+        return found.double() if isinstance(found, Tensor) else torch.zeros(0)
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -90,7 +90,7 @@ def _refuse(low: float, high: float, gap: float, rounding: float) -> None:
     if not _inside(low, high, rounding):
         raise ValueError(
             f"model: said to return probabilities, but returned values from {low:.4g} to {high:.4g}; "
-            'if these are logits, wrap it: verax.Scorer(model, returns="logits").'
+            'if these are logits, wrap it: verax.Scorer(model, returns="logits"); if values, returns="values".'
         )
     if gap > _slack(rounding):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 
 from verax.core.arrays import ArrayKind
-from verax.core.shapes import Float
+from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
+from verax.scoring.adapters.function import PlainCallable
+from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.class_scores import Output
+from verax.scoring.companions import Companions
 from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Inference, Runner
 from verax.scoring.meter import Counts
@@ -32,13 +35,18 @@ class Scorer:
     """A model with what is needed to score rows with it; every metric accepts one as ``model``.
 
     Args:
-        model: A ``torch.nn.Module``, a fitted scikit-learn classifier, an object that satisfies
+        model: A ``torch.nn.Module``, a fitted scikit-learn classifier or regressor, an object that satisfies
             ``verax.adapters.Adapter``, or a callable from a batch to scores with one row per input: ``(B,)`` or
-            ``(B, 1)`` for a binary model with one output, ``(B, classes)`` otherwise.
-        returns: ``"logits"`` or ``"probabilities"``. A torch module is taken to return logits (one with a single output
-            should say what it is), a scikit-learn classifier probabilities; an ONNX model is judged by its values for
-            the first rows; a plain callable must say. Logits of probabilities are log-odds, with 0 and 1
-            moved by the resolution of their number format, so that models that are sure can be explained.
+            ``(B, 1)`` for a binary model with one output or a single value, ``(B, classes)`` otherwise.
+        returns: ``"logits"``, ``"probabilities"``, or ``"values"`` for numbers that are no class scores, such as a
+            regressor's: they are followed as they are, in their own unit. A torch module is taken to return logits (one
+            with a single output should say what it is), a scikit-learn classifier probabilities, a regressor values; an
+            ONNX model is judged by its values for the first rows; a plain callable must say. Logits of probabilities
+            are log-odds, with 0 and 1 moved by the resolution of their number format, so that models that are sure can
+            be explained.
+        score: A function from what the model returns, whatever that is, to one number per row, ``(B,)``, or several,
+            ``(B, outputs)``: a margin, an overlap, one component of a vector. It must be differentiable for methods
+            that need gradients. What it gives is taken for values unless ``returns`` says otherwise.
         takes: ``"torch"`` or ``"numpy"``, for a plain callable that wants one kind of array whatever the inputs are.
         batch_size: Rows per model call; found automatically when left out, halved when memory runs out.
         device: Where to run. A module is moved there for the call and moved back afterwards.
@@ -51,8 +59,8 @@ class Scorer:
             whose maker you trust; ``.onnx`` files run nothing and need no trust.
         feature_names: Names of the columns in the model's order, where it does not know them itself. Data frames are
             put in this order by name.
-        labels: Names of the classes in the order of the outputs, where the model does not know them itself; ``target``
-            takes them as text.
+        labels: Names of the classes, or of the values, in the order of the outputs, where the model does not know them
+            itself; ``target`` takes them as text.
 
     A torch module scores two rows more than are counted, the first time: the first input again, to see that neither
     chance nor the rows beside it change its score.
@@ -76,6 +84,7 @@ class Scorer:
         model: object,
         *,
         returns: Returns | None = None,
+        score: Callable[[Any], Any] | None = None,
         takes: ArrayKind | None = None,
         batch_size: int | None = None,
         device: str | torch.device | None = None,
@@ -88,9 +97,9 @@ class Scorer:
         if isinstance(model, Scorer):
             raise TypeError("model: already a verax.Scorer; pass it on as it is.")
         checked_precision(precision)
-        self.adapter: Adapter = adapters.adapt(model, returns, takes, trust)
+        self.adapter: Adapter = adapters.adapt(model, returns, takes, trust, score)
         self.inference = Inference(self.adapter, precision, compile)
-        self.first_look = FirstLook(self.adapter, said=returns is not None)
+        self.first_look = FirstLook(self.adapter, said=returns is not None or score is not None)
         self.labels = None if labels is None else tuple(labels)
         self._feature_names = None if feature_names is None else tuple(feature_names)
         self.batch_size = checked_batch_size(batch_size)
@@ -123,6 +132,11 @@ class Scorer:
         return self.adapter.module is not None
 
     @property
+    def takes_missing(self) -> bool:
+        """Whether the model is known to take NaN; other models are given it in a ``verax.Inputs`` only."""
+        return bool(getattr(self.adapter, "takes_missing", False))
+
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns in the model's order, if they are known."""
         return self._feature_names or adapters.feature_names_of(self.adapter)
@@ -139,27 +153,41 @@ class Scorer:
         batch_size: int | None = None,
         device: str | torch.device | None = None,
         gradients: bool = False,
+        companions: Companions | None = None,
     ) -> Iterator[Session]:
         """Hold the model in evaluation and inference mode on its device, and put back whatever was changed.
 
         With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
         """
+        check_companions(self.adapter, companions)
         module = self.adapter.module
         home = adapters.home(self.adapter, fallback=inputs.device)
         place = checked_device(device) or self.device or home
-        dtype = adapters.floating_dtype(self.adapter, fallback=inputs.dtype)
+        dtype = inputs.dtype
+        if dtype.is_floating_point:  # whole numbers, such as ids of tokens, are taken as they are
+            dtype = adapters.floating_dtype(self.adapter, fallback=dtype)
         layout = best_layout(inputs, place)
         size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), place)
         with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
+            beside = None if companions is None else companions.on(place)
             plain = Runner(self.adapter, dtype, layout)
-            runner = self.inference.runner(plain, inputs, place)
+            runner = self.inference.runner(plain, inputs, place, beside)
             mode = gradients_off() if gradients else torch.inference_mode()
             with single_precision(self.inference.precision), mode:
-                session = Session(
-                    self.counts, kind, output, place, dtype, size, runner, plain, self.first_look, self.labels
-                )
+                looks = (self.first_look, self.labels, beside)
+                session = Session(self.counts, kind, output, place, dtype, size, runner, plain, *looks)
                 yield session
                 session.settle()
+
+
+def check_companions(adapter: Adapter, companions: Companions | None) -> None:
+    """Refuse what travels along with inputs, where the model is of a kind that takes rows alone."""
+    if companions is not None and not isinstance(adapter, TorchModule | PlainCallable):
+        named = ", ".join(companions.alongside) or companions.key or "collate"
+        raise TypeError(
+            f"inputs: they bring companions ({named}), and a model behind {type(adapter).__name__} takes rows alone; "
+            "wrap it into a function: verax.Scorer(lambda values, ...: ..., returns=...)."
+        )
 
 
 def scorer_of(model: Any) -> Scorer:
@@ -167,7 +195,7 @@ def scorer_of(model: Any) -> Scorer:
     return model if isinstance(model, Scorer) else Scorer(model)
 
 
-def best_layout(inputs: Float[Tensor, "n *shape"], device: torch.device) -> torch.memory_format:
+def best_layout(inputs: Shaped[Tensor, "n *shape"], device: torch.device) -> torch.memory_format:
     """Channels last for images on a GPU, where convolutions are made for it."""
     return torch.channels_last if inputs.ndim == 4 and device.type == "cuda" else torch.preserve_format
 

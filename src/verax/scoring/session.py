@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
 from verax.scoring.class_scores import (
     Output,
@@ -20,6 +20,7 @@ from verax.scoring.class_scores import (
     predicted_classes,
     target_scores,
 )
+from verax.scoring.companions import Companions
 from verax.scoring.failures import failure
 from verax.scoring.finite import FiniteCheck
 from verax.scoring.first_look import FirstLook
@@ -53,6 +54,7 @@ class Session:
     plain: Runner
     first_look: FirstLook
     labels: tuple[Any, ...] | None = None  # what the user calls the classes
+    companions: Companions | None = None  # what the model is called with beside each input
     classes: int = 0  # known after the first call
 
     def __post_init__(self) -> None:
@@ -61,30 +63,44 @@ class Session:
 
     @property
     def returns(self) -> Returns:
-        """Whether the model's outputs are logits or probabilities."""
+        """What the model's outputs are: logits, probabilities or values."""
         return self.plain.adapter.returns
+
+    @property
+    def score_name(self) -> str:
+        """What a score is called where people read it."""
+        return "value" if self.returns == "values" else "class score"
 
     @property
     def module(self) -> nn.Module | None:
         """The torch module that is held, if the model is one."""
         return self.plain.adapter.module
 
-    def begin(self, inputs: Float[Tensor, "n *shape"], target: Target) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+    def begin(
+        self, inputs: Shaped[Tensor, "n *shape"], target: Target
+    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """Score unperturbed inputs: the class of each, predicted unless it is given, and that class's score."""
-        scores, predicted = self._first_scores(inputs)
+        scores, predicted = self._first_scores(inputs, torch.arange(len(inputs), device=self.device))
         labels = labels_of(self.plain.adapter) if self.labels is None else self.labels  # some models tell as they run
-        check_labels(labels, self.classes)
-        classes = resolve_target(target, predicted, self.classes, labels)
+        values = self.returns == "values"
+        check_labels(labels, self.classes, values)
+        classes = resolve_target(target, predicted, self.classes, labels, values)
         return classes, scores.gather(1, classes[:, None])[:, 0]
 
-    def class_scores(self, inputs: Float[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
-        """Score every class of unperturbed inputs."""
-        return self._first_scores(inputs)[0]
+    def class_scores(
+        self, inputs: Shaped[Tensor, "n *shape"], owner: Int[Tensor, " n"] | None = None
+    ) -> Float[Tensor, "n classes"]:
+        """Score every class, or value, of some rows; ``owner`` says which input each came from, if it matters."""
+        if owner is None:
+            owner = torch.arange(len(inputs), device=self.device)
+        return self._first_scores(inputs, owner)[0]
 
-    def _first_scores(self, inputs: Float[Tensor, "n *shape"]) -> tuple[Float[Tensor, "n classes"], Int[Tensor, " n"]]:
+    def _first_scores(
+        self, inputs: Shaped[Tensor, "n *shape"], owner: Int[Tensor, " n"]
+    ) -> tuple[Float[Tensor, "n classes"], Int[Tensor, " n"]]:
         """Score every class of unperturbed inputs, and predict; the first model call, which checks what comes back."""
         parts, predicted = [], []
-        for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), len(inputs), self._forward):
+        for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), owner, self._forward):
             parts.append(class_scores(raw, self.returns, self.output))
             predicted.append(predicted_classes(raw, self.returns))
         scores = torch.cat(parts)
@@ -112,7 +128,7 @@ class Session:
         parts: list[Tensor] = []
         done = 0
         run = self._run_fast if streamed else self._forward
-        for raw in _joined(self._batches(build, len(owner), run)):
+        for raw in _joined(self._batches(build, owner, run)):
             returns = self.returns
             parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
             done += len(raw)
@@ -132,14 +148,16 @@ class Session:
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"]
     ) -> Float[Tensor, "rows *shape"]:
         """Gradient of each row's target score with respect to the row; arguments as in ``target_scores``."""
+        if not self.dtype.is_floating_point:
+            raise TypeError(NOT_DIFFERENTIABLE.format(what="its inputs are whole numbers"))
         wanted = target[owner]
         done = 0
 
-        def gradient(batch: Tensor) -> Tensor:
+        def gradient(batch: Tensor, own: Tensor) -> Tensor:
             leaf = batch.to(self.dtype, copy=True).requires_grad_()
             with torch.enable_grad():
                 # a copy again: a model that begins in place may not change a leaf
-                raw = self._run(leaf.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain)
+                raw = self._run(leaf.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain, own)
                 picked = wanted[done : done + len(raw)]
                 scores = target_scores(raw, picked, self.returns, self.output)
                 if scores.grad_fn is None:
@@ -149,15 +167,23 @@ class Session:
             return found.contiguous()
 
         parts: list[Tensor] = []
-        for part in self._batches(build, len(owner), gradient, fixed=False):
+        for part in self._batches(build, owner, gradient, fixed=False):
             done += len(part)
             self.counts.rows_backward += len(part)
             parts.append(part)
         return torch.cat(parts)
 
     def outputs(self, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
-        """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller."""
-        return self._run(batch.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain)
+        """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller.
+
+        For rows that belong to no input: a model that is called with companions is refused.
+        """
+        if self.companions is not None:
+            raise ValueError(
+                "inputs: this method runs rows of its own, which have no companions (alongside, key, collate); "
+                "wrap what travels along into the model, or take another method."
+            )
+        return self._run(batch.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain, None)
 
     def halving(self, work: Callable[[], Found], rows: int) -> Found | None:
         """Do some work on so many rows; None where memory ran out, and the batch size is now half of them."""
@@ -180,40 +206,53 @@ class Session:
             self.counts.model_seconds += time.perf_counter() - start
 
     def _batches(
-        self, build: BuildRows, count: int, run: Callable[[Tensor], Tensor], fixed: bool | None = None
+        self,
+        build: BuildRows,
+        owner: Int[Tensor, " rows"],
+        run: Callable[[Tensor, Tensor], Tensor],
+        fixed: bool | None = None,
     ) -> Iterator[Tensor]:
-        """Run the model over rows 0 to count, halving the batch when memory runs out."""
+        """Run the model over as many rows as have owners, halving the batch when memory runs out."""
+        count = len(owner)
         fixed = self.runner.fixed if fixed is None else fixed
         start = 0
         while start < count:
             stop = min(start + self.batch_size, count)
-            found = self.halving(lambda: run(build(start, stop)), self.batch_size if fixed else stop - start)  # noqa: B023
+            found = self.halving(
+                lambda: run(build(start, stop), owner[start:stop]),  # noqa: B023
+                self.batch_size if fixed else stop - start,
+            )
             if found is not None:
                 self.counts.rows += stop - start
                 start = stop
                 yield found
 
-    def _forward(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
+    def _forward(self, batch: Tensor, owner: Tensor) -> Float[Tensor, "batch outputs"]:
         # a copy: a model that begins in place must not overwrite the user's inputs
-        return self._run_fast(batch.to(self.runner.dtype, copy=True, memory_format=self.runner.layout))
+        return self._run_fast(batch.to(self.runner.dtype, copy=True, memory_format=self.runner.layout), owner)
 
-    def _run_fast(self, batch: Tensor) -> Float[Tensor, "batch outputs"]:
+    def _run_fast(self, batch: Tensor, owner: Tensor) -> Float[Tensor, "batch outputs"]:
         """Run a plain forward pass on rows that the model may overwrite."""
         count = len(batch)
         if self.runner.fixed and count < self.batch_size:
             batch = self.runner.filled(batch, self.batch_size)
+            owner = torch.cat((owner, owner[:1].expand(self.batch_size - count)))
         if self.runner is self.plain or torch.is_inference_mode_enabled():
-            return self._run(batch, self.runner)[:count]
+            return self._run(batch, self.runner, owner)[:count]
         with torch.inference_mode():  # as in sessions without gradients, so that nothing is compiled twice
-            found = self._run(batch, self.runner)[:count]
+            found = self._run(batch, self.runner, owner)[:count]
         return found.clone()  # an ordinary tensor, which gradients may meet
 
-    def _run(self, batch: Tensor, runner: Runner) -> Float[Tensor, "batch outputs"]:
+    def _run(self, batch: Tensor, runner: Runner, owner: Tensor | None) -> Float[Tensor, "batch outputs"]:
         with self.clocked():
-            raw = runner.adapter(batch, self.kind)
-        outputs = checked_outputs(raw, len(batch), self.device)
+            if self.companions is None or owner is None:
+                raw = runner.adapter(batch, self.kind)
+            else:
+                raw = runner.adapter(batch, self.kind, self.companions.at(owner))  # type: ignore[call-arg]
+        outputs = checked_outputs(raw, len(batch), self.device, self.returns)
         with torch._C.DisableTorchFunction():  # who watches the model's functions must not see these
-            rounding = max(resolution(raw), torch.finfo(runner.dtype).eps)
+            own = torch.finfo(runner.dtype).eps if runner.dtype.is_floating_point else 0.0
+            rounding = max(resolution(raw), own)
             self.first_look.judge(outputs.detach(), rounding)
             if self.returns == "probabilities":
                 self.probable.look(outputs.detach(), rounding)

@@ -24,15 +24,20 @@ Target = int | str | Tensor | tuple[str, ...] | Columns | None
 
 
 def resolve_target(
-    target: Target, predicted: Int[Tensor, " n"], classes: int, labels: Sequence[Any] | None = None
+    target: Target,
+    predicted: Int[Tensor, " n"],
+    classes: int,
+    labels: Sequence[Any] | None = None,
+    values: bool = False,
 ) -> Int[Tensor, " n"]:
-    """Choose the column of each input: the predicted one unless given.
+    """Choose the column of each input: the predicted class unless given, a model's only value.
 
     Args:
         target: A column number or a label as text, one for all inputs or one per row; None for the predicted class.
         predicted: The class that the model predicts for each input.
         classes: How many there are.
         labels: The model's own name of each column, if it has such.
+        values: Whether the columns are values instead of classes, of which none is predicted.
 
     Example:
         >>> resolve_target("yes", torch.tensor([0, 0]), 2, labels=["no", "yes"])
@@ -40,16 +45,21 @@ def resolve_target(
     """
     columns = columns_of(target, labels)
     if columns is None:
+        if values and classes > 1:
+            named = f" ({_listed(labels)})" if labels is not None else ""
+            raise ValueError(
+                f"target: the model returns {classes} values for each row{named}; say which one is followed, by its "
+                f"number, 0 to {classes - 1}, or its name (verax.Scorer(model, labels=[...]) gives them names)."
+            )
         return predicted
     wanted = columns.numbers.to(predicted.device).expand(len(predicted))
     outside = ((wanted < 0) | (wanted >= classes)).nonzero()
     if len(outside):
         row = int(outside[0, 0])
         where = f" in row {row}" if columns.numbers.ndim else ""
-        raise ValueError(
-            f"target: class {int(wanted[row])}{where} does not exist; "
-            f"the model has {classes} classes, 0 to {classes - 1}."
-        )
+        word, many = ("output", "outputs") if values else ("class", "classes")
+        numbers = f"{classes} {many}, 0 to {classes - 1}" if classes > 1 else f"one {word}, number 0"
+        raise ValueError(f"target: {word} {int(wanted[row])}{where} does not exist; the model has {numbers}.")
     return wanted.contiguous()
 
 
@@ -63,12 +73,12 @@ def columns_of(target: Target, labels: Sequence[Any] | None) -> Columns | None:
     return Columns(torch.as_tensor(target))
 
 
-def check_labels(labels: Sequence[Any] | None, classes: int) -> None:
-    """Refuse labels that are not one per class."""
+def check_labels(labels: Sequence[Any] | None, classes: int, values: bool = False) -> None:
+    """Refuse labels that are not one per class or value."""
     if labels is not None and len(labels) != classes:
         raise ValueError(
-            f"labels: the model has {classes} classes, found {len(labels)} labels ({_listed(labels)}); "
-            "wanted is one for each, in the order of its outputs."
+            f"labels: the model has {classes} {'outputs' if values else 'classes'}, found {len(labels)} labels "
+            f"({_listed(labels)}); wanted is one for each, in the order of its outputs."
         )
 
 

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from verax.attribution import Attribution, Attributions, Given, Place, attribute
-from verax.core.shapes import Float
+from verax.core.shapes import Shaped
 from verax.evaluation.evaluate import evaluate
 from verax.metrics.base import Metric
+from verax.problem.checked_inputs import CheckedInputs
+from verax.problem.inputs import Inputs
+from verax.scoring.class_scores import Output
 from verax.scoring.meter import Meter
 from verax.scoring.scorer import Scorer
 from verax.scoring.targets import Columns
@@ -27,19 +30,40 @@ class Subject:
     """What is explained: a model and data, the inputs in the order in which they are used."""
 
     scorer: Scorer
-    inputs: Float[Tensor, "n *shape"]
-    native: Any  # the inputs, NumPy or torch as the user has them
+    asked: Inputs  # NumPy or torch as the user has them
+    checked: CheckedInputs
     target: Tensor  # the class of each input
     background: Tensor | None  # rows of the training data
     labels: Tensor | None  # their classes
-    baselines: Tensor  # what removed features become, for each input
+    output: Output  # the score that metrics follow
     batch_size: int | None
     device: Any
 
     @property
+    def inputs(self) -> Shaped[Tensor, "n *shape"]:
+        """One row per input."""
+        return self.checked.values
+
+    @property
     def given(self) -> Given:
         """The data."""
-        return Given(self.inputs, self.background, self.labels)
+        return self._given(self.checked)
+
+    @property
+    def first(self) -> Given:
+        """The data with the first input alone."""
+        return self._given(self.checked.at(torch.tensor([0])))
+
+    def _given(self, inputs: CheckedInputs) -> Given:
+        return Given(
+            inputs.values,
+            self.background,
+            self.labels,
+            features=inputs.features,
+            baselines=inputs.baselines,
+            codes=inputs.codes,
+            model=self.scorer.adapter,
+        )
 
     def call(self, rows: slice) -> dict[str, Any]:
         """What attributions and metrics of some of the inputs are both told."""
@@ -53,9 +77,9 @@ class Bench:
         self, subject: Subject, metrics: Mapping[str, Metric], configurations: Sequence[Attribution], place: Place
     ) -> None:
         self.subject, self.metrics = subject, metrics
-        first = Given(subject.inputs[:1], subject.background, subject.labels)
-        self.groups = {member: group for group in groups(configurations, first, place) for member in group}
-        self.costs = {configuration: cost_of(configuration, first, place) for configuration in configurations}
+        together = groups(configurations, subject.first, place)
+        self.groups = {member: group for group in together for member in group}
+        self.costs = {configuration: cost_of(configuration, subject.first, place) for configuration in configurations}
         self.kept: OrderedDict[tuple[Attribution, int, int, int], Attributions] = OrderedDict()
 
     def new(self, number: int, batch: int, configuration: Attribution) -> Candidate:
@@ -76,10 +100,11 @@ class Bench:
         attributions = self._attributions(candidates, rows)
         ready = [candidate for candidate in candidates if not candidate.reason]
         if ready:
-            subject, baselines = self.subject, self.subject.baselines[rows]
+            subject = self.subject
             by_number = {str(candidate.number): attributions[candidate.configuration] for candidate in ready}
-            data = (subject.scorer, subject.native[rows], by_number)
-            result = evaluate(*data, self.metrics, baselines=baselines, **subject.call(rows))
+            data = (subject.scorer, subject.asked[rows], by_number)
+            further = {"background": subject.background, "output": subject.output, **subject.call(rows)}
+            result = evaluate(*data, self.metrics, **further)
             scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
             for candidate, further in zip(ready, scores, strict=True):
                 candidate.scores = torch.cat((candidate.scores, further), dim=1)
@@ -133,6 +158,6 @@ class Bench:
 
     def _compute(self, members: Sequence[Attribution], rows: slice) -> Attributions:
         subject = self.subject
-        data = (subject.scorer, subject.native[rows])
+        data = (subject.scorer, subject.asked[rows])
         further = {"background": subject.background, "background_labels": subject.labels, **subject.call(rows)}
         return attribute(members, *data, **further)

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,18 @@ from torch import Tensor
 from verax.attribution import Place
 from verax.core import noise
 from verax.core.arguments import checked_count, checked_positive, checked_seed
-from verax.core.arrays import kind_of
+from verax.core.arrays import as_tensor
 from verax.core.hashing import digest, tensor_hash
 from verax.core.registry import unknown
 from verax.core.shapes import Float
 from verax.metrics.base import METRICS, Metric
 from verax.metrics.choose import chosen, metric_of
 from verax.problem.background import checked_background
-from verax.problem.baselines import baseline_tensor
-from verax.problem.features import feature_map
-from verax.problem.inputs import checked_inputs
+from verax.problem.checked_inputs import CheckedInputs, checked_inputs
+from verax.problem.features import Groups, feature_map
+from verax.problem.inputs import inputs_of
 from verax.problem.targets import checked_target
+from verax.scoring.class_scores import Output
 from verax.scoring.frames import column_order
 from verax.scoring.scorer import Scorer
 from verax.scoring.targets import Target
@@ -49,7 +50,9 @@ class SearchSettings:
         cls, trials: Any, seconds: Any, seed: Any, tolerance: Any, level: Any, metric: Any, inputs: Any
     ) -> "SearchSettings":
         """Read the settings, or say what is wrong with them; the inputs have as many features as a metric may use."""
-        metrics, cost = _objectives(metric, feature_map("auto", checked_inputs(inputs)).most)
+        asked = inputs_of(inputs)
+        features = feature_map(asked.features, as_tensor("inputs", asked.values))
+        metrics, cost = _objectives(metric, int(features.counts(slice(None)).min()))
         if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
             raise ValueError(f"tolerance: expected a share from 0 to 1, such as 0.02, found {tolerance!r}.")
         if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
@@ -81,49 +84,53 @@ def subject_of(
     target: Any,
     baselines: Any,
     seed: int,
+    output: Output,
     batch_size: Any,
     device: Any,
 ) -> tuple[Subject, Float[Tensor, " n"], Place]:
     """Check the data, put the inputs into a random order, and ask the model for their classes."""
-    order_of = column_order(scorer.feature_names, inputs)
-    inputs, background, baselines = (
-        order_of(label, value)
-        for label, value in (("inputs", inputs), ("background", background), ("baselines", baselines))
-    )
-    x = checked_inputs(inputs)
-    kind = kind_of(inputs)
-    rows, classes = checked_background(background, labels, x)
+    asked = inputs_of(inputs, baselines=baselines)
+    order_of = column_order(scorer.feature_names, asked.values)
+    asked, background = asked.ordered(order_of), order_of("background", background)
+    checked = checked_inputs(asked, background, scorer.takes_missing)
+    x = checked.values
+    rows, classes = checked_background(background, labels, x, missing=checked.missing or scorer.takes_missing)
     wanted = checked_target(target, len(x))
-    removed = baseline_tensor(baselines, x)
     key = noise.input_keys(torch.zeros(1, 1), seed, "tune")
     order = noise.words(key, 0, len(x))[0].argsort(stable=True)
-    with scorer.session(x, kind, "probability", batch_size, device) as session:
+    with scorer.session(x, checked.kind, output, batch_size, device, companions=checked.companions) as session:
         place = Place(session.device, session.batch_size)
         explained, clean = session.begin(x, wanted)
-    ordered = x[order.to(x.device)]
-    native = ordered.numpy() if kind == "numpy" else ordered
+    removed = checked.baselines if checked.baselines.stride(0) else checked.baselines[0]  # one for all stays so
+    ordered = replace(asked, baselines=removed)[order.numpy()]
     explained = explained.clone()[order.to(explained.device)].to(x.device)
-    if removed.stride(0):  # one for all inputs stays a view
-        removed = removed[order.to(x.device)]
-    subject = Subject(scorer, ordered, native, explained, rows, classes, removed, batch_size, device)
+    subject = Subject(scorer, ordered, checked.at(order), explained, rows, classes, output, batch_size, device)
     return subject, clean.double().cpu().clone()[order], place
 
 
 def facts_of(settings: SearchSettings, subject: Subject, space: Space, target: Any) -> dict[str, str]:
     """What a search depends on, but for the model, by the name of the argument."""
+    baselines = subject.checked.baselines
     background = [rows for rows in (subject.background, subject.labels) if rows is not None]
     metrics = [(name, repr(metric), metric.version) for name, metric in settings.metrics.items()]
-    return {
-        "inputs": tensor_hash(subject.inputs),
+    facts = {
+        "inputs": _inputs_fact(subject.checked),
         "background": tensor_hash(*background),
         "target": _target_fact(checked_target(target, len(subject.inputs))),
-        "baselines": tensor_hash(subject.baselines if subject.baselines.stride(0) else subject.baselines[:1]),
+        "baselines": tensor_hash(baselines if baselines.stride(0) else baselines[:1]),
         "methods": digest(configurations=[(one.canonical, one.family.version) for one in space.configurations]),
         "metric": repr((metrics, settings.rule.cost)),
         "seed": str(settings.seed),
         "tolerance": str(settings.rule.tolerance),
         "level": str(settings.rule.level),
     }
+    return facts if subject.output == "probability" else facts | {"output": subject.output}
+
+
+def _inputs_fact(inputs: CheckedInputs) -> str:
+    beside = {} if inputs.companions is None else inputs.companions.alongside
+    groups = [inputs.features.numbers()] if isinstance(inputs.features, Groups) else []
+    return tensor_hash(inputs.values, *groups, *(beside[name] for name in sorted(beside)))
 
 
 def _target_fact(target: Target) -> str:

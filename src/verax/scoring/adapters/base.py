@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
 
-Returns = Literal["logits", "probabilities"]
+Returns = Literal["logits", "probabilities", "values"]
 
 
 @runtime_checkable
@@ -16,7 +16,7 @@ class Adapter(Protocol):
     """One forward contract for every kind of model. ``verax.Scorer`` takes any object that satisfies it.
 
     An adapter that knows them may also have ``feature_names``, the columns in the model's order, and ``labels``, the
-    classes in the order of its outputs.
+    classes, or names of the values, in the order of its outputs.
 
     Example:
         >>> import torch, verax
@@ -34,7 +34,7 @@ class Adapter(Protocol):
 
     @property
     def returns(self) -> Returns:
-        """Whether the raw outputs are logits or probabilities."""
+        """What the raw outputs are: logits or probabilities of classes, or values such as a regressor's."""
 
     @property
     def module(self) -> nn.Module | None:

@@ -1,16 +1,19 @@
 """The choice of the adapter for a model."""
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from torch import fx, nn
 from torch.export import ExportedProgram
 
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Adapter, Returns
-from verax.scoring.adapters.classifiers import adapt_booster, adapt_classifier, is_booster
-from verax.scoring.adapters.function import PlainCallable
+from verax.scoring.adapters.boosters import adapt_booster, is_booster
+from verax.scoring.adapters.estimators import adapt_estimator
+from verax.scoring.adapters.function import PlainCallable, Scored
 from verax.scoring.adapters.onnx import adapt_session, is_session, load_session
 from verax.scoring.adapters.torch_module import (
     TorchModule,
@@ -21,15 +24,23 @@ from verax.scoring.adapters.torch_module import (
 )
 
 
-def adapt(model: object, returns: Returns | None, takes: ArrayKind | None, trust: bool = False) -> Adapter:
+def adapt(
+    model: object,
+    returns: Returns | None,
+    takes: ArrayKind | None,
+    trust: bool = False,
+    score: Callable[[Any], Any] | None = None,
+) -> Adapter:
     """Choose the adapter for a model, or say which kinds of model there are.
 
     Args:
-        model: A torch module, an exported program, a classifier of scikit-learn, XGBoost or LightGBM, an ONNX Runtime
-            session, the path of a ``.onnx`` or ``.pt2`` file, an object that satisfies ``Adapter``, or a callable.
-        returns: ``"logits"`` or ``"probabilities"``; None for what is usual for this kind of model.
+        model: A torch module, an exported program, a classifier or regressor of scikit-learn, XGBoost or LightGBM, an
+            ONNX Runtime session, the path of a ``.onnx`` or ``.pt2`` file, an object that satisfies ``Adapter``, or a
+            callable.
+        returns: ``"logits"``, ``"probabilities"`` or ``"values"``; None for what is usual for this kind of model.
         takes: For a callable, the arrays that it takes, ``"torch"`` or ``"numpy"``; None for those of the inputs.
         trust: Whether a file that may run code may be opened.
+        score: From what the model returns to numbers that are then taken as ``returns`` says, values by default.
 
     Example:
         >>> adapt(nn.Linear(3, 2), None, None).returns
@@ -41,9 +52,29 @@ def adapt(model: object, returns: Returns | None, takes: ArrayKind | None, trust
         model = _from_file(Path(model), trust)
     if isinstance(model, ExportedProgram):
         model = exported_module(model)
+    if score is not None:
+        return _scored(model, returns or "values", takes, score)
     if isinstance(model, nn.Module):
         _refuse_takes(takes, "a torch module takes torch tensors")
         return _checked_module(model, returns)
+    return _without_gradients(model, returns, takes)
+
+
+def _scored(model: object, returns: Returns, takes: ArrayKind | None, score: Callable[[Any], Any]) -> Adapter:
+    """A model of any kind whose output a function of the user's turns into scores."""
+    if not callable(score):
+        raise TypeError(f"score: expected a function from the model's output to one number per row, found {score!r}.")
+    if isinstance(model, nn.Module):
+        _refuse_takes(takes, "a torch module takes torch tensors")
+        return replace(_checked_module(model, returns), score=score)
+    plain = callable(model) and not isinstance(model, Adapter) and not hasattr(model, "predict")
+    if plain and not is_session(model):
+        return PlainCallable(model, returns, takes, score)  # type: ignore[arg-type]
+    return Scored(_without_gradients(model, None, takes), score, returns)
+
+
+def _without_gradients(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:
+    """The adapter of anything but a torch module."""
     if isinstance(model, Adapter):
         _refuse_takes(takes, "an adapter says itself what it takes")
         return _checked_adapter(model, returns)
@@ -55,16 +86,16 @@ def adapt(model: object, returns: Returns | None, takes: ArrayKind | None, trust
         return adapt_booster(model, returns)
     if hasattr(model, "predict"):
         _refuse_takes(takes, "a scikit-learn estimator takes NumPy arrays")
-        return adapt_classifier(model, returns)
+        return adapt_estimator(model, returns)
     if callable(model):
         if returns is None:
             raise ValueError(
-                "model: a plain callable does not say whether it returns logits or probabilities; "
-                'wrap it once: verax.Scorer(model, returns="logits") or verax.Scorer(model, returns="probabilities").'
+                "model: a plain callable does not say what it returns; wrap it once: "
+                'verax.Scorer(model, returns="logits"), returns="probabilities", or returns="values" for a regressor.'
             )
         return PlainCallable(model, returns, takes)
     raise TypeError(
-        "model: expected a torch.nn.Module, an exported program, a scikit-learn, XGBoost or LightGBM classifier, an "
+        "model: expected a torch.nn.Module, an exported program, a model of scikit-learn, XGBoost or LightGBM, an "
         "ONNX Runtime session, a path to a .onnx or .pt2 file, a verax.adapters.Adapter, a callable or a verax.Scorer, "
         f"found {type(model).__name__}."
     )

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from verax.core.packages import optional_package
-from verax.scoring.adapters.classifiers import fitted_names
 from verax.scoring.adapters.encoders import owners
+from verax.scoring.adapters.estimators import fitted_names
 from verax.scoring.frames import column_names
 
 

@@ -64,7 +64,7 @@ class OnnxModel:
             raise ValueError(
                 f"model: output {self.output} of the ONNX model has values in [0, 1] whose rows do not sum to 1: "
                 "neither probabilities of classes nor clearly logits. A multi-label model has to be scored one label "
-                'at a time; otherwise say what it returns: verax.Scorer(path, returns="logits").'
+                'at a time; otherwise say what it returns: verax.Scorer(path, returns="logits"), or "values".'
             )
         name = self.output.lower()
         single = table.shape[1] == 1
@@ -75,7 +75,8 @@ class OnnxModel:
         if found != named and (named is not None or single or found == "logits"):
             warnings.warn(
                 f"Output {self.output} of the ONNX model is taken to hold {found}, by its values for the first rows. "
-                'If that is wrong, say what it returns: verax.Scorer(path, returns="logits") or "probabilities".',
+                'If that is wrong, say what it returns: verax.Scorer(path, returns="logits"), "probabilities", or '
+                '"values" for a regressor.',
                 stacklevel=2,
             )
         self.returns, self.decided = found, True
@@ -131,13 +132,16 @@ def _chosen(outputs: list[Any], returns: Returns | None, entry: str) -> str:
         raise ValueError(f"model: no output of the ONNX model holds class scores ({listed}); labels do not do.")
     if len(scores) == 1:
         return scores[0]
-    words = {"probabilities": ["prob"], "logits": ["logit"], None: ["prob", "logit"]}[returns]
+    words = {"probabilities": ["prob"], "logits": ["logit"], "values": ["value", "variable"], None: ["prob", "logit"]}[
+        returns
+    ]
     for word in words:
         named = [name for name in scores if word in name.lower()]
         if len(named) == 1:
             return named[0]
     raise ValueError(
-        f"model: several outputs of the ONNX model may be class scores ({listed}) and no single one is called "
-        "probabilities or logits. Export scikit-learn models with zipmap=False, or pick one: "
-        f'verax.Scorer(lambda x: session.run(["{scores[0]}"], {{"{entry}": x}})[0], returns=..., takes="numpy").'
+        f"model: several outputs of the ONNX model may be its scores ({listed}) and no single one is called "
+        "probabilities or logits (values, where these are wanted). Export scikit-learn models with zipmap=False, or "
+        f'pick one: verax.Scorer(lambda x: session.run(["{scores[0]}"], {{"{entry}": x}})[0], returns=..., '
+        'takes="numpy").'
     )

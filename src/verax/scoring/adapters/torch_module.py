@@ -4,14 +4,17 @@ import io
 import pickle
 import warnings
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Returns, without_wrapper
+from verax.scoring.companions import Companions
 
 _PROGRAMS = ("models/model.json", "serialized_exported_program.json")
 _TRAINING = (  # operators of torch.export that have a training mode
@@ -46,14 +49,25 @@ _DAMAGE = (  # what torch raises for parts of an archive that are not what they 
 
 @dataclass(frozen=True)
 class TorchModule:
-    """A ``torch.nn.Module`` that returns class scores, or an object that carries them as ``logits``."""
+    """A ``torch.nn.Module`` that returns class scores, or an object that carries them as ``logits``.
+
+    Attributes:
+        module: The module.
+        returns: What it returns, or what ``score`` makes of it.
+        score: From the module's output, whatever that is, to one or more numbers per row.
+    """
 
     module: nn.Module
     returns: Returns
+    score: Callable[[Any], Any] | None = None
 
-    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Run the module."""
-        return without_wrapper(self.module(batch), self.returns)
+    def __call__(self, batch: Tensor, kind: ArrayKind, companions: Companions | None = None) -> object:
+        """Run the module on a batch, with what comes beside it."""
+        return self.scored(self.module(batch) if companions is None else companions.call(self.module, batch))
+
+    def scored(self, output: object) -> object:
+        """The part of a module's output that is looked at."""
+        return without_wrapper(output, self.returns) if self.score is None else self.score(output)
 
 
 def check_alone(module: nn.Module) -> None:

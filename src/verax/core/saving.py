@@ -1,0 +1,57 @@
+"""Results as files: a table or a page about it, in the form that the ending of the file's name says."""
+
+import io
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from verax.core.files import write_atomically
+
+ENDINGS = (".parquet", ".csv", ".json", ".html")
+
+
+def save_as(path: str | os.PathLike[str], frame: Callable[[], Any], page: Callable[[], str]) -> None:
+    """Write a file whole or not at all; its folder is made if need be.
+
+    Args:
+        path: Its ending says what is written: ``.parquet``, ``.csv`` and ``.json`` (a list of rows; numbers that are
+            not finite are null) the table, ``.html`` the page.
+        frame: Makes the table, a polars data frame.
+        page: Makes the page.
+    """
+    to = Path(path)
+    ending = to.suffix.lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"path: expected a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, found {to}.")
+    if to.is_dir():
+        raise ValueError(f"path: {to} is a folder; wanted is a file name.")
+    write_atomically(to, page().encode() if ending == ".html" else table_bytes(frame(), ending))
+
+
+def table_bytes(frame: Any, ending: str) -> bytes:
+    """A polars data frame as the content of a file."""
+    if ending == ".json":
+        return (json.dumps(finite(frame.to_dicts()), indent=1, allow_nan=False) + "\n").encode()
+    buffer = io.BytesIO()
+    if ending == ".csv":
+        frame.write_csv(buffer)
+    else:
+        frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def finite(value: Any) -> Any:
+    """A value with None for every number in it that JSON cannot hold.
+
+    Example:
+        >>> finite({"low": float("nan"), "means": [0.5, float("inf")]})
+        {'low': None, 'means': [0.5, None]}
+    """
+    if isinstance(value, dict):
+        return {name: finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,95 @@
+"""Doubts: what makes scores mean little although nothing is wrong with the arguments; each is said once per call."""
+
+import warnings
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from verax.core.shapes import Float, Shaped
+from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
+from verax.problem.problem import Problem, Task
+from verax.scoring.class_scores import Output
+from verax.scoring.session import Session
+
+_FEWEST = 20  # rows whose range tells something about the data
+_ORDERS = 100.0  # the largest spread over the smallest, from which one sigma does not fit all
+_SEVERAL = 5  # inputs that are not all the same by chance
+_SATURATED = 1e-6  # of a probability, to 0 or 1
+_SHOWN = 5  # names of a message
+
+
+def warn_of_scales(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+    """Warn of baselines that no row of a table has, and of noise of one size for columns of many."""
+    if problem.inputs.ndim != 2 or not problem.inputs.is_floating_point():
+        return
+    sampled = [draws for metric in metrics.values() if isinstance(metric, SampledMetric) for draws in all_draws(metric)]
+    replaces = any(draws.perturbation == "baseline" for draws in sampled)
+    if replaces or any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
+        _warn_of_baselines(problem)
+    if any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled):
+        _warn_of_sigma(problem)
+
+
+def warn_of_saturation(task: Task, session: Session, output: Output) -> None:
+    """Warn where the model is so sure of all inputs that its probabilities hardly move."""
+    if output != "probability" or session.returns == "values":
+        return
+    distance = torch.minimum(task.clean, 1 - task.clean)
+    if len(distance) >= _SEVERAL and bool((distance < _SATURATED).all()):
+        warnings.warn(
+            "All scores are saturated: the model gives every input a probability within 1e-6 of 0 or 1, so that "
+            'removing a feature hardly shows. Follow the logit: output="logit".',
+            stacklevel=4,
+        )
+
+
+def _warn_of_baselines(problem: Problem) -> None:
+    rows = problem.inputs if problem.background is None else problem.background
+    if len(rows) < _FEWEST:
+        return
+    low, high = _range(rows.to(problem.inputs.device))
+    baselines = problem.baselines[:1] if problem.baselines.stride(0) == 0 else problem.baselines
+    outside = ((baselines < low) | (baselines > high)).any(0) & (problem.inputs != baselines).any(0)
+    if problem.given.codes is not None:
+        outside &= ~problem.given.codes
+    columns = outside.nonzero()[:, 0].tolist()
+    if not columns:
+        return
+    first = columns[0]
+    warnings.warn(
+        f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds "
+        f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[0, first]):.3g}), so perturbed rows are unlike "
+        'any that the model has seen. Pass baselines="mean" with background=train_inputs, or standardise.',
+        stacklevel=5,
+    )
+
+
+def _warn_of_sigma(problem: Problem) -> None:
+    if problem.spread is not None:
+        spread = problem.spread
+    elif len(problem.inputs) >= _FEWEST:
+        spread = problem.inputs.double().nan_to_num(nan=0.0).std(0)
+    else:
+        return
+    moving = spread[spread > 0]
+    if len(moving) < 2 or float(moving.max() / moving.min()) < _ORDERS:
+        return
+    warnings.warn(
+        f"sigma: one number for columns whose spreads go from {float(moving.min()):.2g} to {float(moving.max()):.2g}: "
+        'noise that drowns one column does not touch another. Pass sigma="std" with background=train_inputs.',
+        stacklevel=5,
+    )
+
+
+def _range(rows: Shaped[Tensor, "m d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+    gaps = rows.isnan()
+    return rows.masked_fill(gaps, torch.inf).amin(0), rows.masked_fill(gaps, -torch.inf).amax(0)
+
+
+def _listed(columns: list[int], problem: Problem) -> str:
+    names = problem.given.names
+    own = names is not None and len(names) == problem.inputs.shape[1]
+    shown = [str(names[one]) if own and names is not None else f"column {one}" for one in columns[:_SHOWN]]
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    return ", ".join(shown) + more

@@ -1,0 +1,124 @@
+"""Columns of mixed tables: numbers as they are, categories as codes, and back again without a change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from verax.core.packages import optional_package
+
+_REFUSED = {"M": "dates", "m": "time spans", "c": "complex numbers", "V": "records"}
+
+
+def as_frame(label: str, table: Any) -> Any:
+    """A data frame of pandas; one of polars is copied."""
+    pandas = optional_package("pandas", "pandas", f"{label}: a table with categories")
+    if isinstance(table, pandas.DataFrame):
+        return table
+    if not hasattr(table, "to_dicts"):
+        raise TypeError(f"{label}: expected a data frame of pandas or polars, found {type(table).__name__}.")
+    columns = {}
+    for name in table.columns:
+        values = table[name]
+        plain = values.dtype.is_numeric() and values.null_count() == 0
+        columns[name] = values.to_numpy() if plain else pandas.Series(values.to_list()).to_numpy()
+    return pandas.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        name: Its name.
+        dtype: Its type in the data frame.
+        categories: The values that codes stand for, gaps among them; None for a column of numbers.
+    """
+
+    name: str
+    dtype: Any
+    categories: tuple[Any, ...] | None
+
+    def encode(self, values: Any) -> Any:
+        """Numbers in float64, gaps as NaN; or the code of each category."""
+        if self.categories is None:
+            return np.asarray(values.astype("float64") if hasattr(values, "astype") else values, dtype=np.float64)
+        places = {_identity(value): place for place, value in enumerate(self.categories)}
+        if self.gaps:  # however it is written, what is missing is missing
+            places |= {_identity(value): self.gaps[0] for value in values if _is_gap(value)} | places
+        try:
+            return np.array([places[_identity(value)] for value in values], dtype=np.float64)
+        except KeyError as error:
+            raise ValueError(f"{self.name}: {error.args[0][1]!r} is not among its categories.") from None
+
+    def decode(self, numbers: Any) -> Any:
+        """What the data frame had: numbers of the column's type where it can hold them, or categories."""
+        pandas = optional_package("pandas", "pandas", "frame: a table with categories")
+        if self.categories is not None:
+            looked_up = np.empty(len(self.categories), dtype=object)
+            looked_up[:] = self.categories
+            found = looked_up[numbers.astype(np.int64)]
+            return pandas.Series(found, dtype=self.dtype if self.dtype.kind == "b" or _is_own(self.dtype) else object)
+        gaps = np.isnan(numbers)
+        whole = bool((gaps | (numbers == np.round(numbers))).all())
+        if self.dtype.kind in "iu" and not _is_own(self.dtype):
+            return pandas.Series(numbers.astype(self.dtype) if whole and not gaps.any() else numbers)
+        if self.dtype.kind in "iu" and not whole:
+            return pandas.Series(numbers).astype("Float64")
+        return pandas.Series(numbers).astype(self.dtype)
+
+    @property
+    def gaps(self) -> list[int]:
+        """Codes of what is missing."""
+        return [place for place, value in enumerate(self.categories or ()) if _is_gap(value)]
+
+    @property
+    def gap(self) -> float:
+        """The number that stands for a missing value."""
+        if self.categories is None:
+            return float("nan")
+        if not self.gaps:
+            raise ValueError(f"baselines: nothing is missing in column {self.name}, so it cannot become so.")
+        return float(self.gaps[0])
+
+
+def read_columns(frame: Any, background: Any, categorical: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of a table; categories are numbered as they come in the background, sorted, then in the frame."""
+    found = []
+    for name in frame.columns:
+        dtype = frame[name].dtype
+        kind = getattr(dtype, "kind", "O")
+        if kind in _REFUSED:
+            raise TypeError(f"frame: column {name} holds {_REFUSED[kind]}; turn it into numbers or text first.")
+        if hasattr(dtype, "sparse") or "Sparse" in str(dtype):
+            raise TypeError(f"frame: column {name} is sparse; turn it into a dense one: frame.sparse.to_dense().")
+        counted = kind in "iuf" and str(name) not in categorical
+        categories = None if counted else _categories(background[name], frame[name])
+        found.append(Column(str(name), dtype, categories))
+    return tuple(found)
+
+
+def _categories(first: Any, second: Any) -> tuple[Any, ...]:
+    known = {_identity(value): value for value in first.tolist()}
+    ordered = {one: known[one] for one in sorted(known, key=lambda one: (one[0], one[2]))}
+    ordered |= {_identity(value): value for value in second.tolist() if _identity(value) not in known}
+    return tuple(ordered.values())
+
+
+def _identity(value: Any) -> tuple[str, Any, str]:
+    """What tells values apart: 1 and True are two, and so are the ways in which something can be missing."""
+    if _is_gap(value):
+        return ("", None, type(value).__name__)
+    value = value.item() if isinstance(value, np.generic) else value
+    return (type(value).__name__, value, str(value))
+
+
+def _is_gap(value: Any) -> bool:
+    pandas = optional_package("pandas", "pandas", "frame: a table with categories")
+    return bool(pandas.isna(value)) if np.ndim(value) == 0 else False
+
+
+def _is_own(dtype: Any) -> bool:
+    """Whether a type is one of pandas', which knows gaps."""
+    return not isinstance(dtype, np.dtype)

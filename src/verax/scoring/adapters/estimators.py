@@ -1,0 +1,145 @@
+"""Fitted estimators: classifiers and regressors of scikit-learn, and what follows its interface."""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from verax.core.arrays import ArrayKind
+from verax.core.packages import optional_package
+from verax.scoring.adapters.base import Returns, as_numpy
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A fitted estimator with scikit-learn's interface.
+
+    Attributes:
+        estimator: The classifier or regressor.
+        returns: Probabilities of a classifier's ``predict_proba``, or values of a regressor's ``predict``.
+    """
+
+    estimator: Any
+    returns: Returns
+    module: None = None
+
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """The columns that it was fitted on, if it was fitted on a data frame."""
+        return fitted_names(self.estimator)
+
+    @property
+    def labels(self) -> Sequence[Any] | None:
+        """Its classes, in the order of their probabilities; a regressor has none."""
+        return fitted_labels(self.estimator) if self.returns == "probabilities" else None
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether NaN is a value to it like any other."""
+        return _allows_nan(self.estimator)
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Ask for predictions on a NumPy copy of the batch, or on a data frame if the model was fitted on one."""
+        rows = self._named(as_numpy(batch))
+        ask = self.estimator.predict_proba if self.returns == "probabilities" else self.estimator.predict
+        try:
+            found = ask(rows)
+        except TypeError as error:  # such as trees that were fitted on categories
+            raise TypeError(
+                f"model: {type(self.estimator).__name__} cannot score rows of numbers ({error}). If it was fitted on "
+                "words or categories, see verax.tables.encoded."
+            ) from error
+        if isinstance(found, list):
+            raise ValueError(
+                f"model: {type(self.estimator).__name__} predicts {len(found)} outputs, each with classes of its own; "
+                "wanted is a classifier with one output."
+            )
+        return found
+
+    def _named(self, array: Any) -> Any:
+        """Put back the column names that the estimator was fitted with: it warns, or fails, without them."""
+        names = self.feature_names
+        if names is None:
+            return array
+        if array.shape[1:] != (len(names),):
+            raise ValueError(
+                f"inputs: {type(self.estimator).__name__} was fitted on {len(names)} columns ({', '.join(names)}), "
+                f"found rows of shape {array.shape[1:]}."
+            )
+        pandas = optional_package("pandas", "pandas", "model: an estimator that was fitted on a data frame")
+        return pandas.DataFrame(array, columns=names)
+
+
+def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
+    """Check that an estimator is fitted, and find out whether it predicts classes or values."""
+    name = type(model).__name__
+    if is_regressor(model):
+        if not _is_fitted(model):
+            raise ValueError(f"model: {name} is not fitted; call fit first.")
+        refuse_other(returns, "values", f"{name}.predict")
+        return Estimator(model, "values")
+    if not hasattr(model, "predict_proba"):
+        raise TypeError(
+            f"model: {name} has no predict_proba; calibrate it (sklearn.calibration.CalibratedClassifierCV) or "
+            'wrap its decision function: verax.Scorer(model.decision_function, returns="logits", takes="numpy").'
+        )
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"model: {name} is not fitted (it has no classes_); call fit first.")
+    refuse_other(returns, "probabilities", f"{name}.predict_proba")
+    return Estimator(model, "probabilities")
+
+
+def is_regressor(model: object) -> bool:
+    """Tell a regressor, bare, in a pipeline or in a search, from any other estimator."""
+    if not hasattr(model, "fit") or not hasattr(model, "predict"):
+        return False
+    return bool(importlib.import_module("sklearn.base").is_regressor(model))
+
+
+def fitted_names(estimator: Any) -> Sequence[str] | None:
+    """The columns that an estimator with scikit-learn's interface was fitted on, if they had names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else own_names([str(name) for name in names])
+
+
+def fitted_labels(estimator: Any) -> Sequence[Any] | None:
+    """The classes of an estimator with scikit-learn's interface, unless it has several outputs."""
+    classes = getattr(estimator, "classes_", None)
+    return None if classes is None or isinstance(classes, list) else np.asarray(classes).tolist()
+
+
+def own_names(names: Sequence[str]) -> Sequence[str] | None:
+    """Names that somebody gave; LightGBM numbers the columns of plain arrays."""
+    return None if list(names) == [f"Column_{place}" for place in range(len(names))] else names
+
+
+def refuse_other(said: Returns | None, fact: Returns, what: str) -> None:
+    """Refuse what was said of a model that is known to return something else."""
+    if said not in (None, fact):
+        raise ValueError(f'returns: {what} gives {fact}; leave returns out or say "{fact}".')
+
+
+def _is_fitted(model: Any) -> bool:
+    validation = importlib.import_module("sklearn.utils.validation")
+    try:
+        validation.check_is_fitted(model)
+    except importlib.import_module("sklearn.exceptions").NotFittedError:
+        return False
+    return True
+
+
+def _allows_nan(model: Any) -> bool:
+    """As scikit-learn's tags say; a pipeline takes what its first step takes."""
+    tags = getattr(importlib.import_module("sklearn.utils"), "get_tags", None)
+    steps = getattr(model, "steps", None)
+    if steps:
+        return all(_allows_nan(step) for _, step in steps if hasattr(step, "fit")) or _imputes(steps)
+    return False if tags is None else bool(tags(model).input_tags.allow_nan)
+
+
+def _imputes(steps: Sequence[tuple[str, Any]]) -> bool:
+    first = steps[0][1]
+    return "Imputer" in type(first).__name__ and _allows_nan(first)

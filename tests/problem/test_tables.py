@@ -1,0 +1,244 @@
+"""Mixed tables: numbers, categories and gaps through encoders and through models that take them themselves."""
+
+import numpy as np
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+
+import reference
+import verax
+from verax import attribution
+
+pd = pytest.importorskip("pandas")
+N = 60
+COLUMNS = ("age", "children", "town", "zip", "owner")
+
+
+def mixed_table(rows=N, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": np.where(rng.random(rows) < 0.2, np.nan, rng.normal(40, 10, rows)),
+            "children": rng.integers(0, 4, rows),
+            "town": rng.choice(np.array(["Graz", "Wien", None], dtype=object), rows, p=[0.3, 0.5, 0.2]),
+            "zip": rng.integers(1000, 1004, rows),
+            "owner": rng.random(rows) < 0.6,
+        }
+    )
+    liking = np.nan_to_num(frame["age"], nan=45) + 8 * (frame["town"] == "Graz") - 6 * frame["owner"]
+    return frame, np.where(liking > 38, "yes", "no")
+
+
+FRAME, LABELS = mixed_table()
+NUMBERS = (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "children"])
+
+
+def categorical(frame):
+    return frame.assign(town=frame["town"].astype("category"), zip=frame["zip"].astype("category"))
+
+
+def piped(encoder, model=None, frame=FRAME):
+    columns = make_column_transformer(NUMBERS, (encoder, ["town", "zip", "owner"]))
+    return make_pipeline(columns, LogisticRegression() if model is None else model).fit(frame, LABELS), frame
+
+
+def boosted_categories():
+    frame = categorical(FRAME)
+    return HistGradientBoostingClassifier(max_iter=5).fit(frame, LABELS), frame
+
+
+def lightgbm():
+    library = pytest.importorskip("lightgbm")
+    frame = categorical(FRAME)
+    return library.LGBMClassifier(n_estimators=5, min_child_samples=2, verbose=-1).fit(frame, LABELS), frame
+
+
+def xgboost():
+    library = pytest.importorskip("xgboost")
+    frame = categorical(FRAME)
+    model = library.XGBClassifier(n_estimators=5, enable_categorical=True, tree_method="hist")
+    return model.fit(frame, (LABELS == "yes").astype(int)), frame
+
+
+def binned():
+    columns = make_column_transformer((KBinsDiscretizer(3, strategy="uniform"), ["children"]))
+    return make_pipeline(columns, LogisticRegression()).fit(FRAME, LABELS), FRAME
+
+
+MODELS = {
+    "one-hot": lambda: piped(OneHotEncoder(handle_unknown="ignore")),
+    "one-hot, one dropped": lambda: piped(OneHotEncoder(drop="first")),
+    "ordinal": lambda: piped(
+        OrdinalEncoder(encoded_missing_value=-1), RandomForestClassifier(5, max_depth=2, random_state=0)
+    ),
+    "target": lambda: piped(TargetEncoder(cv=2)),
+    "binned": binned,
+    "search": lambda: (
+        GridSearchCV(piped(OneHotEncoder(handle_unknown="ignore"))[0], {}, cv=2).fit(FRAME, LABELS),
+        FRAME,
+    ),
+    "categories in trees": boosted_categories,
+    "lightgbm": lightgbm,
+    "xgboost": xgboost,
+}
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS)
+def case(request):
+    with np.errstate(all="ignore"):
+        model, frame = request.param()
+    return model, frame, *verax.tables.encoded(model, frame[:8], background=frame)
+
+
+def test_the_model_sees_the_very_rows(case):
+    model, frame, scorer, inputs = case
+    found = verax.prediction_change(scorer, inputs, np.ones((8, len(inputs.names))), target=1)
+    np.testing.assert_allclose(found.morf[:, 0], model.predict_proba(frame[:8])[:, 1], rtol=1e-6)
+
+
+def test_features_are_the_columns_and_removed_ones_take_values_that_exist(case):
+    _, frame, scorer, inputs = case
+    names = list(getattr(scorer.adapter.estimator, "feature_names_in_", frame.columns))
+    assert list(inputs.names) == names
+    asked = []
+    adapter = scorer.adapter
+    spy = verax.Scorer(
+        lambda rows: asked.append(rows.copy()) or adapter(_tensor(rows), "numpy"),
+        returns="probabilities",
+        takes="numpy",
+    )
+    verax.evaluate(spy, inputs, np.arange(8.0 * len(names)).reshape(8, -1), ["pc", "sensitivity_n"])
+    seen = adapter.frame(np.concatenate(asked))
+    coded = [name for name, code in zip(names, inputs.codes, strict=True) if code]
+    for name in coded:
+        assert set(map(str, seen[name].unique())) <= set(map(str, frame[name].unique()))
+    removed = adapter.frame(inputs.baselines[None]).iloc[0]
+    for name in set(names) - set(coded):
+        assert removed[name] == pytest.approx(frame[name].mean())
+
+
+def _tensor(rows):
+    return pytest.importorskip("torch").from_numpy(rows)
+
+
+def test_baselines_are_the_mean_and_the_most_frequent_category():
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    scorer, inputs = verax.tables.encoded(model, frame[:3], background=frame)
+    row = scorer.adapter.frame(inputs.baselines[None]).iloc[0]
+    assert row["age"] == pytest.approx(frame["age"].mean())  # gaps left out
+    assert row["town"] == frame["town"].mode()[0]
+    assert row["zip"] == frame["zip"].mode()[0]  # a number that is encoded is a category
+    assert inputs.codes.tolist() == [False, False, True, True, True]
+    encoded_row = model[:-1].transform(scorer.adapter.frame(inputs.baselines[None]))
+    blocks = np.asarray(encoded_row.todense() if hasattr(encoded_row, "todense") else encoded_row)[0, 2:]
+    assert blocks.sum() == 3  # one category in each block
+
+
+@pytest.mark.parametrize(
+    ("baselines", "age", "town"),
+    [
+        ("median", "median", "Wien"),
+        ({"town": "Graz"}, "mean", "Graz"),
+        (pd.Series({"age": 1.0, "town": None}), 1.0, None),
+        (FRAME[:1].assign(age=2.0, town="Graz"), 2.0, "Graz"),
+    ],
+    ids=["word", "dict", "series", "row"],
+)
+def test_baselines_may_be_said(baselines, age, town):
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    scorer, inputs = verax.tables.encoded(model, frame[:3], background=frame, baselines=baselines)
+    row = scorer.adapter.frame(inputs.baselines[None]).iloc[0]
+    assert row["age"] == pytest.approx(getattr(frame["age"], age)() if isinstance(age, str) else age)
+    assert row["town"] == town or (town is None and pd.isna(row["town"]))
+
+
+def test_missing_may_be_what_a_removed_feature_becomes():
+    frame = categorical(FRAME)[["age", "town"]]
+    model = HistGradientBoostingClassifier(max_iter=5).fit(frame, LABELS)
+    scorer, inputs = verax.tables.encoded(model, frame[:5], background=frame, baselines="missing")
+    found = verax.prediction_change(scorer, inputs, np.ones((5, 2)), target="yes")
+    nothing = frame[:1].assign(age=np.nan, town=pd.Series([None], dtype=frame["town"].dtype))
+    assert found.morf[:, -1] == pytest.approx(model.predict_proba(nothing)[0, 1])
+    with pytest.raises(ValueError, match="baselines: nothing is missing in column zip"):
+        verax.tables.encoded(*piped(OneHotEncoder())[:1], FRAME[:5], background=FRAME, baselines="missing")
+
+
+def test_curves_are_the_plain_definition():
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
+    a = np.random.default_rng(1).normal(size=(6, 5))
+    found = verax.prediction_change(scorer, inputs, a, target="yes")
+    typical = scorer.adapter.frame(inputs.baselines[None])
+    for row in range(6):
+        now, wanted = frame[row : row + 1].copy().reset_index(drop=True), []
+        for column in [None, *(COLUMNS[one] for one in reference.ranking(a[row].tolist(), "signed"))]:
+            if column is not None:
+                now[column] = typical[column]
+            wanted.append(model.predict_proba(now)[0, 1])
+        np.testing.assert_allclose(found.morf[row], wanted, rtol=1e-12)
+
+
+def test_methods_and_other_metrics_take_it():
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
+    rows = verax.tables.encoded(model, frame, background=frame)[1]
+    methods = {"occlusion": attribution.Occlusion(), "shap": attribution.KernelShap(), "random": attribution.Random()}
+    with pytest.warns(UserWarning, match="DPC counts 0 for features that are codes .* town, zip, owner"):
+        found = verax.evaluate(scorer, inputs, methods, sigma="std", background=rows, samples=20)
+    assert found["pc"].mean()["occlusion"].mean > found["pc"].mean()["random"].mean
+    exact = attribution.KernelShap()(scorer, inputs)  # 2^5 rows: exact, so it adds up
+    everything = model.predict_proba(scorer.adapter.frame(inputs.baselines[None]))[0]
+    whole = model.predict_proba(frame[:6])
+    chosen = whole.argmax(1)
+    logit = np.log(whole / (1 - whole))[np.arange(6), chosen] - np.log(everything / (1 - everything))[chosen]
+    np.testing.assert_allclose(exact.sum(1), logit, rtol=1e-6)
+
+
+def test_a_regressor_of_a_mixed_table():
+    frame = categorical(FRAME)
+    price = np.nan_to_num(frame["age"], nan=40) * 1000
+    model = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=3).fit(frame, price)
+    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
+    curve = verax.prediction_change(scorer, inputs, np.ones((6, 5))).morf
+    np.testing.assert_allclose(curve[:, 0], model.predict(frame[:6]))
+
+
+def test_polars_frames_are_taken():
+    polars = pytest.importorskip("polars")
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    columns = {name: frame[name].astype(object) for name in frame}
+    other = polars.DataFrame({name: one.where(one.notna(), None).tolist() for name, one in columns.items()})
+    scorer, inputs = verax.tables.encoded(model, other[:6], background=other)
+    curve = verax.prediction_change(scorer, inputs, np.ones((6, 5)), target="yes").morf
+    np.testing.assert_allclose(curve[:, 0], model.predict_proba(frame[:6])[:, 1])
+
+
+def test_what_cannot_be_taken_is_named():
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    with pytest.raises(ValueError, match=r"frame: expected the columns .* missing: zip"):
+        verax.tables.encoded(model, frame.drop(columns="zip"), background=frame)
+    with pytest.raises(ValueError, match="categories: the frame has no column street"):
+        verax.tables.encoded(model, frame, background=frame, categories=["street"])
+    with pytest.raises(ValueError, match=r"baselines: there is no column street"):
+        verax.tables.encoded(model, frame, background=frame, baselines={"street": 1})
+    with pytest.raises(TypeError, match="frame: expected a data frame of pandas or polars, found ndarray"):
+        verax.tables.encoded(model, np.zeros((3, 5)))
+    dated = frame.assign(age=pd.Timestamp("2020-01-01"))
+    with pytest.raises(TypeError, match="frame: column age holds dates"):
+        verax.tables.encoded(model, dated, background=dated)
+    sparse = pytest.importorskip("scipy.sparse").eye(5).tocsr()
+    with pytest.raises(TypeError, match=r"inputs: a sparse matrix \(csr_.*\) is not taken; pass inputs\.toarray\(\)"):
+        verax.prediction_change(verax.Scorer(lambda x: x, returns="logits"), sparse, np.ones((5, 5)))
+
+
+def test_a_method_that_moves_numbers_refuses_categories_and_names_the_one_that_does_not():
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
+    with pytest.raises(ValueError, match=r"LimeTabular: it moves numbers .* use LimeGroups"):
+        attribution.LimeTabular()(scorer, inputs)
+    assert attribution.LimeGroups(samples=64)(scorer, inputs).shape == (6, 5)

@@ -1,0 +1,172 @@
+"""Values: regressors and functions to numbers that are no class scores, followed as they are."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+import reference
+import verax
+from verax import attribution
+
+X, Y = load_diabetes(return_X_y=True)
+X, Y = X[:24] * 10, Y[:24]
+MODEL = LinearRegression().fit(X, Y)
+W, B = MODEL.coef_, MODEL.intercept_
+
+
+def torch_copy():
+    layer = nn.Linear(10, 1).double()
+    layer.weight.data[:] = torch.from_numpy(W)[None]
+    layer.bias.data[:] = B
+    return verax.Scorer(layer, returns="values")
+
+
+def onnx_copy(tmp_path):
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "linear.onnx"
+    layer = torch_copy().adapter.module.float()
+    torch.onnx.export(layer, (torch.zeros(1, 10),), path, dynamic_axes={"x": {0: "n"}}, input_names=["x"], dynamo=False)
+    return verax.Scorer(path, returns="values")
+
+
+def xgboost_copy():
+    """A linear booster, fitted to the model's predictions until nothing is left."""
+    library = pytest.importorskip("xgboost")
+    data = library.DMatrix(X, MODEL.predict(X))
+    settings = {"booster": "gblinear", "lambda": 0, "alpha": 0, "eta": 1.0, "updater": "coord_descent"}
+    return library.train(settings, data, num_boost_round=4000)
+
+
+COPIES = {
+    "scikit-learn": lambda _: MODEL,
+    "pipeline": lambda _: make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y),
+    "search": lambda _: GridSearchCV(LinearRegression(), {"fit_intercept": [True]}, cv=2).fit(X, Y),
+    "function": lambda _: verax.Scorer(lambda x: x @ W + B, returns="values"),
+    "torch": lambda _: torch_copy(),
+    "onnx": onnx_copy,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
+def test_copies_of_one_regressor_agree(make, tmp_path):
+    found = verax.evaluate(make(tmp_path), X, W * X, samples=40)
+    wanted = verax.evaluate(MODEL, X, W * X, samples=40)
+    for name in wanted:
+        np.testing.assert_allclose(found[name].value, wanted[name].value, rtol=1e-5, atol=1e-4 * np.abs(Y).max())
+
+
+@pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
+def test_boosted_regressors_are_recognised_in_both_interfaces(package):
+    library = pytest.importorskip(package)
+    regressor = (library.XGBRegressor if package == "xgboost" else library.LGBMRegressor)(n_estimators=5)
+    regressor.fit(X, Y)
+    booster = regressor.get_booster() if package == "xgboost" else regressor.booster_
+    for model in (regressor, booster):
+        scorer = verax.Scorer(model)
+        assert scorer.adapter.returns == "values"
+        curve = verax.prediction_change(scorer, X, X).morf
+        np.testing.assert_allclose(curve[:, 0], regressor.predict(X), rtol=1e-6)
+
+
+def test_linear_regression_has_closed_forms():
+    baselines = X.mean(0)
+    contribution = W * (X - baselines)
+    result = verax.evaluate(MODEL, X, contribution, ["pc", "dpc"], baselines=baselines)
+    for row in range(len(X)):
+        curves = reference.guided(
+            lambda x: float(x @ W + B), X[row], baselines, contribution[row], range(10), "signed", 10
+        )
+        morf, lerf = (reference.metric_curve(curve, "pc", "cumulative") for curve in curves)
+        assert result["pc"].value[row] == pytest.approx(reference.weighted_abpc(lerf, morf), abs=1e-10)
+    gradient = np.broadcast_to(W, X.shape)
+    # W is exactly how the value moves, so that nothing is left unexplained; its negation is no explanation at all
+    exact = verax.infidelity(MODEL, X, {"w": gradient, "-w": -gradient}, normalize=False, samples=50)
+    assert exact.value["w"].max() < 1e-18
+    moved = verax.infidelity(MODEL, X, np.zeros_like(X), normalize=False, samples=4000)
+    np.testing.assert_allclose(moved.value, 0.2**2 * W @ W, rtol=0.15)
+
+
+def test_attributions_of_a_linear_regression_have_closed_forms():
+    model, x = torch_copy(), torch.from_numpy(X)
+    rows = {
+        "gradient": (attribution.Gradient(), W),
+        "smoothgrad": (attribution.SmoothGrad(), W),
+        "gradient x input": (attribution.IntegratedGradients(baseline="mean"), W * (X - X.mean(0))),
+        "occlusion": (attribution.Occlusion(), W * X),
+        "kernel shap": (attribution.KernelShap(), W * X),
+        "permutation shap": (attribution.PermutationShap(), W * X),
+    }
+    for name, (method, wanted) in rows.items():
+        found = method(model, x, background=x)
+        np.testing.assert_allclose(found, np.broadcast_to(wanted, X.shape), rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_nothing_speaks_of_classes():
+    comparison = verax.compare(MODEL, X, {"a": W * X, "b": -W * X}, ["pc", "dpc"])
+    page = comparison._repr_html_() + str(comparison) + repr(comparison.evaluation)
+    assert "class score" not in page
+    assert comparison.evaluation["pc"].context.score == "value"
+    with pytest.raises(ValueError, match="target: output 1 does not exist; the model has one output, number 0"):
+        verax.prediction_change(MODEL, X, X, target=1)
+
+
+def test_of_several_values_one_is_followed_by_number_or_name():
+    both = LinearRegression().fit(X, np.stack([Y, -2 * Y], axis=1))
+    with pytest.raises(ValueError, match="target: the model returns 2 values for each row; say which one"):
+        verax.prediction_change(both, X, X)
+    first = verax.prediction_change(both, X, X, target=0).value
+    np.testing.assert_allclose(verax.prediction_change(both, X, X, target=1).value, -2 * first)
+    named = verax.Scorer(both, labels=["price", "loss"])
+    np.testing.assert_array_equal(verax.prediction_change(named, X, X, target="loss").value, -2 * first)
+    each = verax.prediction_change(named, X, X, target=["price", "loss"] * 12).value
+    np.testing.assert_allclose(each[1::2], -2 * first[1::2])
+
+
+def test_a_score_is_made_of_whatever_a_model_returns():
+    class Boxes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(10, 4).double()
+
+        def forward(self, x):
+            return {"boxes": self.layer(x), "names": ["cat"]}
+
+    module = Boxes()
+    x = torch.from_numpy(X)
+    margin = verax.Scorer(module, score=lambda found: found["boxes"][:, 0] - found["boxes"][:, 1])
+    assert margin.adapter.returns == "values"
+    weights = module.layer.weight.detach()
+    torch.testing.assert_close(attribution.Gradient()(margin, x)[0], weights[0] - weights[1])
+    plain = verax.Scorer(lambda rows: {"boxes": rows @ weights.T}, score=lambda found: found["boxes"][:, 2])
+    torch.testing.assert_close(verax.prediction_change(plain, x, x).morf[:, 0], x @ weights[2], rtol=1e-12, atol=1e-12)
+    tree = GradientBoostingRegressor(n_estimators=3).fit(X, Y)
+    doubled = verax.Scorer(tree, score=lambda values: 2 * values)
+    np.testing.assert_allclose(
+        verax.prediction_change(doubled, X, X).value, 2 * verax.prediction_change(tree, X, X).value
+    )
+    logits = verax.Scorer(module, score=lambda found: found["boxes"], returns="logits")
+    assert verax.prediction_change(logits, x, x).morf.max() <= 1
+
+
+def test_what_is_said_of_a_regressor_must_be_true():
+    with pytest.raises(ValueError, match=r'returns: Ridge\.predict gives values; leave returns out or say "values"'):
+        verax.Scorer(Ridge().fit(X, Y), returns="probabilities")
+
+
+def test_whole_numbers_are_values():
+    counts = verax.Scorer(lambda x: (x > 0).sum(1), returns="values")
+    assert verax.prediction_change(counts, X, X).morf[:, 0].tolist() == (X > 0).sum(1).tolist()
+
+
+def test_tuning_a_regressor_ranks_what_needs_no_gradients():
+    pytest.importorskip("optuna")
+    found = verax.tune(MODEL, X, metric="pc", trials=2, methods=["Occlusion", "Random"])
+    assert type(found.best).__name__ == "Occlusion"
