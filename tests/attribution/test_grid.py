@@ -12,7 +12,7 @@ import pytest
 from attribution.networks import convnet, rows
 from verax.attribution.base import Attribution, attribute, families
 from verax.attribution.deeplift_shap import DeepLiftSHAP
-from verax.attribution.grid import grid
+from verax.attribution.grid import grid, removals
 from verax.attribution.lime_image import LimeImage
 from verax.attribution.lime_tabular import LimeTabular
 
@@ -30,7 +30,7 @@ WANTED = {
 }
 DIGEST = """
 import hashlib
-from verax.attribution.grid import grid
+from verax.attribution.grid import grid, removals
 names = [one.canonical for modality in ("tabular", "image") for one in grid(modality)]
 print(hashlib.sha256("\\n".join(names).encode()).hexdigest())
 """
@@ -95,3 +95,12 @@ def test_an_unknown_modality_is_refused(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(ValueError, match='modality: expected "tabular" or "image", found \'text\''):
         grid("text")
+
+
+def test_methods_that_remove_features_are_offered_with_several_budgets_that_share_rows():
+    tabular, image = removals("tabular"), removals("image")
+    names = Counter(type(one).__name__ for one in tabular)
+    assert names == {"Occlusion": 2, "KernelShap": 3, "PermutationShap": 3, "LimeGroups": 27, "TreeShap": 2}
+    assert [one for one in tabular if type(one).__name__ != "TreeShap"] == image
+    assert len(families(image)) == 4
+    assert not any(one.needs_gradients or one in grid("tabular") for one in tabular)

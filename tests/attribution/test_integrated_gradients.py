@@ -99,3 +99,18 @@ def test_costs() -> None:
 def test_no_points_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^points: "):
         IntegratedGradients(points=0)
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["one for all", "one each"])
+def test_without_a_background_paths_begin_at_the_baselines_of_the_call(each):
+    model = torch.nn.Linear(4, 3).double()
+    x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    begin = x.flip(0) / 2 if each else torch.tensor([0.5, -1.0, 0.0, 2.0]).double()
+    method = IntegratedGradients()
+    found = method(model, x, target=2, baselines=begin)
+    torch.testing.assert_close(found, model.weight[2].detach() * (x - begin))
+    made = attribute([method], model, x, target=2, baselines=begin)
+    assert made.rows - made.rows_backward == len(x) + (len(x) if each else 1)
+    assert max(made.delta.values()) < 1e-9
+    with pytest.raises(ValueError, match=r"background: IntegratedGradients\(baseline='max'\) needs rows"):
+        IntegratedGradients(baseline="max")(model, x, target=2)

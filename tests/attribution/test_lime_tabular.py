@@ -43,6 +43,17 @@ class Recorder(nn.Module):
         return [part.reshape(inputs, size, -1) for part, size in zip(parts, sizes, strict=True)]
 
 
+class Times(nn.Module):
+    """Columns times one number each."""
+
+    def __init__(self, unit: Tensor) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return batch * self.unit
+
+
 def double_mlp(features: int = 20, outputs: int = 2) -> nn.Module:
     return mlp(features=features, outputs=outputs).double().eval()
 
@@ -326,3 +337,21 @@ def test_equal_numbers_have_one_canonical_form() -> None:
     wanted = "LimeTabular(alpha=0.0, kernel_width=2.0, sigma=1.0, samples=8, seed=3, scale_kernel=False)"
     assert settled(alpha=0, kernel_width=2, sigma=1, samples=np.int64(8), seed=np.int32(3)).canonical == wanted
     assert settled(alpha=-0.0, kernel_width=np.float32(2), sigma=np.float64(1), samples=8, seed=3).canonical == wanted
+
+
+def test_columns_in_their_own_units():
+    """Neighbours, distances and penalty in standard deviations, coefficients in the units of the columns."""
+    scale = torch.tensor([1.0, 1e3, 1e-2, 0.0], dtype=torch.float64)
+    x, background = inputs(3, 4) * scale, inputs(50, 4, seed=2) * scale
+    model = Recorder(double_mlp(4)).eval()
+    method = LimeTabular(alpha=0.1, sigma="std", samples=64, scale_kernel=True)
+    found = method(model, x, target=1, background=background)
+    near = model.neighbours(3, [64])[0]
+    unit = background.std(0, correction=0).masked_fill(scale == 0, 1)
+    assert torch.equal(near[..., 3], x[:, None, 3].expand(3, 64))  # a column without a spread never moves
+    torch.testing.assert_close(((near - x[:, None]) / unit).std((0, 1))[:3], torch.ones(3).double(), rtol=0.2, atol=0)
+    unscaled = nn.Sequential(Times(unit), model.model)
+    wanted = by_sklearn(unscaled, x / unit, torch.ones(3, dtype=torch.long), near / unit, method) / unit
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match=r'background: LimeTabular\(sigma="std"\) needs rows of the training data'):
+        method(model, x)

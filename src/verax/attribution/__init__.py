@@ -1,17 +1,23 @@
 """Attribution methods as values: configurations that are computed alone or as families that share model evaluations."""
 
-from verax.attribution.base import METHODS, Attribution, Attributions, Family, attribute, families, stream
+from verax.attribution.attributions import Attributions
+from verax.attribution.base import METHODS, Attribution, Family, attribute, families, stream
 from verax.attribution.deeplift_shap import DeepLiftSHAP
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.gradient import Gradient
 from verax.attribution.grid import grid
 from verax.attribution.guided_backprop import GuidedBackprop
 from verax.attribution.integrated_gradients import IntegratedGradients
+from verax.attribution.kernel_shap import KernelShap
+from verax.attribution.lime_groups import LimeGroups
 from verax.attribution.lime_image import LimeImage
 from verax.attribution.lime_tabular import LimeTabular
+from verax.attribution.occlusion import Occlusion
+from verax.attribution.permutation_shap import PermutationShap
 from verax.attribution.references import Edges, Random
 from verax.attribution.segmentation import Quickshift, Slic
 from verax.attribution.smoothgrad import SmoothGrad, VarGrad
+from verax.attribution.tree_shap import TreeShap
 from verax.scoring.meter import Rows
 
 __all__ = [
@@ -26,8 +32,12 @@ __all__ = [
     "Gradient",
     "GuidedBackprop",
     "IntegratedGradients",
+    "KernelShap",
+    "LimeGroups",
     "LimeImage",
     "LimeTabular",
+    "Occlusion",
+    "PermutationShap",
     "Piece",
     "Place",
     "Quickshift",
@@ -35,6 +45,7 @@ __all__ = [
     "Rows",
     "Slic",
     "SmoothGrad",
+    "TreeShap",
     "VarGrad",
     "attribute",
     "families",

@@ -9,23 +9,23 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from verax.attribution.attributions import Attributions
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core.arrays import Layout, kind_of
 from verax.core.registry import Registry
 from verax.core.shapes import Float
-from verax.core.text_tables import Table, shortened
-from verax.core.text_tables import cost as spent
 from verax.problem.background import checked_background
-from verax.problem.inputs import checked_inputs
+from verax.problem.checked_inputs import CheckedInputs, checked_inputs
+from verax.problem.inputs import inputs_of
 from verax.problem.targets import checked_target
 from verax.scoring.frames import column_order
-from verax.scoring.meter import Cost, Meter, Rows
+from verax.scoring.meter import Meter, Rows
 from verax.scoring.scorer import checked_batch_size, scorer_of
 from verax.scoring.session import NOT_DIFFERENTIABLE
 
@@ -183,6 +183,8 @@ class Attribution(ABC):
         target: Any = None,
         background: Any = None,
         background_labels: Any = None,
+        features: Any = "auto",
+        baselines: Any = 0.0,
         batch_size: int | None = None,
         device: str | torch.device | None = None,
     ) -> Any:
@@ -194,6 +196,9 @@ class Attribution(ABC):
             target: The class to explain: predicted (``None``), a number, a label as text, or one of them per row.
             background: Rows of the training data, for methods that need them.
             background_labels: Their classes, for a stratified background.
+            features: What one feature is, for methods that remove features: ``"element"``, ``"pixel"``, an array of
+                group numbers, or ``"auto"``.
+            baselines: What removed features become: a number or anything that broadcasts to the inputs.
             batch_size: Rows per model call; automatic by default.
             device: Where the model runs; by default where it is.
         """
@@ -204,37 +209,12 @@ class Attribution(ABC):
             target=target,
             background=background,
             background_labels=background_labels,
+            features=features,
+            baselines=baselines,
             batch_size=batch_size,
             device=device,
         )
         return found[self.canonical]
-
-
-class Attributions(dict[str, Any]):
-    """Attributions by canonical name, ready to be passed to ``verax.evaluate``, with what they cost.
-
-    Attributes:
-        rows: Model rows evaluated.
-        rows_backward: Rows through which gradients were taken.
-        seconds: Wall-clock time.
-        delta: For methods that promise completeness, the largest relative gap of any input, by canonical name.
-    """
-
-    def __init__(self, found: dict[str, Any], delta: dict[str, float], cost: Cost) -> None:
-        super().__init__(found)
-        self.delta = delta
-        self.rows, self.rows_backward, self.seconds = cost.rows.forward, cost.rows.backward, cost.seconds
-
-    def _table(self) -> Table:
-        gaps = {name: f"{gap:.2g}" for name, gap in self.delta.items()}
-        rows = [(name, str(tuple(values.shape)), gaps.get(name, "")) for name, values in self.items()]
-        return Table(("attribution", "shape", "largest gap"), shortened(rows), spent(self.rows, self.seconds))
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 def families(configurations: Sequence[Attribution]) -> dict[Family, list[Attribution]]:
@@ -264,6 +244,8 @@ def attribute(
     target: Any = None,
     background: Any = None,
     background_labels: Any = None,
+    features: Any = "auto",
+    baselines: Any = 0.0,
     batch_size: int | None = None,
     device: str | torch.device | None = None,
 ) -> Attributions:
@@ -276,6 +258,9 @@ def attribute(
         target: The class to explain: predicted (``None``), a number, a label as text, or one of them per row.
         background: Rows of training data, for methods that compare with some.
         background_labels: Their classes, for methods that draw from each class alike.
+        features: What one feature is, for methods that remove features: ``"element"``, ``"pixel"``, an array of group
+            numbers, or ``"auto"``, a pixel with its channels in images and an element elsewhere.
+        baselines: What removed features become: a number or anything that broadcasts to the inputs.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
 
@@ -291,17 +276,18 @@ def attribute(
     groups = families(configurations)
     scorer = scorer_of(model)
     meter = Meter(scorer.counts)
-    order = column_order(scorer.feature_names, inputs)
-    inputs, background = order("inputs", inputs), order("background", background)
-    x = checked_inputs(inputs)
+    asked = inputs_of(inputs, features, baselines)
+    order = column_order(scorer.feature_names, asked.values)
+    asked, background = asked.ordered(order), order("background", background)
+    x = checked_inputs(asked, background, scorer.takes_missing).values
     dtype = torch.promote_types(x.dtype, torch.float32)  # half precision cannot hold them: small squares would be 0
-    layout = Layout("one", (), kind_of(inputs), x.device, dtype)
+    layout = Layout("one", (), kind_of(asked.values), x.device, dtype)
     names = {family: [one.canonical for one in members] for family, members in groups.items()}
     with torch.inference_mode(False):  # plain tensors, also where the caller is in inference mode
         found = {name: torch.empty_like(x, dtype=dtype) for own in names.values() for name in own}
     delta: dict[str, float] = {}
     settings = {"target": target, "background": background, "background_labels": background_labels}
-    for family, piece in stream(groups, scorer, inputs, **settings, batch_size=batch_size, device=device):
+    for family, piece in stream(groups, scorer, asked, **settings, batch_size=batch_size, device=device):
         for name, values in zip(names[family], piece.values, strict=True):
             found[name][piece.rows] = values.to(found[name])
         if piece.delta is not None:
@@ -321,6 +307,8 @@ def stream(
     target: Any = None,
     background: Any = None,
     background_labels: Any = None,
+    features: Any = "auto",
+    baselines: Any = 0.0,
     batch_size: int | None = None,
     device: str | torch.device | None = None,
 ) -> Iterator[tuple[Family, Piece]]:
@@ -333,17 +321,31 @@ def stream(
         groups: What ``families`` gives: configurations by their family.
     """
     scorer = scorer_of(model)
-    x = checked_inputs(inputs)
+    asked = checked_inputs(inputs_of(inputs, features, baselines), background, scorer.takes_missing)
+    x = asked.values
     gradients = any(family.needs_gradients for family in groups)
     if gradients and not scorer.differentiable:
         raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
     checked_batch_size(batch_size)
     wanted = checked_target(target, len(x))
-    rows, labels = checked_background(background, background_labels, x)
+    rows, labels = checked_background(background, background_labels, x, missing=asked.missing or scorer.takes_missing)
+    fmap, removed = asked.features, asked.baselines
+    given = Given(x, rows, labels, features=fmap, baselines=removed, codes=asked.codes, model=scorer.adapter)
     for family, members in groups.items():
-        family.check(members, Given(x, rows, labels))
-    with scorer.session(x, kind_of(inputs), "logit", batch_size, device, gradients=gradients) as session:
-        explained = Explained(x, rows, labels, session, *session.begin(x, wanted))
+        family.check(members, given)
+    with scorer.session(
+        x, asked.kind, "logit", batch_size, device, gradients=gradients, companions=asked.companions
+    ) as session:
+        begun = session.begin(x, wanted)
+        explained = Explained(**vars(given), session=session, target=begun[0], clean=begun[1])
         for family, members in groups.items():
             for piece in family.pieces(members, explained):
-                yield family, piece
+                yield family, _without_fixed(piece, asked)
+
+
+def _without_fixed(piece: Piece, asked: CheckedInputs) -> Piece:
+    """Attributions of what is never removed are 0."""
+    fixed = asked.fixed(piece.rows)
+    if fixed is None:
+        return piece
+    return replace(piece, values=piece.values.masked_fill(fixed.to(piece.values.device), 0))

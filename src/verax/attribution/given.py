@@ -1,11 +1,15 @@
 """What a family of attributions is given, and what it gives back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Float, Int
+from verax.core.arguments import settle
+from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.problem.baselines import baseline_tensor
+from verax.problem.features import FeatureMap, feature_map
+from verax.scoring.adapters import Adapter
 from verax.scoring.session import Session
 
 
@@ -17,13 +21,27 @@ class Given:
         inputs: Rows to explain, where the user keeps them.
         background: Rows that stand for the training data, or None.
         labels: The class of each background row, or None.
+        features: What one feature is, for methods that remove features; ``"auto"`` where left out.
+        baselines: What removed features become, seen in the inputs' shape; 0 where left out.
+        codes: Which elements of a row are codes, which have no amounts to move; None where none is.
+        model: The model, for methods that read it themselves; None where it is not known yet.
     """
 
-    inputs: Float[Tensor, "n *shape"]
-    background: Float[Tensor, "m *shape"] | None
+    inputs: Shaped[Tensor, "n *shape"]
+    background: Shaped[Tensor, "m *shape"] | None
     labels: Int[Tensor, " m"] | None
+    features: FeatureMap = field(default=None, kw_only=True)  # type: ignore[assignment]  # settled below
+    baselines: Shaped[Tensor, "n *shape"] = field(default=None, kw_only=True)  # type: ignore[assignment]
+    codes: Bool[Tensor, "*shape"] | None = field(default=None, kw_only=True)
+    model: Adapter | None = field(default=None, kw_only=True)
 
-    def need_background(self, who: str) -> Float[Tensor, "m *shape"]:
+    def __post_init__(self) -> None:
+        if self.features is None:
+            settle(self, features=feature_map("auto", self.inputs))
+        if self.baselines is None:
+            settle(self, baselines=baseline_tensor(0.0, self.inputs))
+
+    def need_background(self, who: str) -> Shaped[Tensor, "m *shape"]:
         """Return the background, or say that it is missing."""
         if self.background is None:
             raise ValueError(f"background: {who} needs rows of the training data; pass background=train_inputs.")

@@ -9,11 +9,16 @@ from verax.attribution.deeplift_shap import DeepLiftSHAP
 from verax.attribution.gradient import Gradient
 from verax.attribution.guided_backprop import GuidedBackprop
 from verax.attribution.integrated_gradients import IntegratedGradients, PathBaseline
+from verax.attribution.kernel_shap import KernelShap
+from verax.attribution.lime_groups import LimeGroups
 from verax.attribution.lime_image import LimeImage, Replacement
 from verax.attribution.lime_tabular import LimeTabular
+from verax.attribution.occlusion import Occlusion
+from verax.attribution.permutation_shap import PermutationShap
 from verax.attribution.references import Edges, Random
 from verax.attribution.segmentation import Quickshift, Segmenter, Slic
 from verax.attribution.smoothgrad import SmoothGrad, VarGrad
+from verax.attribution.tree_shap import TreeShap
 
 BASELINES: tuple[PathBaseline, ...] = ("min", "mean", "median", "max")
 REPLACEMENTS: tuple[Replacement, ...] = ("segment", "image", "dataset")
@@ -21,6 +26,7 @@ NOISE = (0.01, 0.1, 0.25, 0.5, 1.0)
 LABELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 TABULAR_ALPHAS = (0.000055, 0.0001, 0.00055, 0.001, 0.0055, 0.01, 0.055, 0.1, 0.55)
 TABULAR_WIDTHS = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.125, 1.25)
+BUDGETS = (64, 256, 1024)
 IMAGE_ALPHAS = (0.00055, 0.001, 0.0055, 0.01, 0.055, 0.1, 0.55, 1.0)
 IMAGE_WIDTHS = (0.125, 0.25, 0.375, 0.5)
 
@@ -44,6 +50,24 @@ def grid(modality: Modality) -> list[Attribution]:
     if modality == "tabular":
         return [*_gradients(), *_deep_lift_shap(1024), *_lime_tabular(), *_random()]
     return [*_gradients(), *_deep_lift_shap(128), *_lime_image(), *_random(), *_edges()]
+
+
+def removals(modality: Modality) -> list[Attribution]:
+    """Configurations beyond the paper's, of methods that remove features and need no gradients.
+
+    Args:
+        modality: The kind of data, ``"tabular"`` or ``"image"``.
+
+    Example:
+        >>> len(removals("tabular"))
+        37
+    """
+    found: list[Attribution] = [Occlusion("leave_one_out"), Occlusion("keep_one_in")]
+    found += [kind(samples) for kind in (KernelShap, PermutationShap) for samples in BUDGETS]
+    settings = product((0.0001, 0.01, 1.0), (0.25, 0.5, 1.0), BUDGETS)
+    found += [LimeGroups(alpha, width, samples) for alpha, width, samples in settings]
+    found += [TreeShap(interventional=False), TreeShap(interventional=True)]
+    return [one for one in found if modality in one.modalities]
 
 
 def _gradients() -> Iterator[Attribution]:

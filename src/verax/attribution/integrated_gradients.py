@@ -26,7 +26,8 @@ class IntegratedGradients(Attribution):
     ``a_i = (x_i - b_i) * integral_0^1 d z_y(b + t (x - b)) / d x_i dt``, the factor before it on request only.
 
     Args:
-        baseline: ``"min"``, ``"mean"``, ``"median"`` or ``"max"`` of each element over the background.
+        baseline: ``"min"``, ``"mean"``, ``"median"`` or ``"max"`` of each element over the background. Without a
+            background, ``"mean"`` starts from the baselines of the call.
         multiply_by_inputs: Multiply the mean gradient with ``x - baseline``; without, the pseudo-local variant.
         points: Points on the path (Gauss-Legendre, as Captum's default).
 
@@ -72,34 +73,38 @@ class PathFamily(Family):
     needs_gradients: ClassVar[bool] = True
 
     def check(self, members: Sequence[IntegratedGradients], given: Given) -> None:
-        """The baseline is a statistic of the background."""
-        given.need_background("IntegratedGradients")
+        """The baseline is a statistic of the background, or that of the call."""
+        if self.baseline != "mean":
+            given.need_background(f"IntegratedGradients(baseline={self.baseline!r})")
 
     def rows(self, members: Sequence[IntegratedGradients], given: Given, place: Place) -> Rows:
-        """One per point of each path, and the baseline."""
+        """One per point of each path, and the baselines."""
         along = len(given.inputs) * self.points
-        return Rows(along + 1, along)
+        return Rows(along + (1 if len(self._starts(given)) == 1 else len(given.inputs)), along)
 
     def pieces(self, members: Sequence[IntegratedGradients], explained: Explained) -> Iterator[Piece]:
         """Yield the mean gradient, multiplied or not, and the gap of the sum to the score difference."""
         session, inputs = explained.session, explained.inputs
-        start = statistic(self.baseline, explained.need_background("IntegratedGradients")).to(inputs).to(session.device)
+        starts = self._starts(explained)
+        if session.companions is not None:  # what comes with an input has a say in the score of its baseline
+            starts = starts.expand(inputs.shape)
         nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(self.points))
-        along = ((nodes + 1) / 2).to(start)
-        share = (weights / 2).to(start)
-        bottom = self._score_at(start, explained)
-        height = max(1, block_bytes(session.device) // (8 * self.points * start.numel()))
+        along, share = (part.to(session.device, inputs.dtype) for part in ((nodes + 1) / 2, weights / 2))
+        bottom = session.class_scores(starts).expand(len(inputs), -1)
+        height = max(1, block_bytes(session.device) // (8 * self.points * inputs[0].numel()))
         for rows in pieces(len(inputs), height):
             block = inputs[rows].to(session.device)
+            start = (starts if len(starts) == 1 else starts[rows]).to(session.device)
             mean = self._mean_gradient(block, start, along, share, rows, explained)
             product = mean * (block - start)
-            gap = _relative_gap(product, explained.clean[rows] - bottom[explained.target[rows]])
+            below = bottom[rows].gather(1, explained.target[rows][:, None])[:, 0]
+            gap = _relative_gap(product, explained.clean[rows] - below)
             yield Piece(rows, torch.stack([product if one.multiply_by_inputs else mean for one in members]), gap)
 
     def _mean_gradient(
         self,
         block: Float[Tensor, "b *shape"],
-        start: Float[Tensor, "*shape"],
+        start: Float[Tensor, "starts *shape"],
         along: Float[Tensor, " points"],
         share: Float[Tensor, " points"],
         rows: slice,
@@ -109,17 +114,21 @@ class PathFamily(Family):
 
         def build(first: int, last: int) -> Tensor:
             job = torch.arange(first, last, device=block.device)
-            step = along[job % self.points].reshape(-1, *(1,) * start.ndim)
-            return start + step * (block[job // self.points] - start)
+            step = along[job % self.points].reshape(-1, *(1,) * (block.ndim - 1))
+            own = job // self.points
+            begin = start if len(start) == 1 else start[own]
+            return begin + step * (block[own] - begin)
 
         gradients = explained.session.target_gradients(build, owner, explained.target)
         return torch.einsum(
-            "bp...,p->b...", gradients.reshape(len(block), self.points, *start.shape), share.to(gradients)
+            "bp...,p->b...", gradients.reshape(len(block), self.points, *block.shape[1:]), share.to(gradients)
         )
 
-    def _score_at(self, start: Float[Tensor, "*shape"], explained: Explained) -> Float[Tensor, " classes"]:
-        """Logits of every class at the baseline."""
-        return explained.session.class_scores(start[None])[0]
+    def _starts(self, given: Given) -> Float[Tensor, "starts *shape"]:
+        """Where paths begin: at one row for all inputs, or at one for each."""
+        if given.background is not None:
+            return statistic(self.baseline, given.background).to(given.inputs)[None]
+        return given.baselines if given.baselines.stride(0) else given.baselines[:1]
 
 
 def statistic(name: PathBaseline, background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from verax.core.arguments import (
 )
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
+from verax.problem.typical_rows import spreads
 from verax.scoring.meter import Rows
 
 
@@ -36,10 +37,14 @@ class LimeTabular(Attribution):
     Euclidean distance to ``x``, and ``x`` itself counts 1. With the paper's absolute widths the neighbours of some
     settings have next to no weight, and the attribution is then next to 0.
 
+    For columns in their own units say ``LimeTabular(sigma="std", scale_kernel=True)`` and pass ``background``: the
+    neighbours, their distances and the penalty are then measured in standard deviations of the background, as the lime
+    package does. Coefficients stay slopes in the units of the columns.
+
     Args:
         alpha: Penalty of the ridge regression, at least 0.
         kernel_width: Width of the kernel.
-        sigma: Standard deviation of the neighbours.
+        sigma: Standard deviation of the neighbours: a number, or ``"std"`` for that of each column of the background.
         samples: Neighbours per input. The first ones are the same whatever their number, and for every sigma.
         seed: Neighbours are a function of the seed and the input's values.
         scale_kernel: Multiply the width with the root of the number of features, as the lime package does.
@@ -53,7 +58,7 @@ class LimeTabular(Attribution):
 
     alpha: float = 0.01
     kernel_width: float = 0.75
-    sigma: float = 0.5
+    sigma: float | Literal["std"] = 0.5
     samples: int = 1024
     seed: int = 0
     scale_kernel: bool = False
@@ -72,7 +77,7 @@ class LimeTabular(Attribution):
             self,
             alpha=checked_not_negative("alpha", self.alpha),  # 1 and 1.0 are one configuration
             kernel_width=checked_positive("kernel_width", self.kernel_width),
-            sigma=checked_positive("sigma", self.sigma),
+            sigma="std" if self.sigma == "std" else checked_positive("sigma", self.sigma),
             samples=checked_count("samples", self.samples),
             seed=checked_seed(self.seed),
         )
@@ -96,6 +101,16 @@ class LimeTabularFamily(Family):
     needs_gradients: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
+    def check(self, members: Sequence[LimeTabular], given: Given) -> None:
+        """Codes cannot be moved a little, and standard deviations are those of a background."""
+        if any(one.sigma == "std" for one in members):
+            given.need_background('LimeTabular(sigma="std")')
+        if given.codes is not None:
+            raise ValueError(
+                "LimeTabular: it moves numbers a little, and some of the inputs are codes, such as categories; use "
+                "LimeGroups, which replaces features by their baselines."
+            )
+
     def rows(self, members: Sequence[LimeTabular], given: Given, place: Place) -> Rows:
         """The largest neighbourhood of each sigma."""
         fits = _shared_fits(members, given.inputs[0].numel())
@@ -112,7 +127,7 @@ class LimeTabularFamily(Family):
             normals = noise.normals(keys, 0, samples, features, session.dtype)
             values = torch.empty(len(members), len(keys), features, dtype=torch.float64, device=session.device)
             for fit in fits:
-                found = _coefficients(fit, rows, normals[:, : fit.sizes[-1]] * fit.sigma, explained)
+                found = _coefficients(fit, rows, normals[:, : fit.sizes[-1]], explained)
                 values[list(fit.members)] = found.flatten(1, 3)[:, list(fit.places)].transpose(0, 1)
             yield Piece(rows, values.reshape(len(members), len(keys), *inputs.shape[1:]))
 
@@ -127,7 +142,7 @@ class _SharedFits:
         places: The place of each one's fit among those of ``sizes``, ``widths`` and ``alphas``, the last one fastest.
     """
 
-    sigma: float
+    sigma: float | Literal["std"]
     sizes: tuple[int, ...]
     widths: tuple[float, ...]
     alphas: tuple[float, ...]
@@ -157,21 +172,32 @@ def _shared_fits(members: Sequence[LimeTabular], features: int) -> list[_SharedF
 
 
 def _coefficients(
-    fit: _SharedFits, rows: slice, moves: Float[Tensor, "b n d"], explained: Explained
+    fit: _SharedFits, rows: slice, normals: Float[Tensor, "b n d"], explained: Explained
 ) -> Float[Tensor, "b sizes widths alphas d"]:
     """Ask the model about the neighbours of some inputs and fit all surrogates to its answers."""
     session, inputs = explained.session, explained.inputs[rows]
     start = inputs.to(session.device, session.dtype).flatten(1)[:, None]
-    neighbours = start + moves
+    step = _deviations(explained) if fit.sigma == "std" else fit.sigma
+    neighbours = start + normals * step
     flat = neighbours.reshape(-1, *inputs.shape[1:])
-    owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(moves.shape[1])
+    owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(normals.shape[1])
     scores = session.target_scores(lambda first, last: flat[first:last], owner, explained.target)
     # What the model saw, rounded to its precision, is what its scores are fitted to.
-    design = neighbours.double() - start.double()
+    design = (neighbours.double() - start.double()).nan_to_num(0.0)  # a missing value cannot be moved
+    unit = step.masked_fill(step == 0, 1).double() if isinstance(step, Tensor) else None
+    if unit is not None:
+        design /= unit
     change = scores.double().reshape(design.shape[:2]) - explained.clean[rows, None].double()
     widths = torch.tensor(fit.widths, dtype=torch.float64, device=session.device)
     weights = torch.exp(-(design.norm(dim=-1)[:, None] / widths[:, None]).square() / 2)
-    return solutions(_sums_by_size(fit.sizes, design, change, weights), fit.alphas)
+    found = solutions(_sums_by_size(fit.sizes, design, change, weights), fit.alphas)
+    return found if unit is None else found / unit
+
+
+def _deviations(explained: Explained) -> Float[Tensor, " d"]:
+    """Standard deviation of each column over the background; a column that has none does not move, and gets 0."""
+    background = explained.need_background('LimeTabular(sigma="std")')
+    return spreads(background).nan_to_num(0.0).flatten().to(explained.session.device, explained.session.dtype)
 
 
 def _sums_by_size(

@@ -21,7 +21,7 @@ from verax.core.arguments import (
     settle,
 )
 from verax.core.blocks import block_bytes, pieces
-from verax.core.shapes import Float
+from verax.core.shapes import Float, Shaped
 from verax.scoring.meter import Rows
 
 Detector = Literal["sobel", "canny"]
@@ -79,12 +79,13 @@ class RandomFamily(Family):
             yield Piece(rows, torch.stack([_draw(one, block) for one in members]))
 
 
-def _draw(member: Random, block: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+def _draw(member: Random, block: Shaped[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
     if member.constant:
         keys = noise.input_keys(torch.zeros_like(block[:1]), member.seed, "random").expand(len(block))
     else:
         keys = noise.input_keys(block, member.seed, "random")
-    return noise.normals(keys, 0, 1, block[0].numel(), block.dtype).reshape(block.shape)
+    dtype = torch.promote_types(block.dtype, torch.float16)  # codes are whole numbers, attributions are not
+    return noise.normals(keys, 0, 1, block[0].numel(), dtype).reshape(block.shape)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""Coalitions: copies of an input that keep some of its features and have the baseline in place of all others."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from verax.attribution.given import Explained
+from verax.core.shapes import Bool, Float, Int
+from verax.problem.baselines import must_choose, replaced
+from verax.problem.features import FeatureMap, Groups
+
+Kept = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Bool[Tensor, "rows features"]]
+"""The features that are kept: by the place of each row's input and the number of its coalition."""
+
+
+def coalition_scores(
+    explained: Explained, which: Int[Tensor, " b"], count: int, kept: Kept
+) -> Float[Tensor, "b {count}"]:
+    """Score as many coalitions of each of some inputs, in bounded memory.
+
+    Args:
+        explained: The inputs, with a model held ready.
+        which: Numbers of the inputs, on the session's device.
+        count: Coalitions of each input.
+        kept: Says which features coalitions keep, when their rows are made.
+    """
+    session, fmap = explained.session, explained.features
+    at_home = which.to(explained.inputs.device)
+    inputs, baselines = (
+        values.index_select(0, at_home).to(session.device, session.dtype)
+        for values in (explained.inputs, explained.baselines)
+    )
+    chosen = must_choose(inputs, baselines)
+
+    def build(start: int, stop: int) -> Tensor:
+        row = torch.arange(start, stop, device=session.device)
+        at = row // count
+        removed = ~kept(at, row % count)
+        mask = fmap.expand(functional.pad(removed, (0, fmap.most - removed.shape[1])), which[at])
+        return replaced(inputs[at], baselines[at], mask, chosen=chosen)
+
+    scores = session.target_scores(build, which.repeat_interleave(count), explained.target)
+    return scores.reshape(len(which), count)
+
+
+def by_count(features: FeatureMap, rows: slice, device: torch.device) -> Iterator[tuple[int, Int[Tensor, " b"]]]:
+    """Inputs of a block that have equally many features: how many, and which inputs."""
+    counts = features.counts(rows).to(device).expand(rows.stop - rows.start)
+    for count in sorted(set(counts.tolist())):
+        yield count, rows.start + (counts == count).nonzero()[:, 0]
+
+
+def removable(features: FeatureMap, rows: slice, like: Tensor) -> Float[Tensor, "b *shape"]:
+    """One for every element of a block, 0 where it is never removed; in the precision and place of another tensor."""
+    which = torch.arange(rows.start, rows.stop, device=like.device)
+    ones = like.new_ones(len(which), *features.shape)
+    return ones * (features.at(which).numbers() >= 0).to(ones) if isinstance(features, Groups) else ones
+
+
+def spread_evenly(
+    features: FeatureMap, values: Float[Tensor, "k b features"], rows: slice
+) -> Float[Tensor, "k b *shape"]:
+    """Share the value of each feature out among its elements that can be removed; they sum to it again."""
+    which = torch.arange(rows.start, rows.stop, device=values.device)
+    counted = removable(features, rows, values)
+    shares = values / features.reduce(counted, rows).clamp(min=1)
+    return torch.stack([features.expand(one, which) * counted for one in shares])

@@ -1,0 +1,212 @@
+"""KernelShap: Shapley values by a weighted regression on coalitions and their complements."""
+
+import functools
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.attribution.given import Explained
+from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
+from verax.core import noise, palette
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Bool, Float, Int, Shaped
+
+_LISTED = 1 << 14  # coalitions of one size that are drawn without repetition, from a list of all
+
+
+@dataclass(frozen=True)
+class KernelShap(_Sampled):
+    """Shapley values of the logit over any features, by weighted regression (Lundberg and Lee 2017).
+
+    ``argmin_phi sum_S w(|S|) (v(S) - v({}) - sum_{i in S} phi_i)^2`` under ``sum_i phi_i = v(all) - v({})``, where
+    ``v(S)`` is the score with the features in ``S`` kept and all others at their baselines, and ``w(s)`` is
+    ``(d - 1) / (C(d, s) s (d - s))``.
+
+    Coalitions are drawn in pairs with their complements, each size as often as its weight in the sum asks for and
+    without repetition; a size of which all were drawn counts exactly. The values always sum to the difference of the
+    scores of the input and of the baseline. With fewer coalitions than features, what they leave open is shared out
+    evenly.
+
+    Args:
+        samples: Model rows per input, those of the input and of the baseline included. Budgets are prefixes: the first
+            coalitions are the same whatever their number, so that many budgets together cost the rows of the largest.
+            From ``2^d`` rows on, for ``d`` features, all coalitions are scored and the values are exact.
+        seed: Coalitions are a function of the seed and the input's values.
+
+    Example:
+        >>> model, x = torch.nn.Linear(20, 2), torch.randn(3, 20)
+        >>> found = KernelShap(samples=256)(model, x, target=1, baselines=0.5)
+        >>> bool(torch.allclose(found, model.weight[1] * (x - 0.5), atol=1e-5))
+        True
+    """
+
+    label: ClassVar[str] = "Kernel SHAP"
+    colour: ClassVar[str | None] = palette.INDIGO
+    citation: ClassVar[str] = (
+        "Lundberg, Lee: A unified approach to interpreting model predictions, NeurIPS 2017; paired: Covert, Lee: "
+        "Improving KernelSHAP, AISTATS 2021"
+    )
+
+    @property
+    def family(self) -> "KernelShapFamily":
+        """All budgets of a seed."""
+        return KernelShapFamily(self.seed)
+
+
+@dataclass(frozen=True)
+class _Pairs(Draws):
+    """Coalitions each followed by its complement; ``half`` are the first of each pair."""
+
+    half: Bool[Tensor, "b pairs features"]
+    sizes: Int[np.ndarray, " pairs"]
+
+
+@dataclass(frozen=True)
+class KernelShapFamily(ShapleyFamily):
+    """One draw of pairs; every budget fits the scores of its first ones."""
+
+    seed: int
+
+    def used(self, features: int, samples: int) -> int:
+        """As many pairs as fit beside the input and the baseline."""
+        return 2 * ((samples - 2) // 2)
+
+    def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> _Pairs:
+        """Draw pairs, each size in its turn."""
+        inputs = explained.inputs[which.to(explained.inputs.device)].to(which.device)
+        sizes = size_sequence(features, count // 2)
+        half = self._drawn(inputs, features, sizes)
+
+        def kept(at: Int[Tensor, " rows"], number: Int[Tensor, " rows"]) -> Bool[Tensor, "rows features"]:
+            return half[at, number // 2] ^ (number % 2 == 1)[:, None]
+
+        return _Pairs(kept, count, half, sizes)
+
+    def _drawn(
+        self, inputs: Shaped[Tensor, "b *shape"], features: int, sizes: Int[np.ndarray, " pairs"]
+    ) -> Bool[Tensor, "b pairs features"]:
+        half = torch.empty(len(inputs), len(sizes), features, dtype=torch.bool, device=inputs.device)
+        keys = noise.input_keys(inputs, self.seed, "kernel-shap order")
+        ways = pairs_by_size(features)
+        listed = [size for size in np.unique(sizes).tolist() if ways[size - 1] <= _LISTED]
+        for size in listed:
+            (places,) = np.nonzero(sizes == size)
+            every = _list_of(features, size).to(inputs.device)
+            order = noise.drawn_words(keys, size, 1, len(every))[:, 0].argsort(dim=1, stable=True)
+            half[:, torch.from_numpy(places).to(inputs.device)] = every[order[:, : len(places)]]
+        keys = noise.input_keys(inputs, self.seed, "kernel-shap")
+        (places,) = np.nonzero(~np.isin(sizes, listed))
+        for part in pieces(len(places), max(1, block_bytes(inputs.device) // (32 * max(1, features) * len(inputs)))):
+            at = torch.from_numpy(places[part]).to(inputs.device)
+            wanted = torch.from_numpy(sizes[places[part]]).to(inputs.device)
+            half[:, at] = _subsets(noise.drawn_words(keys, part.start, len(at), features), wanted)
+        return half
+
+    def estimates(
+        self, draws: _Pairs, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int
+    ) -> Float[Tensor, "b features"]:
+        """Fit what the scores of a budget say beyond an even share."""
+        even = (ends[:, 1:] - ends[:, :1]) / features
+        pairs = scores.shape[1] // 2
+        if not pairs:
+            return even.expand(-1, features)
+        sizes = draws.sizes[:pairs]
+        weights, size = (torch.from_numpy(one).to(scores) for one in (pair_weights(features, sizes), sizes))
+        # A pair's two equations differ in sign alone, once the even share is taken off: their mean is one equation.
+        surplus = (scores[:, 0::2] - scores[:, 1::2]) / 2 + (features / 2 - size) * even
+        found = _fitted(draws.half[:, :pairs], size, surplus, weights)
+        return even + found - found.mean(1, keepdim=True)
+
+
+def pairs_by_size(features: int) -> list[int]:
+    """Pairs of a coalition of 1, 2, ... features, up to half of all, and its complement; huge numbers are cut."""
+    found: list[int] = []
+    for size in range(1, features // 2 + 1):
+        large = bool(found) and found[-1] > 1 << 40  # from there on they only grow
+        ways = found[-1] if large else math.comb(features, size) // (2 if 2 * size == features else 1)
+        found.append(ways)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def size_sequence(features: int, pairs: int) -> Int[np.ndarray, " pairs"]:
+    """The size of each pair: every size comes at the rate of its weight, until all its coalitions were there.
+
+    The beginning is the same whatever the number of pairs.
+
+    Example:
+        >>> size_sequence(6, 12).tolist()
+        [1, 2, 1, 3, 2, 1, 1, 2, 1, 3, 2, 1]
+    """
+    share, most = _mass(features), np.array(pairs_by_size(features), dtype=np.float64)
+    low, high = 0.0, 1.0
+    while len(share) and np.minimum(most, np.floor(high * share + 0.5)).sum() < min(pairs, most.sum()):
+        low, high = high, 2 * high
+    for _ in range(60):  # the time at which that many have come
+        middle = (low + high) / 2
+        enough = np.minimum(most, np.floor(middle * share + 0.5)).sum() >= pairs
+        low, high = (low, middle) if enough else (middle, high)
+    counts = np.minimum(most, np.floor(high * share + 0.5) + 1).astype(np.int64)  # one more: rounding may hide one
+    size = np.repeat(np.arange(1, len(share) + 1), counts)
+    turn = np.arange(len(size)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.lexsort((size, (turn + 0.5) / share[size - 1]))
+    return np.asarray(size[order][:pairs])
+
+
+def pair_weights(features: int, sizes: Int[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
+    """Weights of pairs: those of one size share the weight that the regression gives to all of this size."""
+    drawn = np.bincount(sizes, minlength=features // 2 + 1)
+    weights: np.ndarray = _mass(features)[sizes - 1] / drawn[sizes]
+    return weights
+
+
+def _mass(features: int) -> Float[np.ndarray, " sizes"]:
+    """The kernel's weight of all pairs of each size, up to a factor."""
+    size = np.arange(1, features // 2 + 1)
+    mass: np.ndarray = 1 / (size * (features - size))
+    return np.where(2 * size == features, mass / 2, mass)
+
+
+@functools.lru_cache(maxsize=64)
+def _list_of(features: int, size: int) -> Bool[Tensor, "coalitions features"]:
+    """All coalitions of a size; of those with half of all features the ones with the first, one of each pair."""
+    found = [one for one in combinations(range(features), size) if 2 * size != features or one[0] == 0]
+    return torch.zeros(len(found), features, dtype=torch.bool).scatter_(1, torch.tensor(found), True)
+
+
+def _subsets(lots: Int[Tensor, "b n features"], sizes: Int[Tensor, " n"]) -> Bool[Tensor, "b n features"]:
+    """The features with the smallest lots, of each draw so many."""
+    order = lots.argsort(dim=-1, stable=True)
+    first = torch.arange(lots.shape[-1], device=lots.device) < sizes[:, None]
+    return torch.zeros_like(lots, dtype=torch.bool).scatter_(-1, order, first.expand_as(order))
+
+
+def _fitted(
+    half: Bool[Tensor, "b pairs features"],
+    size: Float[Tensor, " pairs"],
+    surplus: Float[Tensor, "b pairs"],
+    weights: Float[Tensor, " pairs"],
+) -> Float[Tensor, "b features"]:
+    """The shortest of the best fits, in whichever of the two dimensions is the smaller; values sum to 0."""
+    count, pairs, features = half.shape
+    root = weights.sqrt()
+
+    def design(part: slice) -> Float[Tensor, "b pairs part"]:
+        return (half[:, :, part].to(root.dtype) - (size / features)[:, None]) * root[:, None]
+
+    wanted = (surplus * root)[..., None]
+    if pairs >= features:
+        rows = design(slice(None))
+        return torch.matmul(torch.linalg.pinv(rows.mT @ rows, hermitian=True), rows.mT @ wanted)[..., 0]
+    parts = list(pieces(features, max(1, block_bytes(half.device) // (16 * count * pairs))))
+    gram = surplus.new_zeros(count, pairs, pairs)
+    for part in parts:  # never all features at once: images have many
+        rows = design(part)
+        gram += rows @ rows.mT
+    solved = torch.linalg.pinv(gram, hermitian=True) @ wanted
+    return torch.cat([(design(part).mT @ solved)[..., 0] for part in parts], dim=1)

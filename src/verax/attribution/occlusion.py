@@ -1,0 +1,90 @@
+"""Occlusion: how far the score falls without a feature, or rises with it alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from verax.attribution.base import Attribution, Family
+from verax.attribution.coalitions import by_count, coalition_scores, spread_evenly
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.core import palette
+from verax.core.arguments import checked_choice
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Float, Int
+from verax.scoring.meter import Rows
+
+Kind = Literal["leave_one_out", "keep_one_in"]
+
+
+@dataclass(frozen=True)
+class Occlusion(Attribution):
+    """The effect of a single feature on the logit, over any features (Zeiler and Fergus 2014).
+
+    Leave one out: ``a_i = v(all) - v(all but i)``. Keep one in: ``a_i = v(i) - v({})``. ``v(S)`` is the score with the
+    features in ``S`` kept and all others at their baselines. The one does not see what other features can stand in for,
+    the other not what takes several; Shapley values lie between.
+
+    Args:
+        kind: ``"leave_one_out"``, one model row per feature, or ``"keep_one_in"``, one more for the baseline.
+
+    Example:
+        >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+        >>> both = [Occlusion(kind)(model, x, target=1) for kind in ("leave_one_out", "keep_one_in")]
+        >>> bool(torch.allclose(both[0], model.weight[1])), bool(torch.allclose(both[1], model.weight[1]))
+        (True, True)
+    """
+
+    kind: Kind = "leave_one_out"
+
+    local: ClassVar[bool] = False
+    colour: ClassVar[str | None] = palette.WINE
+    citation: ClassVar[str] = "Zeiler, Fergus: Visualizing and understanding convolutional networks, ECCV 2014"
+
+    def __post_init__(self) -> None:
+        checked_choice("kind", self.kind, ("leave_one_out", "keep_one_in"))
+
+    @property
+    def family(self) -> "OcclusionFamily":
+        """Both kinds."""
+        return OcclusionFamily()
+
+
+@dataclass(frozen=True)
+class OcclusionFamily(Family):
+    """One feature after the other."""
+
+    needs_gradients: ClassVar[bool] = False
+
+    def rows(self, members: Sequence[Occlusion], given: Given, place: Place) -> Rows:
+        """One per feature, and the baseline where it is needed."""
+        counts = given.features.counts(slice(0, len(given.inputs)))
+        each = counts.expand(len(given.inputs)).sum()
+        return Rows(sum(int(each) + len(given.inputs) * (one.kind == "keep_one_in") for one in members))
+
+    def pieces(self, members: Sequence[Occlusion], explained: Explained) -> Iterator[Piece]:
+        """Yield both kinds, as members ask."""
+        fmap, device, shape = explained.features, explained.session.device, explained.inputs.shape[1:]
+        per_input = 64 * (fmap.most + 1) + 16 * shape.numel()
+        for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
+            count = rows.stop - rows.start
+            values = torch.zeros(len(members), count, fmap.most, dtype=torch.float64, device=device)
+            for features, which in by_count(fmap, rows, device):
+                found = [_effects(one.kind, explained, which, features) for one in members]
+                values[:, which - rows.start, :features] = torch.stack(found)
+            yield Piece(rows, spread_evenly(fmap, values, rows))
+
+
+def _effects(
+    kind: Kind, explained: Explained, which: Int[Tensor, " b"], features: int
+) -> Float[Tensor, "b {features}"]:
+    """Effects of the features of some inputs that have equally many."""
+    every = torch.arange(features, device=which.device)
+    if kind == "leave_one_out":
+        without = coalition_scores(explained, which, features, lambda _, number: number[:, None] != every)
+        return explained.clean[which, None].double() - without.double()
+    # after the last feature comes one that is not there: the baseline
+    alone = coalition_scores(explained, which, features + 1, lambda _, number: number[:, None] == every).double()
+    return alone[:, :-1] - alone[:, -1:]

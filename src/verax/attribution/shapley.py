@@ -1,0 +1,162 @@
+"""Shapley values: exactly, from the scores of all coalitions, and what methods share that estimate them from some."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from verax.attribution.base import Attribution, Family
+from verax.attribution.coalitions import Kept, by_count, coalition_scores, spread_evenly
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.core.arguments import checked_count, checked_seed, settle
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Bool, Float, Int
+from verax.scoring.meter import Rows
+
+
+def exact_shapley(scores: Float[Tensor, "b coalitions"]) -> Float[Tensor, "b features"]:
+    """Shapley values from the scores of all ``2^d`` coalitions, feature ``i`` kept where bit ``i`` of the place is 1.
+
+    ``phi_i = sum_S |S|! (d - |S| - 1)! / d! (v(S + i) - v(S))`` over all sets ``S`` without ``i`` (Shapley 1953).
+
+    Example:
+        >>> exact_shapley(torch.tensor([[0.0, 1.0, 2.0, 7.0]]))  # none, the first, the second, both
+        tensor([[3., 4.]], dtype=torch.float64)
+    """
+    features = scores.shape[1].bit_length() - 1
+    sizes = torch.zeros(1, dtype=torch.int64, device=scores.device)
+    for _ in range(features):
+        sizes = torch.cat((sizes, sizes + 1))
+    size = torch.arange(features + 1, dtype=torch.float64, device=scores.device)
+    ways = torch.exp(torch.lgamma(size[-1] + 1) - torch.lgamma(size + 1) - torch.lgamma(size[-1] - size + 1)).round()
+    joined = torch.where(size > 0, 1 / (size * ways), 0)  # (|S| - 1)! (d - |S|)! / d!, for sets with the feature
+    lacked = torch.where(size < features, 1 / ((features - size) * ways), 0)  # for sets without it
+    worth = scores.double() - scores[:, :1].double()
+    within = worth * (joined + lacked)[sizes]
+    every = (worth * lacked[sizes]).sum(1)
+    by_bit = [within.reshape(len(scores), -1, 2, 1 << bit)[:, :, 1].sum((1, 2)) for bit in range(features)]
+    return torch.stack(by_bit, dim=1) - every[:, None] if by_bit else worth[:, :0]
+
+
+@dataclass(frozen=True)
+class _Sampled(Attribution):
+    """Settings of the methods that estimate Shapley values."""
+
+    samples: int = 1024
+    seed: int = 0
+
+    random: ClassVar[bool] = True
+    local: ClassVar[bool] = False
+    worth_showing: ClassVar[tuple[str, ...] | None] = ("samples",)
+
+    def __post_init__(self) -> None:
+        settle(self, samples=checked_count("samples", self.samples, least=2), seed=checked_seed(self.seed))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Coalitions of some inputs with equally many features, drawn in an order of which budgets use the first.
+
+    Attributes:
+        kept: The features of each.
+        count: How many.
+    """
+
+    kept: Kept
+    count: int
+
+    def masks(self, inputs: int, features: int, device: torch.device) -> Bool[Tensor, "{inputs} count {features}"]:
+        """All of them at once, for few features."""
+        at = torch.arange(inputs, device=device).repeat_interleave(self.count)
+        number = torch.arange(self.count, device=device).repeat(inputs)
+        return self.kept(at, number).reshape(inputs, self.count, features)
+
+
+class ShapleyFamily(Family):
+    """All budgets of one method and seed: each uses the first coalitions of one draw.
+
+    Scores of the input and of the baseline are known to all. A budget that holds all coalitions of an input gives
+    exact values; then smaller budgets find the scores of theirs among them.
+    """
+
+    needs_gradients: ClassVar[bool] = False
+
+    @abstractmethod
+    def used(self, features: int, samples: int) -> int:
+        """Coalitions that a budget draws, besides the one with all features and the one with none."""
+
+    @abstractmethod
+    def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> Draws:
+        """Draw so many coalitions for some inputs with equally many features."""
+
+    @abstractmethod
+    def estimates(
+        self, draws: Any, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int
+    ) -> Float[Tensor, "b features"]:
+        """Values from the scores of the first coalitions, and of those with no and with all features."""
+
+    def rows(self, members: Sequence[_Sampled], given: Given, place: Place) -> Rows:
+        """Those of the largest budget, for each input; the input itself is counted elsewhere."""
+        counts = given.features.counts(slice(0, len(given.inputs)))
+        each = [self._rows(members, int(features)) for features in counts]
+        return Rows(sum(each) * (len(given.inputs) if len(each) == 1 else 1))
+
+    def pieces(self, members: Sequence[_Sampled], explained: Explained) -> Iterator[Piece]:
+        """Yield the values of all budgets, block by block."""
+        fmap, device = explained.features, explained.session.device
+        most = fmap.most
+        per_input = (self._rows(members, most) + 1) * (64 if self._exact(members, most) else 24 * (most + 4))
+        for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
+            count = rows.stop - rows.start
+            values = torch.zeros(len(members), count, most, dtype=torch.float64, device=device)
+            for features, which in by_count(fmap, rows, device):
+                values[:, which - rows.start, :features] = self._values(members, explained, which, features)
+            yield Piece(rows, spread_evenly(fmap, values, rows))
+
+    def _exact(self, members: Sequence[_Sampled], features: int) -> bool:
+        return any(_is_exact(one, features) for one in members)
+
+    def _rows(self, members: Sequence[_Sampled], features: int) -> int:
+        if self._exact(members, features):
+            return int(2**features) - 1
+        return 1 + max(self.used(features, one.samples) for one in members)
+
+    def _values(
+        self, members: Sequence[_Sampled], explained: Explained, which: Int[Tensor, " b"], features: int
+    ) -> Float[Tensor, "k b features"]:
+        """Values of some inputs with equally many features, for each member."""
+        budgets = [None if _is_exact(one, features) else self.used(features, one.samples) for one in members]
+        draws = self.draws(explained, which, features, max((one for one in budgets if one is not None), default=0))
+        full, exact = explained.clean[which, None], torch.empty(0)
+        if None in budgets:
+            every = torch.cat((_all_but_the_last(explained, which, features), full), dim=1)
+            exact, empty = exact_shapley(every), every[:, :1]
+            scores = every.gather(1, _places(draws.masks(len(which), features, which.device)))
+        else:
+            scores = coalition_scores(explained, which, draws.count, draws.kept)
+            empty = coalition_scores(explained, which, 1, lambda at, _: at.new_zeros(len(at), features).bool())
+        ends = torch.cat((empty, full), dim=1).double()
+        return torch.stack(
+            [
+                exact if used is None else self.estimates(draws, scores[:, :used].double(), ends, features)
+                for used in budgets
+            ]
+        )
+
+
+def _is_exact(member: _Sampled, features: int) -> bool:
+    return features < 63 and 2**features <= member.samples
+
+
+def _all_but_the_last(explained: Explained, which: Int[Tensor, " b"], features: int) -> Float[Tensor, "b coalitions"]:
+    """Scores of all coalitions but the one with all features, which is the input."""
+    bits = torch.arange(features, device=which.device)
+    return coalition_scores(explained, which, 2**features - 1, lambda _, number: (number[:, None] >> bits) % 2 == 1)
+
+
+def _places(masks: Bool[Tensor, "b n features"]) -> Int[Tensor, "b n"]:
+    """Places of coalitions among all of them."""
+    return (masks.long() << torch.arange(masks.shape[-1], device=masks.device)).sum(-1)

@@ -1,0 +1,156 @@
+"""TreeShap: Shapley values of tree ensembles, computed by the packages that read the trees themselves."""
+
+import importlib
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from verax.attribution.base import Attribution, Family, Modality
+from verax.attribution.coalitions import removable, spread_evenly
+from verax.attribution.given import Explained, Given, Piece, Place
+from verax.core import palette
+from verax.core.arguments import checked_flag
+from verax.core.packages import optional_package
+from verax.core.shapes import Float
+from verax.scoring.adapters import Adapter
+from verax.scoring.meter import Rows
+
+_BOOSTERS = ("xgboost", "lightgbm")
+_ENSEMBLES = ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting", "HistGradientBoosting")
+_UNREADABLE = "model: shap cannot read {what}; KernelShap and PermutationShap take any model."
+_SKLEARN = {f"{name}{kind}" for name in _ENSEMBLES for kind in ("Classifier", "Regressor")}
+
+
+@dataclass(frozen=True)
+class TreeShap(Attribution):
+    """Shapley values of trees, read from the trees instead of asked of the model (Lundberg et al. 2020).
+
+    For trees and forests of scikit-learn by shap's ``TreeExplainer`` (``pip install 'verax[shap]'``), for XGBoost and
+    LightGBM by their own ``pred_contribs``. They explain what the trees add up: the log-odds or the value of boosted
+    trees, the probability of a forest. With one margin for two classes, class 0 has minus the values of class 1.
+    A group has the sum of its columns.
+
+    It has no baseline of the call: a removed feature is averaged over. Without ``interventional`` over the training
+    rows that went down the same branches, which the trees remember; with it over the rows of the background.
+
+    Args:
+        interventional: Average over the rows of ``background``, which is then needed, and shap as well.
+
+    Example:
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> x, y = np.eye(4), np.array([1.0, 2.0, 3.0, 4.0])
+        >>> found = TreeShap()(DecisionTreeRegressor().fit(x, y), x)
+        >>> bool(np.allclose(found.sum(1), y - y.mean()))
+        True
+    """
+
+    interventional: bool = False
+
+    local: ClassVar[bool] = False
+    label: ClassVar[str] = "Tree SHAP"
+    colour: ClassVar[str | None] = palette.SAND
+    citation: ClassVar[str] = "Lundberg et al.: From local explanations to global understanding for trees, 2020"
+    modalities: ClassVar[tuple[Modality, ...]] = ("tabular",)
+
+    def __post_init__(self) -> None:
+        checked_flag("interventional", self.interventional)
+
+    @property
+    def family(self) -> "TreeShapFamily":
+        """On its own: the two ways share nothing."""
+        return TreeShapFamily(self.interventional)
+
+
+@dataclass(frozen=True)
+class TreeShapFamily(Family):
+    """Trees that are read by another package."""
+
+    interventional: bool
+
+    needs_gradients: ClassVar[bool] = False
+
+    def check(self, members: Sequence[TreeShap], given: Given) -> None:
+        """Refuse models that are no trees."""
+        if given.inputs.ndim != 2:
+            raise ValueError(f"inputs: TreeShap needs a table (N, columns), found shape {tuple(given.inputs.shape)}.")
+        if self.interventional:
+            given.need_background("TreeShap(interventional=True)")
+        if given.model is not None:
+            trees = trees_of(given.model)
+            if self.interventional or not _is_booster(trees):
+                _shap()
+
+    def rows(self, members: Sequence[TreeShap], given: Given, place: Place) -> Rows:
+        """None."""
+        return Rows(0)
+
+    def pieces(self, members: Sequence[TreeShap], explained: Explained) -> Iterator[Piece]:
+        """Yield the values of each input's class."""
+        trees, inputs = trees_of(explained.model), explained.inputs.detach().cpu().numpy()
+        if self.interventional:
+            found = by_shap(trees, inputs, explained.need_background("TreeShap").cpu().numpy())
+        else:
+            found = by_booster(trees, inputs) if _is_booster(trees) else by_shap(trees, inputs, None)
+        device, every = explained.session.device, slice(0, len(inputs))
+        one_margin = found.shape[2] == 1 and explained.session.returns != "values"
+        values = torch.from_numpy(found).to(device)
+        target = explained.target[:, None, None]
+        values = values * (2 * target - 1) if one_margin else values.gather(2, target.expand(-1, values.shape[1], 1))
+        fmap, values = explained.features, values[:, :, 0]
+        grouped = fmap.reduce((values * removable(fmap, every, values))[None], every)
+        yield Piece(every, spread_evenly(fmap, grouped, every))
+
+
+def trees_of(model: Adapter | None) -> Any:
+    """The trees behind an adapter, or why they cannot be read."""
+    held: Any = getattr(model, "booster", getattr(model, "estimator", None))
+    package, name = type(held).__module__.split(".")[0], type(held).__name__
+    if package not in _BOOSTERS and not (package == "sklearn" and name in _SKLEARN):
+        found = type(model).__name__ if held is None else name
+        raise TypeError(
+            f"model: TreeShap reads trees of scikit-learn, XGBoost and LightGBM, found {found}; pass the trees "
+            "themselves, without a pipeline around them. KernelShap and PermutationShap take any model."
+        )
+    if name == "GradientBoostingClassifier" and len(held.classes_) > 2:
+        raise TypeError(_UNREADABLE.format(what="a GradientBoostingClassifier of more than two classes"))
+    if name.startswith("Hist") and np.any(held.is_categorical_):
+        raise TypeError(_UNREADABLE.format(what="splits by category in a model of scikit-learn"))
+    return held
+
+
+def by_booster(trees: Any, inputs: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n features outputs"]:
+    """Contributions by the booster's own code; the last one of each row, the expected value, is left out."""
+    count, features = inputs.shape
+    if type(trees).__module__.startswith("lightgbm"):
+        flat = np.asarray(trees.predict(inputs, pred_contrib=True))
+        return flat.reshape(count, -1, features + 1)[:, :, :-1].transpose(0, 2, 1).astype(np.float64)
+    best = getattr(trees, "best_iteration", None) if hasattr(trees, "get_booster") else None
+    booster = trees.get_booster() if hasattr(trees, "get_booster") else trees
+    matrix = importlib.import_module("xgboost").DMatrix(inputs)
+    used = (0, 0 if best is None else best + 1)  # (0, 0): all
+    found = booster.predict(matrix, pred_contribs=True, iteration_range=used, validate_features=False)
+    return np.asarray(found.reshape(count, -1, features + 1)[:, :, :-1].transpose(0, 2, 1), dtype=np.float64)
+
+
+def by_shap(
+    trees: Any, inputs: Float[np.ndarray, "n features"], background: Float[np.ndarray, "m features"] | None
+) -> Float[np.ndarray, "n features outputs"]:
+    """Values of shap's explainer: of the log-odds or the value, or of a forest's probabilities."""
+    way = "tree_path_dependent" if background is None else "interventional"
+    explainer = _shap().TreeExplainer(trees, background, feature_perturbation=way)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "LightGBM binary classifier")  # that its output has another form than once
+        found = np.asarray(explainer.shap_values(inputs), dtype=np.float64)
+    return found.reshape(*inputs.shape, -1)
+
+
+def _is_booster(trees: Any) -> bool:
+    return type(trees).__module__.split(".")[0] in _BOOSTERS
+
+
+def _shap() -> Any:
+    return optional_package("shap", "verax[shap]", "TreeShap")

@@ -1,0 +1,152 @@
+"""Tree SHAP: other packages read the trees; what they find is what exact Shapley values and other packages say."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import verax
+from verax.attribution import KernelShap, TreeShap
+
+shap = pytest.importorskip("shap", reason="needs the extra shap")
+FEATURES = 5
+
+
+def data(classes=None, count=80):
+    """Numbers and what follows from them: classes, or a value."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(count, FEATURES)).astype(np.float32).astype(np.float64)  # as trees store them
+    value = x[:, 0] * x[:, 1] + x[:, 2] + 0.5 * np.abs(x[:, 3])
+    return x, value if classes is None else np.digitize(value, np.quantile(value, np.linspace(0, 1, classes + 1)[1:-1]))
+
+
+SMALL = {"max_depth": 3, "random_state": 0}
+ENSEMBLES = {
+    "tree": (DecisionTreeClassifier(**SMALL), 3, "predict_proba", "values"),
+    "forest": (RandomForestClassifier(n_estimators=4, **SMALL), 2, "predict_proba", "values"),
+    "extra trees": (ExtraTreesRegressor(n_estimators=4, **SMALL), None, "predict", "values"),
+    "boosted": (GradientBoostingClassifier(n_estimators=4, **SMALL), 2, "decision_function", "logits"),
+    "histograms": (HistGradientBoostingClassifier(max_iter=4, **SMALL), 2, "decision_function", "logits"),
+    "three classes": (HistGradientBoostingClassifier(max_iter=3, **SMALL), 3, "decision_function", "logits"),
+    "values": (HistGradientBoostingRegressor(max_iter=4, **SMALL), None, "predict", "values"),
+}
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_one_background_row_is_a_baseline(name):
+    """Averaged over one row, removed features become that row: exact Shapley values of what the trees add up."""
+    model, classes, function, returns = ENSEMBLES[name]
+    x, y = data(classes)
+    model.fit(x, y)
+    raw = verax.Scorer(getattr(model, function), returns=returns, takes="numpy")
+    for target in range(classes or 1):
+        found = TreeShap(interventional=True)(model, x[:6], target=target, background=x[7:8])
+        wanted = KernelShap(2**FEATURES)(raw, x[:6], target=target, baselines=x[7])
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["forest", "extra trees", "boosted", "three classes"])
+def test_without_a_background_values_sum_to_the_score_less_its_mean(name):
+    model, classes, function, _ = ENSEMBLES[name]
+    x, y = data(classes)
+    model.fit(x, y)
+    found = TreeShap()(model, x, target=None if classes is None else 1)
+    scores = getattr(model, function)(x)
+    gap = found.sum(1) - (scores if scores.ndim == 1 else scores[:, 1])
+    np.testing.assert_allclose(gap, gap[0], atol=1e-5)
+
+
+def boosted(package, classes, wrapped):
+    """A small model of XGBoost or LightGBM, in scikit-learn's interface or as a bare booster."""
+    module = pytest.importorskip(package)
+    x, y = data(classes)
+    kind = {"xgboost": "XGB", "lightgbm": "LGBM"}[package] + ("Regressor" if classes is None else "Classifier")
+    quiet = {"verbosity": 0} if package == "xgboost" else {"verbosity": -1, "min_child_samples": 5}
+    model = getattr(module, kind)(n_estimators=4, max_depth=3, n_jobs=1, **quiet).fit(x, y)
+    if wrapped:
+        return model, x
+    return (model.get_booster() if package == "xgboost" else model.booster_), x
+
+
+@pytest.mark.filterwarnings("ignore:LightGBM binary classifier")
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize("classes", [None, 2, 3])
+@pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
+def test_boosters_agree_with_shap(package, classes, wrapped):
+    model, x = boosted(package, classes, wrapped)
+    theirs = np.asarray(shap.TreeExplainer(model).shap_values(x)).reshape(len(x), FEATURES, -1)
+    for target in range(classes or 1):
+        found = TreeShap()(model, x, target=target)
+        sign = -1 if classes == 2 and target == 0 else 1
+        np.testing.assert_allclose(found, sign * theirs[:, :, 0 if classes == 2 else target], atol=1e-5)
+
+
+@pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
+def test_boosters_with_one_background_row(package):
+    model, x = boosted(package, 2, wrapped=True)
+    margins = {"xgboost": {"output_margin": True}, "lightgbm": {"raw_score": True}}[package]
+    raw = verax.Scorer(lambda rows: model.predict(rows, **margins), returns="logits", takes="numpy")
+    for target in (0, 1):
+        found = TreeShap(interventional=True)(model, x[:6], target=target, background=x[7:8])
+        wanted = KernelShap(2**FEATURES)(raw, x[:6], target=target, baselines=x[7])
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_every_row_has_its_own_class():
+    model, x = boosted("lightgbm", 3, wrapped=True)
+    targets = np.arange(9) % 3
+    together = TreeShap()(model, x[:9], target=targets)
+    for row, target in enumerate(targets):
+        assert np.array_equal(together[row], TreeShap()(model, x[row : row + 1], target=int(target))[0])
+
+
+def test_it_asks_the_model_nothing_and_groups_have_the_sum():
+    x, y = data(2)
+    model = RandomForestClassifier(n_estimators=4, **SMALL).fit(x, y)
+    scorer = verax.Scorer(model)
+    alone = TreeShap()(scorer, x[:4], target=1)
+    assert scorer.rows == 4  # the inputs themselves
+    found = TreeShap()(scorer, x[:4], target=1, features=np.array([0, 0, 1, 2, 2]))
+    np.testing.assert_allclose(found[:, 0] + found[:, 1], alone[:, 0] + alone[:, 1])
+    assert np.array_equal(found[:, 3], found[:, 4])
+    held = TreeShap()(scorer, x[:4], target=1, features=np.array([-1, 0, 0, 1, 2]))
+    np.testing.assert_allclose(held[:, 1] + held[:, 2], alone[:, 1] + alone[:, 2])
+    assert not held[:, 0].any()
+
+
+def test_other_models_are_refused_before_they_run():
+    x, y = data(3)
+    cases = {
+        "Sequential|TorchModule": torch.nn.Sequential(torch.nn.Linear(FEATURES, 3)).double(),
+        "found LogisticRegression": LogisticRegression().fit(x, y),
+        "found Pipeline.*without a pipeline": make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(x, y),
+        "more than two classes": GradientBoostingClassifier(n_estimators=2, **SMALL).fit(x, y),
+        "splits by category": HistGradientBoostingClassifier(max_iter=2, categorical_features=[0]).fit(
+            np.abs(x.round()), y
+        ),
+    }
+    for message, model in cases.items():
+        scorer = verax.Scorer(model)
+        with pytest.raises(TypeError, match=f"^model: .*({message}).*KernelShap"):
+            TreeShap()(scorer, x)
+        assert scorer.rows == 0
+
+
+def test_what_it_needs_is_said_before_any_work():
+    x, y = data(2)
+    scorer = verax.Scorer(DecisionTreeClassifier(**SMALL).fit(x, y))
+    with pytest.raises(ValueError, match=r"^background: TreeShap\(interventional=True\) needs rows"):
+        TreeShap(interventional=True)(scorer, x)
+    with pytest.raises(ValueError, match=r"^inputs: TreeShap needs a table"):
+        TreeShap()(scorer, x[:, None])
+    assert scorer.rows == 0
