@@ -21,7 +21,7 @@ from analysis.synthetic import (
     without_metrics,
 )
 from verax.analysis.canonical import settings
-from verax.analysis.claims import QUESTIONS, Claim, as_markdown, claims
+from verax.analysis.claims import QUESTIONS, Claim, as_markdown, claims, of_the_paper
 from verax.analysis.tables import ModelInfo
 
 FAITHFUL = study()
@@ -38,6 +38,13 @@ def asked(tables, number, words="", model=None):
 def verdict(tables, number, words="", model=None):
     (claim,) = asked(tables, number, words, model)
     return claim.verdict
+
+
+def test_the_paper_claims_something_about_its_own_models_alone():
+    """By their names, on their data: a model that somebody calls the same is another one."""
+    assert of_the_paper(FAITHFUL)
+    assert of_the_paper(replace(FAITHFUL, models=(OWN, HELOC_MLP)))
+    assert not of_the_paper(replace(FAITHFUL, models=(OWN, replace(HELOC_MLP, dataset="mine"))))
 
 
 def changed(**changes):

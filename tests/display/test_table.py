@@ -1,5 +1,6 @@
 """Tables of results: what they say is what the results hold, in a terminal and in a notebook."""
 
+import html
 import re
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import verax
 from display.examples import HOSTILE, classifier, evaluation, read_html, read_text, rows
 from verax.core.text_tables import MOST_ROWS, Table
+from verax.evaluation.comparison import Comparison
 from verax.scoring.meter import Cost
 
 
@@ -27,10 +29,10 @@ def test_html_and_text_hold_the_numbers_of_the_result(found, metric):
     assert [row[0] for row in shown] == list(result.value)
     for name, mean, error, interval, *_ in shown:
         estimate = result.mean()[name]
-        assert mean == f"{estimate.mean:.4g}"
+        assert f"{mean} {interval}" == str(estimate)
         assert error == f"{estimate.standard_error:.2g}"
-        assert interval == f"[{estimate.low:.4g}, {estimate.high:.4g}]"
-        assert float(mean) == pytest.approx(float(result.value[name].double().mean()), rel=1e-3)
+        reach = (estimate.high - estimate.low) / 2
+        assert float(mean) == pytest.approx(float(result.value[name].double().mean()), abs=0.06 * reach)
     assert read_text(repr(result))[: len(shown) + 1] == [head, *shown]
 
 
@@ -70,10 +72,33 @@ def test_an_evaluation_is_one_table_of_all_metrics(found):
         "Infidelity (lower is better)",
     ]
     for name, *cells in shown:
-        assert cells == [str(found[metric].mean()[name]) for metric in NAMES]
+        assert [cell.removesuffix(" *") for cell in cells] == [str(found[metric].mean()[name]) for metric in NAMES]
     assert read_text(repr(found))[:4] == [head, *shown]
-    assert f"Means over 9 inputs with 95 % intervals; {found.rows:,} model rows, " in repr(found)
+    assert "Means over 9 inputs with 95 % intervals; *: not told apart from the best, paired; " in repr(found)
+    assert f"; {found.rows:,} model rows, " in repr(found)
     assert str(found) == repr(found)
+
+
+def test_the_best_is_bold_and_what_is_not_told_apart_from_it_has_a_star(found):
+    """An evaluation shows of its metrics what a comparison of the same attributions says in words."""
+    comparison = Comparison(found, 0.95)
+    for shown in (found, comparison):
+        page = shown._repr_html_()
+        (_, *cells), _ = read_html(page)
+        bold = [html.unescape(one) for one in re.findall("<b>(.*?)</b>", page)]
+        assert "bold: the best" in page
+        for at, metric in enumerate(NAMES, start=1):
+            best = comparison.best(metric)
+            assert {row[0] for row in cells if row[at].endswith(" *")} == set(best)
+            assert f"{found[metric].mean()[best[0]]} *" in bold
+        assert len(bold) == len(NAMES)
+
+
+def test_one_attribution_is_neither_bold_nor_starred():
+    found = evaluation(["only"], metrics=("pc",))
+    assert "*" not in repr(found)
+    assert "<b>" not in found._repr_html_()
+    assert "bold" not in found._repr_html_()
 
 
 @pytest.mark.parametrize("metric", [*NAMES, None])
@@ -95,7 +120,7 @@ def test_a_comparison_shows_what_it_says(found):
     )
     cells, tags = read_html(comparison._repr_html_())
     assert cells == comparison.cells()
-    assert tags == {"table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+    assert tags == {"table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "b"}
     assert read_text(repr(comparison))[:3] == comparison.cells()
 
 

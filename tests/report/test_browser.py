@@ -1,18 +1,28 @@
-"""The report as a browser shows it: every chart drawn, no error, no request, and what a reader can do."""
+"""Both reports as a browser shows them: every chart drawn, no error, no request, and what a reader can do."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from report.browser import CHROMEDRIVER, CHROMIUM, Browser, browser
+import verax
+from report.browser import CHROMIUM, Browser, browser
 from report.html import Page
 from report.synthetic import PROVENANCE, examples, renamed, study
 from verax.report import write_report
 
-pytestmark = pytest.mark.skipif(not (CHROMIUM and CHROMEDRIVER), reason="needs chromium and chromedriver")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome")
+NASTY = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
+OUTSIDE = """
+const scrolled = (e) => e && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolled(e.parentElement));
+const out = [...document.querySelectorAll("body *")].filter((e) => {
+  const r = e.getBoundingClientRect();
+  return r.width > 0 && (r.right > innerWidth + 1 || r.left < -1) && !scrolled(e.parentElement);
+});
+return [document.documentElement.scrollWidth > innerWidth, out.map((e) => e.outerHTML.slice(0, 80))];
+"""
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +33,19 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def opened(chromium: Browser, report: Path) -> Browser:
-    chromium.log("browser")
-    chromium.log("performance")
     chromium.open(report)
     return chromium
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of three attributions, two of them with names that are hard to show."""
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(4, 2), torch.randn(9, 4)
+    given = {"itself": x, NASTY: -x, "averyveryverylongnamewithoutanyspaceinit" * 3: x * x}
+    path = tmp_path_factory.mktemp("comparison") / "report.html"
+    verax.compare(model, x, given, samples=20).save(path)
+    return path
 
 
 def choose(browser: Browser, signal: str, chart: str, value: str) -> None:
@@ -51,31 +70,70 @@ def test_every_chart_is_drawn_without_error_or_request(opened: Browser, report: 
     counts = dict(opened.run(script))
     assert set(counts) == {f"chart-{name}" for name in wanted}
     assert min(counts.values()) > 10
-    assert opened.log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in opened.log("performance")]
-    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    assert [url for url in asked if not url.startswith("data:image/png;")] == [report.as_uri()]
+    assert opened.console == []
+    assert [url for url in opened.requests if not url.startswith("data:image/png;")] == [report.as_uri()]
 
 
-@pytest.mark.parametrize(
-    ("signal", "chart", "value"),
-    [
-        ("metric", "boxes-other", "infidelity"),
-        ("model", "scatter-lime", "ISIC-Inception"),
-        ("model", "scatter-others", "ISIC-Inception"),
-        ("colour", "scatter-lime", "setting kernel_width"),
-        ("input", "curves-pc", "1 ISIC-Inception"),
-        ("method", "curves-dpc", "DeepLiftSHAP"),
-        ("input", "bars-0", "1 HELOC-MLP"),
-        ("role", "bars-0", "worst"),
-    ],
-)
-def test_choice_changes_the_chart(opened: Browser, signal: str, chart: str, value: str) -> None:
-    before = drawing(opened, chart)
-    choose(opened, signal, chart, value)
-    changed = f"return document.querySelector('#chart-{chart} svg.marks').outerHTML !== {json.dumps(before)}"
-    opened.wait(changed)
-    assert opened.log("browser") == []
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("name", ["report", "comparison"])
+def test_nothing_overflows(chromium: Browser, request: pytest.FixtureRequest, name: str, width: int) -> None:
+    chromium.resize(width)
+    try:
+        chromium.open(request.getfixturevalue(name))
+        assert chromium.run(OUTSIDE) == [False, []]
+    finally:
+        chromium.resize(1280)
+
+
+def test_a_choice_changes_the_curves_of_a_comparison(chromium: Browser, comparison: Path) -> None:
+    shown = "return [...document.querySelectorAll('#curves-2 .panel')].map(p => p.checkVisibility())"
+    chromium.open(comparison)
+    assert chromium.run(shown) == [True, True, True]
+    before = chromium.run("return document.querySelector('#curves-2 .panel svg').getBoundingClientRect().width")
+    chromium.click("#curves-2 input[value='2']")
+    assert chromium.run(shown) == [False, True, False]
+    assert chromium.run("return [...document.querySelectorAll('#curves-1 .panel')].every(p => p.checkVisibility())")
+    script = "return document.querySelector('#curves-2 .panel[data-at=\"2\"] svg').getBoundingClientRect().width"
+    assert chromium.run(script) > before
+    chromium.click("#curves-2 input[value='0']")
+    assert chromium.run(shown) == [True, True, True]
+    assert (chromium.console, chromium.requests) == ([], [comparison.as_uri()])
+
+
+def test_no_figure_of_a_comparison_borrows_from_another(chromium: Browser, comparison: Path) -> None:
+    """One that is hidden has nothing to lend."""
+    chromium.open(comparison)
+    ids = chromium.run("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    used = chromium.run("return [...document.querySelectorAll('use')].map(e => e.getAttribute('href').slice(1))")
+    assert used
+    assert set(used) <= set(ids)
+
+
+def test_names_of_a_comparison_stay_text(chromium: Browser, comparison: Path) -> None:
+    chromium.open(comparison)
+    assert "broken" not in chromium.run("return document.title")
+    assert chromium.run("return [document.images.length, document.scripts.length]") == [0, 0]
+    named = "return [...document.querySelectorAll('th, label, svg text')].map(e => e.textContent.trim())"
+    assert chromium.run(named).count(NASTY) == 1 + 3 + 2  # the table, three rankings, two choices
+    assert chromium.console == []
+
+
+def test_choices_change_the_charts(opened: Browser) -> None:
+    for signal, charts, value in (
+        ("metric", ["boxes-other"], "infidelity"),
+        ("model", ["scatter-lime", "scatter-others"], "ISIC-Inception"),
+        ("colour", ["scatter-lime"], "setting kernel_width"),
+        ("input", ["curves-pc", "curves-dpc"], "1 ISIC-Inception"),
+        ("method", ["curves-pc", "curves-dpc"], "DeepLiftSHAP"),
+        ("input", ["bars-0"], "1 HELOC-MLP"),
+        ("role", ["bars-0"], "worst"),
+    ):
+        before = [drawing(opened, chart) for chart in charts]
+        choose(opened, signal, charts[0], value)
+        for chart, old in zip(charts, before, strict=True):
+            opened.wait(f"return document.querySelector('#chart-{chart} svg.marks').outerHTML !== arguments[0]", old)
+    assert opened.console == []
 
 
 def test_choices_show_what_the_charts_show(opened: Browser, report: Path) -> None:
@@ -111,16 +169,14 @@ def test_tables_are_sorted_by_number(opened: Browser) -> None:
 
 
 def test_names_of_users_run_no_script(chromium: Browser, tmp_path: Path) -> None:
-    nasty = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
     plain = study(("HELOC-Linear",), inputs=4, every=60)
-    tables = renamed(plain, lambda name: name + nasty)
+    tables = renamed(plain, lambda name: name + NASTY)
     (example,) = examples(plain, count=1)
-    example = replace(example, model=tables.models[0].name, input_ids=(nasty,), class_names=(nasty, nasty))
-    write_report(tmp_path / "nasty.html", tables, [example], {nasty: nasty, **PROVENANCE})
-    chromium.log("browser")
+    example = replace(example, model=tables.models[0].name, input_ids=(NASTY,), class_names=(NASTY, NASTY))
+    write_report(tmp_path / "nasty.html", tables, [example], {NASTY: NASTY, **PROVENANCE})
     chromium.open(tmp_path / "nasty.html")
     assert "broken" not in chromium.run("return document.title")
     assert chromium.run("return document.querySelectorAll('.chart svg.marks').length") == 12
     assert chromium.run("return document.querySelectorAll('img').length") == 0
     chromium.point_at("#chart-scatter-others .mark-symbol.role-mark path")
-    assert chromium.log("browser") == []
+    assert chromium.console == []

@@ -1,6 +1,7 @@
 """The short report of a comparison."""
 
 import re
+from dataclasses import replace
 
 import matplotlib as mpl
 import pytest
@@ -8,8 +9,9 @@ import torch
 
 import verax
 from report.html import Page
-from verax.evaluation.compare import Comparison
-from verax.report.comparison import comparison_page
+from verax.display.plots import single_curves
+from verax.evaluation.comparison import Comparison
+from verax.report.comparison import comparison_page, results_page
 
 NASTY = "<script>&$x$ #000000"
 
@@ -22,28 +24,31 @@ def comparison() -> Comparison:
     return verax.compare(torch.nn.Linear(4, 2), x, given, samples=10)
 
 
-def test_the_page_is_the_same_every_time_whatever_the_user_has_set(comparison: Comparison) -> None:
-    first = comparison_page(comparison, {"model": "linear"})
+@pytest.fixture(scope="module")
+def text(comparison: Comparison) -> str:
+    return comparison_page(comparison, {NASTY: NASTY})
+
+
+def test_the_page_is_the_same_every_time_whatever_the_user_has_set(comparison: Comparison, text: str) -> None:
     with mpl.rc_context({"font.size": 20, "svg.hashsalt": "other", "svg.fonttype": "path"}):
-        assert comparison_page(comparison, {"model": "linear"}) == first
+        assert comparison_page(comparison, {NASTY: NASTY}) == text
 
 
-def test_every_metric_has_a_chart_that_names_stand_in_as_text(comparison: Comparison) -> None:
-    text = comparison_page(comparison, {NASTY: NASTY})
+def test_every_metric_has_a_chart_that_names_stand_in_as_text(comparison: Comparison, text: str) -> None:
     page = Page(text)
-    assert text.count("<svg") == len(comparison.metrics) == 3
     assert not page.scripts
-    charts = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    for chart, metric in zip(charts, comparison.metrics, strict=True):
-        shown = Page(chart)
+    charts = [Page(chart) for chart in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+    titles = [str(chart.all("svg")[0]["aria-label"]) for chart in charts]
+    rankings = [chart for chart, title in zip(charts, titles, strict=True) if "mean and interval" in title]
+    assert len(rankings) == len(comparison.metrics) == 3
+    for shown, metric in zip(rankings, comparison.metrics, strict=True):
         assert NASTY in shown.text
         assert f"{comparison.evaluation.label(metric)}: mean" in str(shown.all("svg")[0]["aria-label"])
         dots = {use["href"] for use in shown.all("use") if "#0072b2" in str(use) or "#808080" in str(use)}
         assert len([use for use in shown.all("use") if use["href"] in dots]) == 3
 
 
-def test_charts_take_the_colours_of_the_page_give_way_and_need_no_network(comparison: Comparison) -> None:
-    text = comparison_page(comparison, {})
+def test_charts_take_the_colours_of_the_page_give_way_and_need_no_network(text: str) -> None:
     for chart in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         (root,) = Page(chart).all("svg")
         assert root["fill"] == "currentColor"
@@ -59,5 +64,57 @@ def test_charts_take_the_colours_of_the_page_give_way_and_need_no_network(compar
 def test_one_input_and_one_attribution_have_no_interval() -> None:
     x = torch.ones(1, 4)
     page = comparison_page(verax.compare(torch.nn.Linear(4, 2), x, {"only": x}, ["pc"]), {})
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == 2  # the mean and the curves
     assert "is the only one" in page
+    assert "How faithful is the attribution?" in page
+    assert 'type="radio"' not in page
+
+
+def test_guided_metrics_have_the_curves_of_each_attribution_best_first(comparison: Comparison, text: str) -> None:
+    titles = [str(Page(chart).all("svg")[0]["aria-label"]) for chart in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+    for metric in ("pc", "dpc"):
+        ranked = [one.name for one in comparison.ranking(metric)]
+        assert [title for title in titles if title.startswith(f"{metric.upper()}: mean curves")] == [
+            f"{metric.upper()}: mean curves of {name}" for name in ranked
+        ]
+    assert not [title for title in titles if title.startswith("Infidelity: mean curves")]
+
+
+def test_panels_that_stand_alone_share_their_scale(comparison: Comparison) -> None:
+    charts = single_curves(comparison.evaluation["pc"])
+    assert len({chart.axes[0].get_ylim() for _, chart in charts}) == 1
+    curves = comparison.evaluation["pc"].curves()
+    low, high = charts[0][1].axes[0].get_ylim()
+    assert low < float(curves.mean(1).min())
+    assert float(curves.mean(1).max()) < high
+
+
+def test_every_metric_says_what_it_asks_and_which_way_is_better(comparison: Comparison, text: str) -> None:
+    said = Page(text).text
+    for result in comparison.evaluation.values():
+        assert result.metric.asks in said
+    assert said.count("Higher is better.") == 2
+    assert said.count("Lower is better.") == 1
+    assert said.count("It rates explanations of the model near the input.") == 2
+
+
+def test_the_page_says_what_the_comparison_says(comparison: Comparison, text: str) -> None:
+    said = Page(text).text
+    for metric in comparison.metrics:
+        best, *ties = comparison.best(metric)
+        rest = f", but not told apart from {', '.join(ties)}." if ties else "."
+        assert f"{comparison.evaluation.label(metric)}: {best} is the best{rest}" in said
+        assert all(sentence.partition(": ")[2] in said for sentence in comparison.sentences(metric))
+    assert text.count("<td><b>") == len(comparison.metrics)
+
+
+def test_words_for_a_score_that_is_no_class(comparison: Comparison) -> None:
+    """The name of the score is said once, in the context of the results."""
+    results = {
+        name: replace(result, context=replace(result.context, score="house price"))
+        for name, result in comparison.evaluation.items()
+    }
+    found = results_page(results, 1, 1.0)
+    assert "class" not in Page(found).text
+    assert "house price" in Page(found).text
+    assert "directed house price" in Page(found).text

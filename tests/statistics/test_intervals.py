@@ -169,7 +169,7 @@ def test_mean_passes_its_settings_on():
 
 
 def test_estimate_prints_mean_and_interval():
-    assert str(Estimate(0.123456, 0.01, 0.1, 0.15)) == "0.1235 [0.1, 0.15]"
+    assert str(Estimate(0.123456, 0.01, 0.1, 0.15)) == "0.123 [0.100, 0.150]"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,23 @@ from itertools import product
 import pytest
 import torch
 
+import verax
 from tuning.conftest import LIME, SIX
-from verax.attribution import Edges, Given, LimeImage, LimeTabular, Place, attribute, grid
+from verax.attribution import (
+    Edges,
+    Given,
+    KernelShap,
+    LimeGroups,
+    LimeImage,
+    LimeTabular,
+    Occlusion,
+    PermutationShap,
+    Place,
+    TreeShap,
+    attribute,
+    grid,
+)
+from verax.problem.features import feature_map
 from verax.tuning.search import propose
 from verax.tuning.space import Choice, choices, cost_of, groups, space_of
 
@@ -134,10 +149,38 @@ def test_names_that_do_not_fit_are_refused(name, message):
 
 def test_all_methods_that_can_be_used_by_default():
     everything = space_of(None, "tabular", GIVEN, True)
-    assert len(everything.configurations) == 773
+    assert len(everything.configurations) == 773 + 37
     assert not everything.left_out
     black_box = space_of(None, "tabular", Given(torch.zeros(2, 6), None, None), False)
-    assert {type(one) for one in black_box.configurations} == {LimeTabular}
-    assert len(black_box.left_out) == 6
+    without = {LimeTabular, LimeGroups, Occlusion, KernelShap, PermutationShap, TreeShap}
+    assert {type(one) for one in black_box.configurations} == without
+    assert len(black_box.left_out) == 7
+    assert black_box.left_out["TreeShap"].startswith("background: TreeShap(interventional=True)")
     unlabelled = space_of(None, "tabular", Given(torch.zeros(2, 6), torch.zeros(8, 6), None), True)
-    assert len(unlabelled.configurations) == 773 - 22
+    assert len(unlabelled.configurations) == 773 - 22 + 37
+
+
+def test_a_method_is_taken_with_all_its_budgets():
+    found = space_of("kernel shap", "tabular", GIVEN, False).configurations
+    assert [one.samples for one in found] == [64, 256, 1024]
+    assert len({one.family for one in found}) == 1
+    assert len(groups(found, GIVEN, PLACE)) == 1
+
+
+def test_trees_are_for_trees_alone():
+    module = Given(torch.zeros(2, 6), torch.zeros(8, 6), None, model=verax.Scorer(torch.nn.Linear(6, 2)).adapter)
+    assert "reads trees" in space_of(None, "tabular", module, True).left_out["TreeShap"]
+    with pytest.raises(ValueError, match=r"^methods: TreeShap cannot be used. model: TreeShap reads trees"):
+        space_of("TreeShap", "tabular", module, True)
+
+
+def test_pixels_are_too_many_to_be_removed_unless_one_says_so():
+    x = torch.zeros(1, 3, 40, 40)
+    pixels, segments = (
+        Given(x, None, None),
+        Given(x, None, None, features=feature_map(torch.arange(1600).reshape(40, 40) // 400, x)),
+    )
+    left_out = space_of(None, "image", pixels, False).left_out
+    assert "1,600 features; pass groups" in left_out["Occlusion"]
+    assert "Occlusion" in {type(one).__name__ for one in space_of("Occlusion", "image", pixels, False).configurations}
+    assert "Occlusion" not in space_of(None, "image", segments, False).left_out

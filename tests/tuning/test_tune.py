@@ -15,6 +15,7 @@ import torch
 import verax
 from tuning.conftest import LIME, SIX, small_model, some_inputs
 from verax.attribution import (
+    METHODS,
     Attribution,
     DeepLiftSHAP,
     Edges,
@@ -174,7 +175,8 @@ def test_numpy_inputs_and_a_scikit_learn_model():
     inputs = some_inputs().numpy().astype(np.float64)
     model = LogisticRegression().fit(inputs, inputs[:, 0] - inputs[:, 1] > 0)
     found = tune(model, inputs, trials=20)
-    assert set(found.table["method"]) == {"LimeTabular"}
+    assert {"LimeTabular", "KernelShap"} <= set(found.table["method"])
+    assert not any(METHODS.get(name)().needs_gradients for name in set(found.table["method"]))
     assert isinstance(found.best(model, inputs), np.ndarray)
     assert "gradients" in found.left_out["Gradient"]
     assert "Left out: Gradient" in str(found)
@@ -189,7 +191,7 @@ def test_black_boxes_refuse_methods_that_need_gradients(inputs):
 
 def test_background_decides_what_can_be_used(model, inputs):
     without = tune(model, inputs[:20], trials=30, seed=1)
-    assert set(without.left_out) == {"IntegratedGradients", "DeepLiftSHAP"}
+    assert set(without.left_out) == {"IntegratedGradients", "DeepLiftSHAP", "TreeShap"}
     with_rows = tune(model, inputs[:20], ("IntegratedGradients",), background=inputs, trials=2)
     assert isinstance(with_rows.best, IntegratedGradients)
     with pytest.raises(ValueError, match="background"):
@@ -324,6 +326,7 @@ def test_intervals_are_those_of_a_paired_comparison(model, inputs):
         assert (row["behind"], row["behind_low"], row["behind_high"]) == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:baselines: outside")
 def test_targets_and_baselines_follow_their_inputs(model, inputs):
     """Inputs are used in another order; what belongs to each must go with it."""
     inputs = inputs[:20]  # all of them are used in the first round

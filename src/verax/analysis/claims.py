@@ -57,6 +57,14 @@ def claims(tables: Tables, *, missing: bool = True, resamples: int = 1000, seed:
     return found
 
 
+def of_the_paper(tables: Tables) -> bool:
+    """Whether a study has a model of the paper, on its data: only then the paper claims something about it.
+
+    The names of the paper's models begin with that of their data.
+    """
+    return any(info.name in PAPER and info.name.lower().startswith(f"{info.dataset}-") for info in tables.models)
+
+
 def as_markdown(claims: Sequence[Claim]) -> str:
     """The claims as a Markdown table, followed by the rule of each."""
     lines = ["| # | claim | model | paper | ours | verdict | note |", "|---|---|---|---|---|---|---|"]

@@ -1,7 +1,7 @@
 """The tables of a study, in memory: what every analysis and every figure is made from."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
@@ -41,6 +41,10 @@ UNCERTAINTY_SCHEMA: Schema = {
     **dict.fromkeys(("draws", "inputs"), pl.Int64()),
     **dict.fromkeys(("value", *_DEVIATIONS), pl.Float64()),
 }
+ALONE_SCHEMA: Schema = {
+    **dict.fromkeys(("model", "configuration"), pl.String()),
+    **dict.fromkeys(("rows_forward", "rows_backward"), pl.Float64()),
+}
 COSTS_SCHEMA: Schema = {
     **dict.fromkeys(("dataset", "model", "unit"), pl.String()),
     **dict.fromkeys(("inputs", "configurations"), pl.Int64()),
@@ -58,6 +62,7 @@ class MetricInfo:
         label: What people read.
         kind: What it rates, ``"local"`` or ``"baseline"`` attributions.
         noisy: Whether it rests on random draws: its Monte-Carlo error is in the column ``<column>_se``.
+        chance: What attributions that know nothing get on average; None where no number is known.
     """
 
     column: str
@@ -65,6 +70,7 @@ class MetricInfo:
     higher_is_better: bool
     kind: str
     noisy: bool
+    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,8 @@ class ModelInfo:
         architecture: ``"linear"``, ``"mlp"``, ``"inception"`` or a name of the user's own.
         metrics: Figures by split, ``{"test": {"auroc": 0.8, "accuracy": 0.73}}``; empty when unknown.
         inputs, features: How many inputs were explained, and how many features each has.
+        task: ``"classification"`` (scores are probabilities) or ``"regression"`` (scores are in the target's unit).
+        weakness: Why the model is no better than its base rate; empty where it is better, or where that is not known.
     """
 
     name: str
@@ -86,6 +94,8 @@ class ModelInfo:
     metrics: Mapping[str, Mapping[str, float]]
     inputs: int
     features: int
+    task: str = "classification"
+    weakness: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,8 @@ class Tables:
         settings: Settings of the metrics, e.g. ``{"steps": 20, "samples": 1280, "sigma": 0.2}``.
         costs: One row per unit of work; columns as in ``COSTS_SCHEMA``; may be empty.
         metrics: What was measured, in the order of the columns.
+        alone: Model rows per input that each configuration needs where it shares none with others; columns as in
+            ``ALONE_SCHEMA``; without those of which it is not known.
     """
 
     scores: pl.DataFrame
@@ -106,6 +118,7 @@ class Tables:
     settings: Mapping[str, Any]
     costs: pl.DataFrame
     metrics: tuple[MetricInfo, ...]
+    alone: pl.DataFrame = field(default_factory=lambda: empty(ALONE_SCHEMA))
 
     def metric(self, column: str) -> MetricInfo:
         """The metric of that column, or what there is instead."""
@@ -129,6 +142,7 @@ class Example:
         pc_morf, pc_lerf: ``(C, E, steps + 1)`` class scores while features are removed, most or least relevant first.
         dpc_morf, dpc_lerf: The same for the directed curves.
         dpc, pc: ``(C, E)`` weighted area between the curves; DPC ranks by magnitude.
+        texts: What each input has for each feature of a table, in words, where numbers do not do: categories and gaps.
     """
 
     model: str
@@ -150,6 +164,7 @@ class Example:
     dpc_lerf: Array
     dpc: Array
     pc: Array
+    texts: tuple[tuple[str, ...], ...] = ()
 
 
 def scores_schema(metrics: Sequence[MetricInfo]) -> Schema:

@@ -34,15 +34,21 @@ class Chart(Figure):
 
 
 def panels(
-    count: int, width: float = 3.3, height: float = 2.6, columns: int = COLUMNS, share: bool = False
+    count: int,
+    width: float = 3.3,
+    height: float = 2.6,
+    columns: int = COLUMNS,
+    share: bool = False,
+    narrowest: float = _NARROWEST,
 ) -> tuple[Chart, list[Axes]]:
     """A figure of so many panels, each so many inches wide and high, and its axes row by row.
 
-    With ``share`` all panels have the scale of the first, to be compared by eye.
+    With ``share`` all panels have the scale of the first, to be compared by eye; the figure is at least ``narrowest``
+    inches wide.
     """
     columns = min(columns, count)
     lines = math.ceil(count / columns)
-    chart = Chart(figsize=(max(_NARROWEST, width * columns), height * lines + _TITLE), layout="constrained")
+    chart = Chart(figsize=(max(narrowest, width * columns), height * lines + _TITLE), layout="constrained")
     axes: list[Axes] = []
     for place in range(count):
         first = axes[0] if share and axes else None

@@ -40,7 +40,7 @@ def method_colours(labels: Sequence[str]) -> list[str]:
 
     Example:
         >>> method_colours(["Gradient", "Mine"])
-        ['#0072B2', '#332288']
+        ['#0072B2', '#AA4499']
     """
     known = {method.label: method.colour for method in METHODS.values() if method.colour}
     others = [label for label in labels if label not in known]

@@ -6,10 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from verax.core.digits import significant
 from verax.core.palette import BLUE, GREY, VERMILION
 from verax.core.text_tables import MOST_ROWS, counted
 from verax.display.figure import CURVES, LINES, Chart, Outside, legend, outer_labels, panels, room_for, short
-from verax.evaluation.compare import Comparison, Ranked
+from verax.evaluation.comparison import Comparison, Ranked
+from verax.evaluation.ranking import best_first
 from verax.metrics.infidelity import InfidelityResult
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
 from verax.metrics.result import GuidedResult, Result
@@ -18,29 +20,48 @@ from verax.statistics.intervals import Estimate, estimates
 
 MOST_PANELS = 12
 _WIDEST = 13.0  # inches of a figure
+_PANEL = 3.5  # inches of a panel that stands alone
 
 
 def curves(result: GuidedResult) -> Chart:
     """Mean MoRF and LeRF curves with their quartiles over inputs; the area between the means is shaded."""
     shown = _best(result, MOST_PANELS)
     chart, axes = panels(len(shown), share=True)
+    for which, ax in zip(shown, axes, strict=True):
+        removed = _draw_curves(ax, result, which)
+    outer_labels(axes, removed, result.curve_name)
+    return _finished(chart, axes, result, shown, f"{result.metric.label}: mean curves; bands hold half of the inputs")
+
+
+def single_curves(result: GuidedResult) -> list[tuple[str, Chart]]:
+    """The same panels as charts of their own, on one scale and without a legend, each with its name; best first."""
+    drawn = []
+    for which in best_first(result)[:MOST_PANELS]:
+        chart, (ax,) = panels(1, narrowest=_PANEL)
+        outer_labels([ax], _draw_curves(ax, result, which), result.curve_name)
+        drawn.append((result.labels[which], chart, ax))
+    limits = [ax.get_ylim() for _, _, ax in drawn]
+    for _, _, ax in drawn:
+        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    return [(name, chart) for name, chart, _ in drawn]
+
+
+def _draw_curves(ax: Axes, result: GuidedResult, which: int) -> str:
+    """Draw the curves of one attribution; returns what its horizontal axis counts."""
     points = result.guided.points
     ragged = bool((points != points[0]).any())
     steps = np.arange(result.steps + 1)
     x = steps if ragged else steps / result.steps
-    for which, ax in zip(shown, axes, strict=True):
-        (directed,) = result.curves(slice(which, which + 1)).double().cpu().numpy()
-        means, (low, high) = directed.mean(0), np.quantile(directed, [0.25, 0.75], axis=0)
-        ax.fill_between(x, means[0], means[1], color=GREY, alpha=0.25, linewidth=0, label="area between the means")
-        for curve, (label, colour) in enumerate(CURVES.items()):
-            ax.fill_between(x, low[curve], high[curve], color=colour, alpha=0.15, linewidth=0)
-            ax.plot(x, means[curve], color=colour, label=label)
-        ax.set_title(_title(result, which), fontsize="medium")
+    (directed,) = result.curves(slice(which, which + 1)).double().cpu().numpy()
+    means, (low, high) = directed.mean(0), np.quantile(directed, [0.25, 0.75], axis=0)
+    ax.fill_between(x, means[0], means[1], color=GREY, alpha=0.25, linewidth=0, label="area between the means")
+    for curve, (label, colour) in enumerate(CURVES.items()):
+        ax.fill_between(x, low[curve], high[curve], color=colour, alpha=0.15, linewidth=0)
+        ax.plot(x, means[curve], color=colour, label=label)
+    ax.set_title(_title(result, which), fontsize="medium")
     if not ragged:
-        axes[0].xaxis.set_major_formatter(PercentFormatter(1.0))
-    removed = "step (short curves keep their end)" if ragged else "features removed"
-    outer_labels(axes, removed, result.curve_name)
-    return _finished(chart, axes, result, shown, f"{result.metric.label}: mean curves; bands hold half of the inputs")
+        ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    return "step (short curves keep their end)" if ragged else "features removed"
 
 
 def values(result: InfidelityResult) -> Chart:
@@ -157,7 +178,7 @@ def _best(result: Result, most: int) -> list[int]:
 
 def _title(result: Result, which: int) -> str:
     mean = float(result.scores[which].double().mean())
-    return f"{short(result.labels[which])}\nmean {result.metric.label} {mean:.3g}"
+    return f"{short(result.labels[which])}\nmean {result.metric.label} {significant(mean)}"
 
 
 def _cut(there: int, shown: int, by: Result | None = None) -> str:

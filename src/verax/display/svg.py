@@ -1,5 +1,6 @@
 """Figures as SVG that is the same every time: files, and pictures that stand in a page and take its colours."""
 
+import hashlib
 import io
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -30,8 +31,10 @@ def save(figure: Figure, path: Path) -> Path:
 def inline(figure: Figure, description: str) -> str:
     """An SVG element of a figure drawn in ``fixed_style``, with a description for those who do not see it.
 
-    Text stays text, black takes the page's colour, and the width gives way.
+    Text stays text, black takes the page's colour, and the width gives way. Its ids begin with a hash of the
+    description, so that no figure of a page takes a shape from another one, which may be hidden.
     """
+    own = f"{hashlib.sha256(description.encode()).hexdigest()[:8]}-"
     written = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "none"}):
         figure.savefig(written, format="svg", transparent=True)
@@ -42,11 +45,15 @@ def inline(figure: Figure, description: str) -> str:
                 element.remove(child)
         element.tag = element.tag.rpartition("}")[2]  # a page knows SVG without its namespaces
         element.attrib = {name.rpartition("}")[2]: value for name, value in element.items()}
+        for name, value in element.items():
+            element.attrib[name] = f"#{own}{value[1:]}" if name == "href" else value.replace("url(#", f"url(#{own}")
         if "style" in element.attrib:
             style = element.attrib["style"].replace("#000000", "currentColor")
             element.attrib["style"] = style.replace("'DejaVu Sans'", "sans-serif")
         if element.tag == "g":
-            element.attrib.pop("id", None)  # nothing refers to it, and other figures of the page have the same
+            element.attrib.pop("id", None)  # nothing refers to it
+        elif "id" in element.attrib:
+            element.attrib["id"] = own + element.attrib["id"]
     root.attrib.pop("height")
     width = 4 / 3 * figure.get_figwidth() * 72
     root.attrib |= {"width": f"{width:.0f}", "fill": "currentColor", "stroke-linejoin": "round"}

@@ -1,11 +1,19 @@
 """The results of one call, by metric."""
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from verax.core.saving import save_as
 from verax.core.text_tables import Table, cost, counted, metric_head, shortened
-from verax.metrics.result import Result
+from verax.evaluation.ranking import not_told_apart
+from verax.metrics.result import Result, score_frame
 from verax.scoring.meter import Cost
+from verax.statistics.intervals import LEVEL
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Evaluation(dict[str, Any]):
@@ -26,12 +34,25 @@ class Evaluation(dict[str, Any]):
         Means over 9 inputs with 95 % intervals; ...
         >>> len(found.plot().axes)  # one panel per metric
         2
+        >>> found.to_frame().columns, found.to_frame().height
+        (['attribution', 'input', 'target', 'pc', 'dpc'], 18)
     """
 
     def __init__(self, results: Mapping[str, Result], cost: Cost) -> None:
         super().__init__(results)
         self.rows = cost.rows.forward
         self.seconds = cost.seconds
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the attributions are called."""
+        first: Result | None = next(iter(self.values()), None)
+        return () if first is None else first.labels
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs there were."""
+        return next((result.scores.shape[1] for result in self.values()), 0)
 
     def label(self, name: str) -> str:
         """What people read for one of the names: the metric's label, or a name that the call gave it."""
@@ -41,6 +62,24 @@ class Evaluation(dict[str, Any]):
     def heads(self) -> list[str]:
         """The metrics as heads of columns."""
         return [metric_head(self.label(name), result.metric.higher_is_better) for name, result in self.items()]
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per attribution and input with the scores of all metrics, as a polars data frame.
+
+        Columns: ``attribution`` (its name), ``input`` (its row number), ``target`` (the class or output that was
+        followed), and one per metric, under the names of this dict; beside it what else a metric has for each input,
+        such as ``infidelity_se``, the Monte-Carlo standard error.
+        """
+        return score_frame(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the scores, or a page about them: the ending of the path says which.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is the
+                report that ``verax.compare(...).save`` writes.
+        """
+        save_as(path, self.to_frame, self._page)
 
     def plot(self) -> Any:
         """Draw the means of all metrics with 95 % intervals, side by side, up to 40 attributions.
@@ -52,13 +91,37 @@ class Evaluation(dict[str, Any]):
 
         return means(self)
 
+    def table(self, level: float = LEVEL, after: str = "", notes: tuple[str, ...] = ()) -> Table:
+        """Means with intervals: the best of a column is bold, a star marks what is not told apart from it.
+
+        Args:
+            level: Coverage of each interval.
+            after: What the caption says at its end.
+            notes: Lines to stand below.
+        """
+        several = len(self.labels) > 1
+        columns, bold = [], set()
+        for at, result in enumerate(self.values(), start=1):
+            best = not_told_apart(result, level) if several else []
+            bold |= {(place, at) for place in best[:1]}
+            means = enumerate(result.listed_means(level))
+            columns.append([f"{mean}{' *' if place in best else ''}" for place, mean in means])
+        rows = list(zip(self.labels, *columns, strict=True))
+        return Table(("attribution", *self.heads()), tuple(rows), self.caption(level) + after, notes, frozenset(bold))
+
+    def caption(self, level: float = LEVEL) -> str:
+        """What the table shows."""
+        star = "; *: not told apart from the best, paired" if len(self.labels) > 1 else ""
+        return f"Means over {counted(self.inputs, 'input')} with {100 * level:.4g} % intervals{star}"
+
+    def _page(self) -> str:
+        from verax.report.comparison import results_page  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return results_page(self, self.rows, self.seconds)
+
     def _table(self) -> Table:
-        results: list[Result] = list(self.values())
-        columns = [map(str, result.listed_means()) for result in results]
-        rows = list(zip(results[0].labels if results else (), *columns, strict=True))
-        many = counted(results[0].scores.shape[1] if results else 0, "input")
-        caption = f"Means over {many} with 95 % intervals; {cost(self.rows, self.seconds)}"
-        return Table(("attribution", *self.heads()), shortened(rows), caption)
+        whole = self.table(after=f"; {cost(self.rows, self.seconds)}")
+        return replace(whole, rows=shortened(whole.rows))
 
     def __repr__(self) -> str:
         return self._table().text()

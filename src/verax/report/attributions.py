@@ -74,7 +74,8 @@ def largest_features(example: Example, at: int) -> list[int]:
 def _features(example: Example, at: int) -> list[str]:
     values = example.inputs[at].reshape(-1)
     names = example.feature_names or tuple(f"feature {place}" for place in range(len(values)))
-    return [f"{name} = {number(float(value))}" for name, value in zip(names, values, strict=True)]
+    words = example.texts[at] if example.texts else [number(float(value)) for value in values]
+    return [f"{name} = {word}" for name, word in zip(names, words, strict=True)]
 
 
 def charts(view: View) -> dict[str, Any]:
@@ -91,9 +92,9 @@ def _bars(example: Example) -> Any:
         alt.Chart(alt.NamedData(name="bars"))
         .transform_filter("datum.input == input && datum.role == role")
         .transform_flatten(["feature", "attribution", "share"])
-        .transform_calculate(size="abs(datum.share)", sign="datum.share < 0 ? 'against the class' : 'for the class'")
+        .transform_calculate(size="abs(datum.share)", sign="datum.share < 0 ? 'lowers the score' : 'raises the score'")
     )
-    signs = {"for the class": POSITIVE, "against the class": NEGATIVE}
+    signs = {"raises the score": POSITIVE, "lowers the score": NEGATIVE}
     order = alt.EncodingSortField(field="size", op="mean", order="descending")
     bars = base.mark_bar(aria=False).encode(
         x=alt.X("share:Q", title=None, scale=alt.Scale(domain=[-1, 1]), axis=alt.Axis(values=[0], labels=False)),

@@ -1,42 +1,96 @@
-"""The short report of a comparison: a table, rankings in words and one chart per metric, in one HTML file."""
+"""The report of a comparison: the answer, a table, and for each metric its question, ranking, charts and curves.
+
+One HTML file that needs no network and runs no script: what a reader chooses, the style sheet follows.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
 
-from verax.display.plots import rankings
+from verax.core.palette import BLUE, VERMILION
+from verax.core.version import __version__
+from verax.display.figure import CURVES
+from verax.display.plots import MOST_PANELS, rankings, single_curves
 from verax.display.svg import fixed_style, inline
-from verax.evaluation.compare import Comparison
+from verax.evaluation.comparison import Comparison
+from verax.evaluation.result import Evaluation
+from verax.metrics.result import GuidedResult, Result
 from verax.report.html import rendered
-from verax.report.style import number
+from verax.scoring.meter import Cost, Rows
+from verax.statistics.intervals import LEVEL
 
 _SIZE = 10  # points
+_NAMED = 5  # attributions in a sentence
+_RATES = {
+    "local": "It rates explanations of the model near the input.",
+    "baseline": "It rates explanations of the way from the baseline to the input.",
+}
 
 
-def comparison_page(comparison: Comparison, facts: Mapping[str, str]) -> str:
-    """The report as text; it needs no network and runs no script. The same comparison gives the same text."""
-    head, *rows = comparison.cells()
+def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = None) -> str:
+    """The report as text. The same comparison gives the same text.
+
+    Args:
+        comparison: What is reported.
+        facts: What else was compared, by name, such as the files of model and inputs.
+    """
+    table = comparison.evaluation.table(comparison.level)
+    rows = [
+        (name, [(cell, (place, column) in table.best) for column, cell in enumerate(cells, start=1)])
+        for place, (name, *cells) in enumerate(table.rows)
+    ]
     return rendered(
         "comparison.html",
-        caption=comparison.caption(),
-        head=head,
+        caption=f"{table.caption}; bold: the best" if table.best else table.caption,
+        head=table.head,
         rows=rows,
-        facts=facts,
+        facts=dict(facts or {}) | _own_facts(comparison),
         sections=[_section(comparison, metric) for metric in comparison.metrics],
+        curves=list(zip(CURVES, ("morf", "lerf"), strict=True)),
+        colours={"morf": VERMILION, "lerf": BLUE},
+        most=MOST_PANELS,
     )
 
 
+def results_page(results: Mapping[str, Result], rows: int, seconds: float) -> str:
+    """The same page of results that nobody has compared yet, with 95 % intervals."""
+    return comparison_page(Comparison(Evaluation(results, Cost(Rows(rows), seconds)), LEVEL))
+
+
+def _own_facts(comparison: Comparison) -> dict[str, str]:
+    scores = dict.fromkeys(result.context.score for result in comparison.evaluation.values())
+    return {
+        "score": ", ".join(scores),
+        "number of inputs": f"{comparison.inputs:,}",
+        "model rows": f"{comparison.evaluation.rows:,}",
+        "made by": f"Verax {__version__}",
+    }
+
+
 def _section(comparison: Comparison, metric: str) -> dict[str, Any]:
-    ranking, label = comparison.ranking(metric), comparison.evaluation.label(metric)
-    rated = comparison.evaluation[metric].metric
+    label, result = comparison.evaluation.label(metric), comparison.evaluation[metric]
+    rated = result.metric
     with fixed_style(_SIZE):
         chart = inline(rankings(comparison, [metric]), f"{label}: mean and interval of each attribution")
+    best, *ties = comparison.best(metric)
     return {
         "name": label,
-        "way": "Higher is better" if rated.higher_is_better else "Lower is better",
+        "asks": rated.asks,
+        "way": "Higher is better." if rated.higher_is_better else "Lower is better.",
+        "rates": _RATES[rated.kind],
         "settings": str(rated),
-        "best": comparison.best(metric),
-        "ranking": [(rank, number(rank.mean), f"{number(rank.low)} to {number(rank.high)}") for rank in ranking],
+        "best": best,
+        "ties": [*ties[:_NAMED], *([f"{len(ties) - _NAMED} more"] if len(ties) > _NAMED else [])],
+        "ranking": [(rank, *rank.digits()) for rank in comparison.ranking(metric)],
         "chart": Markup(chart),  # noqa: S704 - names in it are escaped
+        "curves": _curves(label, result) if isinstance(result, GuidedResult) else [],
     }
+
+
+def _curves(label: str, result: GuidedResult) -> list[tuple[str, Markup]]:
+    with fixed_style(_SIZE):
+        return [
+            (name, Markup(inline(chart, f"{label}: mean curves of {name}")))  # noqa: S704 - names are escaped
+            for name, chart in single_curves(result)
+        ]

@@ -34,9 +34,12 @@ def input_key(model: str, at: int) -> str:
 
 def input_label(example: Example, at: int) -> str:
     """An input for people: its id, and what the model says to it."""
+    score = number(float(example.probabilities[at]), 3 if not example.class_names else 2)
+    if not example.class_names:
+        return f"{example.input_ids[at]}: value {score}"
     target = int(example.targets[at])
     name = example.class_names[target] if target < len(example.class_names) else str(target)
-    return f"{example.input_ids[at]}: {name} with probability {number(float(example.probabilities[at]), 2)}"
+    return f"{example.input_ids[at]}: {name} with probability {score}"
 
 
 def members(example: Example) -> list[tuple[str, str, int]]:
@@ -80,7 +83,7 @@ def charts(view: View) -> dict[str, Any]:
         return {}
     choices = {"input": input_key(first.model, 0), "method": _telling(first)}
     charts = {}
-    for metric, title in (("pc", "PC: class score"), ("dpc", "DPC: directed curve")):
+    for metric, title in (("pc", "PC: score"), ("dpc", "DPC: directed curve")):
         both = alt.vconcat(*(_of_role(metric, title, role) for role in ROLES), spacing=26)
         described = both.properties(description=f"{title} while features of one input are removed.")
         charts[f"curves-{metric}"] = vega_lite(described, **choices)

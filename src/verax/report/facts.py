@@ -8,8 +8,8 @@ import polars as pl
 
 from verax.analysis.costs import by_kind, crossover, sharing
 from verax.analysis.tables import MetricInfo
-from verax.report.findings import figure_of
 from verax.report.names import label_of
+from verax.report.quality import figure_names, figure_text
 from verax.report.style import number, percent, seconds
 from verax.report.view import View
 
@@ -35,18 +35,20 @@ class Table:
 def models(view: View) -> Table:
     """The models, how good they are, and on how much they were explained."""
     counts = dict(view.summary.group_by("model").len().iter_rows())
-    head = ("model", "data", "architecture", "AUROC", "accuracy", "inputs", "features", "configurations")
+    figures = figure_names(view.tables.models)
+    head = ("model", "data", "architecture", *figures.values(), "inputs", "features", "configurations")
     rows = [
         (
             model.name,
             f"{model.dataset} ({model.modality})",
             model.architecture,
-            *(percent(figure_of(model, name), 2) for name in ("auroc", "accuracy")),
+            *(figure_text(model, name, 2) for name in figures),
             *(f"{count:,}" for count in (model.inputs, model.features, counts.get(model.name, 0))),
         )
         for model in view.tables.models
     ]
-    return Table("Models; AUROC and accuracy on the test split where known", head, rows, range(3, 8))
+    caption = f"Models; {' and '.join(figures.values())} on the test split where known" if figures else "Models"
+    return Table(caption, head, rows, range(3, len(head)))
 
 
 def method_counts(view: View) -> Table:

@@ -1,4 +1,4 @@
-"""The head of the page: what was run in one line, and what came out of it in words and numbers."""
+"""What was run in one line, and what came out of it in words and numbers."""
 
 import math
 from collections import Counter
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from verax.analysis.tables import MetricInfo, ModelInfo
+from verax.analysis.tables import MetricInfo
 from verax.report.names import REFERENCE, kind_of, label_of
-from verax.report.style import number, percent, signed
+from verax.report.quality import main_figure
+from verax.report.style import DASH, number, signed
 from verax.report.view import View
 
 
@@ -30,7 +31,7 @@ class Best:
 
 
 def ranked(view: View) -> list[MetricInfo]:
-    """The metrics whose best configurations the head of the page names."""
+    """The metrics whose best configurations the table by model names."""
     return view.leading("dpc_magnitude", "pc", "infidelity")
 
 
@@ -113,16 +114,10 @@ def model_rows(view: View) -> list[dict[str, object]]:
     return [
         {
             "model": model.name,
-            "auroc": percent(figure_of(model, "auroc")),
+            "quality": main_figure(model) or DASH,
             "best": [best(view, model.name, metric) for metric in ranked(view)],
             "others": view.agreements.get((model.name, False)),
             "lime": view.agreements.get((model.name, True)),
         }
         for model in view.tables.models
     ]
-
-
-def figure_of(model: ModelInfo, name: str) -> float | None:
-    """A figure of a model on the test split, or on the first split that has it."""
-    splits = [model.metrics.get("test", {}), *model.metrics.values()]
-    return next((float(split[name]) for split in splits if name in split), None)

@@ -35,7 +35,7 @@ def scaled(values: Pixels) -> Pixels:
 
 
 def heat_map(attribution: Pixels) -> str:
-    """A data URI of the attribution: blue speaks for the class, red against it, white says nothing."""
+    """A data URI of the attribution: blue raises the score, red lowers it, white says nothing."""
     values = scaled(smaller(per_pixel(attribution)))
     levels = np.rint((values + 1) / 2 * (_LEVELS - 1)).astype(np.uint8)
     picture = Image.fromarray(levels).convert("P")

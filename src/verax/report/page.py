@@ -13,13 +13,25 @@ from markupsafe import Markup
 from verax.analysis.tables import Example, Tables
 from verax.core.files import write_atomically
 from verax.core.text_tables import metric_head
-from verax.report import attributions, boxes, claims, curves, facts, findings, input_factor, scatter, uncertainty
+from verax.report import (
+    answers,
+    attributions,
+    boxes,
+    claims,
+    curves,
+    facts,
+    findings,
+    input_factor,
+    scatter,
+    uncertainty,
+)
 from verax.report.html import own_file, rendered
 from verax.report.rows import encoded, script_json
 from verax.report.style import signed
 from verax.report.view import View
 
 SECTIONS = {
+    "findings": "All metrics",
     "run": "What was run",
     "methods": "Scores by method",
     "input-factor": "With and without the input",
@@ -110,16 +122,21 @@ def _data(view: View) -> dict[str, Any]:
 def _head(view: View) -> dict[str, Any]:
     data = list(dict.fromkeys(model.dataset for model in view.tables.models))
     return {
-        "title": f"How faithful are attributions on {' and '.join(data)}?" if data else "An empty study",
+        "title": f"Which explanation should I trust on {_listed(data)}?" if data else "An empty study",
+        "cards": answers.cards(view),
         "one_line": findings.one_line(view),
         "sentences": findings.sentences(view),
         "model_rows": findings.model_rows(view),
         "ranked": [metric.label for metric in findings.ranked(view)],
         "missing": [metric.label for metric in view.tables.metrics if metric not in view.measured],
         "agreements": view.agreements,
-        "sections": list(SECTIONS.items()),
+        "sections": [(key, name) for key, name in SECTIONS.items() if key != "claims" or view.claims],
         "signed": signed,
     }
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _body(view: View) -> dict[str, Any]:

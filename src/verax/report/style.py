@@ -15,12 +15,12 @@ def number(value: float | None, digits: int = 3) -> str:
     """A number to read: so many significant digits, a real minus sign, and a dash where there is none.
 
     Example:
-        >>> number(0.04321), number(123456.0), number(-2.0) == f"{MINUS}2", number(None) == DASH
-        ('0.0432', '123,456', True, True)
+        >>> number(0.04321), number(170.2, 2), number(123456.0), number(-2.0) == f"{MINUS}2", number(None) == DASH
+        ('0.0432', '170', '123,456', True, True)
     """
     if value is None or not math.isfinite(value):
         return DASH
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+    text = f"{value:,.0f}" if abs(value) >= 100 and digits < 4 else f"{value:.{digits}g}"
     return text.replace("-", MINUS)
 
 
@@ -38,15 +38,15 @@ def seconds(value: float | None) -> str:
     """A time span in the unit that people would use.
 
     Example:
-        >>> seconds(0.25), seconds(75.0), seconds(7500.0)
-        ('0.25 s', '1.2 min', '2.1 h')
+        >>> seconds(0.00125), seconds(0.25), seconds(75.0), seconds(7500.0)
+        ('1.2 ms', '0.25 s', '1.2 min', '2.1 h')
     """
     if value is None or not math.isfinite(value):
         return DASH
-    for size, unit in ((3600.0, "h"), (60.0, "min")):
-        if value >= size:
+    for least, size, unit in ((3600.0, 3600.0, "h"), (60.0, 60.0, "min"), (0.1, 1.0, "s"), (1e-3, 1e-3, "ms")):
+        if value >= least:
             return f"{number(value / size, 2)} {unit}"
-    return f"{number(value, 2)} s"
+    return f"{number(value / 1e-6, 2)} \N{MICRO SIGN}s"
 
 
 def chart_config() -> dict[str, Any]:

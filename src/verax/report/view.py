@@ -9,12 +9,13 @@ import polars as pl
 
 from verax.analysis import canonical
 from verax.analysis.agreement import Agreement, agreement
-from verax.analysis.claims import Claim, claims
+from verax.analysis.claims import Claim, claims, of_the_paper
 from verax.analysis.matrices import matrix
 from verax.analysis.outliers import near_zero, pareto
 from verax.analysis.summary import configurations, methods
 from verax.analysis.tables import Example, MetricInfo, Tables
 from verax.analysis.uncertainty import curves
+from verax.analysis.winners import Winner, winner
 from verax.display.methods import label_of_method, lime_methods
 from verax.report.names import in_order, kind_of, label_of, labels_in_order
 
@@ -64,6 +65,18 @@ class View:
         keys = boxes.select("model", "method", "local").iter_rows()
         places = [(self.models.index(model), order.index((method, local))) for model, method, local in keys]
         return boxes[sorted(range(boxes.height), key=places.__getitem__)]
+
+    def winner(self, model: str, metric: MetricInfo) -> Winner | None:
+        """The explanation of a model that a metric rates best; None where none was measured."""
+        return winner(self.tables, model, metric)
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        return dict(self.rows.select("configuration", "label").iter_rows())
+
+    def label(self, configuration: str) -> str:
+        """The method of a configuration, with its variant."""
+        return self._labels[configuration]
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -132,7 +145,7 @@ class View:
     @cached_property
     def claims(self) -> list[Claim]:
         """The paper's claims that concern the study's models, with what the study says to each."""
-        return claims(self.tables, missing=False)
+        return claims(self.tables, missing=False) if of_the_paper(self.tables) else []
 
     @cached_property
     def settings(self) -> dict[str, list[Any]]:

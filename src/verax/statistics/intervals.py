@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_choice, checked_count
+from verax.core.digits import digits_of_interval
 from verax.core.shapes import Float
 from verax.statistics.bootstrap import resampled_means
 
@@ -20,6 +21,8 @@ LEVEL = 0.95
 class Estimate:
     """A figure over inputs, as a rule a mean, its standard error and an interval.
 
+    Its text has as many digits as the interval leaves meaning.
+
     Attributes:
         mean: The figure itself.
         standard_error: Of the figure; not a number where it is not known.
@@ -28,7 +31,7 @@ class Estimate:
 
     Example:
         >>> print(Estimate(0.5, 0.1, 0.3, 0.7), f"{Estimate(0.123456, 0.1, 0.0, 0.2):.2g}")
-        0.5 [0.3, 0.7] 0.12 [0, 0.2]
+        0.50 [0.30, 0.70] 0.12 [0, 0.2]
     """
 
     mean: float
@@ -36,8 +39,19 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether the interval contains 0, or is not known."""
+        return not (self.low > 0 or self.high < 0)
+
+    def digits(self) -> tuple[str, str, str]:
+        """The figure and the ends of its interval, with the decimals that show two digits of its half-width."""
+        mean, low, high = digits_of_interval((self.mean, self.low, self.high), (self.high - self.low) / 2)
+        return mean, low, high
+
     def __str__(self) -> str:
-        return f"{self:.4g}"
+        mean, low, high = self.digits()
+        return f"{mean} [{low}, {high}]"
 
     def __format__(self, form: str) -> str:
         return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]" if form else str(self)
@@ -90,7 +104,7 @@ def resampled_estimate(figure: float, resampled: Float[Tensor, " r"], level: flo
 
     Example:
         >>> print(resampled_estimate(5.0, torch.tensor([1.0, 2.0, 3.0])))
-        5 [1.05, 5]
+        5.0 [1.1, 5.0]
     """
     if math.isnan(figure):
         return Estimate(math.nan, math.nan, math.nan, math.nan)

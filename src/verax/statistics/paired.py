@@ -19,7 +19,14 @@ def paired_difference(first: Float[Tensor, " n"], second: Float[Tensor, " n"], l
         >>> print(paired_difference(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 1.5, 2.5])))
         0.5 [0.5, 0.5]
     """
-    first, second = first.double().cpu(), second.double().cpu()
-    difference = first - second
-    same = difference.abs() <= _ROUNDING * torch.maximum(first.abs(), second.abs())
-    return estimates(torch.where(same, 0.0, difference)[None], level=level)[0]
+    return paired_differences(first, second[None], level)[0]
+
+
+def paired_differences(
+    first: Float[Tensor, " n"], others: Float[Tensor, "k n"], level: float = LEVEL
+) -> list[Estimate]:
+    """The same for one against each of several others."""
+    first, others = first.double().cpu(), others.double().cpu()
+    difference = first - others
+    same = difference.abs() <= _ROUNDING * torch.maximum(first.abs(), others.abs())
+    return estimates(torch.where(same, 0.0, difference), level=level)

@@ -38,7 +38,8 @@ def _table(tuned: "Tuned") -> pl.DataFrame:
 
 def _trials(tuned: "Tuned", base: Any) -> Any:
     """Means with intervals, in the order of the trials, and a line at the best one."""
-    base = base.encode(x=alt.X("trial:Q", title="trial", scale=alt.Scale(nice=False)))
+    whole = alt.Axis(tickMinStep=1, format="d")
+    base = base.encode(x=alt.X("trial:Q", title="trial", scale=alt.Scale(nice=False), axis=whole))
     scale = alt.Y("objective0_low:Q", title=tuned.label(tuned.objectives[0]), scale=alt.Scale(zero=False))
     ends = base.mark_rule(opacity=0.35).encode(y=scale, y2="objective0_high:Q", color=_colour(tuned))
     means = _points(tuned, base).encode(y=alt.Y("objective0:Q"))

@@ -1,10 +1,13 @@
 """What a search found: a configuration that is ready to be used, a table of all trials, and a chart."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from verax.attribution import Attribution
+from verax.core.digits import significant
+from verax.core.saving import save_as
 from verax.metrics.base import Metric
 from verax.statistics.intervals import Estimate, estimates
 from verax.tuning.race import Candidate, Rule
@@ -88,6 +91,24 @@ class Tuned:
         rows = [self._row(candidate, settings, winner) for candidate in self.candidates]
         return pl.DataFrame({name: _one_kind([row[name] for row in rows]) for name in rows[0]}, strict=False)
 
+    def to_frame(self) -> "pl.DataFrame":
+        """The table of all trials; ``table`` says what its columns are."""
+        return self.table
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trials, or a page about them: the ending of the path says which.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
+                with the best configuration, the chart and the table, which needs no network.
+        """
+        save_as(path, self.to_frame, self._page)
+
+    def _page(self) -> str:
+        from verax.report.tuning import tuning_page  # noqa: PLC0415  # needs Altair
+
+        return tuning_page(self)
+
     @property
     def pareto(self) -> "pl.DataFrame":
         """The rows of the table that no other beats by its means, the best in the first metric first.
@@ -139,7 +160,7 @@ class Tuned:
             lines = []
             for candidate in self._front():
                 means = zip(self.metrics, candidate.scores.mean(1).tolist(), strict=True)
-                figures = [*(f"{self.label(name)} {mean:.4g}" for name, mean in means), _cost(candidate)]
+                figures = [*(f"{self.label(name)} {significant(mean, 4)}" for name, mean in means), _cost(candidate)]
                 lines.append(f"  {', '.join(figures)}: {candidate.configuration.canonical}")
             return [f"{len(lines)} that no other beats:", *lines]
         names = [configuration.canonical for configuration in self.equals]

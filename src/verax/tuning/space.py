@@ -6,7 +6,10 @@ from typing import Any
 
 from verax.attribution import METHODS, Attribution, Given, Place, Rows, families, grid
 from verax.attribution.base import Modality
+from verax.attribution.grid import removals
 from verax.core.registry import unknown
+
+_MANY = 1024  # features that are not worth being removed one by one
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,12 @@ def space_of(methods: Any, modality: Modality, given: Given, gradients: bool) ->
     left_out: dict[str, str] = {}
     for name, members in by_method(wanted).items():
         usable, reason = _usable(members, given, gradients)
+        if methods is None and usable and given.features.most > _MANY and members[0] in removals(modality):
+            count = f"{given.features.most:,} features"
+            usable, reason = [], f"removes features, and there are {count}; pass groups of them as features"
         if methods is not None and len(usable) < len(members):
             if not gradients and members[0].needs_gradients:
-                others = by_method(one for one in grid(modality) if not one.needs_gradients)
+                others = by_method(one for one in offered(modality) if not one.needs_gradients)
                 raise TypeError(f"methods: {name} {reason}; those that need none work: {', '.join(others)}.")
             raise ValueError(f"methods: {name} cannot be used. {reason}")
         if reason:
@@ -96,9 +102,14 @@ def by_method(configurations: Iterable[Attribution]) -> dict[str, list[Attributi
     return members
 
 
+def offered(modality: Modality) -> list[Attribution]:
+    """All configurations that can be had by the name of their method: the paper's, and those that remove features."""
+    return [*grid(modality), *removals(modality)]
+
+
 def _wanted(methods: Any, modality: Modality) -> list[Attribution]:
     if methods is None:
-        return [configuration for configuration in grid(modality) if not configuration.reference]
+        return [configuration for configuration in offered(modality) if not configuration.reference]
     if isinstance(methods, str | Attribution):
         methods = (methods,)
     if not isinstance(methods, Iterable):
@@ -121,7 +132,7 @@ def _named(name: Any, modality: Modality) -> list[Attribution]:
     if not kinds:
         raise ValueError(f"methods: {unknown(name, [*_names(modality), 'a configuration'])}")
     fitting = [kind for kind in kinds if modality in kind.modalities] or kinds
-    members = by_method(grid(modality))
+    members = by_method(offered(modality))
     return [one for kind in fitting for one in members.get(kind.__name__) or [_default(kind)]]
 
 
@@ -156,7 +167,7 @@ def _usable(members: list[Attribution], given: Given, gradients: bool) -> tuple[
     for configuration in members:
         try:
             configuration.family.check([configuration], given)
-        except ValueError as error:  # what families raise when the data cannot serve them
+        except (ImportError, TypeError, ValueError) as error:  # what families raise where data or model cannot serve
             reason = reason or str(error)
         else:
             usable.append(configuration)

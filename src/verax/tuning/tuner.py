@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from verax.attribution.base import Modality
+from verax.scoring.class_scores import Output
 from verax.scoring.meter import Cost, Meter, Rows
 from verax.scoring.scorer import Scorer
 from verax.tuning import search
@@ -39,6 +40,7 @@ def tune(
     level: float = 0.95,
     target: Any = None,
     baselines: Any = 0.0,
+    output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     progress: Tell | None = None,
@@ -57,8 +59,8 @@ def tune(
             ``verax.Scorer`` around any other. Methods that need gradients need a torch module.
         inputs: Rows to explain, ``(N, ...)``, NumPy or torch. They are used in a random order.
         methods: Names such as ``("lime", "SmoothGrad")``, or configurations of your own, or both. A method of the paper
-            is taken with all settings of its grid, a class of your own with its defaults. None for every method of
-            the paper that can be used, but for the references Random and Edges.
+            is taken with all settings of its grid, one that removes features with several budgets, a class of your own
+            with its defaults. None for every method that can be used, but for the references Random and Edges.
         background: Rows of the training data, like the inputs. Without, methods that need them are left out.
         background_labels: Their classes, for DeepLiftSHAP with a stratified background.
         metric: A name such as ``"dpc"``, ``"pc"`` or ``"infidelity"``, which stands for the metric with its defaults,
@@ -74,6 +76,7 @@ def tune(
         level: Coverage of the intervals.
         target: The class to explain: predicted (``None``), one number, or one number per row.
         baselines: What features become that a metric removes: a number or anything that broadcasts to the inputs.
+        output: The score that metrics follow, ``"probability"`` or ``"logit"``; a value is followed as it is.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
         progress: Called with a line of text after every batch.
@@ -99,7 +102,7 @@ def tune(
     scorer = model if isinstance(model, Scorer) else Scorer(model)
     meter = Meter(scorer.counts)
     subject, clean, place = subject_of(
-        scorer, inputs, background, background_labels, target, baselines, settings.seed, batch_size, device
+        scorer, inputs, background, background_labels, target, baselines, settings.seed, output, batch_size, device
     )
     modality: Modality = "image" if subject.inputs.ndim == 4 else "tabular"
     space = space_of(methods, modality, subject.given, scorer.differentiable)

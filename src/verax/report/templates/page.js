@@ -51,7 +51,7 @@ function connect(select, views) {
 function key(cell) {
   const text = cell.textContent.trim();
   const number = parseFloat(text.replace(/\u2212/g, "-").replace(/,/g, ""));
-  const unit = { h: 3600, min: 60 }[text.split(" ").pop()] || 1;
+  const unit = { h: 3600, min: 60, ms: 1e-3, "\u00b5s": 1e-6 }[text.split(" ").pop()] || 1;
   return Number.isNaN(number) ? text : number * unit;
 }
 
@@ -85,5 +85,4 @@ async function main() {
   document.documentElement.dataset.charts = "drawn";
 }
 
-addEventListener("beforeprint", () => document.querySelectorAll("main details").forEach((one) => (one.open = true)));
 main();

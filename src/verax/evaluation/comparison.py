@@ -1,0 +1,182 @@
+"""Attributions of one model beside each other: rankings, paired differences, and what is not told apart."""
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from verax.core.saving import save_as
+from verax.core.text_tables import Table
+from verax.evaluation.ranking import best_first, not_told_apart
+from verax.evaluation.result import Evaluation
+from verax.metrics.result import Result
+from verax.statistics.intervals import Estimate
+from verax.statistics.paired import paired_difference
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NOT_TOLD_APART = "not told apart"
+
+
+@dataclass(frozen=True)
+class Difference(Estimate):
+    """Two attributions under one metric, on the same inputs: the mean over inputs of first minus second.
+
+    Attributes:
+        first: Name of the first attribution.
+        second: Name of the second.
+        metric: What was compared.
+        higher_is_better: The direction of the metric.
+    """
+
+    first: str
+    second: str
+    metric: str
+    higher_is_better: bool
+
+    @property
+    def word(self) -> str:
+        """The first one is ``"better"`` or ``"worse"``; ``"not told apart"`` where the interval contains 0."""
+        if self.may_be_zero:
+            return NOT_TOLD_APART
+        return "better" if (self.mean > 0) == self.higher_is_better else "worse"
+
+    def __str__(self) -> str:
+        if self.word == NOT_TOLD_APART:
+            return f"{self.first} and {self.second} are {NOT_TOLD_APART}: {super().__str__()}"
+        size = self if self.mean > 0 else Estimate(-self.mean, self.standard_error, -self.high, -self.low)
+        return f"{self.first} is {self.word} than {self.second} by {Estimate.__str__(size)}"
+
+
+@dataclass(frozen=True)
+class Ranked(Estimate):
+    """One line of a ranking: the mean of an attribution over inputs.
+
+    Attributes:
+        place: 1 for the best.
+        name: The attribution.
+        against_next: The paired difference to the next in the ranking; None for the last.
+    """
+
+    place: int
+    name: str
+    against_next: Difference | None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison:
+    """Attributions of one model compared on the same inputs; shown as a table.
+
+    Attributes:
+        evaluation: All results of the one pass that served every attribution and metric.
+        level: Coverage of each interval.
+    """
+
+    evaluation: Evaluation
+    level: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributions, as they were given."""
+        return self.evaluation.labels
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What was measured."""
+        return tuple(self.evaluation)
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs were compared."""
+        return self.evaluation.inputs
+
+    def ranking(self, metric: str) -> list[Ranked]:
+        """Attributions from best to worst mean, each with the paired difference to the next."""
+        result = self._result(metric)
+        means, order = result.listed_means(self.level), best_first(result)
+        ranked = []
+        for place, which in enumerate(order):
+            name = self.names[which]
+            after = self.pair(name, self.names[order[place + 1]], metric) if place + 1 < len(order) else None
+            ranked.append(Ranked(**vars(means[which]), place=place + 1, name=name, against_next=after))
+        return ranked
+
+    def pair(self, first: str, second: str, metric: str) -> Difference:
+        """Difference of two attributions, first minus second, with its paired t interval over inputs.
+
+        Scores that differ by no more than rounding (a millionth) count as equal. One input shows no spread, so that
+        its interval is not a number.
+        """
+        result = self._result(metric)
+        scores = [result.scores[self._place(name)] for name in (first, second)]
+        found = paired_difference(scores[0], scores[1], self.level)
+        higher = bool(result.metric.higher_is_better)
+        return Difference(**vars(found), first=first, second=second, metric=metric, higher_is_better=higher)
+
+    def best(self, metric: str) -> list[str]:
+        """The best attribution and all that are not told apart from it, in the order of the ranking."""
+        return [self.names[place] for place in not_told_apart(self._result(metric), self.level)]
+
+    def sentences(self, metric: str) -> list[str]:
+        """The ranking in words: each attribution against the next."""
+        pairs = (one.against_next for one in self.ranking(metric))
+        return [f"{self.evaluation.label(metric)}: {pair}" for pair in pairs if pair is not None]
+
+    def cells(self) -> list[list[str]]:
+        """The table as text, head first; a star marks what is not told apart from the best of its column."""
+        table = self.evaluation.table(self.level)
+        return [list(row) for row in (table.head, *table.rows)]
+
+    def caption(self) -> str:
+        """What the table shows."""
+        return self.evaluation.caption(self.level)
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per attribution and input with the scores of all metrics, as ``Evaluation.to_frame`` describes."""
+        return self.evaluation.to_frame()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the scores, or the report: the ending of the path says which.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is the
+                report that ``verax evaluate --report`` writes: one page that needs no network, with the answer, the
+                rankings, charts and what each metric asks.
+        """
+        save_as(path, self.to_frame, self._page)
+
+    def plot(self) -> Any:
+        """Draw the ranking under each metric with intervals, best on top, up to 40 attributions.
+
+        Returns:
+            A matplotlib figure, which a notebook shows and ``savefig`` saves.
+        """
+        from verax.display.plots import rankings  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return rankings(self)
+
+    def _table(self) -> Table:
+        words = tuple(line for metric in self.metrics for line in self.sentences(metric))
+        return self.evaluation.table(self.level, notes=words)
+
+    def _page(self) -> str:
+        from verax.report.comparison import comparison_page  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return comparison_page(self)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def _result(self, metric: str) -> Result:
+        if metric not in self.evaluation:
+            raise ValueError(f"metric: expected one of {', '.join(map(repr, self.metrics))}, found {metric!r}.")
+        result: Result = self.evaluation[metric]
+        return result
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise ValueError(f"attribution: expected one of {', '.join(map(repr, self.names))}, found {name!r}.")
+        return self.names.index(name)

@@ -1,0 +1,149 @@
+"""The first screen: for each model the explanation to trust, how sure that is, and what it costs."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from verax.analysis.tables import MetricInfo, ModelInfo
+from verax.analysis.winners import Price, Winner
+from verax.report.quality import main_figure
+from verax.report.style import MINUS, number, percent, seconds
+from verax.report.view import View
+from verax.statistics.intervals import Estimate
+
+QUESTIONS = {
+    "local": "What would a small change of the input do?",
+    "baseline": "What made the score what it is, and not the baseline's?",
+}
+_LEADING = {"local": "dpc_magnitude", "baseline": "pc"}
+_ONE = "the only other one"
+_NAMED = 4  # methods that are listed before the rest is counted
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Which explanation of one model answers one question best.
+
+    Attributes:
+        metric: The label of what decided.
+        verdict: What to do, in front of the label.
+        label: The method.
+        configuration: With its settings.
+        facts: Names and sentences: how sure, how far above chance, below the limit where known, the cost.
+    """
+
+    question: str
+    metric: str
+    verdict: str
+    label: str
+    configuration: str
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The answers for one model, what it is, and whether it is too bad to be worth explaining."""
+
+    model: str
+    about: str
+    weak: bool
+    answers: tuple[Answer, ...]
+
+
+def cards(view: View) -> list[Card]:
+    """One card per model, in the study's order."""
+    return [
+        Card(model.name, _about(model), bool(model.weakness), tuple(_answers(view, model)))
+        for model in view.tables.models
+    ]
+
+
+def _answers(view: View, model: ModelInfo) -> Iterable[Answer]:
+    for kind, question in QUESTIONS.items():
+        metric = _deciding(view, kind)
+        found = None if metric is None else view.winner(model.name, metric)
+        if found is not None:
+            label = view.label(found.configuration)
+            verdict = _verdict(found, weak=bool(model.weakness))
+            facts = tuple(_facts(view, found))
+            yield Answer(question, found.metric.label, verdict, label, found.configuration, facts)
+
+
+def _deciding(view: View, kind: str) -> MetricInfo | None:
+    """The metric that answers this kind of question: DPC or PC, else the first that was measured."""
+    measured = [metric for metric in view.measured if metric.kind == kind]
+    return next((metric for metric in measured if metric.column == _LEADING[kind]), measured[0] if measured else None)
+
+
+def _verdict(found: Winner, weak: bool) -> str:
+    if weak:
+        return "Most faithful to a model that has learnt nothing:"
+    if found.beats_chance is None:
+        return "Best of those tried:"
+    return "Trust" if found.beats_chance else "Trust none of those tried. The best was"
+
+
+def _facts(view: View, found: Winner) -> Iterable[tuple[str, str]]:
+    yield "How sure", _sure(view, found)
+    yield "Above chance", _above_chance(found)
+    if found.limit is not None:
+        share = percent(found.score.mean / found.limit if found.limit else None, 0)
+        yield "Below the limit", f"{share} of {number(found.limit)}, what the best possible attribution gets."
+    yield "Cost", _cost(found.price)
+    if found.cheapest and not found.price.shared and found.inputs > 1:
+        name, price = found.cheapest
+        if price.rows < found.price.rows:
+            yield "Cheapest tie", f"{name}: {_rows(price)} per input."
+
+
+def _sure(view: View, found: Winner) -> str:
+    if not found.others:
+        return "It was the only one."
+    if found.inputs < 2:
+        return f"Not at all: one input tells it apart from none of the {found.others:,} others."
+    over = f"paired over {found.inputs:,} inputs"
+    if not found.ties:
+        return f"Better than {f'each of {found.others:,} others' if found.others > 1 else _ONE}, {over}."
+    apart = f"{len(found.ties):,} of {found.others:,} others" if found.others > 1 else _ONE
+    return f"Not told apart from {apart}, {over}: {_methods(view.label(name) for name in found.ties)}."
+
+
+def _methods(labels: Iterable[str]) -> str:
+    """Methods with the number of their settings, the first few of them."""
+    counts = Counter(labels)
+    words = [label + (f" ({many} settings)" if many > 1 else "") for label, many in counts.items()]
+    more = [f"{len(words) - _NAMED} more methods"] if len(words) > _NAMED + 1 else []
+    words = words[:_NAMED] + more if more else words
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _above_chance(found: Winner) -> str:
+    score = f"{found.metric.label} {_interval(found.score)}"
+    if found.gain is None:
+        return f"{score}. What chance gets is not known: the study has no random attributions."
+    chance = "random attributions" if found.random else f"{number(found.metric.chance)}, which is chance"
+    if found.beats_chance is None:
+        return f"{score}. One input cannot tell it apart from {chance}."
+    if not found.beats_chance:
+        return f"{score}, not shown to be better than {chance}."
+    return f"{score}, better than {chance} by {_interval(found.gain)}."
+
+
+def _interval(estimate: Estimate) -> str:
+    mean, low, high = (text.replace("-", MINUS) for text in estimate.digits())
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def _cost(price: Price) -> str:
+    beside = ", shared with other settings of its method" if price.shared else ""
+    return f"{_rows(price)} and about {seconds(price.seconds)} per input{beside}."
+
+
+def _rows(price: Price) -> str:
+    rows = f"{number(price.forward)} model row{'' if price.forward == 1 else 's'}"
+    return rows + (f" ({number(price.backward)} with gradients)" if price.backward else "")
+
+
+def _about(model: ModelInfo) -> str:
+    unit = "scores in the unit of what is predicted" if model.task == "regression" else ""
+    return ", ".join(filter(None, (f"{model.architecture} on {model.dataset}", main_figure(model), unit)))
