@@ -20,10 +20,11 @@ def load_mine(path: Path, seed: int = 0) -> Dataset:
 
 
 def test_the_shipped_ones_are_listed_once() -> None:
-    assert names()[:5] == ["heloc", "isic", "breast-cancer", "digits", "file"]
-    assert [source_of(name).modality for name in names()[:5]] == ["tabular", "image", "tabular", "image", None]
-    assert [name for name in names()[:5] if source_of(name).takes_path] == ["heloc", "isic", "file"]
-    assert [name for name in names()[:5] if source_of(name).needs_path] == ["isic", "file"]
+    assert names()[:6] == ["heloc", "isic", "breast-cancer", "digits", "diabetes", "file"]
+    kinds = ["tabular", "image", "tabular", "image", "tabular", None]
+    assert [source_of(name).modality for name in names()[:6]] == kinds
+    assert [name for name in names()[:6] if source_of(name).takes_path] == ["heloc", "isic", "file"]
+    assert [name for name in names()[:6] if source_of(name).needs_path] == ["isic", "file"]
 
 
 def test_a_misspelt_name_is_never_taken_for_a_file(tmp_path: Path) -> None:

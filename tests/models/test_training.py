@@ -17,9 +17,10 @@ from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.models import MLP, InceptionV1, Linear, save
 from verax.models.augmentation import Rows
 from verax.models.checkpoints import CheckpointError
+from verax.models.objectives import auroc
 from verax.models.recipes import RECIPES, Recipe, general_recipe, rate
 from verax.models.shipped import train_shipped
-from verax.models.training import Epoch, auroc, train
+from verax.models.training import Epoch, train
 
 SMALL = MLP(30, hidden=(8, 4))
 SHORT = Recipe(epochs=4, batch_size=64, learning_rate=1e-2, noise=0.1)

@@ -5,12 +5,14 @@ study.
 """
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from study.studies import ran, whole
+from verax.models.recipes import Recipe, general_recipe
 
 
 def _quick(patch: pytest.MonkeyPatch, report: bool, pace: bool) -> None:
@@ -37,6 +39,16 @@ def real_report() -> None:
 @pytest.fixture
 def real_pace() -> None:
     """Ask for it where the pace is wanted."""
+
+
+@pytest.fixture
+def quick_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for it where any model of one's own data will do: two epochs in place of hundreds."""
+
+    def two_epochs(model: str, rows: int, features: int) -> Recipe:
+        return replace(general_recipe(model, rows, features), epochs=2)
+
+    monkeypatch.setattr("verax.models.shipped.general_recipe", two_epochs)
 
 
 @pytest.fixture(scope="session")

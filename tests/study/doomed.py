@@ -7,6 +7,7 @@ with ``errno`` that operation fails instead, as on a bad disk. Neither lets it f
 ``code`` is 2 where the run said in one line what was wrong.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -22,8 +23,12 @@ import verax.study.run
 from verax.study.spec import parse_spec
 from verax.study.store import StoreError
 
+LOADED_WHEN_NEEDED = ("sklearn.datasets", "scipy.stats", "altair", "vl_convert", "skimage", "PIL", "torch._dynamo")
+
 
 def main(spec_file: str) -> None:
+    for module in LOADED_WHEN_NEEDED:  # once here, not in every child
+        importlib.import_module(module)
     content = json.loads(Path(spec_file).read_text())
     for line in sys.stdin:
         order = json.loads(line)

@@ -72,10 +72,14 @@ def other_buffer(explained: ExplainedModel) -> ExplainedModel:
     return replace(explained, module=module)
 
 
+def on_other(explained: ExplainedModel, **material: Any) -> ExplainedModel:
+    return replace(explained, material=replace(explained.material, **material))
+
+
 def other_label(explained: ExplainedModel) -> ExplainedModel:
     labels = explained.labels.clone()
     labels[3] = 1 - labels[3]
-    return replace(explained, labels=labels)
+    return on_other(explained, labels=labels)
 
 
 def other_precision(explained: ExplainedModel) -> ExplainedModel:
@@ -86,8 +90,11 @@ EVERYTHING: dict[str, Callable[[ExplainedModel], ExplainedModel]] = {
     "precision": other_precision,
     "one weight": other_weights,
     "one buffer": other_buffer,
-    "one value of one input": lambda s: replace(s, inputs=with_tensor(s.inputs, (2, 7))),
-    "one value of the background": lambda s: replace(s, background=with_tensor(s.background, (11, 3))),
+    "one value of one input": lambda s: on_other(s, inputs=with_tensor(s.inputs, (2, 7))),
+    "one value of the background": lambda s: on_other(s, background=with_tensor(s.background, (11, 3))),
+    "groups of features": lambda s: on_other(s, features=torch.arange(s.inputs.shape[1]) // 2),
+    "baselines": lambda s: on_other(s, baselines=torch.ones(s.inputs.shape[1])),
+    "categories": lambda s: on_other(s, codes=torch.arange(s.inputs.shape[1]) < 2),
     "one label of the background": other_label,
 }
 
@@ -104,13 +111,13 @@ def test_model_and_data_change_every_key(
 def other_ids(explained: ExplainedModel) -> ExplainedModel:
     ids = list(explained.dataset.ids)
     ids[explained.rows[1]] += "x"
-    return replace(explained, dataset=replace(explained.dataset, ids=tuple(ids)))
+    return on_other(explained, dataset=replace(explained.dataset, ids=tuple(ids)))
 
 
 ONLY_SCORES: dict[str, Callable[[ExplainedModel], ExplainedModel]] = {
     "one id": other_ids,
     "the name of the model": lambda s: replace(s, spec=s.spec.model_copy(update={"name": "other"})),
-    "the name of the data": lambda s: replace(s, dataset=replace(s.dataset, name="other")),
+    "the name of the data": lambda s: on_other(s, dataset=replace(s.dataset, name="other")),
     "a configuration less": lambda s: replace(s, configurations=s.configurations[:-2]),
     "another order": lambda s: replace(s, configurations=s.configurations[::-1]),
 }
@@ -274,7 +281,7 @@ def test_the_same_numbers_elsewhere_have_the_same_key(explained: ExplainedModel)
     """Views, strides and memory do not matter."""
     strided = torch.stack([explained.inputs, explained.inputs], 1)[:, 0]
     assert not strided.is_contiguous()
-    again = replace(explained, inputs=strided, background=explained.background.clone())
+    again = on_other(explained, inputs=strided, background=explained.background.clone())
     assert all_keys(again) == all_keys(explained)
 
 

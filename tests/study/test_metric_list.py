@@ -12,7 +12,8 @@ import tomli_w
 from study.studies import HERE, ran, spec, table
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
 from verax.metrics.base import METRICS, SampledMetric
-from verax.perturbation.sampled import Draws, Effects
+from verax.perturbation.draws import Draws
+from verax.perturbation.sampled import Effects
 from verax.study.metrics import MetricsSpec, metrics_of, written
 from verax.study.results import read_results
 from verax.study.spec import SpecError, parse_spec

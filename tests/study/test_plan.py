@@ -172,6 +172,17 @@ def test_unshared_rows_are_those_of_single_calls(study: Study) -> None:
     assert told.unshared == Rows(forward, backward)
 
 
+def test_rows_alone_are_those_of_a_single_call(study: Study) -> None:
+    """What the report tells as the price of an explanation, for each configuration of each model."""
+    told = read_results(study).tables.alone
+    assert told.height == sum(len(explained.configurations) for explained in study.models.values())
+    explained, metrics = study.models["Cancer-MLP"], metrics_of(MetricsSpec(steps=1, infidelity=False))
+    for one in explained.configurations:
+        costs = counted(replace(explained, configurations=(one,)), slice(0, 1), metrics)
+        row = told.row(by_predicate=(pl.col("model") == "Cancer-MLP") & (pl.col("configuration") == one.canonical))
+        assert row[2:] == (costs["attribution_rows"], costs["rows_backward"])
+
+
 def test_forecasts_add_up(study: Study) -> None:
     explained, metrics = study.models["Cancer-Linear"], study.metrics
     parts = [forecast(explained, unit.rows, metrics, HERE) for unit in units_of(explained, metrics)]
@@ -251,7 +262,7 @@ def test_a_plan_needs_no_training_and_leaves_no_trace(tmp_path: Path, monkeypatc
         raise AssertionError("nothing is to be trained")
 
     with monkeypatch.context() as patch:
-        patch.setattr("verax.study.explained_models.train_shipped", never)
+        patch.setattr("verax.study.trained_models.train_shipped", never)
         before = plan_study(own, tmp_path / "study").lines()
         assert not (tmp_path / "study").exists()
     told: list[str] = []

@@ -37,8 +37,8 @@ def test_the_paper_is_shipped() -> None:
 
 def test_the_demo_has_every_method_of_its_data() -> None:
     demo = load_spec("demo")
-    assert len([model for data in demo.data for model in data.models]) == 4
-    for data, kind in zip(demo.data, ("tabular", "image"), strict=True):
+    assert len([model for data in demo.data for model in data.models]) == 6
+    for data, kind in zip(demo.data, ("tabular", "image", "tabular"), strict=True):
         have = {type(one) for one in data.attributions.configurations(kind)}  # type: ignore[arg-type]
         assert have == {type(one) for one in grid(kind)}  # type: ignore[arg-type]
 
@@ -117,7 +117,13 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown part": (at("data", 0, "part", to="all"), ["data.0.part", "'validation'", "'test'", "'all'"]),
     "unknown model": (at("data", 0, "models", 0, "architecture", to="x"), ["architecture", "'mlp'", "'inception'"]),
     "odd model name": (at("data", 0, "models", 0, "name", to="a/b"), ["data.0.models.0.name", "'a/b'"]),
-    "two sources": (at("data", 0, "models", 0, "file", to="x"), ["data.0.models.0", "either architecture", "or file"]),
+    "two sources": (
+        at("data", 0, "models", 0, "path", to="x.onnx"),
+        ["data.0.models.0", "either architecture", "or path"],
+    ),
+    "a pickle": (at("data", 0, "models", 0, "file", to="x.pkl"), ["data.0.models.0", ".onnx, .skops", "can run code"]),
+    "a label for digits": (at("data", 1, "label", to="x"), ["data.1", "label: digits says itself"]),
+    "another task": (at("data", 0, "task", to="ranking"), ["data.0.task", "'auto', 'classification' or 'regression'"]),
     "no source": (at("data", 0, "models", 0, "architecture", to=None), ["data.0.models.0", "either architecture"]),
     "a name twice": (at("data", 1, "models", 0, "name", to="Cancer-Linear"), ["Cancer-Linear", "more than once"]),
     "a path for digits": (at("data", 1, "path", to="x"), ["data.1", "path: digits takes none"]),
@@ -143,7 +149,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         at("data", 0, "attributions", "others", to=["x"]),
         ["others", "method: expected", "'x'"],
     ),
-    "neither grid nor others": (at("data", 0, "attributions", to={"grid": False}), ["data.0", "found neither"]),
+    "neither grid nor others": (at("data", 0, "attributions", to={"grid": False}), ["data.0", "found none"]),
 }
 
 

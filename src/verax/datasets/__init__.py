@@ -2,7 +2,8 @@
 
 from verax.datasets.base import Dataset, Part, Split, Standardisation, fingerprint, make_split, standardise_columns
 from verax.datasets.catalogue import Source, load_named, register
-from verax.datasets.embedded import load_breast_cancer, load_digits
+from verax.datasets.embedded import load_breast_cancer, load_diabetes, load_digits
+from verax.datasets.file import load_file
 from verax.datasets.heloc import load_heloc
 from verax.datasets.isic import IsicReport, load_isic, load_isic_with_report
 
@@ -15,7 +16,9 @@ __all__ = [
     "Standardisation",
     "fingerprint",
     "load_breast_cancer",
+    "load_diabetes",
     "load_digits",
+    "load_file",
     "load_heloc",
     "load_isic",
     "load_isic_with_report",

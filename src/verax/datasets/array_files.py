@@ -17,7 +17,12 @@ import numpy as np
 from verax.datasets.limits import LimitError, check_bytes
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
+TABLES = (".parquet", ".csv")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index that it saves along with the columns
+_MISSING = (  # what pandas reads as a missing value, as models were fitted on
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # gzip, zstd, zlib
 _NUMPY_ERRORS = (
     OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, SyntaxError, MemoryError, OverflowError,
@@ -32,6 +37,7 @@ class Array:
     values: Any
     source: str  # the file, and the array in it where there are several
     columns: tuple[str, ...] | None = None  # of a table
+    given: tuple[str, ...] | None = None  # the same as the file has them, which arrays without names go by
 
     def ordered(self, wanted: Sequence[str], whose: str) -> "Array":
         """The same table with its columns in the wanted order, or what is wrong with them."""
@@ -41,21 +47,25 @@ class Array:
         missing = [name for name in wanted if name not in self.columns]
         if unknown or missing:
             wrong = {"unknown": unknown, "missing": missing}
-            parts = [f"{word} {_listed(names)}" for word, names in wrong.items() if names]
+            parts = [f"{word} {listed(names)}" for word, names in wrong.items() if names]
             raise ValueError(f"{self.source}: expected the columns of {whose}; {' and '.join(parts)}.")
         places = [self.columns.index(name) for name in wanted]
-        return Array(self.values[:, places], self.source, tuple(wanted))
+        return Array(self.values[:, places], self.source, tuple(wanted), self.columns)
 
     def like(self, other: "Array") -> "Array":
-        """The same with its columns in the order of another table's, where that one names them."""
-        return self if other.columns is None else self.ordered(other.columns, other.source)
+        """The same with its columns in the order of another table's: by name, or as that one's file has them."""
+        if other.columns is None or self.columns is not None:
+            return self if other.columns is None else self.ordered(other.columns, other.source)
+        if other.given is None or self.values.shape[-1:] != (len(other.given),):
+            return self
+        return Array(self.values[..., [other.given.index(name) for name in other.columns]], self.source)
 
 
 def read_inputs(path: Path) -> Array:
     """Read the rows to explain: the only array of a file, or the one called ``inputs``."""
     arrays = read_arrays(path)
     if len(arrays) > 1 and "inputs" not in arrays:
-        raise ValueError(f"{path}: expected one array, or one called inputs, found {_listed(list(arrays))}.")
+        raise ValueError(f"{path}: expected one array, or one called inputs, found {listed(list(arrays))}.")
     (found,) = arrays.values() if len(arrays) == 1 else (arrays["inputs"],)
     values = found.values if found.values.dtype.kind == "f" else found.values.astype(np.float64)
     return Array(values, found.source, found.columns)
@@ -82,7 +92,7 @@ def read_attributions(paths: Iterable[Path], inputs: Array) -> dict[str, Any]:
 
 def read_words(path: Path) -> list[str] | None:
     """Read the words of a table of one column, one per row; None for a file of anything else."""
-    if path.suffix.lower() not in (".csv", ".parquet") or not path.is_file():
+    if path.suffix.lower() not in TABLES or not path.is_file():
         return None
     import polars as pl  # noqa: PLC0415
 
@@ -102,8 +112,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise ValueError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}.")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file.")
-    if suffix in (".parquet", ".csv"):
-        return {path.stem: _table(path)}
+    if suffix in TABLES:
+        return {path.stem: table_array(read_table(path), path)}
     arrays = _tensors(path) if suffix == ".safetensors" else _numpy(path)
     if not arrays:
         raise ValueError(f"{path}: expected at least one array, found none.")
@@ -151,16 +161,27 @@ def _tensors(path: Path) -> dict[str, Any]:
     }
 
 
-def _table(path: Path) -> Array:
+def table_array(table: Any, path: Path, *, gaps: bool = False) -> Array:
+    """The numbers of a table; where gaps are allowed they become NaN."""
     import polars as pl  # noqa: PLC0415  # arrays do without
 
+    _check_columns(path, table, gaps)
+    return Array(table.cast(pl.Float64).to_numpy(order="c"), str(path), tuple(table.columns))
+
+
+def read_table(path: Path) -> Any:
+    """Read a CSV or Parquet file as a polars frame, with whatever its columns hold."""
+    import polars as pl  # noqa: PLC0415
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file.")
     content = path.read_bytes()  # paths may be taken for patterns
     try:
         table = _csv(path, content) if path.suffix.lower() == ".csv" else _parquet(path, content)
-        _check_columns(path, table)
-        return Array(table.cast(pl.Float64).to_numpy(order="c"), str(path), tuple(table.columns))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # it panics over some damaged files
         raise ValueError(f"{path}: cannot be read as {path.suffix} file ({first_line(error)}).") from None
+    _check_shape(path, table)
+    return table
 
 
 def _csv(path: Path, content: bytes) -> Any:
@@ -169,7 +190,7 @@ def _csv(path: Path, content: bytes) -> Any:
     if content.startswith(_PACKED):  # polars would unpack it, to whatever size
         raise ValueError(f"{path}: expected plain text, found a compressed file; unpack it first.")
     _check_header(path, content)
-    return pl.read_csv(io.BytesIO(content), infer_schema_length=None)
+    return pl.read_csv(io.BytesIO(content), infer_schema_length=None, null_values=list(_MISSING))
 
 
 def _parquet(path: Path, content: bytes) -> Any:
@@ -180,19 +201,28 @@ def _parquet(path: Path, content: bytes) -> Any:
     return pl.read_parquet(io.BytesIO(content))
 
 
-def _check_columns(path: Path, table: Any) -> None:
-    """Refuse a table that is not all numbers."""
-    import polars as pl  # noqa: PLC0415
-
+def _check_shape(path: Path, table: Any) -> None:
+    """Refuse a table without rows, and one with an index among its columns."""
     if not table.height or not table.width:
         raise ValueError(f"{path}: expected rows of numbers, found {table.height} rows of {table.width} columns.")
     if index := [name for name in table.columns if name in _INDEX]:
         raise ValueError(f"{path}: column {index[0]!r} looks like an index; save without it (pandas: index=False).")
-    if words := [column.name for column in table if not (column.dtype.is_numeric() or column.dtype == pl.Boolean)]:
-        gaps = any(table[name].null_count() for name in words)
-        raise ValueError(f"{path}: expected numbers{' without gaps' if gaps else ''}, not so in {_listed(words)}.")
-    if empty := [column.name for column in table if column.null_count()]:
-        raise ValueError(f"{path}: expected a number in every row, missing values in {_listed(empty)}.")
+
+
+def text_columns(table: Any) -> list[str]:
+    """Names of the columns that hold something else than numbers and truth values."""
+    import polars as pl  # noqa: PLC0415
+
+    numbers = (pl.Boolean, pl.Null)  # a column of nothing is one of numbers, all of them missing
+    return [column.name for column in table if not (column.dtype.is_numeric() or column.dtype in numbers)]
+
+
+def _check_columns(path: Path, table: Any, gaps: bool) -> None:
+    """Refuse a table that is not all numbers."""
+    if words := text_columns(table):
+        raise ValueError(f"{path}: expected numbers, not so in {listed(words)}.")
+    if not gaps and (empty := [column.name for column in table if column.null_count()]):
+        raise ValueError(f"{path}: expected a number in every row, missing values in {listed(empty)}.")
 
 
 def _check_header(path: Path, data: bytes) -> None:
@@ -208,11 +238,9 @@ def _check_header(path: Path, data: bytes) -> None:
     except csv.Error as error:
         raise ValueError(f"{path}: cannot be read as .csv file ({first_line(error)}).") from None
     if names and all(_is_number(name) for name in names):
-        raise ValueError(
-            f"{path}: expected a header with the names of the columns, found the numbers {_listed(names)}."
-        )
+        raise ValueError(f"{path}: expected a header with the names of the columns, found the numbers {listed(names)}.")
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise ValueError(f"{path}: expected each column once, found several called {_listed(twice)}.")
+        raise ValueError(f"{path}: expected each column once, found several called {listed(twice)}.")
 
 
 def _numbers(values: Any, source: str) -> Array:
@@ -229,7 +257,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names between commas, the first few of many."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

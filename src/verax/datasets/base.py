@@ -12,6 +12,8 @@ from torch import Tensor
 from verax.core import noise
 from verax.core.arguments import checked_choice, checked_seed
 from verax.core.shapes import Float, Int, Shaped
+from verax.datasets.columns import Columns
+from verax.datasets.labels import Task
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -71,29 +73,38 @@ class Dataset:
         name: Which data set.
         inputs: Raw inputs: numbers ``(N, features)``, or pixels ``(N, channels, height, width)`` as uint8, possibly a
             memory map.
-        labels: Class of each input, 0 or 1 for the paper's data sets.
+        labels: Class of each input, 0 or 1 for the paper's data sets; for a regression, its value.
         ids: A name for each input that does not depend on its place.
         feature_names: Names of the columns; empty for images.
-        class_names: Names of the classes, in the order of their numbers.
+        class_names: Names of the classes, in the order of their numbers; empty for a regression.
         split: Training, validation and test rows.
         standardisation: Computed from the training rows only.
         fingerprint: Hash of inputs, labels and ids.
+        task: What is predicted, classes or values.
+        features: Where one column takes several elements of an input, as a category does: the number of the column of
+            each element. None where each element is a feature, or each pixel of an image.
+        baselines: What a removed feature becomes, one number per element of a standardised input; None for 0.
+        columns: The table as it was given, where ``inputs`` encode it: with categories and gaps.
     """
 
     name: str
     inputs: Shaped[np.ndarray, "n *shape"]
-    labels: Int[np.ndarray, " n"]
+    labels: Shaped[np.ndarray, " n"]
     ids: tuple[str, ...]
     feature_names: tuple[str, ...]
     class_names: tuple[str, ...]
     split: Split
     standardisation: Standardisation
     fingerprint: str
+    task: Task = "classification"
+    features: Int[np.ndarray, " elements"] | None = None
+    baselines: Float[np.ndarray, " elements"] | None = None
+    columns: Columns | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def part(self, part: Part, limit: int | None = None) -> tuple[Float[Tensor, "n *shape"], Int[Tensor, " n"]]:
+    def part(self, part: Part, limit: int | None = None) -> tuple[Float[Tensor, "n *shape"], Shaped[Tensor, " n"]]:
         """Standardised inputs and labels of a part, or of its first rows, in single precision."""
         rows = self.split.rows(part)[:limit]
         return self.standardisation.apply(as_numbers(self.inputs[rows])), torch.from_numpy(self.labels[rows])
@@ -108,12 +119,13 @@ def as_numbers(raw: Shaped[np.ndarray, "n *shape"]) -> Float[Tensor, "n *shape"]
 def assembled(
     name: str,
     inputs: Shaped[np.ndarray, "n *shape"],
-    labels: Int[np.ndarray, " n"],
+    labels: Shaped[np.ndarray, " n"],
     ids: Sequence[str],
     *,
-    class_names: Sequence[str],
+    class_names: Sequence[str] = (),
     feature_names: Sequence[str] = (),
     seed: int = 0,
+    task: Task = "classification",
 ) -> Dataset:
     """A data set with a split of single rows, standardised by column or, for images, by channel."""
     split = make_split(len(labels), seed)
@@ -128,6 +140,7 @@ def assembled(
         split=split,
         standardisation=standardise(inputs[split.train]),
         fingerprint=fingerprint(inputs, labels, ids),
+        task=task,
     )
 
 
@@ -173,7 +186,7 @@ def standardise_columns(train: Float[np.ndarray, "n features"]) -> Standardisati
 
 def standardise_channels(train: Shaped[np.ndarray, "n channels height width"]) -> Standardisation:
     """Mean and standard deviation of each channel of pixels in [0, 1]; a constant channel is only centred."""
-    pixels, axes = train / 255, (0, 2, 3)
+    pixels, axes = train / (255 if train.dtype == np.uint8 else 1), (0, 2, 3)
     return _standardisation(pixels.mean(axes)[:, None, None], pixels.std(axes)[:, None, None])
 
 
@@ -181,17 +194,18 @@ def _standardisation(mean: np.ndarray, std: np.ndarray) -> Standardisation:
     return Standardisation(torch.from_numpy(mean).float(), torch.from_numpy(np.where(std > 0, std, 1.0)).float())
 
 
-def fingerprint(inputs: Shaped[np.ndarray, "n *shape"], labels: Int[np.ndarray, " n"], ids: Sequence[str]) -> str:
+def fingerprint(inputs: Shaped[np.ndarray, "n *shape"], labels: Shaped[np.ndarray, " n"], ids: Sequence[str]) -> str:
     """Hash the content of a data set, a bounded piece at a time.
 
     Args:
         inputs: One row for each input.
-        labels: Its class.
+        labels: Its class or value.
         ids: Its name.
     """
     digest = hashlib.sha256(f"{inputs.dtype.str}{inputs.shape}".encode())
     for start in range(0, len(inputs), 1024):
         digest.update(np.ascontiguousarray(inputs[start : start + 1024]).tobytes())
-    digest.update(np.ascontiguousarray(labels, dtype=np.int64).tobytes())
+    kind = np.float64 if labels.dtype.kind == "f" else np.int64
+    digest.update(np.ascontiguousarray(labels, dtype=kind).tobytes())
     digest.update("\n".join(ids).encode())
     return digest.hexdigest()

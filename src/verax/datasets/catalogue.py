@@ -7,10 +7,11 @@ from typing import Literal
 
 from verax.core.registry import unknown
 from verax.datasets.base import Dataset
-from verax.datasets.embedded import load_breast_cancer, load_digits
+from verax.datasets.embedded import load_breast_cancer, load_diabetes, load_digits
 from verax.datasets.file import load_file
 from verax.datasets.heloc import load_heloc
 from verax.datasets.isic import load_isic
+from verax.datasets.labels import Asked
 
 Modality = Literal["tabular", "image"]
 
@@ -27,6 +28,7 @@ class Source:
         path: What its path is, in a word or two for the help; empty if it takes none.
         needs_path: Whether it cannot be loaded without.
         takes_cache: Whether it keeps files in a cache folder.
+        takes_label: Whether its loader is told ``label``, the column to predict, and ``task``.
 
     Example:
         >>> Source("loans", load_file, "tabular", path="an .npz file", needs_path=True).check_path(False)
@@ -40,6 +42,7 @@ class Source:
     path: str = ""
     needs_path: bool = False
     takes_cache: bool = False
+    takes_label: bool = False
 
     @property
     def takes_path(self) -> bool:
@@ -55,13 +58,20 @@ class Source:
                 f"{argument}: {self.name} needs one; pass --data PATH or write it into the spec: {self.path}."
             )
 
+    def check_label(self, label: str | None, task: Asked) -> None:
+        """Refuse a label or a task where the data set has its own."""
+        if not self.takes_label and (label is not None or task != "auto"):
+            argument = "label" if label is not None else "task"
+            raise ValueError(f"{argument}: {self.name} says itself what is to be predicted; leave {argument} out.")
+
 
 _SHIPPED = (
     Source("heloc", load_heloc, "tabular", "a CSV file (else downloaded)", takes_cache=True),
     Source("isic", load_isic, "image", "the folder of images and labels", needs_path=True, takes_cache=True),
     Source("breast-cancer", load_breast_cancer, "tabular"),
     Source("digits", load_digits, "image"),
-    Source("file", load_file, None, "an .npz file", needs_path=True),
+    Source("diabetes", load_diabetes, "tabular"),
+    Source("file", load_file, None, "a .csv, .parquet or .npz file", needs_path=True, takes_label=True),
 )
 _SOURCES = {source.name: source for source in _SHIPPED}
 
@@ -99,7 +109,15 @@ def source_of(name: str, argument: str = "data set") -> Source:
     return _SOURCES[name]
 
 
-def load_named(name: str, path: Path | None = None, *, seed: int = 0, cache: Path | None = None) -> Dataset:
+def load_named(
+    name: str,
+    path: Path | None = None,
+    *,
+    seed: int = 0,
+    cache: Path | None = None,
+    label: str | None = None,
+    task: Asked = "auto",
+) -> Dataset:
     """Load a data set by its name.
 
     Args:
@@ -107,6 +125,8 @@ def load_named(name: str, path: Path | None = None, *, seed: int = 0, cache: Pat
         path: For a data set that takes one.
         seed: Of the split.
         cache: Where downloads and decoded images are kept.
+        label: The column to predict, for a data set that does not say it itself.
+        task: What for: ``"classification"``, ``"regression"``, or as the labels look.
 
     Example:
         >>> load_named("digits").class_names
@@ -114,8 +134,11 @@ def load_named(name: str, path: Path | None = None, *, seed: int = 0, cache: Pat
     """
     source = source_of(name)
     source.check_path(path is not None)
+    source.check_label(label, task)
     places = (path,) if source.takes_path else ()
-    return source.load(*places, seed=seed, **({"cache": cache} if source.takes_cache else {}))
+    kept = {"cache": cache} if source.takes_cache else {}
+    asked = {"label": label, "task": task} if source.takes_label else {}
+    return source.load(*places, seed=seed, **kept, **asked)
 
 
 def _place(source: Source) -> str:

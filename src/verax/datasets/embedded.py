@@ -52,3 +52,30 @@ def load_digits(seed: int = 0) -> Dataset:
     labels = (bunch.target >= 5).astype(np.int64)
     ids = [f"digits-{row}" for row in range(len(labels))]
     return assembled("digits", images, labels, ids, class_names=("0 to 4", "5 to 9"), seed=seed)
+
+
+def load_diabetes(seed: int = 0) -> Dataset:
+    """Diabetes: 442 patients, ten measurements each, and a measure of how far the disease went in the year after.
+
+    A regression: labels are that measure, from 25 to 346. Measurements are in the units of the clinic.
+
+    Args:
+        seed: Of the split into training, validation and test rows.
+
+    Example:
+        >>> data = load_diabetes()
+        >>> data.task, data.inputs.shape, data.feature_names[:3]
+        ('regression', (442, 10), ('age', 'sex', 'bmi'))
+    """
+    from sklearn import datasets  # noqa: PLC0415  (slow to import, and needed here only)
+
+    bunch = datasets.load_diabetes(scaled=False)
+    return assembled(
+        "diabetes",
+        bunch.data.astype(np.float64),
+        bunch.target.astype(np.float64),
+        [f"diabetes-{row}" for row in range(len(bunch.target))],
+        feature_names=[str(name) for name in bunch.feature_names],
+        seed=seed,
+        task="regression",
+    )

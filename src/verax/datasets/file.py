@@ -1,64 +1,103 @@
-"""A data set from one file: NumPy's ``.npz`` with inputs and labels."""
+"""A data set from one file: a table as CSV or Parquet, or NumPy's ``.npz`` with inputs and labels."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from verax.datasets.array_files import read_npz
+from verax.core.registry import unknown
+from verax.datasets.array_files import read_npz, read_table
 from verax.datasets.base import Dataset, assembled
+from verax.datasets.columns import columns_of, numbers_of
+from verax.datasets.labels import Asked, Labels, read_labels
+from verax.datasets.table import table_dataset
+
+SUFFIXES = (".csv", ".parquet", ".npz")
 
 
-def load_file(path: str | Path, *, seed: int = 0) -> Dataset:
-    """Load a data set of one's own.
+def load_file(path: str | Path, *, label: str | None = None, task: Asked = "auto", seed: int = 0) -> Dataset:
+    r"""Load a data set of one's own.
+
+    Columns of numbers and of text (categories) are taken, with gaps. Labels may be text, truth values or numbers, of
+    any number of classes; or amounts, for a regression.
 
     Args:
-        path: An ``.npz`` file with ``inputs``, numbers ``(N, features)`` or pixels ``(N, channels, height, width)`` as
-            uint8, and ``labels``, 0 or 1; optionally ``feature_names``, ``class_names`` and ``ids``.
+        path: A ``.csv`` or ``.parquet`` file with a column for each feature and one for the label. Or an ``.npz`` file
+            with ``inputs``, numbers ``(N, features)`` or pixels ``(N, channels, height, width)`` as uint8, and
+            ``labels``; optionally ``feature_names``, ``class_names`` and ``ids``.
+        label: The column, or the array of an ``.npz`` file, that is to be predicted.
+        task: ``"classification"``, ``"regression"``, or ``"auto"``: text, truth values and at most 20 different whole
+            numbers are classes, other numbers are values.
         seed: Of the split into training, validation and test rows.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.savez(f"{folder}/own.npz", inputs=np.random.rand(50, 3), labels=np.arange(50) % 2)
-        ...     data = load_file(f"{folder}/own.npz")
-        >>> len(data), data.feature_names
-        (50, ('feature 0', 'feature 1', 'feature 2'))
+        ...     rows = [f"{row},{'red' if row % 3 else 'blue'},{row * 0.5}" for row in range(50)]
+        ...     _ = Path(folder, "own.csv").write_text("\n".join(["size,colour,price", *rows]))
+        ...     data = load_file(f"{folder}/own.csv", label="price")
+        >>> data.task, data.feature_names, data.inputs.shape
+        ('regression', ('size', 'colour'), (50, 3))
     """
-    arrays = read_npz(Path(path))
-    inputs, labels = _checked(path, arrays)
-    return assembled(
-        Path(path).stem,
-        inputs,
-        labels,
-        _names(path, arrays, "ids", len(inputs), "row"),
-        feature_names=() if inputs.ndim == 4 else _names(path, arrays, "feature_names", inputs.shape[1], "feature"),
-        class_names=_names(path, arrays, "class_names", 2, "class"),
-        seed=seed,
-    )
+    place = Path(path)
+    if place.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}.")
+    if place.suffix.lower() == ".npz":
+        return _from_arrays(place, label or "labels", task, seed)
+    table = read_table(place)
+    if label is None:
+        listed = ", ".join(table.columns)
+        raise ValueError(f'{path}: say which column is to be predicted, label = "COLUMN"; there are {listed}.')
+    if label not in table.columns:
+        raise ValueError(f"{path}: label: {unknown(label, table.columns)}")
+    if table.width < 2:
+        raise ValueError(f"{path}: expected columns beside the label {label!r}, found none.")
+    labels = read_labels(table[label], table.height, f"{path}: label {label!r}", task)
+    columns = columns_of(table.drop(label), str(path))
+    return table_dataset(place.stem, columns, labels, [f"row {row}" for row in range(table.height)], seed)
 
 
-def _checked(path: str | Path, arrays: dict[str, Any]) -> tuple[Any, Any]:
-    """Inputs as numbers or pixels, and labels as whole numbers."""
-    for name in ("inputs", "labels"):
+def _from_arrays(path: Path, label: str, task: Asked, seed: int) -> Dataset:
+    arrays = read_npz(path)
+    for name in ("inputs", label):
         if name not in arrays:
             raise ValueError(f"{path}: expected an array {name!r}, found {', '.join(sorted(arrays)) or 'none'}.")
-    inputs, labels = arrays["inputs"], arrays["labels"]
+    inputs = _checked(path, arrays["inputs"])
+    ids = _names(path, arrays, "ids", len(inputs), "row")
+    labels = _labels(path, arrays, label, task)
+    if inputs.ndim == 4:
+        words = {"class_names": labels.class_names}
+        return assembled(path.stem, inputs, labels.values, ids, **words, seed=seed, task=labels.task)
+    names = _names(path, arrays, "feature_names", inputs.shape[1], "feature")
+    return table_dataset(path.stem, numbers_of(inputs, names), labels, ids, seed)
+
+
+def _labels(path: Path, arrays: dict[str, Any], label: str, task: Asked) -> Labels:
+    rows, given = len(arrays["inputs"]), arrays.get("class_names")
+    labels = read_labels(arrays[label], rows, f"{path}: {label}", task)
+    if given is None or labels.task == "regression":
+        return labels
+    names = _names(path, arrays, "class_names", len(labels.class_names), "class")
+    return Labels(labels.task, labels.values, names)
+
+
+def _checked(path: Path, inputs: Any) -> Any:
+    """Inputs as numbers or pixels."""
     images = inputs.ndim == 4 and inputs.dtype == np.uint8
-    table = inputs.ndim == 2 and (np.issubdtype(inputs.dtype, np.floating) or np.issubdtype(inputs.dtype, np.integer))
+    table = inputs.ndim == 2 and inputs.dtype.kind in "fiu"
     if not (images or table) or not inputs.size:
         raise ValueError(
             f"{path}: inputs: expected real numbers (N, features) or uint8 pixels (N, channels, height, width), found "
             f"{inputs.dtype} {inputs.shape}."
         )
-    if labels.shape != inputs.shape[:1] or not np.isin(labels, (0, 1)).all():
-        raise ValueError(f"{path}: labels: expected 0 or 1 for each of {len(inputs)} inputs, found {labels.shape}.")
-    if table and not np.isfinite(inputs).all():
-        raise ValueError(f"{path}: inputs: expected finite numbers, found NaN or infinity.")
-    return inputs if images else inputs.astype(np.float64), labels.astype(np.int64)
+    if table and np.isinf(inputs).any():
+        raise ValueError(f"{path}: inputs: expected finite numbers, or NaN where one is missing; found infinity.")
+    if table and np.isnan(inputs).all(0).any():
+        raise ValueError(f"{path}: inputs: expected a number in every column, found one of NaN alone; leave it out.")
+    return inputs
 
 
-def _names(path: str | Path, arrays: dict[str, Any], name: str, count: int, word: str) -> tuple[str, ...]:
+def _names(path: Path, arrays: dict[str, Any], name: str, count: int, word: str) -> tuple[str, ...]:
     if name not in arrays:
         return tuple(f"{word} {number}" for number in range(count))
     given = arrays[name]

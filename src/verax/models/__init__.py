@@ -3,6 +3,7 @@
 from verax.models.architecture import Architecture
 from verax.models.dense import MLP, Linear
 from verax.models.files import ARCHITECTURES, ModelFileError, SavedModel, load, save
+from verax.models.foreign_files import open_model
 from verax.models.inception import InceptionOutputs, InceptionV1, load_googlenet_state
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "SavedModel",
     "load",
     "load_googlenet_state",
+    "open_model",
     "save",
 ]

@@ -8,6 +8,7 @@ nothing is learnt from it.
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,11 +41,23 @@ class Epoch:
 
     number: int  # from 1
     loss: float  # mean over the training rows, as the steps saw them
-    accuracy: float  # share of training rows that the steps got right
-    auroc: float  # on the validation rows, afterwards
+    accuracy: float  # share of training rows that the steps got right; 0 for a regression
+    auroc: float | None  # on the validation rows, afterwards; None for a regression
     learning_rate: float  # of the last step
     seconds: float  # wall clock, validation included
-    best: bool  # whether no epoch before had a better ``auroc``
+    best: bool  # whether no epoch before had a better ``score``
+    r2: float | None = None  # of a regression, on the validation rows
+
+    @property
+    def score(self) -> float:
+        """What chooses between epochs, the higher the better: AUROC, or R^2 of a regression."""
+        found = self.r2 if self.auroc is None else self.auroc
+        return -math.inf if found is None else found
+
+    @property
+    def words(self) -> str:
+        """That score, in words."""
+        return f"validation {'R^2' if self.auroc is None else 'AUROC'} {self.score:.4f}"
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

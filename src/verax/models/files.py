@@ -10,7 +10,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -19,6 +19,8 @@ from verax.core.arguments import checked_seed
 from verax.core.files import write_atomically
 from verax.core.version import __version__
 from verax.datasets.base import PARTS, Dataset, Standardisation
+from verax.datasets.labels import Task
+from verax.datasets.table import element_names
 from verax.models.architecture import Architecture, from_form, stored
 from verax.models.dense import MLP, Linear
 from verax.models.inception import InceptionV1
@@ -42,8 +44,8 @@ class SavedModel:
         architecture: What it looks like.
         standardisation: What to apply to raw inputs (pixels as numbers from 0 to 1) before the network sees them; None
             where the model was saved without data.
-        class_names: Names of the classes, in the order of their numbers.
-        feature_names: Names of the columns; empty for images.
+        class_names: Names of the classes, in the order of their numbers; empty for a regression.
+        feature_names: Names of the columns that the network takes; empty for images.
         info: All that the sidecar says: data, split, hyperparameters, metrics, seed, versions.
     """
 
@@ -53,6 +55,17 @@ class SavedModel:
     class_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     info: dict[str, Any]
+
+    @property
+    def task(self) -> Task:
+        """What it predicts: classes, or values in the unit of the labels."""
+        data = self.info.get("data")
+        return "regression" if isinstance(data, dict) and data.get("task") == "regression" else "classification"
+
+    @property
+    def returns(self) -> Literal["logits", "values"]:
+        """What its outputs are, as ``verax.Scorer`` asks."""
+        return "values" if self.task == "regression" else "logits"
 
 
 def save(
@@ -178,7 +191,8 @@ def _data_form(dataset: Dataset) -> dict[str, Any]:
         },
         "standardisation": {"mean": standardisation.mean.float().tolist(), "std": standardisation.std.float().tolist()},
         "class_names": list(dataset.class_names),
-        "feature_names": list(dataset.feature_names),
+        "feature_names": list(element_names(dataset)),
+        "task": dataset.task,
     }
 
 

@@ -11,6 +11,7 @@ from verax.models.checkpoints import Epoch
 from verax.models.dense import MLP, Linear
 from verax.models.files import model_paths, save
 from verax.models.inception import InceptionV1
+from verax.models.objectives import outputs_for
 from verax.models.recipes import RECIPES, Recipe, general_recipe
 from verax.models.training import Trained, train
 
@@ -19,16 +20,16 @@ Progress = Callable[[Epoch, Recipe], None]
 
 def architecture_for(name: str, dataset: Dataset) -> Architecture:
     """The architecture of a name, ``"linear"``, ``"mlp"`` or ``"inception"``, for the inputs of a data set."""
-    shape = tuple(dataset.inputs.shape[1:])
+    shape, outputs = tuple(dataset.inputs.shape[1:]), outputs_for(dataset)
     if name == "linear":
-        return Linear(shape[0] if len(shape) == 1 else shape)
+        return Linear(shape[0] if len(shape) == 1 else shape, outputs)
     if name == "mlp":
         if len(shape) != 1:
             raise ValueError(f"model: mlp is for tables; for the images of {dataset.name} use linear or inception.")
-        return MLP(shape[0])
+        return MLP(shape[0], outputs=outputs)
     if len(shape) != 3:
         raise ValueError(f"model: inception is for images; for the table {dataset.name} use linear or mlp.")
-    return InceptionV1(channels=shape[0])
+    return InceptionV1(channels=shape[0], outputs=outputs)
 
 
 def train_shipped(

@@ -4,12 +4,12 @@ import copy
 import warnings
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Float, Shaped
 from verax.models.augmentation import seeded
+from verax.models.objectives import Objective, TwoClasses
 from verax.models.recipes import Recipe
 from verax.scoring.session import is_out_of_memory
 
@@ -26,9 +26,15 @@ class Learner:
     """
 
     def __init__(
-        self, module: nn.Module, recipe: Recipe, class_weight: Float[Tensor, "2"], steps_per_epoch: int
+        self,
+        module: nn.Module,
+        recipe: Recipe,
+        class_weight: Float[Tensor, " classes"],
+        steps_per_epoch: int,
+        objective: Objective | None = None,
     ) -> None:
         self.module, self.recipe, self.class_weight = module, recipe, class_weight
+        self.objective = objective or TwoClasses(recipe.label_smoothing)
         self.device = class_weight.device
         self.layout = torch.contiguous_format
         if self.device.type == "cuda" and any(weight.ndim == 4 for weight in module.parameters()):
@@ -51,7 +57,7 @@ class Learner:
         """All networks with a state that a run must keep, by name."""
         return {"model": self.module} if self.average is None else {"model": self.module, "average": self.average}
 
-    def learn(self, inputs: Tensor, labels: Int[Tensor, " b"], learning_rate: float) -> Float[Tensor, "2"]:
+    def learn(self, inputs: Tensor, labels: Shaped[Tensor, " b"], learning_rate: float) -> Float[Tensor, "2"]:
         """Take one step; the sums of the rows' losses and of the rows that were right."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
@@ -92,12 +98,11 @@ class Learner:
             with self._autocast():
                 outputs = self.module(some)
             heads = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-            logits = [head.float().reshape(len(own)) for head in heads]
-            smooth = own.float() * (1 - self.recipe.label_smoothing) + self.recipe.label_smoothing / 2
-            losses = [F.binary_cross_entropy_with_logits(head, smooth, self.class_weight[own]) for head in logits]
+            logits = [head.float().reshape(len(own), -1) for head in heads]
+            losses = [self.objective.loss(head, own, self.class_weight) for head in logits]
             loss = losses[0] + sum((_AUXILIARY * other for other in losses[1:]), torch.zeros_like(losses[0]))
             (loss * (len(own) / len(labels))).backward()  # type: ignore[no-untyped-call]
-            right = ((logits[0] > 0) == (own == 1)).sum()
+            right = self.objective.right(logits[0].detach(), own)
             total += torch.stack([losses[0].detach() * len(own), right.float()])
         return total
 

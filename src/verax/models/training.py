@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Float
 from verax.core.threads import one_thread_on_cpu
 from verax.datasets.base import PARTS, Dataset, Part
 from verax.models import checkpoints
@@ -18,6 +17,7 @@ from verax.models.architecture import Architecture
 from verax.models.augmentation import Augmentation, Rows, TabularNoise, generator, key, moved, seeded
 from verax.models.checkpoints import Epoch
 from verax.models.image_augmentation import ImageAugmentation
+from verax.models.objectives import Values, objective_of
 from verax.models.recipes import Recipe, rate
 from verax.models.steps import Learner, copied, lay_out
 from verax.scoring.scorer import automatic_batch_size, checked_device
@@ -32,7 +32,7 @@ class Trained:
 
     module: nn.Module
     history: tuple[Epoch, ...]
-    metrics: Metrics  # "auroc" and "accuracy" on the "train", "validation" and "test" rows
+    metrics: Metrics  # "auroc" and "accuracy", or "r2" and "rmse", on the "train", "validation" and "test" rows
     recipe: Recipe
     seconds: float  # wall clock of all epochs together, before and after an interruption
 
@@ -47,7 +47,9 @@ def train(
     init: Path | None = None,
     progress: Callable[[Epoch], None] | None = None,
 ) -> Trained:
-    """Train a network with one logit on a data set with classes 0 and 1.
+    """Train a network: with one logit for two classes, one per class for several, or one value for a regression.
+
+    A regression is learnt on standardised labels; the network that comes back returns the labels' own unit.
 
     Global random state is left alone. On a CPU the same arguments give the same weights, whatever the number of cores,
     because one thread computes; another kind of processor or another version of torch rounds differently, and so does
@@ -60,10 +62,7 @@ def train(
             never stopped; one of another architecture, recipe, data set or ``init`` is refused.
         init: A file with initial weights instead of random ones.
     """
-    for part in PARTS:
-        classes = np.unique(dataset.labels[dataset.split.rows(part)]).tolist()
-        if classes != [0, 1]:
-            raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; found {classes}.")
+    objective_of(dataset)  # refuses labels that cannot be learnt
     place = checked_device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with one_thread_on_cpu(place):
         return _trained(architecture, dataset, recipe, place, checkpoint, init, progress)
@@ -92,17 +91,6 @@ def _trained(
     return run.result()
 
 
-def auroc(scores: Float[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
-    """Area under the ROC curve: how likely a row of class 1 scores above one of class 0; ties count half."""
-    _, place, counts = torch.unique(scores, return_inverse=True, return_counts=True)
-    rank = counts.cumsum(0).double() - (counts.double() - 1) / 2
-    positive = labels == 1
-    ones, zeros = int(positive.sum()), int((~positive).sum())
-    if not ones or not zeros:
-        raise ValueError(f"labels: expected both classes, found {ones} of class 1 and {zeros} of class 0.")
-    return (float(rank[place[positive]].sum()) - ones * (ones + 1) / 2) / (ones * zeros)
-
-
 class _Run:
     """A training run between two epochs: network, optimizer, best weights so far, history."""
 
@@ -116,9 +104,11 @@ class _Run:
         module = architecture.build(recipe.seed)
         if init is not None:
             checkpoints.start_from(init, module)
-        counts = torch.bincount(rows.labels, minlength=2)
-        weight = len(rows) / (2.0 * counts) if recipe.class_weight else torch.ones(2, device=device)
-        self.learner = Learner(module.to(device), recipe, weight, self.steps)
+        self.objective = objective_of(dataset, recipe.label_smoothing)
+        weight = torch.ones(max(2, len(dataset.class_names)), device=device)
+        if recipe.class_weight and not isinstance(self.objective, Values):
+            weight = len(rows) / (float(len(weight)) * torch.bincount(rows.labels, minlength=len(weight)))
+        self.learner = Learner(module.to(device), recipe, weight, self.steps, self.objective)
         self.best = copied(self.learner.result)
         self.history: list[Epoch] = []
         self.change: Augmentation | None = TabularNoise(recipe.noise) if recipe.noise and not rows.image else None
@@ -138,11 +128,13 @@ class _Run:
             loss, accuracy, learning_rate = self._steps(number)
         if not math.isfinite(loss):
             raise FloatingPointError(f"recipe: the loss was {loss} in epoch {number}; try a lower learning_rate.")
-        found = auroc(self._logits("validation"), self.parts["validation"].labels)
-        best = found > max((epoch.auroc for epoch in self.history), default=-1.0)
+        found = self.objective.figures(self._outputs("validation"), self.parts["validation"].labels)
+        score = found.get("auroc", found.get("r2", -math.inf))
+        best = score > max((epoch.score for epoch in self.history), default=-math.inf)
         if best or self.recipe.keep == "last":
             self.best = copied(self.learner.result)
-        epoch = Epoch(number, loss, accuracy, found, learning_rate, time.perf_counter() - began, best)
+        seconds = time.perf_counter() - began
+        epoch = Epoch(number, loss, accuracy, found.get("auroc"), learning_rate, seconds, best, found.get("r2"))
         self.history.append(epoch)
         return epoch
 
@@ -153,10 +145,9 @@ class _Run:
         module.load_state_dict(self.best)
         metrics: Metrics = {}
         for part in PARTS:
-            logits, labels = self._logits(part), self.parts[part].labels
-            right = ((logits > 0) == (labels == 1)).double().mean()
-            metrics[part] = {"auroc": auroc(logits, labels), "accuracy": float(right)}
+            metrics[part] = self.objective.figures(self._outputs(part), self.parts[part].labels)
         module = lay_out(module.to("cpu"), torch.contiguous_format).eval()
+        self.objective.finish(module)
         return Trained(module, tuple(self.history), metrics, self.recipe, sum(epoch.seconds for epoch in self.history))
 
     def _steps(self, number: int) -> tuple[float, float, float]:
@@ -175,15 +166,15 @@ class _Run:
         return loss, right, learning_rate
 
     @torch.inference_mode()
-    def _logits(self, part: Part) -> Float[Tensor, " n"]:
-        """Logits of all rows, fewer at once when memory runs out; in mixed precision some would tie."""
+    def _outputs(self, part: Part) -> Float[Tensor, "n outputs"]:
+        """Outputs for all rows, fewer at once when memory runs out; in mixed precision some would tie."""
         rows, module = self.parts[part], self.learner.result.eval()
         size = min(1024, automatic_batch_size(math.prod(rows.dataset.inputs.shape[1:]), self.device))
         while True:
             batches = torch.split(torch.arange(len(rows)), size)
             inputs = (rows.inputs(index).contiguous(memory_format=self.learner.layout) for index in batches)
             try:
-                return torch.cat([module(batch).reshape(-1) for batch in inputs])
+                return torch.cat([module(batch) for batch in inputs])
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or size == 1:
                     raise

@@ -18,6 +18,7 @@ from verax.study.cache import Cache
 from verax.study.explained_models import ExplainedModel
 from verax.study.explanations import Explanations, Tell, explain
 from verax.study.machine import Machine
+from verax.study.materials import said_before
 from verax.study.metrics import described
 
 
@@ -43,11 +44,12 @@ def compute(
     at_first = scorer.model_seconds
     explanations = explain(model, model.configurations, rows, machine, cache, tell)
     tell("metrics")
-    inputs = model.inputs[rows].to(machine.device)
+    inputs = model.material.given(rows, machine.device)
     before, spared = scorer.model_seconds, scorer.rows_spared
-    evaluation = verax.evaluate(
-        scorer, inputs, explanations.values, metrics, batch_size=machine.batch_size, device=machine.device
-    )
+    with said_before():
+        evaluation = verax.evaluate(
+            scorer, inputs, explanations.values, metrics, batch_size=machine.batch_size, device=machine.device
+        )
     guided, sampled = _costs(evaluation)
     table = _table(model, rows, explanations, evaluation)
     costs = {

@@ -7,6 +7,7 @@ from pydantic import field_validator
 
 from verax.attribution import METHODS, Attribution, grid
 from verax.attribution.base import Modality
+from verax.attribution.grid import removals
 from verax.core.settings import made
 from verax.study.spec_table import Count, SpecTable, unknown_name
 
@@ -16,12 +17,15 @@ class AttributionsSpec(SpecTable):
 
     Attributes:
         grid: Whether to take the grid for the kind of data.
-        every: Of the grid's LIME configurations, only every so manieth, the first one included.
+        every: Of LIME's configurations, only every so manieth, the first one included.
+        removals: Whether to take methods that remove features as well, Occlusion, Shapley values and LIME over
+            features: they need no gradients and take categories.
         others: Further configurations, each a table with ``method`` and its settings.
     """
 
     grid: bool = True
     every: Count = 1
+    removals: bool = False
     others: tuple[dict[str, Any], ...] = ()
 
     @field_validator("others", mode="before")
@@ -44,12 +48,13 @@ class AttributionsSpec(SpecTable):
             [775, 119]
         """
         chosen = thinned(grid(modality), self.every) if self.grid else []
+        chosen += thinned(removals(modality), self.every) if self.removals else []
         chosen += [configuration(settings) for settings in self.others]
         for method in chosen:
             if modality not in method.modalities:
                 raise ValueError(f"attributions.others: {type(method).__name__} is not for {modality} data")
         if not chosen:
-            raise ValueError("attributions: expected grid = true or some others, found neither")
+            raise ValueError("attributions: expected grid = true, removals = true or some others, found none")
         return list(dict.fromkeys(chosen))
 
 

@@ -13,6 +13,7 @@ import verax
 from verax.analysis.tables import Example
 from verax.attribution import Attribution
 from verax.datasets.base import as_numbers
+from verax.datasets.columns import MISSING
 from verax.metrics import DirectedPredictionChange, PredictionChange
 from verax.metrics.base import Metric
 from verax.study.cache import Cache
@@ -20,6 +21,7 @@ from verax.study.explained_models import ExplainedModel
 from verax.study.explanations import explain
 from verax.study.keys import other_key
 from verax.study.machine import Machine
+from verax.study.materials import said_before
 from verax.study.said_names import words
 from verax.study.spec import StudySpec
 
@@ -59,10 +61,11 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
     rows, metrics = _rows(model, spec), _metrics(spec)
     configurations = [method for method, _ in chosen]
     explanations = explain(model, configurations, rows, machine, cache)
-    inputs, scorer = model.inputs[rows].to(machine.device), model.scorer(machine.compile)
-    evaluation = verax.evaluate(
-        scorer, inputs, explanations.values, metrics, batch_size=machine.batch_size, device=machine.device
-    )
+    inputs, scorer = model.material.given(rows, machine.device), model.scorer(machine.compile)
+    with said_before():
+        evaluation = verax.evaluate(
+            scorer, inputs, explanations.values, metrics, batch_size=machine.batch_size, device=machine.device
+        )
     order = [method.canonical for method in configurations]
     curves = {
         f"{name}_{way}": _stacked(getattr(evaluation[name], f"directed_{way}"), order)
@@ -70,10 +73,10 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
         for way in ("morf", "lerf")
     }
     arrays = {
-        "inputs": as_numbers(model.dataset.inputs[model.rows[rows]]).numpy(),
+        "inputs": _shown_inputs(model, rows),
         "targets": evaluation["pc"].target.cpu().numpy(),
         "probabilities": evaluation["pc"].morf[order[0]][:, 0].cpu().numpy(),
-        "attributions": _stacked(explanations.values, order),
+        "attributions": _by_feature(model, _stacked(explanations.values, order)),
         **curves,
         "dpc": _stacked(evaluation["dpc"].value, order),
         "pc": _stacked(evaluation["pc"].value, order),
@@ -89,6 +92,7 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
         "configurations": order,
         "methods": [type(method).__name__ for method in configurations],
         "roles": [role for _, role in chosen],
+        "texts": _texts(model, rows),
     }
     plain = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     return save_arrays(plain, words(facts))
@@ -100,7 +104,43 @@ def read_example(path: Any) -> Example:
         facts = json.loads(file.metadata()["verax"])
         arrays = {name: file.get_tensor(name) for name in _ARRAYS}
     names: dict[str, Any] = {name: tuple(facts[name]) for name in _NAMES}
-    return Example(model=facts["model"], dataset=facts["dataset"], modality=facts["modality"], **names, **arrays)
+    words = tuple(tuple(row) for row in facts.get("texts", ()))
+    return Example(
+        model=facts["model"], dataset=facts["dataset"], modality=facts["modality"], texts=words, **names, **arrays
+    )
+
+
+def _shown_inputs(model: ExplainedModel, rows: slice) -> Any:
+    """Inputs in their own units: the columns of a table as they were given, or pixels from 0 to 1."""
+    chosen, columns = model.rows[rows], model.dataset.columns
+    if columns is not None:
+        return columns.values[chosen].astype(np.float32)
+    return as_numbers(model.dataset.inputs[chosen]).numpy()
+
+
+def _by_feature(model: ExplainedModel, values: Any) -> Any:
+    """Attributions of elements, summed where several are one feature."""
+    features = model.material.features
+    if features is None:
+        return values
+    return np.stack([values[..., (features == one).numpy()].sum(-1) for one in range(int(features.max()) + 1)], -1)
+
+
+def _texts(model: ExplainedModel, rows: slice) -> list[list[str]]:
+    """What a table with categories or gaps has in each cell; nothing for one of numbers alone."""
+    columns = model.dataset.columns
+    if columns is None:
+        return []
+    return [
+        [_text(value, words) for value, words in zip(columns.values[row], columns.categories, strict=True)]
+        for row in model.rows[rows]
+    ]
+
+
+def _text(value: float, words: tuple[str, ...] | None) -> str:
+    if np.isnan(value):
+        return MISSING
+    return f"{value:.4g}" if words is None else words[int(value)]
 
 
 def _metrics(spec: StudySpec) -> dict[str, Metric]:

@@ -4,26 +4,25 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from verax.attribution import Attribution, LimeImage
+from verax.attribution import Attribution, DeepLiftSHAP, Given, LimeImage, LimeTabular, TreeShap
 from verax.attribution.base import Modality
-from verax.core import noise
 from verax.core.hashing import tensor_hash
 from verax.core.shapes import Float, Int
-from verax.datasets.base import Dataset, as_numbers
-from verax.models.files import ModelFileError, SavedModel, load, save
-from verax.models.shipped import Progress, architecture_for, train_shipped
+from verax.datasets.base import Dataset
+from verax.models.files import SavedModel
+from verax.problem.baselines import baseline_tensor
+from verax.problem.features import FeatureMap, feature_map
+from verax.scoring.adapters import Returns
 from verax.scoring.scorer import Scorer
-from verax.study.spec import DataSpec, ModelSpec
+from verax.study.data_spec import DataSpec, ModelSpec
+from verax.study.materials import Material, modality_of
 
-_IMAGES_IN_BACKGROUND = 1024
-_NAMES = {"Linear": "linear", "MLP": "mlp", "InceptionV1": "inception"}
+NAMES = {"Linear": "linear", "MLP": "mlp", "InceptionV1": "inception"}
 
 
 @dataclass(frozen=True)
@@ -33,28 +32,26 @@ class ExplainedModel:
     Attributes:
         data: What the spec says about the data set.
         spec: What the spec says about the model.
-        dataset: The data set.
-        module: The network, in evaluation mode.
-        architecture: ``"linear"``, ``"mlp"`` or ``"inception"``.
+        material: The inputs, the background, and what one feature is.
+        module: What predicts: a network in evaluation mode, or an adapter around a model of one's own.
+        returns: What it returns; None for an adapter, which says it itself.
+        architecture: ``"linear"``, ``"mlp"`` or ``"inception"``, or what kind of model it is.
         metrics: How good the model is on each part of the data.
-        rows: Row numbers of the inputs in the data set.
-        inputs: Standardised inputs.
-        background: Standardised training rows.
-        labels: Their classes.
         configurations: What is compared, as it is named in tables.
+        left_out: What was asked for but does not fit the model, with the reason.
+        identity: Hash of what a model of one's own computes; None for a network, which is known by its weights.
     """
 
     data: DataSpec
     spec: ModelSpec
-    dataset: Dataset
-    module: nn.Module
+    material: Material
+    module: Any
+    returns: Returns | None
     architecture: str
     metrics: dict[str, Any]
-    rows: Int[np.ndarray, " n"]
-    inputs: Float[Tensor, "n *shape"]
-    background: Float[Tensor, "m *shape"]
-    labels: Int[Tensor, " m"]
     configurations: tuple[Attribution, ...]
+    left_out: tuple[str, ...] = ()
+    identity: str | None = None
 
     @property
     def name(self) -> str:
@@ -62,21 +59,63 @@ class ExplainedModel:
         return self.spec.name
 
     @property
+    def dataset(self) -> Dataset:
+        """The data set."""
+        return self.material.dataset
+
+    @property
+    def rows(self) -> Int[np.ndarray, " n"]:
+        """Row numbers of the inputs in the data set."""
+        return self.material.rows
+
+    @property
+    def inputs(self) -> Float[Tensor, "n *shape"]:
+        """Standardised inputs."""
+        return self.material.inputs
+
+    @property
+    def background(self) -> Float[Tensor, "m *shape"]:
+        """Standardised training rows."""
+        return self.material.background
+
+    @property
+    def labels(self) -> Int[Tensor, " m"] | None:
+        """Their classes; None for a regression."""
+        return self.material.labels
+
+    @property
     def modality(self) -> Modality:
         """The kind of data."""
         return modality_of(self.dataset)
 
+    @property
+    def features(self) -> FeatureMap:
+        """What one feature is."""
+        given = self.material.features
+        return feature_map("auto" if given is None else given, self.inputs)
+
+    def given(self, rows: slice) -> Given:
+        """What methods are given of some inputs, for forecasts."""
+        inputs, replaced = self.inputs[rows], self.material.baselines
+        own = feature_map("auto" if self.material.features is None else self.material.features, inputs)
+        baselines = baseline_tensor(0.0 if replaced is None else replaced.nan_to_num(), inputs)
+        adapter = self.scorer(False).adapter
+        return Given(inputs, self.background, self.labels, features=own, baselines=baselines, model=adapter)
+
     @cached_property
     def weights_hash(self) -> str:
-        """Hash of the network's parameters and buffers."""
-        state = sorted(self.module.state_dict().items())
-        names = " ".join(name for name, _ in state)
-        return hashlib.sha256((names + tensor_hash(*(tensor for _, tensor in state))).encode()).hexdigest()
+        """Hash of the network's parameters and buffers, or of what a model of one's own computes."""
+        return self.identity or state_hash(self.module)
 
     @cached_property
     def background_hash(self) -> str:
         """Hash of the background and its classes."""
-        return tensor_hash(self.background, self.labels)
+        return tensor_hash(self.background, *(() if self.labels is None else (self.labels,)))
+
+    @cached_property
+    def facts_hash(self) -> dict[str, str]:
+        """Hashes of what belongs to the inputs beside their values; none for plain ones."""
+        return {name: tensor_hash(value) for name, value in self.material.facts.items()}
 
     @cached_property
     def _scorers(self) -> dict[bool, Scorer]:
@@ -86,7 +125,7 @@ class ExplainedModel:
         """What runs the model; one and the same at every call, because compiling takes long."""
         if compiled not in self._scorers:
             self._scorers[compiled] = Scorer(
-                self.module, returns="logits", precision=self.spec.precision, compile=compiled
+                self.module, returns=self.returns, precision=self.spec.precision, compile=compiled
             )
         return self._scorers[compiled]
 
@@ -99,98 +138,60 @@ class ExplainedModel:
         return dataclasses.replace(configuration, pixel_mean=mean, pixel_std=std)
 
 
-def modality_of(dataset: Dataset) -> Modality:
-    """Whether a data set holds tables or images."""
-    return "tabular" if dataset.inputs.ndim == 2 else "image"
-
-
-@dataclass(frozen=True)
-class Material:
-    """Inputs and background of a data set, standardised; all models of the data set share them."""
-
-    dataset: Dataset
-    rows: Int[np.ndarray, " n"]
-    inputs: Float[Tensor, "n *shape"]
-    background: Float[Tensor, "m *shape"]
-    labels: Int[Tensor, " m"]
-
-
-def material(data: DataSpec, dataset: Dataset) -> Material:
-    """Choose and standardise what is explained, and what methods may use."""
-    rows = dataset.split.rows(data.part)[: data.limit]
-    if not len(rows):
-        raise ValueError(f"data: {dataset.name} has no {data.part} rows.")
-    data.attributions.configurations(modality_of(dataset))  # refuses what is not for such data, before any training
-    train_rows = _background_rows(dataset, data.background)
-    inputs, background = (
-        dataset.standardisation.apply(as_numbers(dataset.inputs[chosen])) for chosen in (rows, train_rows)
-    )
-    return Material(dataset, rows, inputs, background, torch.from_numpy(dataset.labels[train_rows]))
-
-
 def explained_model(data: DataSpec, spec: ModelSpec, material: Material, saved: SavedModel) -> ExplainedModel:
-    """Put a model and its data together."""
-    _check_fits(spec, material.dataset, saved)
+    """Put a network and its data together."""
+    chosen, left_out = usable(data, spec, material, differentiable=True)
     return ExplainedModel(
         data,
         spec,
-        material.dataset,
+        material,
         saved.module.eval(),
-        _NAMES[type(saved.architecture).__name__],
+        "values" if material.dataset.task == "regression" else "logits",
+        NAMES[type(saved.architecture).__name__],
         _figures(saved.info.get("metrics")),
-        material.rows,
-        material.inputs,
-        material.background,
-        material.labels,
-        tuple(data.attributions.configurations(modality_of(material.dataset))),
+        chosen,
+        left_out,
     )
 
 
-def obtain_model(
-    model: ModelSpec,
-    dataset: Dataset,
-    path: Path,
-    device: str | None = None,
-    progress: Progress = lambda epoch, recipe: None,
-) -> SavedModel:
-    """The trained model of a spec, kept at ``path``; trained or copied there when it is not there yet.
-
-    A file that is damaged or another model is an error; the study sets it aside and asks again.
-    """
-    if path.is_file():
-        kept = load(path)
-        _check_fits(model, dataset, kept)
-        _check_source(model, dataset, kept)
-        return kept
-    if model.file is not None:
-        given = load(Path(model.file).expanduser())
-        _check_fits(model, dataset, given)
-        keep = {name: given.info[name] for name in ("hyperparameters", "metrics", "seed")}
-        save(path, given.module, given.architecture, dataset=dataset, name=model.name, **keep)
-        return load(path)
-    assert model.architecture is not None  # noqa: S101  # the spec has one or the other
-    train_shipped(model.architecture, dataset, path, seed=model.seed, device=device, progress=progress)
-    return load(path)
+def usable(
+    data: DataSpec, spec: ModelSpec, material: Material, *, differentiable: bool
+) -> tuple[tuple[Attribution, ...], tuple[str, ...]]:
+    """The configurations that fit a model and its task, and what is left out, with the reason."""
+    kept: list[Attribution] = []
+    out: dict[str, list[str]] = {}
+    for method in data.attributions.configurations(modality_of(material.dataset)):
+        if reason := _misfit(method, material, differentiable):
+            out.setdefault(reason, []).append(method.label)
+        else:
+            kept.append(method)
+    reasons = tuple(f"left out, because {why}: {', '.join(dict.fromkeys(names))}" for why, names in out.items())
+    if not kept:
+        raise ValueError(
+            f"{spec.name}: no attribution is left; {'; '.join(reasons)}. Say removals = true, or list others."
+        )
+    return tuple(kept), reasons
 
 
-def untrained(model: ModelSpec, dataset: Dataset) -> SavedModel:
-    """The model of a spec before its training, or the file that the spec names."""
-    if model.file is not None:
-        return load(Path(model.file).expanduser())
-    assert model.architecture is not None  # noqa: S101  # the spec has one or the other
-    architecture = architecture_for(model.architecture, dataset)
-    names = dataset.class_names, dataset.feature_names
-    return SavedModel(architecture.build(model.seed).eval(), architecture, dataset.standardisation, *names, info={})
+def _misfit(method: Attribution, material: Material, differentiable: bool) -> str:
+    """Why a method cannot explain a model on these data; empty if it can."""
+    if method.needs_gradients and not differentiable:
+        return "the model has no gradients"
+    by_classes = isinstance(method, DeepLiftSHAP) and method.background != "random"
+    if by_classes and len(material.dataset.class_names) != 2:
+        return "there are not two classes to draw backgrounds from (random ones stay)"
+    if isinstance(method, LimeTabular) and material.codes is not None:
+        return "categories cannot be moved a little"
+    if isinstance(method, TreeShap):
+        return "a study knows models by what they predict, not by their trees"
+    return ""
 
 
-def _background_rows(dataset: Dataset, count: int | None) -> Int[np.ndarray, " m"]:
-    """Training rows, all of a table or some of many images, chosen by the seed of the split."""
-    rows = dataset.split.train
-    if count is None:
-        count = len(rows) if dataset.inputs.ndim == 2 else _IMAGES_IN_BACKGROUND
-    key = noise.input_keys(torch.zeros(1, 1), dataset.split.seed, "background")
-    order = noise.words(key, 0, len(rows))[0].argsort(stable=True).numpy()
-    return np.sort(rows[order[:count]])
+def state_hash(module: nn.Module) -> str:
+    """Hash of a network's parameters and buffers."""
+    state = sorted(module.state_dict().items())
+    names = " ".join(name for name, _ in state)
+    return hashlib.sha256((names + tensor_hash(*(tensor for _, tensor in state))).encode()).hexdigest()
 
 
 def _figures(metrics: Any) -> dict[str, dict[str, float]]:
@@ -201,38 +202,3 @@ def _figures(metrics: Any) -> dict[str, dict[str, float]]:
         for part, figures in parts
         if isinstance(figures, dict)
     }
-
-
-def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:
-    """Refuse a kept model that the spec, or the file that it names, does not mean any more."""
-    if kept.info.get("name", model.name) != model.name:  # only copies of files say it
-        raise ModelFileError(f"{model.name}: the model kept here is {kept.info['name']}, under another's name.")
-    if model.file is None:
-        made = (_NAMES[type(kept.architecture).__name__], kept.info["seed"], kept.info["data"]["fingerprint"])
-        same = made == (model.architecture, model.seed, dataset.fingerprint)
-    else:
-        try:
-            same = load(Path(model.file).expanduser()).info["weights"] == kept.info["weights"]
-        except (FileNotFoundError, ModelFileError):  # gone or damaged: the copy is what there is
-            same = True
-    if not same:
-        raise ModelFileError(f"{model.name}: the model kept here is not the one that the spec asks for.")
-
-
-def _check_fits(model: ModelSpec, dataset: Dataset, saved: SavedModel) -> None:
-    """Refuse a model that learnt other inputs than those it would be explained on."""
-    shape = tuple(dataset.inputs.shape[1:])
-    learnt = saved.standardisation
-    if learnt is None:
-        raise ModelFileError(f"{model.name}: was saved without its data, so it is not known how to standardise inputs.")
-    same = learnt.mean.shape == dataset.standardisation.mean.shape and all(
-        torch.equal(getattr(learnt, part), getattr(dataset.standardisation, part)) for part in ("mean", "std")
-    )
-    if not same:
-        raise ModelFileError(
-            f"{model.name}: was trained on data standardised in another way than {dataset.name} with split seed "
-            f"{dataset.split.seed}; train it on this split, or give the seed of its split."
-        )
-    wanted = getattr(saved.architecture, "shape", shape)
-    if wanted != shape:
-        raise ModelFileError(f"{model.name}: expects inputs of shape {wanted}, {dataset.name} has {shape}.")

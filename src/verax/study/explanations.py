@@ -81,20 +81,20 @@ def _cached_or_computed(
         else:
             yield family, kept[0].to(machine.device), kept[1]
     if missing:
-        for family, values, cost in _computed(model, missing, inputs, machine, tell):
+        for family, values, cost in _computed(model, missing, rows, inputs, machine, tell):
             cache.put(keys[family], values, cost)
             yield family, values, cost
 
 
 def _computed(
-    model: ExplainedModel, groups: Groups, inputs: Float[Tensor, "n *shape"], machine: Machine, tell: Tell
+    model: ExplainedModel, groups: Groups, rows: slice, inputs: Float[Tensor, "n *shape"], machine: Machine, tell: Tell
 ) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Cost]]:
     """Run families one after the other."""
     scorer = model.scorer(machine.compile)
     pieces = stream(
         groups,
         scorer,
-        inputs,
+        model.material.given(rows, machine.device),
         background=model.background.to(machine.device),
         background_labels=model.labels,
         batch_size=machine.batch_size,

@@ -19,6 +19,7 @@ def attributions_key(model: ExplainedModel, rows: slice, family: Family, members
         precision=model.spec.precision,
         background=model.background_hash,
         inputs=tensor_hash(model.inputs[rows]),
+        **model.facts_hash,
         family=type(family).__name__,
         version=family.version,
         members=[method.canonical for method in members],
@@ -50,6 +51,7 @@ def other_key(
         precision=model.spec.precision,
         background=model.background_hash,
         inputs=tensor_hash(model.inputs[rows]),
+        **model.facts_hash,
         ids=[model.dataset.ids[row] for row in model.rows[rows]],
         configurations=[
             (method.canonical, model.used(method).canonical, method.family.version) for method in configurations

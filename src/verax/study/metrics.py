@@ -106,7 +106,7 @@ def written(column: str, metric: Metric) -> dict[str, Any]:
 def described(column: str, metric: Metric, noisy: bool) -> MetricInfo:
     """What analysis and report need to know of a metric."""
     label = metric.label if column == metric.name else _LABELS.get(column, column)
-    return MetricInfo(column, label, metric.higher_is_better, metric.kind, noisy)
+    return MetricInfo(column, label, metric.higher_is_better, metric.kind, noisy, metric.chance)
 
 
 def local_infidelity(metrics: Mapping[str, Metric]) -> Infidelity | None:

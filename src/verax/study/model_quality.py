@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from verax.core.shapes import Int, Shaped
 from verax.datasets.base import Part
 from verax.study.explained_models import ExplainedModel
 
@@ -12,7 +13,7 @@ _ERRORS = 1.64  # of 20 models that know nothing, one is luckier
 
 
 def weak_models(models: Iterable[ExplainedModel]) -> list[str]:
-    """A sentence for each model that is no better than its base rate, as far as its file says how good it is."""
+    """A sentence for each model that is no better than its base rate or than the mean, as far as that is known."""
     return [line for model in models if (line := _weakness(model))]
 
 
@@ -21,16 +22,19 @@ def _weakness(model: ExplainedModel) -> str:
     parts: tuple[Part, ...] = ("test", "validation")
     for part in parts:
         figures = model.metrics.get(part, {})
-        share = float(np.mean(model.dataset.labels[model.dataset.split.rows(part)]))
-        if "auroc" in figures:
+        if model.dataset.task == "regression":
+            if "r2" in figures:
+                return _of_values(model, part, figures["r2"])
+        elif "auroc" in figures:
             chance = 0.5 + _ERRORS * _error(model, part)
-            return _sentence(model, part, "AUROC", figures["auroc"], chance)
-        if "accuracy" in figures:
-            return _sentence(model, part, "accuracy", figures["accuracy"], max(share, 1 - share))
+            return _of_classes(model, part, "AUROC", figures["auroc"], chance)
+        elif "accuracy" in figures:
+            labels = model.dataset.labels[model.dataset.split.rows(part)]
+            return _of_classes(model, part, "accuracy", figures["accuracy"], float(_counts(labels).max() / len(labels)))
     return ""
 
 
-def _sentence(model: ExplainedModel, part: str, name: str, found: float, chance: float) -> str:
+def _of_classes(model: ExplainedModel, part: str, name: str, found: float, chance: float) -> str:
     if found > chance:
         return ""
     return (
@@ -40,8 +44,26 @@ def _sentence(model: ExplainedModel, part: str, name: str, found: float, chance:
     )
 
 
+def _of_values(model: ExplainedModel, part: str, found: float) -> str:
+    if found > 0:
+        return ""
+    return (
+        f"{model.name} is worse than predicting the mean: R^2 {found:.3f} on the {part} rows. What explains it best "
+        "says nothing about a model that works; train it longer, or on other data."
+    )
+
+
 def _error(model: ExplainedModel, part: Part) -> float:
-    """Standard error of the AUROC of a model that knows nothing (Mann and Whitney)."""
-    labels = model.dataset.labels[model.dataset.split.rows(part)]
-    ones, zeros = int((labels == 1).sum()), int((labels != 1).sum())
-    return math.sqrt((ones + zeros + 1) / (12 * ones * zeros)) if ones and zeros else 0.5
+    """Standard error of the AUROC of a model that knows nothing (Mann and Whitney); of several classes at most."""
+    counts = _counts(model.dataset.labels[model.dataset.split.rows(part)])
+    if len(counts) < 2:
+        return 0.5
+    total = int(counts.sum())
+    each = [math.sqrt((total + 1) / (12 * ones * (total - ones))) for ones in counts.tolist()]
+    return sum(each) / len(each)
+
+
+def _counts(labels: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " classes"]:
+    """Rows of each class that is there."""
+    counts: np.ndarray = np.unique(labels, return_counts=True)[1]
+    return counts

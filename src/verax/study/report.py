@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from verax.analysis.claims import as_markdown, claims
+from verax.analysis.claims import as_markdown, claims, of_the_paper
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
 from verax.study.model_quality import weak_models
@@ -18,7 +18,7 @@ def need_study_extra() -> None:
 
 
 def write_study_report(study: Study, results: Results | None = None) -> Path:
-    """Write ``report.html``, ``figures/*.svg`` and ``claims.md`` into the directory of a study."""
+    """Write ``report.html``, ``figures/*.svg`` and, for the paper's models, ``claims.md`` into a study's directory."""
     need_study_extra()
     from verax.report import write_figures, write_report  # noqa: PLC0415  # needs packages of an extra
 
@@ -27,7 +27,8 @@ def write_study_report(study: Study, results: Results | None = None) -> Path:
         raise StoreError(f"{study.store.folder}: no finished unit yet, so there is nothing to report.")
     folder = study.store.folder
     write_figures(folder / "figures", results.tables, results.examples)
-    write_atomically(folder / "claims.md", as_markdown(claims(results.tables)).encode())
+    if of_the_paper(results.tables):
+        write_atomically(folder / "claims.md", as_markdown(claims(results.tables)).encode())
     path = folder / "report.html"
     write_report(path, results.tables, results.examples, provenance(study, results))
     return path

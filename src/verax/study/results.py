@@ -9,6 +9,7 @@ import polars as pl
 from verax.analysis.summary import configurations as summarise
 from verax.analysis.summary import methods as summarise_methods
 from verax.analysis.tables import (
+    ALONE_SCHEMA,
     COSTS_SCHEMA,
     UNCERTAINTY_SCHEMA,
     Example,
@@ -19,15 +20,15 @@ from verax.analysis.tables import (
     scores_schema,
 )
 from verax.attribution import Attribution, Rows
-from verax.problem.features import feature_map
 from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
 from verax.study.machine import Machine
 from verax.study.metrics import described, local_infidelity
+from verax.study.model_quality import weak_models
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
 from verax.study.uncertainty import uncertainty_stem
-from verax.study.units import Unit, forecast
+from verax.study.units import Unit, forecast, rows_alone
 from verax.study.verify import read_verdict
 
 
@@ -59,6 +60,7 @@ def read_results(study: Study) -> Results:
         settings=_settings(study),
         costs=_costs(study, files),
         metrics=metrics,
+        alone=_alone(study),
     )
     missing = tuple(unit for stem, unit in stems.items() if stem not in files)
     return Results(tables, _examples(study, tables.scores), missing)
@@ -113,7 +115,9 @@ def _info(model: ExplainedModel) -> ModelInfo:
         architecture=model.architecture,
         metrics=model.metrics,
         inputs=len(model.inputs),
-        features=feature_map("auto", model.inputs).most,
+        features=model.features.most,
+        task=model.dataset.task,
+        weakness=" ".join(weak_models([model])),
     )
 
 
@@ -124,6 +128,15 @@ def _settings(study: Study) -> dict[str, Any]:
     if verdict is not None:
         settings["verified"] = {"compared": verdict["values"], "different": len(verdict["different"])}
     return settings
+
+
+def _alone(study: Study) -> pl.DataFrame:
+    records = [
+        (model.name, name, rows.forward, rows.backward)
+        for model in study.models.values()
+        for name, rows in rows_alone(model, Machine()).items()
+    ]
+    return pl.DataFrame(records, schema=dict(ALONE_SCHEMA), orient="row", strict=False)
 
 
 def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from verax.core.files import DiskError, named_disk_errors
 from verax.core.printable import printable
 from verax.study.engine import run_local
@@ -11,12 +13,13 @@ from verax.study.examples import examples_stem, make_examples
 from verax.study.machine import Machine, one_thread
 from verax.study.metrics import local_infidelity
 from verax.study.model_quality import weak_models
+from verax.study.own_models import Live
 from verax.study.plan import Plan, plan_of
 from verax.study.pool import run_pool
 from verax.study.progress import Watcher, watching
 from verax.study.ray_engine import Cluster, connected, run_ray
 from verax.study.report import need_study_extra, write_study_report
-from verax.study.results import chosen_examples
+from verax.study.results import chosen_examples, read_results
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError, parquet
 from verax.study.study import Study, prepare
@@ -40,6 +43,10 @@ class Finished:
     report: Path
     computed: int
 
+    def to_frame(self) -> pl.DataFrame:
+        """The table of scores: one row for each model, configuration and input, one column for each metric."""
+        return read_results(self.study).tables.scores
+
 
 def run_study(
     spec: StudySpec,
@@ -49,6 +56,7 @@ def run_study(
     cluster: Cluster | None = None,
     workers: int = 1,
     log: Callable[[str], None] = lambda line: None,
+    live: Live | None = None,
 ) -> Finished:
     """Run a study, or what is left of it, and write its report.
 
@@ -60,6 +68,7 @@ def run_study(
         workers: Processes that compute at once on its CPU, unless all is done in seconds. A script that asks for more
             than one must begin its work under ``if __name__ == "__main__"``.
         log: Told what will be done, and what happens.
+        live: Objects that the spec names as live, which are computed in this process.
     """
     need_study_extra()
     store = Store(folder)
@@ -70,16 +79,22 @@ def run_study(
     with connected(cluster), store.lock():  # a cluster that is not there is noticed before anything is trained
         try:
             with named_disk_errors(store.folder):
-                return _run(spec, store, machine, cluster, workers, say)
+                return _run(spec, store, machine, cluster, workers, say, live)
         except DiskError as error:
             raise StoreError(f"{error.filename}: {error.strerror}. What was finished is stored.") from None
 
 
 def _run(
-    spec: StudySpec, store: Store, machine: Machine, cluster: Cluster | None, workers: int, log: Callable[[str], None]
+    spec: StudySpec,
+    store: Store,
+    machine: Machine,
+    cluster: Cluster | None,
+    workers: int,
+    log: Callable[[str], None],
+    live: Live | None,
 ) -> Finished:
     store.sweep()
-    study = prepare(spec, store, machine, log)
+    study = prepare(spec, store, machine, log, live)
     for line in weak_models(study.models.values()):
         log(f"WARNING: {line}")
     contents = store.contents("scores", [unit.stem for unit in study.units])
@@ -94,7 +109,7 @@ def _run(
         with watching(len(todo)) as watcher:
             if cluster is not None:
                 run_ray(study, todo, machine, watcher, cluster)
-            elif workers > 1 and len(todo) > 1 and not plan.quicker_than(_QUICK):
+            elif workers > 1 and len(todo) > 1 and live is None and not plan.quicker_than(_QUICK):
                 run_pool(study, todo, machine, watcher, workers)
             else:
                 run_local(study, todo, machine, watcher)

@@ -4,99 +4,20 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from verax.core.registry import unknown
-from verax.datasets.base import Part
 from verax.datasets.catalogue import names, source_of
 from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
+from verax.study.data_spec import DataSpec, ModelSpec, some
 from verax.study.metrics import MetricsSpec, metrics_of, written
-from verax.study.spec_table import UNKNOWN_NAME, Count, Name, SpecTable, unknown_name
+from verax.study.spec_table import UNKNOWN_NAME, Count, Name, SpecTable
 
 
 class SpecError(ValueError):
     """A spec that cannot be used; the message names file, key, what was found and what is allowed."""
-
-
-def _some(listed: Any) -> Any:
-    if not isinstance(listed, list | tuple) or not listed:
-        raise ValueError("expected a list of tables, at least one")
-    return tuple(listed)
-
-
-class ModelSpec(SpecTable):
-    """A model: one of the paper's architectures, trained with its recipe, or a file that ``verax train`` wrote.
-
-    Attributes:
-        name: What tables and figures call it.
-        architecture: What to train.
-        file: A trained model, ``.safetensors`` with its sidecar.
-        seed: Of the training.
-        precision: In which forward passes run on a GPU, ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"``, as
-            for ``verax.Scorer``; torch's own settings where left out.
-    """
-
-    name: Name
-    architecture: Literal["linear", "mlp", "inception"] | None = None
-    file: str | None = None
-    seed: int = 0
-    precision: Precision | None = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> "ModelSpec":
-        if (self.architecture is None) == (self.file is None):
-            raise ValueError("expected either architecture (to be trained) or file (trained already)")
-        return self
-
-
-class DataSpec(SpecTable):
-    """A data set, the models that learn it, and how their predictions are explained.
-
-    Attributes:
-        name: Of a data set that is shipped, or of one's own: ``verax.datasets.names()``.
-        path: For a data set that takes one.
-        part: The rows to explain.
-        limit: Only the first rows of that part.
-        seed: Of the split.
-        background: Training rows for methods that need some; all of a table, 1,024 images.
-        models: What explains.
-        attributions: What is compared.
-        chunk: Inputs in a unit of work; found automatically.
-    """
-
-    name: str
-    path: str | None = None
-    part: Part = "validation"
-    limit: Count | None = None
-    seed: int = 0
-    background: Count | None = None
-    models: tuple[ModelSpec, ...]
-    attributions: AttributionsSpec = AttributionsSpec()
-    chunk: Count | None = None
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _as_tuple(cls, listed: Any) -> Any:
-        return _some(listed)
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in names():
-            raise unknown_name(unknown(name, names()))
-        return name
-
-    @model_validator(mode="after")
-    def _fits(self) -> "DataSpec":
-        source = source_of(self.name)
-        if self.path is not None:
-            source.check_path(given=True)
-        if source.modality is not None:
-            self.attributions.configurations(source.modality)
-        return self
 
 
 class UncertaintySpec(SpecTable):
@@ -153,7 +74,7 @@ class StudySpec(SpecTable):
     @field_validator("data", mode="before")
     @classmethod
     def _as_tuple(cls, listed: Any) -> Any:
-        return _some(listed)
+        return some(listed)
 
     @model_validator(mode="after")
     def _distinct_names(self) -> "StudySpec":
@@ -249,8 +170,21 @@ def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None)
         if limit is not None:
             table["limit"] = limit
         if table.get("path") is not None:
-            table["path"] = str(Path(str(table["path"])).expanduser().absolute())
+            table["path"] = _absolute(table["path"])
+        if isinstance(table.get("models"), list):
+            table["models"] = [_model_placed(model) for model in table["models"]]
     return {**content, "data": tables}
+
+
+def _model_placed(model: Any) -> Any:
+    """A model with the whole path of its file, for workers and later runs elsewhere."""
+    if not isinstance(model, dict):
+        return model
+    return {key: _absolute(value) if key in ("path", "file") else value for key, value in model.items()}
+
+
+def _absolute(path: Any) -> Any:
+    return str(Path(path).expanduser().absolute()) if isinstance(path, str) else path
 
 
 def _takes_path(name: Any) -> bool:

@@ -13,11 +13,15 @@ from verax.models.checkpoints import CheckpointError, Epoch
 from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe
 from verax.study.cache import Cache
-from verax.study.explained_models import ExplainedModel, Material, explained_model, material, obtain_model, untrained
+from verax.study.data_spec import LIVE, DataSpec, ModelSpec
+from verax.study.explained_models import ExplainedModel, explained_model
 from verax.study.machine import Machine
+from verax.study.materials import Material, column_material, material
 from verax.study.metrics import metrics_of
-from verax.study.spec import ModelSpec, StudySpec
+from verax.study.own_models import Live, is_own, own_model
+from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError, versions
+from verax.study.trained_models import check_fits, obtain_model, untrained
 from verax.study.units import Unit, units_of
 
 Log = Callable[[str], None]
@@ -31,19 +35,18 @@ class Study:
         spec: What is studied.
         store: Where.
         planning: Whether models that are not there yet are taken untrained, which is enough for a plan.
+        live: Objects of the running program that the study is about, if any.
     """
 
     spec: StudySpec
     store: Store
     planning: bool = False
+    live: Live | None = None
 
     @cached_property
     def materials(self) -> tuple[Material, ...]:
         """Inputs and background of each data set."""
-        return tuple(
-            material(data, load_named(data.name, None if data.path is None else Path(data.path), seed=data.seed))
-            for data in self.spec.data
-        )
+        return tuple(material(data, self._dataset(data)) for data in self.spec.data)
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:
@@ -54,10 +57,21 @@ class Study:
     def models(self) -> dict[str, ExplainedModel]:
         """Every model with what it is explained on, by its name."""
         return {
-            spec.name: explained_model(data, spec, material, self._saved(spec, material.dataset))
-            for data, material in zip(self.spec.data, self.materials, strict=True)
+            spec.name: self.own_models.get(spec.name)
+            or explained_model(data, spec, encoded, self._saved(spec, encoded.dataset))
+            for data, encoded in zip(self.spec.data, self.materials, strict=True)
             for spec in data.models
         }
+
+    @cached_property
+    def own_models(self) -> dict[str, ExplainedModel]:
+        """Those of them that are no shipped architectures; opened and tried."""
+        found: dict[str, ExplainedModel] = {}
+        for data, encoded in zip(self.spec.data, self.materials, strict=True):
+            own = [spec for spec in data.models if is_own(spec)]
+            columns = column_material(data, encoded.dataset) if own else encoded
+            found |= {spec.name: own_model(data, spec, columns, self.live) for spec in own}
+        return found
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -73,7 +87,7 @@ class Study:
     def imports(self) -> list[str]:
         """The modules of metrics, methods and data sets that are not part of Verax."""
         methods = [type(method) for model in self.models.values() for method in model.configurations]
-        loaders = [source_of(data.name).load for data in self.spec.data]
+        loaders = [source_of(data.name).load for data in self.spec.data if data.name != LIVE]
         modules = {kind.__module__ for kind in (*map(type, self.metrics.values()), *methods, *loaders)}
         return sorted(name for name in modules if name.partition(".")[0] not in ("verax", "__main__"))
 
@@ -86,18 +100,41 @@ class Study:
         ]
         return {"versions": versions(), "data": data, "models": models, "imports": self.imports}
 
+    def _dataset(self, data: DataSpec) -> Dataset:
+        if data.name != LIVE:
+            path = None if data.path is None else Path(data.path)
+            return load_named(data.name, path, seed=data.seed, label=data.label, task=data.task)
+        if self.live is None:
+            raise StoreError(
+                f"{self.store.folder}: its data were objects of a Python program; run the program again, "
+                "verax.run_study(..., out=...) with the same directory, to go on or to have the report written anew."
+            )
+        return self.live.dataset
+
     def _saved(self, spec: ModelSpec, dataset: Dataset) -> SavedModel:
         path = self.store.model(spec.name)
-        return untrained(spec, dataset) if self.planning and not path.is_file() else load(path)
+        saved = untrained(spec, dataset) if self.planning and not path.is_file() else load(path)
+        check_fits(spec, dataset, saved)
+        return saved
 
 
-def prepare(spec: StudySpec, store: Store, machine: Machine, log: Log = lambda line: None) -> Study:
+def prepare(
+    spec: StudySpec, store: Store, machine: Machine, log: Log = lambda line: None, live: Live | None = None
+) -> Study:
     """Open a directory for a study: check that it is the same one, train what is not trained, freeze the spec."""
     _check_same(spec, store, log)
-    study = Study(spec, store)
+    study = Study(spec, store, live=live)
+    own = study.own_models  # refused, if they cannot be used, before any other is trained
     for data, learnt in zip(spec.data, study.materials, strict=True):
         for model in data.models:
-            _train(model, learnt.dataset, store, machine, log)
+            if model.name not in own:
+                _train(model, learnt.dataset, store, machine, log)
+    for explained in study.models.values():
+        for line in explained.left_out:
+            log(f"{explained.name}: {line}")
+    for learnt in study.materials:
+        if words := learnt.categories:
+            log(f"{learnt.dataset.name}: categories have no direction, so that DPC counts them 0: {', '.join(words)}")
     store.freeze(spec, study.facts())
     return study
 
@@ -122,17 +159,16 @@ def _train(model: ModelSpec, dataset: Dataset, store: Store, machine: Machine, l
     """Train a model or copy its file, unless that was done; what is damaged or another model is set aside."""
     path = store.model(model.name)
     if not path.is_file():
-        log(f"{model.name}: training" if model.file is None else f"{model.name}: from {model.file}")
+        log(f"{model.name}: training" if model.path is None else f"{model.name}: from {model.path}")
 
     def progress(epoch: Epoch, recipe: Recipe) -> None:
         if epoch.number == 1 or epoch.number % 10 == 0:
-            figures = f"loss {epoch.loss:.3f}, validation AUROC {epoch.auroc:.4f}"
-            log(f"{model.name}: epoch {epoch.number} of {recipe.epochs}, {figures}")
+            log(f"{model.name}: epoch {epoch.number} of {recipe.epochs}, loss {epoch.loss:.3f}, {epoch.words}")
 
     try:
         obtain_model(model, dataset, path, machine.device, progress)
     except (ModelFileError, CheckpointError) as error:
-        if model.file is not None and not path.is_file():
+        if model.path is not None and not path.is_file():
             raise
         endings = (".checkpoint",) if isinstance(error, CheckpointError) else (".safetensors", ".json")
         kept = [path.with_suffix(ending) for ending in endings]
@@ -167,11 +203,13 @@ def _check_same(spec: StudySpec, store: Store, log: Log) -> None:
 
 
 def _identity(spec: StudySpec) -> dict[str, Any]:
-    """A study may grow, and its data may be moved: limits and paths do not make it another one."""
+    """A study may grow, and its files may be moved: limits and paths do not make it another one."""
     form = spec.form()
     for data in form["data"]:
         data.pop("limit", None)
         data.pop("path", None)
+        for model in data["models"]:
+            model.pop("path", None)
     form.pop("cache_gib", None)
     return form
 

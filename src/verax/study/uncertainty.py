@@ -33,7 +33,7 @@ def uncertainty_table(
     explanations = explain(model, configurations, rows, machine, cache)
     pool = replace(metric, samples=asked.samples)
     study = InfidelityUncertainty(pool, asked.sizes, asked.resamples, asked.independent)
-    inputs, scorer = model.inputs[rows].to(machine.device), model.scorer(machine.compile)
+    inputs, scorer = model.material.given(rows, machine.device), model.scorer(machine.compile)
     result = verax.infidelity_uncertainty(
         scorer, inputs, explanations.values, study, batch_size=machine.batch_size, device=machine.device
     )

@@ -9,7 +9,6 @@ import torch
 from verax.attribution import Attribution, Family, Given, Place, Rows, families
 from verax.core.transfer import wait_for
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
-from verax.problem.features import feature_map
 from verax.scoring.scorer import automatic_batch_size
 from verax.study.explained_models import ExplainedModel
 from verax.study.keys import scores_key
@@ -99,10 +98,10 @@ def chunk_size(model: ExplainedModel) -> int:
 def forecast(model: ExplainedModel, rows: slice, metrics: Mapping[str, Metric], machine: Machine) -> Forecast:
     """Model rows of a unit, exactly; of guided metrics before identical rows are left out."""
     place = _place(model, machine)
-    given = Given(model.inputs[rows], model.background, model.labels)
+    given = model.given(rows)
     count = len(given.inputs)
     used = [model.used(method) for method in model.configurations]
-    features = feature_map("auto", given.inputs).most
+    features = given.features.most
     guided, sampled = _rows_per_input(list(metrics.values()), len(used), features)
     alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in metrics.values())
     singly = [_attribution_rows({method.family: [method]}, given, place) for method in used]
@@ -114,16 +113,25 @@ def forecast(model: ExplainedModel, rows: slice, metrics: Mapping[str, Metric], 
     )
 
 
+def rows_alone(model: ExplainedModel, machine: Machine) -> dict[str, Rows]:
+    """Model rows per input of each configuration that shares none with others, where they are known."""
+    given, place = model.given(slice(0, 1)), _place(model, machine)
+    used = {method.canonical: model.used(method) for method in model.configurations}
+    rows = {name: _attribution_rows({method.family: [method]}, given, place) for name, method in used.items()}
+    return {name: found for name, found in rows.items() if found is not None}
+
+
 def calibrate(model: ExplainedModel, machine: Machine) -> tuple[float, float]:
     """Seconds per model row, forward and backward, from a few batches."""
     scorer = model.scorer(machine.compile)
     size = _place(model, machine).batch_size
     inputs = model.inputs[torch.arange(size) % len(model.inputs)].to(machine.device)
     owner = torch.arange(size, device=machine.device)
-    with scorer.session(inputs, "torch", "logit", size, machine.device, gradients=True) as session:
+    gradients = scorer.differentiable
+    with scorer.session(inputs, "torch", "logit", size, machine.device, gradients=gradients) as session:
         target = session.class_scores(inputs).argmax(1)
         seconds = []
-        for run in (session.target_scores, session.target_gradients):
+        for run in (session.target_scores, session.target_gradients if gradients else session.target_scores):
             run(lambda start, stop: inputs[start:stop], owner, target)
             wait_for(session.device)
             began, times = time.perf_counter(), 0

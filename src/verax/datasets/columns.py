@@ -1,0 +1,126 @@
+"""The columns of a table: numbers and categories, with gaps, from any data frame."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from verax.core.shapes import Float
+
+MISSING = "(missing)"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table's columns as they were given.
+
+    Attributes:
+        names: What they are called.
+        values: ``(N, columns)``: numbers as they are, categories as their places in ``categories``, and NaN where a
+            value is missing.
+        categories: For each column its categories in order, or None where it holds numbers.
+        dtypes: Of columns with pandas' own type of categories, which some models ask for, by name.
+    """
+
+    names: tuple[str, ...]
+    values: Float[np.ndarray, "n columns"]
+    categories: tuple[tuple[str, ...] | None, ...]
+    dtypes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing but numbers, in every row."""
+        return not any(self.categories) and not bool(np.isnan(self.values).any())
+
+
+def columns_of(frame: Any, source: str) -> Columns:
+    """Read the columns of a data frame of pandas or polars; truth values count as 0 and 1.
+
+    Args:
+        frame: The data frame.
+        source: What it is, for messages.
+
+    Example:
+        >>> import pandas as pd
+        >>> found = columns_of(pd.DataFrame({"age": [20.0, None], "town": ["Wien", "Graz"]}), "people")
+        >>> found.values.tolist(), found.categories
+        ([[20.0, 1.0], [nan, 0.0]], (None, ('Graz', 'Wien')))
+    """
+    names = tuple(str(name) for name in frame.columns)
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{source}: expected each column once, found several called {twice[0]!r}.")
+    read = [_column(frame[name], f"{source}: column {str(name)!r}") for name in frame.columns]
+    categories = tuple(words for _, words in read)
+    kinds = {str(name): frame[name].dtype for name in frame.columns}
+    own = {
+        name: kinds[name] for name, words in zip(names, categories, strict=True) if words and kinds[name] == "category"
+    }
+    return Columns(names, np.stack([values for values, _ in read], 1), categories, own)
+
+
+def numbers_of(values: np.ndarray, names: Sequence[str]) -> Columns:
+    """Columns of an array of numbers."""
+    return Columns(tuple(names), values.astype(np.float64), (None,) * values.shape[1])
+
+
+def cells(series: Any) -> np.ndarray:
+    """A column as numbers, or as objects with None where a value is missing."""
+    found = np.asarray(series)
+    if found.dtype.kind in "fiub":
+        return found
+    if found.dtype.kind in "MmcV":
+        return found.astype(object)
+    return np.array([None if is_missing(one) else _plain(one) for one in found.tolist()], dtype=object)
+
+
+def _column(series: Any, where: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Numbers, or places among categories; and the categories."""
+    found = cells(series)
+    if found.dtype.kind in "fiub":
+        return _finite(found.astype(np.float64), where), None
+    present = [one for one in found.tolist() if one is not None]
+    if not present:
+        raise ValueError(f"{where} has no value in any row; leave it out.")
+    if all(isinstance(one, Real) for one in present):
+        return _finite(np.array([math.nan if one is None else float(one) for one in found]), where), None
+    if not all(isinstance(one, str) for one in present):
+        odd = next(one for one in present if not isinstance(one, str))
+        raise ValueError(
+            f"{where}: expected numbers or text throughout, found {type(odd).__name__} such as {odd}; turn it into one "
+            "of them, or leave the column out."
+        )
+    words = tuple(sorted(set(present)))
+    if len(words) > max(2, len(found) // 2):
+        raise ValueError(
+            f"{where} holds {len(words)} different texts in {len(found)} rows, which are no categories; leave the "
+            "column out, or turn it into numbers."
+        )
+    place = {word: float(number) for number, word in enumerate(words)}
+    return np.array([math.nan if one is None else place[one] for one in found.tolist()]), words
+
+
+def _finite(values: np.ndarray, where: str) -> np.ndarray:
+    if np.isinf(values).any():
+        raise ValueError(f"{where}: expected finite numbers, found infinity; leave the value empty if it is unknown.")
+    if np.isnan(values).all():
+        raise ValueError(f"{where} has no value in any row; leave it out.")
+    return values
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty, by any library's word for it."""
+    empty = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return empty or (isinstance(value, float) and math.isnan(value))
+
+
+def _plain(value: Any) -> Any:
+    """Text as Python's own; anything else as it is."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value) if isinstance(value, str) else value

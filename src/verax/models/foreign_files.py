@@ -1,0 +1,185 @@
+"""Models that other libraries saved: opened by the ending of their file, without running code from it."""
+
+import hashlib
+import importlib
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from verax.core.packages import optional_package
+from verax.datasets.array_files import first_line
+from verax.models.files import ModelFileError
+from verax.scoring import adapters
+from verax.scoring.adapters.onnx import load_session
+from verax.scoring.adapters.torch_module import load_exported
+
+TRUSTED = "trust = true in a study, --trust-model on the command line"
+_WHAT = {
+    ".onnx": "ONNX model",
+    ".skops": "scikit-learn model of skops",
+    ".pt2": "program of torch.export",
+    ".json": "XGBoost model",
+    ".ubj": "XGBoost model",
+    ".txt": "LightGBM model",
+}
+_NOT_SKOPS = (  # skops has no error of its own for files that it cannot read
+    ArithmeticError, AttributeError, EOFError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+# Skops asks about classes of libraries that are as good as its own, and about some that these hold. Functions are not
+# among them: a file may hold one to have it called.
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm")
+_HARMLESS = (
+    "builtins.object",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+    "functools.partial",  # what it calls is asked about as well
+    "numpy.dtype",
+    "sklearn.utils.validation.check_array",
+)
+_SAVED_BY = {
+    ".onnx": "save it with torch.onnx.export or skl2onnx",
+    ".skops": "save it with skops.io.dump(model, path)",
+    ".pt2": "save it with torch.export.save(program, path)",
+    ".json": "save it with model.save_model(path)",
+    ".ubj": "save it with model.save_model(path)",
+    ".txt": "save it with booster.save_model(path)",
+}
+
+
+def open_model(path: str | Path, *, returns: adapters.Returns | None = None, trust: bool = False) -> adapters.Adapter:
+    """Open a model file of another library; what comes back can be passed as ``model`` everywhere.
+
+    Args:
+        path: ``.onnx``, ``.skops`` (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM) or ``.pt2``
+            (``torch.export``).
+        returns: What it returns, where the file does not say it: ``"logits"``, ``"probabilities"`` or ``"values"``.
+        trust: Whether a file may be opened that can run code: every ``.pt2``, and a ``.skops`` with classes that skops
+            does not know.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ModelFileError: It is not what its ending says; the message says what to do.
+
+    Example:
+        >>> open_model("model.pickle")
+        Traceback (most recent call last):
+        ValueError: model.pickle: expected a model file that ends in .onnx, .skops, .pt2, .json, .ubj, .txt.
+    """
+    place = Path(path).expanduser()
+    suffix = place.suffix.lower()
+    if suffix not in _OPENERS:
+        raise ValueError(f"{path}: expected a model file that ends in {', '.join(_OPENERS)}.")
+    if not place.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    return adapters.adapt(_OPENERS[suffix](place, trust), returns, None)
+
+
+def check_model_name(path: str | Path) -> None:
+    """Refuse a file that is no model's, by its ending."""
+    if Path(path).suffix.lower() not in (".safetensors", *_OPENERS):
+        raise ValueError(
+            f"expected a model file that ends in .safetensors, {', '.join(_OPENERS)}; pickled models (.pkl, .joblib, "
+            ".pt) can run code and are not opened: save them as one of these"
+        )
+
+
+def file_hash(path: str | Path) -> str:
+    """Hash of a model's file, and of the file in which ONNX keeps large weights beside it."""
+    place = Path(path).expanduser()
+    beside = [place.with_name(place.name + ending) for ending in (".data", "_data")]
+    digest = hashlib.sha256()
+    for part in (place, *beside):
+        if part.is_file():
+            digest.update(part.read_bytes())
+    return digest.hexdigest()
+
+
+def _onnx(path: Path, trust: bool) -> Any:
+    try:
+        return load_session(path)
+    except (ValueError, RuntimeError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _exported(path: Path, trust: bool) -> Any:
+    if not trust:
+        raise ModelFileError(
+            f"{path} is not opened, because torch runs code that a .pt2 file holds. If you trust whoever made it, say "
+            f"{TRUSTED}; .onnx and .safetensors files run nothing."
+        )
+    try:
+        return load_exported(path)
+    except (ValueError, RuntimeError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _skops(path: Path, trust: bool) -> Any:
+    io = optional_package("skops.io", "verax[sklearn-files]", "a .skops file")
+    try:
+        types = io.get_untrusted_types(file=path)
+    except _NOT_SKOPS as error:
+        raise _unreadable(path, error) from None
+    unknown = [name for name in types if not _is_known(name)]
+    if unknown and not trust:
+        raise ModelFileError(
+            f"{path} is not opened, because it holds classes that skops does not know ({', '.join(unknown[:5])}). If "
+            f"you trust whoever made it, say {TRUSTED}."
+        )
+    try:
+        return io.load(path, trusted=types)
+    except _NOT_SKOPS as error:
+        raise _unreadable(path, error) from None
+
+
+def _is_known(name: str) -> bool:
+    """Whether a name is that of a class that a known library defines itself, or of one that is harmless."""
+    module, _, last = name.rpartition(".")
+    library = module.split(".")[0]
+    if name in _HARMLESS or library not in _LIBRARIES:
+        return name in _HARMLESS
+    try:
+        found = getattr(importlib.import_module(module), last, None)
+    except ImportError:
+        return False
+    return isinstance(found, type) and found.__module__.split(".")[0] == library
+
+
+def _xgboost(path: Path, trust: bool) -> Any:
+    xgboost = optional_package("xgboost", "xgboost", "an XGBoost model")
+    booster = xgboost.Booster()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of files of other versions, which it says at length
+            booster.load_model(path)
+    except (xgboost.core.XGBoostError, ValueError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
+    return booster
+
+
+def _lightgbm(path: Path, trust: bool) -> Any:
+    lightgbm = optional_package("lightgbm", "lightgbm", "a LightGBM model")
+    if path.read_bytes()[:4] != b"tree":  # where LightGBM would end the process with a message of its own
+        raise _unreadable(path, ValueError("its first line is not that of a LightGBM model"))
+    try:
+        return lightgbm.Booster(model_file=path)
+    except lightgbm.basic.LightGBMError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: BaseException) -> ModelFileError:
+    suffix, reason = path.suffix.lower(), first_line(error).removeprefix(f"model: {path} ")
+    return ModelFileError(f"{path}: cannot be opened as {_WHAT[suffix]} ({reason}); {_SAVED_BY[suffix]}.")
+
+
+_OPENERS: dict[str, Callable[[Path, bool], Any]] = {
+    ".onnx": _onnx,
+    ".skops": _skops,
+    ".pt2": _exported,
+    ".json": _xgboost,
+    ".ubj": _xgboost,
+    ".txt": _lightgbm,
+}

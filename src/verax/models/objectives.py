@@ -1,0 +1,182 @@
+"""What a network is trained for: two classes, several classes or values; its loss, and how good it is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from verax.core.shapes import Float, Int, Shaped
+from verax.datasets.base import PARTS, Dataset
+
+Figures = dict[str, float]
+
+
+class Objective(ABC):
+    """How outputs are compared with labels."""
+
+    @abstractmethod
+    def loss(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"], weight: Tensor) -> Tensor:
+        """The mean loss of a batch; ``weight`` is that of each class."""
+
+    @abstractmethod
+    def right(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Tensor:
+        """How many rows are right; 0 where there is no such thing."""
+
+    @abstractmethod
+    def figures(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Figures:
+        """How good the outputs are; the first figure chooses between epochs, the higher the better."""
+
+    def finish(self, module: nn.Module) -> None:  # noqa: B027  # most have nothing to do
+        """Bring a trained network to the labels' own unit."""
+
+
+@dataclass(frozen=True)
+class TwoClasses(Objective):
+    """One logit: the logistic loss; AUROC and accuracy."""
+
+    smoothing: float = 0.0
+
+    def loss(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"], weight: Tensor) -> Tensor:
+        """Of labels that are so much less certain."""
+        smooth = labels.float() * (1 - self.smoothing) + self.smoothing / 2
+        return F.binary_cross_entropy_with_logits(outputs.reshape(len(labels)), smooth, weight[labels])
+
+    def right(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Tensor:
+        """Those on the right side of 0."""
+        return ((outputs.reshape(len(labels)) > 0) == (labels == 1)).sum()
+
+    def figures(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Figures:
+        """AUROC and accuracy."""
+        right = ((outputs.reshape(-1) > 0) == (labels == 1)).double().mean()
+        return {"auroc": auroc(outputs.reshape(-1), labels), "accuracy": float(right)}
+
+
+@dataclass(frozen=True)
+class SeveralClasses(Objective):
+    """One logit per class: cross-entropy; the mean AUROC of each class against all others, and accuracy."""
+
+    smoothing: float = 0.0
+
+    def loss(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"], weight: Tensor) -> Tensor:
+        """The weights of the rows are not divided out, as for two classes."""
+        each = F.cross_entropy(outputs, labels, reduction="none", label_smoothing=self.smoothing)
+        return (each * weight[labels]).mean()
+
+    def right(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Tensor:
+        """Those whose class has the largest logit."""
+        return (outputs.argmax(1) == labels).sum()
+
+    def figures(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Figures:
+        """Mean AUROC over the classes that are there, and accuracy."""
+        return class_figures(outputs.softmax(1), labels)
+
+
+@dataclass(frozen=True)
+class Values(Objective):
+    """One value: the squared error of standardised labels; R^2 and the root of the mean squared error.
+
+    Attributes:
+        mean: Of the training labels.
+        std: Their standard deviation.
+    """
+
+    mean: float
+    std: float
+
+    def loss(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"], weight: Tensor) -> Tensor:
+        """The network learns standardised labels."""
+        return F.mse_loss(outputs.reshape(len(labels)), ((labels - self.mean) / self.std).to(outputs))
+
+    def right(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Tensor:
+        """No value is simply right."""
+        return torch.zeros((), device=outputs.device)
+
+    def figures(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Figures:
+        """R^2 is 1 less the squared error over that of the mean of these labels; the other is in their unit."""
+        return value_figures(outputs.reshape(-1).double() * self.std + self.mean, labels)
+
+    @torch.no_grad()
+    def finish(self, module: nn.Module) -> None:
+        """The last layer returns the labels' own unit."""
+        last = module.get_submodule("fc")
+        for numbers in (last.weight, last.bias):
+            numbers.mul_(self.std)  # type: ignore[operator]
+        last.bias.add_(self.mean)  # type: ignore[operator]
+
+
+def objective_of(dataset: Dataset, smoothing: float = 0.0) -> Objective:
+    """What a network is trained for on a data set; refuses labels that its split cannot serve."""
+    if dataset.task == "regression":
+        train = dataset.labels[dataset.split.train]
+        if not len(train) or train.min() == train.max():
+            raise ValueError("dataset: expected training rows with different labels, found none or all alike.")
+        return Values(float(train.mean()), float(train.std()))
+    count = max(2, len(dataset.class_names))
+    for part in PARTS:
+        classes = np.unique(dataset.labels[dataset.split.rows(part)]).tolist()
+        if count == 2 and classes != [0, 1]:
+            raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; found {classes}.")
+        if part == "train" and (absent := [dataset.class_names[one] for one in range(count) if one not in classes]):
+            raise ValueError(
+                f"dataset: expected all {count} classes among the train rows; {absent[0]!r} is not: leave its few rows "
+                "out, join it with another class, or use another seed of the split."
+            )
+        if len(classes) < 2:
+            raise ValueError(f"dataset: expected several classes among the {part} rows, found {len(classes)}.")
+    return TwoClasses(smoothing) if count == 2 else SeveralClasses(smoothing)
+
+
+def outputs_for(dataset: Dataset) -> int:
+    """How many numbers a network returns: one for two classes or a value, otherwise one per class."""
+    return len(dataset.class_names) if dataset.task == "classification" and len(dataset.class_names) > 2 else 1
+
+
+def auroc(scores: Float[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
+    """Area under the ROC curve: how likely a row of class 1 scores above one of class 0; ties count half."""
+    _, place, counts = torch.unique(scores, return_inverse=True, return_counts=True)
+    rank = counts.cumsum(0).double() - (counts.double() - 1) / 2
+    positive = labels == 1
+    ones, zeros = int(positive.sum()), int((~positive).sum())
+    if not ones or not zeros:
+        raise ValueError(f"labels: expected both classes, found {ones} of class 1 and {zeros} of class 0.")
+    return (float(rank[place[positive]].sum()) - ones * (ones + 1) / 2) / (ones * zeros)
+
+
+def class_figures(chances: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> Figures:
+    """The mean AUROC of each class that is there against all others, and accuracy.
+
+    Example:
+        >>> class_figures(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]]), torch.tensor([0, 1, 1]))["auroc"]
+        1.0
+    """
+    areas = [auroc(chances[:, one], (labels == one).long()) for one in sorted(set(labels.tolist()))]
+    return {"auroc": sum(areas) / len(areas), "accuracy": float((chances.argmax(1) == labels).double().mean())}
+
+
+def value_figures(values: Float[Tensor, " n"], labels: Shaped[Tensor, " n"]) -> Figures:
+    """R^2 and root mean squared error of predicted values.
+
+    Example:
+        >>> value_figures(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]))["r2"]
+        0.5
+    """
+    wanted = labels.double()
+    error = (values.double() - wanted).square().mean()
+    spread = (wanted - wanted.mean()).square().mean()
+    return {"r2": float(1 - error / spread.clamp(min=torch.finfo(torch.float64).tiny)), "rmse": float(error.sqrt())}
+
+
+def told(figures: Figures, names: Sequence[str] = ("auroc", "accuracy", "r2", "rmse")) -> str:
+    """Figures in words.
+
+    Example:
+        >>> told({"auroc": 0.75, "accuracy": 0.5})
+        'AUROC 0.7500, accuracy 0.5000'
+    """
+    words: dict[str, Any] = {"auroc": "AUROC", "r2": "R^2", "rmse": "root mean squared error"}
+    return ", ".join(f"{words.get(name, name)} {figures[name]:.4f}" for name in names if name in figures)

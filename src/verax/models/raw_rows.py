@@ -1,0 +1,140 @@
+"""Models of one's own behind standardised inputs: they see rows in their own units, as they learnt them."""
+
+import dataclasses
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from verax.core.arrays import ArrayKind
+from verax.core.packages import optional_package
+from verax.datasets.base import Standardisation
+from verax.datasets.columns import Columns
+from verax.scoring.adapters import Adapter, Returns, feature_names_of, labels_of
+from verax.scoring.adapters.estimators import Estimator
+from verax.scoring.adapters.torch_module import TorchModule
+
+
+def on_standardised(adapter: Adapter, scale: Standardisation, columns: Columns | None = None) -> Adapter:
+    """A model that takes standardised rows and hands them to another in their own units.
+
+    Gradients go through a torch module. A model that was fitted on a data frame with categories gets a data frame.
+
+    Args:
+        adapter: The model.
+        scale: How the rows were standardised.
+        columns: The table, where it has categories.
+
+    Example:
+        >>> from verax.scoring.adapters import adapt
+        >>> scale = Standardisation(torch.tensor([10.0]), torch.tensor([2.0]))
+        >>> on_standardised(adapt(nn.Identity(), "values", None), scale)(torch.tensor([[1.0]]), "torch")
+        tensor([[12.]])
+    """
+    if isinstance(adapter, TorchModule):
+        return dataclasses.replace(adapter, module=Unstandardised(adapter.module, scale))
+    if columns is None or not any(columns.categories):
+        return RawRows(adapter, scale)
+    if not isinstance(adapter, Estimator):
+        words = [name for name, kinds in zip(columns.names, columns.categories, strict=True) if kinds]
+        raise ValueError(
+            f"takes rows of numbers, but the table has categories ({', '.join(words[:5])}); take a scikit-learn "
+            "pipeline that was fitted on such a table (.skops), or a shipped architecture."
+        )
+    return FrameRows(adapter, scale, columns=columns)
+
+
+class Unstandardised(nn.Module):
+    """A network behind the inverse of a standardisation."""
+
+    def __init__(self, module: nn.Module, scale: Standardisation) -> None:
+        super().__init__()
+        self.module = module
+        self.register_buffer("mean", scale.mean, persistent=False)
+        self.register_buffer("std", scale.std, persistent=False)
+
+    def forward(self, rows: Tensor) -> Any:
+        """The network's outputs for rows in their own units."""
+        return self.module(rows * self.std.to(rows) + self.mean.to(rows))  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """Any model but a torch module, behind the inverse of a standardisation."""
+
+    adapter: Adapter
+    scale: Standardisation
+    module: None = None
+
+    @property
+    def returns(self) -> Returns:
+        """What the model returns."""
+        return self.adapter.returns
+
+    @property
+    def labels(self) -> Sequence[Any] | None:
+        """The model's classes, if it knows them."""
+        return labels_of(self.adapter)
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether the model takes NaN."""
+        return bool(getattr(self.adapter, "takes_missing", False))
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Run the model."""
+        return self.adapter(self.own_units(batch), kind)
+
+    def own_units(self, batch: Tensor) -> Tensor:
+        """Rows as they were, to the last bit where they are whole or half numbers: trees ask whether 0 is below 0.
+
+        What rounding has moved is put back by a grid of powers of two, 40 of them below a standard deviation.
+        """
+        rows = self.scale.undo(batch)
+        if rows.dtype != torch.float64:
+            return rows
+        grid = torch.exp2(self.scale.std.to(rows).log2().floor() - 40)
+        return (rows / grid).round() * grid
+
+
+@dataclass(frozen=True)
+class FrameRows(RawRows):
+    """A scikit-learn model that was fitted on a data frame: it gets one, with categories as text."""
+
+    adapter: Estimator
+    columns: Columns = dataclasses.field(kw_only=True)
+
+    @property
+    def takes_missing(self) -> bool:
+        """A pipeline says itself what it does with gaps, when it runs."""
+        return True
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Run the model on a frame of the batch."""
+        frame = frame_of(self.own_units(batch).cpu().numpy(), self.columns)
+        names = feature_names_of(self.adapter)
+        chosen = frame if names is None else frame[list(names)]
+        model = self.adapter.estimator
+        return model.predict_proba(chosen) if self.returns == "probabilities" else model.predict(chosen)
+
+
+def frame_of(values: Any, columns: Columns) -> Any:
+    """Rows as a data frame, of pandas where it is installed, else of polars; categories are text again."""
+    content: dict[str, Any] = {}
+    pandas = importlib.util.find_spec("pandas") is not None
+    for place, (name, words) in enumerate(zip(columns.names, columns.categories, strict=True)):
+        own = values[:, place]
+        if words is None:
+            content[name] = own
+            continue
+        known = np.array([*words, None], dtype=object)
+        codes = np.where(np.isnan(own), len(words), own.round().clip(0, len(words) - 1)).astype(np.int64)
+        content[name] = known[codes]
+    if not pandas:
+        polars = optional_package("polars", "polars", "a data frame")
+        return polars.DataFrame({name: list(own) if own.dtype == object else own for name, own in content.items()})
+    return optional_package("pandas", "pandas", "a data frame").DataFrame(content).astype(dict(columns.dtypes))

@@ -1,0 +1,120 @@
+"""What a spec says about data and models: which, where they are, and how predictions are explained."""
+
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field, field_validator, model_validator
+
+from verax.core.registry import unknown
+from verax.datasets.base import Part
+from verax.datasets.catalogue import names, source_of
+from verax.datasets.labels import Asked
+from verax.models.foreign_files import check_model_name
+from verax.scoring.adapters import Returns
+from verax.scoring.precision import Precision
+from verax.study.configurations import AttributionsSpec
+from verax.study.spec_table import Count, Name, SpecTable, unknown_name
+
+LIVE = "live"
+"""The name of data that were objects of a running program."""
+
+
+def some(listed: Any) -> Any:
+    """A list of tables as a tuple, refused where it is empty."""
+    if not isinstance(listed, list | tuple) or not listed:
+        raise ValueError("expected a list of tables, at least one")
+    return tuple(listed)
+
+
+class ModelSpec(SpecTable):
+    """A model: one of the paper's architectures, trained with its recipe, or a file.
+
+    Attributes:
+        name: What tables and figures call it.
+        architecture: What to train.
+        path: A trained model: ``.safetensors`` with its sidecar, as ``verax train`` writes it, ``.onnx``, ``.skops``
+            (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM) or ``.pt2`` (``torch.export``). Files
+            of other libraries get rows in the data's own units. The key may be called ``file``, too.
+        returns: What the outputs of such a file are, where it does not say so: ``"logits"``, ``"probabilities"`` or
+            ``"values"``.
+        trust: Whether a file may be opened that can run code: ``.pt2``, or ``.skops`` with unknown classes.
+        live: Whether it was an object of a running program (``verax.run_study``).
+        seed: Of the training.
+        precision: In which forward passes run on a GPU, ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"``, as
+            for ``verax.Scorer``; torch's own settings where left out.
+    """
+
+    name: Name
+    architecture: Literal["linear", "mlp", "inception"] | None = None
+    path: str | None = Field(default=None, validation_alias=AliasChoices("path", "file"))
+    returns: Returns | None = None
+    trust: bool = False
+    live: bool = False
+    seed: int = 0
+    precision: Precision | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _a_model(cls, path: str | None) -> str | None:
+        if path is not None:
+            check_model_name(path)
+        return path
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ModelSpec":
+        if (self.architecture is not None) + (self.path is not None) + self.live != 1:
+            raise ValueError("expected either architecture (to be trained) or path (a file, trained already)")
+        return self
+
+
+class DataSpec(SpecTable):
+    """A data set, the models that learn it, and how their predictions are explained.
+
+    Attributes:
+        name: Of a data set that is shipped, or of one's own: ``verax.datasets.names()``.
+        path: For a data set that takes one.
+        label: The column to predict, of a file.
+        task: What for: ``"classification"``, ``"regression"``, or ``"auto"``, as the labels look.
+        part: The rows to explain.
+        limit: Only the first rows of that part.
+        seed: Of the split.
+        background: Training rows for methods that need some; all of a table, 1,024 images.
+        models: What explains.
+        attributions: What is compared.
+        chunk: Inputs in a unit of work; found automatically.
+    """
+
+    name: str
+    path: str | None = None
+    label: str | None = None
+    task: Asked = "auto"
+    part: Part = "validation"
+    limit: Count | None = None
+    seed: int = 0
+    background: Count | None = None
+    models: tuple[ModelSpec, ...]
+    attributions: AttributionsSpec = AttributionsSpec()
+    chunk: Count | None = None
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _as_tuple(cls, listed: Any) -> Any:
+        return some(listed)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in (*names(), LIVE):
+            raise unknown_name(unknown(name, names()))
+        return name
+
+    @model_validator(mode="after")
+    def _fits(self) -> "DataSpec":
+        if self.name == LIVE:
+            return self
+        source = source_of(self.name)
+        if self.path is not None:
+            source.check_path(given=True)
+        source.check_label(self.label, self.task)
+        if source.modality is not None:
+            self.attributions.configurations(source.modality)
+        return self

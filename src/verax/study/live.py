@@ -1,0 +1,162 @@
+"""A study from Python: models and data that are objects of the running program."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from verax.attribution import METHODS, Attribution
+from verax.core.settings import plain
+from verax.datasets.base import Dataset, Part, assembled
+from verax.datasets.columns import columns_of, numbers_of
+from verax.datasets.labels import Asked, read_labels
+from verax.datasets.table import table_dataset
+from verax.metrics.choose import Metrics, chosen
+from verax.study.configurations import configuration
+from verax.study.data_spec import LIVE
+from verax.study.machine import Machine
+from verax.study.metrics import written
+from verax.study.own_models import Live
+from verax.study.run import Finished
+from verax.study.run import run_study as run_spec
+from verax.study.spec import StudySpec, load_spec, parse_spec
+
+_HERE = Machine()
+_EVERY = 97  # of the grid's LIME configurations: a prime number, so that all their settings occur
+Attributions = Sequence[Attribution | str] | Mapping[str, Attribution] | Attribution
+
+
+def run_study(
+    spec: str | Path | StudySpec | None = None,
+    out: str | Path | None = None,
+    *,
+    models: Mapping[str, Any] | None = None,
+    data: Any = None,
+    attributions: Attributions | None = None,
+    metrics: Metrics = ("pc", "dpc", "infidelity"),
+    task: Asked = "auto",
+    part: Part = "validation",
+    limit: int | None = None,
+    name: str = "data",
+    seed: int = 0,
+    examples: int = 4,
+    machine: Machine = _HERE,
+    workers: int = 1,
+    log: Callable[[str], None] = lambda line: None,
+) -> Finished:
+    """Run a study, or what is left of it, and write its report: of a spec, or of models and data at hand.
+
+    Models see rows in the units of the data. Inputs are perturbed in standard deviations of the training rows: a
+    removed number becomes its mean, a category the most frequent one, and ``sigma=0.2`` of Infidelity is a fifth of a
+    standard deviation. Gradient methods are left out for models without gradients, and the log names them.
+
+    A study of objects is computed in this process. What was computed is found again by a hash of what the models
+    compute: of the weights of a torch module, of the predictions on the data for any other model. Run it again with
+    the same directory to go on.
+
+    Args:
+        spec: A shipped name, the path of a TOML file, or a spec that was read; then no models and data.
+        out: The study's directory.
+        models: What is explained, by name: whatever ``verax.evaluate`` takes as ``model``.
+        data: Rows and labels, ``(frame, y)``: a data frame of pandas or polars, with categories and gaps, or an array
+            ``(N, features)`` or ``(N, channels, height, width)``; labels of any kind. Or a ``verax.datasets.Dataset``.
+        attributions: Methods, or their names; by default the paper's and those that remove features, with few of
+            LIME's configurations.
+        metrics: As in ``verax.evaluate``.
+        task: What the labels are for, ``"classification"``, ``"regression"``, or as they look.
+        part: The rows to explain: 60 % of the rows, ``"train"``, are the background of methods that need one; 20 % are
+            ``"validation"``, 20 % ``"test"``.
+        limit: Explain only the first so many of them.
+        name: What tables and figures call the data.
+        seed: Of the split.
+        examples: Inputs of each model that are shown in the report.
+        machine: Where to compute.
+        workers: Processes that compute at once on a CPU, for a spec.
+        log: Told what will be done, and what happens.
+
+    Returns:
+        The finished study: ``.report`` is the path of its report, ``.to_frame()`` its table of scores.
+
+    Example:
+        >>> import tempfile, numpy as np, verax
+        >>> from sklearn.linear_model import LinearRegression
+        >>> x = np.random.default_rng(0).normal(size=(60, 3))
+        >>> y = x @ [3.0, 1.0, 0.0]
+        >>> methods = [verax.attribution.LimeTabular(samples=64), verax.attribution.Random()]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = verax.run_study(
+        ...         models={"line": LinearRegression().fit(x, y)}, data=(x, y), attributions=methods, out=folder
+        ...     )
+        ...     found.to_frame().shape[0]  # 12 rows by two methods
+        24
+    """
+    if out is None:
+        raise ValueError("out: say in which directory the study is kept.")
+    if spec is not None:
+        if models is not None or data is not None:
+            raise ValueError("spec: it names its models and data; leave models and data out.")
+        own = spec if isinstance(spec, StudySpec) else load_spec(spec, limit=limit)
+        return run_spec(own, out, machine=machine, workers=workers, log=log)
+    if not models or data is None:
+        raise ValueError("models, data: expected both, {name: model} and (rows, labels), or a spec.")
+    dataset = _dataset(data, task, name, seed)
+    table: dict[str, Any] = {"name": LIVE, "part": part, "seed": seed, "attributions": _attributions(attributions)}
+    table["models"] = [{"name": str(own), "live": True} for own in models]
+    if limit is not None:
+        table["limit"] = limit
+    named = chosen(metrics, {}, dataset.inputs[0].size)
+    content = {
+        "name": name,
+        "data": [table],
+        "metrics": {"list": [written(column, metric) for column, metric in named.items()]},
+        "uncertainty": {"inputs": 0},
+        "examples": examples,
+    }
+    live = Live(dataset, {str(own): model for own, model in models.items()})
+    return run_spec(parse_spec(content, "run_study"), out, machine=machine, log=log, live=live)
+
+
+def _dataset(data: Any, task: Asked, name: str, seed: int) -> Dataset:
+    if isinstance(data, Dataset):
+        return data
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise TypeError(f"data: expected (rows, labels) or a verax.datasets.Dataset, found {type(data).__name__}.")
+    rows, labels = data
+    ids = [f"row {row}" for row in range(len(rows))]
+    found = read_labels(labels.numpy(force=True) if isinstance(labels, torch.Tensor) else labels, len(rows), "y", task)
+    if hasattr(rows, "columns"):
+        return table_dataset(name, columns_of(rows, "data"), found, ids, seed)
+    array = rows.numpy(force=True) if isinstance(rows, torch.Tensor) else np.asarray(rows)
+    if array.dtype.kind not in "fiu" or array.ndim not in (2, 4) or not array.size:
+        raise ValueError(
+            f"data: expected a data frame, or numbers (N, features) or (N, channels, height, width), found "
+            f"{array.dtype} {array.shape}."
+        )
+    if np.isinf(array).any():
+        raise ValueError("data: expected finite numbers, or NaN where one is missing; found infinity.")
+    if array.ndim == 4:
+        pixels = array if array.dtype == np.uint8 else array.astype(np.float32)
+        return assembled(name, pixels, found.values, ids, class_names=found.class_names, seed=seed, task=found.task)
+    names = [f"feature {place}" for place in range(array.shape[1])]
+    return table_dataset(name, numbers_of(array, names), found, ids, seed)
+
+
+def _attributions(given: Attributions | None) -> dict[str, Any]:
+    """The table of a spec that means these methods."""
+    if given is None:
+        return {"every": _EVERY, "removals": True}
+    listed = (
+        [given] if isinstance(given, Attribution) else list(given.values() if isinstance(given, Mapping) else given)
+    )
+    others = []
+    for one in listed:
+        method = METHODS.get(one, "attributions")() if isinstance(one, str) else one
+        if not isinstance(method, Attribution):
+            raise TypeError(f"attributions: expected methods of verax.attribution or their names, found {one!r}.")
+        table = {"method": type(method).__name__, **plain(method)}
+        if configuration(table) != method:
+            raise ValueError(f"attributions: {method.canonical} has a setting that a file cannot hold; leave it out.")
+        others.append(table)
+    return {"grid": False, "others": others}

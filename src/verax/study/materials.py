@@ -1,0 +1,152 @@
+"""What a study explains models on: the inputs and the background of a data set, standardised."""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.attribution.base import Modality
+from verax.core import noise
+from verax.core.shapes import Float, Int, Shaped
+from verax.datasets.base import Dataset, Standardisation, as_numbers
+from verax.datasets.table import column_baselines, column_values
+from verax.problem.inputs import Inputs
+from verax.study.data_spec import DataSpec
+
+_IMAGES_IN_BACKGROUND = 1024
+
+
+@dataclass(frozen=True)
+class Material:
+    """Inputs and background of a data set, standardised; all models that take rows of this kind share them.
+
+    Attributes:
+        dataset: The data set.
+        rows: Row numbers of the inputs in it.
+        inputs: What is explained.
+        background: Training rows.
+        labels: Their classes; None for a regression.
+        scale: How inputs are brought back to their own units.
+        features: The feature of each element, where some take several; None for the usual.
+        baselines: What removed features become, where that is not 0.
+        codes: Which elements are categories, which have no direction and take no noise; None for none.
+    """
+
+    dataset: Dataset
+    rows: Int[np.ndarray, " n"]
+    inputs: Float[Tensor, "n *shape"]
+    background: Float[Tensor, "m *shape"]
+    labels: Int[Tensor, " m"] | None
+    scale: Standardisation
+    features: Int[Tensor, " elements"] | None = None
+    baselines: Float[Tensor, " elements"] | None = None
+    codes: Shaped[Tensor, " elements"] | None = None
+
+    @property
+    def categories(self) -> list[str]:
+        """Names of the columns that hold categories."""
+        table = self.dataset.columns
+        return (
+            [] if table is None else [name for name, words in zip(table.names, table.categories, strict=True) if words]
+        )
+
+    @property
+    def facts(self) -> dict[str, Tensor]:
+        """What belongs to the inputs beside their values, by name; nothing for plain ones."""
+        named = {"features": self.features, "baselines": self.baselines, "codes": self.codes}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def given(self, rows: slice, device: str | torch.device = "cpu") -> Any:
+        """Some inputs, as every function of the library takes them."""
+        values = self.inputs[rows].to(device)
+        if not self.facts:
+            return values
+        return Inputs(
+            values,
+            features="auto" if self.features is None else self.features,
+            baselines=0.0 if self.baselines is None else self.baselines,
+            names=self.dataset.feature_names,
+            codes=self.codes,
+        )
+
+
+@contextlib.contextmanager
+def said_before() -> Iterator[None]:
+    """Silence what a study says of its categories once, instead of at every unit."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="DPC counts 0 for features that are codes")
+        yield
+
+
+def modality_of(dataset: Dataset) -> Modality:
+    """Whether a data set holds tables or images."""
+    return "tabular" if dataset.inputs.ndim == 2 else "image"
+
+
+def material(data: DataSpec, dataset: Dataset) -> Material:
+    """Inputs and background as the shipped architectures take them: numbers without gaps, categories as 0 and 1."""
+    rows, train = _rows(data, dataset)
+    inputs, background = (dataset.standardisation.apply(as_numbers(dataset.inputs[some])) for some in (rows, train))
+    codes = None
+    if dataset.columns is not None and dataset.features is not None:
+        words = np.array([kinds is not None for kinds in dataset.columns.categories])
+        codes = words[dataset.features]
+    return Material(
+        dataset,
+        rows,
+        inputs,
+        background,
+        _labels(dataset, train),
+        dataset.standardisation,
+        _tensor(dataset.features),
+        _tensor(dataset.baselines, inputs.dtype),
+        _tensor(codes) if codes is not None and codes.any() else None,
+    )
+
+
+def column_material(data: DataSpec, dataset: Dataset) -> Material:
+    """Inputs and background for models of one's own: a number for each column of a table, with gaps where there are.
+
+    In double precision, so that a model gets its rows as they were: trees ask on which side of a number a value is.
+    """
+    if dataset.inputs.ndim != 2:
+        return material(data, dataset)
+    rows, train = _rows(data, dataset)
+    values, scale = column_values(dataset)
+    inputs, background = (scale.apply(torch.from_numpy(values[some]).double()) for some in (rows, train))
+    words = () if dataset.columns is None else dataset.columns.categories
+    codes = torch.tensor([kinds is not None for kinds in words]) if any(words) else None
+    baselines = _tensor(column_baselines(dataset), inputs.dtype) if any(words) else None
+    return Material(dataset, rows, inputs, background, _labels(dataset, train), scale, None, baselines, codes)
+
+
+def _rows(data: DataSpec, dataset: Dataset) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " m"]]:
+    """The rows to explain, and those of the background."""
+    rows = dataset.split.rows(data.part)[: data.limit]
+    if not len(rows):
+        raise ValueError(f"data: {dataset.name} has no {data.part} rows.")
+    data.attributions.configurations(modality_of(dataset))  # refuses what is not for such data, before any training
+    return rows, _background_rows(dataset, data.background)
+
+
+def _background_rows(dataset: Dataset, count: int | None) -> Int[np.ndarray, " m"]:
+    """Training rows, all of a table or some of many images, chosen by the seed of the split."""
+    rows = dataset.split.train
+    if count is None:
+        count = len(rows) if dataset.inputs.ndim == 2 else _IMAGES_IN_BACKGROUND
+    key = noise.input_keys(torch.zeros(1, 1), dataset.split.seed, "background")
+    order = noise.words(key, 0, len(rows))[0].argsort(stable=True).numpy()
+    return np.sort(rows[order[:count]])
+
+
+def _labels(dataset: Dataset, rows: Int[np.ndarray, " m"]) -> Int[Tensor, " m"] | None:
+    return None if dataset.task == "regression" else torch.from_numpy(dataset.labels[rows])
+
+
+def _tensor(values: Any, dtype: torch.dtype | None = None) -> Any:
+    return None if values is None else torch.as_tensor(values, dtype=dtype)

@@ -1,0 +1,165 @@
+"""Models of one's own in a study: opened from files or given as objects, tried, and measured on the data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.core.hashing import tensor_hash
+from verax.core.shapes import Float
+from verax.datasets.base import Dataset, Part, as_numbers
+from verax.datasets.table import column_values
+from verax.models.files import ModelFileError
+from verax.models.foreign_files import file_hash, open_model
+from verax.models.objectives import Figures, class_figures, value_figures
+from verax.models.raw_rows import on_standardised
+from verax.scoring.adapters import Adapter, Returns, adapt, labels_of
+from verax.scoring.adapters.torch_module import TorchModule
+from verax.scoring.scorer import Scorer
+from verax.study.data_spec import DataSpec, ModelSpec
+from verax.study.explained_models import ExplainedModel, state_hash, usable
+from verax.study.materials import Material
+
+_MOST = 1024  # rows of a part on which a model is measured
+
+
+@dataclass(frozen=True)
+class Live:
+    """Objects of a running program that a study is about.
+
+    Attributes:
+        dataset: The data.
+        models: What ``verax.evaluate`` takes as ``model``, by name.
+    """
+
+    dataset: Dataset
+    models: Mapping[str, Any]
+
+
+def is_own(spec: ModelSpec) -> bool:
+    """Whether a model is not one of the shipped architectures."""
+    return spec.live or (spec.path is not None and Path(spec.path).suffix.lower() != ".safetensors")
+
+
+def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | None) -> ExplainedModel:
+    """Open a model of one's own, try it on two rows, and measure it."""
+    adapter, said = _adapter(spec, live, material.dataset)
+    _check_gaps(spec, material, adapter)
+    try:
+        behind = on_standardised(adapter, material.scale, material.dataset.columns)
+    except ValueError as error:
+        raise ModelFileError(f"{spec.name}: {error}") from None
+    returns = behind.returns if said else None
+    scorer = Scorer(behind, returns=returns, precision=spec.precision)
+    _try(spec, scorer, material)
+    _check_task(spec, scorer, material.dataset)
+    chosen, left_out = usable(data, spec, material, differentiable=scorer.differentiable)
+    if spec.path is not None:
+        identity = file_hash(spec.path)
+    elif isinstance(adapter, TorchModule) and any(True for _ in adapter.module.parameters()):
+        identity = state_hash(adapter.module)
+    else:
+        identity = tensor_hash(*(_scores(scorer, rows[:_MOST]) for rows in (material.inputs, material.background)))
+    figures = measured(scorer, material)
+    kind = type(getattr(adapter, "estimator", None) or adapter.module or adapter).__name__
+    return ExplainedModel(data, spec, material, behind, returns, kind, figures, chosen, left_out, identity)
+
+
+def measured(scorer: Scorer, material: Material) -> dict[str, Figures]:
+    """How good a model is on the rows that it may not have learnt from; nothing where its classes are others."""
+    dataset, found = material.dataset, dict[str, Figures]()
+    parts: tuple[Part, ...] = ("validation", "test")
+    for part in parts:
+        rows = dataset.split.rows(part)[:_MOST]
+        labels = torch.from_numpy(dataset.labels[rows])
+        if len(set(labels.tolist())) < 2:
+            continue
+        scores = _scores(scorer, _inputs(material, rows))
+        if dataset.task == "regression":
+            found[part] = value_figures(scores[:, 0], labels)
+        elif (order := _class_order(scorer, scores.shape[1], dataset)) is not None:
+            found[part] = class_figures(scores[:, order], labels)
+    return found
+
+
+def _adapter(spec: ModelSpec, live: Live | None, dataset: Dataset) -> tuple[Adapter, bool]:
+    """The model, and whether it was said what it returns; on values to predict, it is taken to return some."""
+    returns: Returns | None = spec.returns or ("values" if dataset.task == "regression" else None)
+    if spec.path is not None:
+        try:
+            return open_model(spec.path, returns=returns, trust=spec.trust), returns is not None
+        except (ValueError, TypeError, ImportError) as error:
+            raise ModelFileError(f"{spec.name}: {error}") from None
+    if live is None or spec.name not in live.models:
+        raise ModelFileError(
+            f"{spec.name}: was an object of a Python program; run the program again, verax.run_study(..., out=...) "
+            "with the same directory, or save the model and give its path."
+        )
+    model = live.models[spec.name]
+    if isinstance(model, Scorer):
+        return model.adapter, True
+    return adapt(model, returns, None), returns is not None
+
+
+def _inputs(material: Material, rows: Any) -> Float[Tensor, "n *shape"]:
+    """Other rows of the data set, as the model's inputs are."""
+    if material.inputs.ndim != 2:
+        return material.scale.apply(as_numbers(material.dataset.inputs[rows]))
+    values, scale = column_values(material.dataset)
+    return scale.apply(torch.from_numpy(np.asarray(values[rows], dtype=np.float64)))
+
+
+def _scores(scorer: Scorer, rows: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
+    with scorer.session(rows, "torch", "probability") as session:
+        return session.class_scores(rows).double().cpu()
+
+
+def _try(spec: ModelSpec, scorer: Scorer, material: Material) -> None:
+    """Score two rows, so that a model for other rows is told before any work."""
+    rows = material.inputs[:2]
+    try:
+        _scores(scorer, rows)
+    except (ValueError, TypeError, RuntimeError, LookupError, AttributeError, NotImplementedError) as error:
+        reason = str(error.__cause__ or error).splitlines() or [type(error).__name__]
+        columns = ", ".join(material.dataset.feature_names[:8])
+        has = f"has rows of shape {tuple(rows.shape[1:])}" + (f" ({columns})" if columns else "")
+        raise ModelFileError(
+            f"{spec.name}: cannot score the rows of {material.dataset.name}, which {has}: {reason[0].rstrip('.')}."
+        ) from error
+
+
+def _check_gaps(spec: ModelSpec, material: Material, adapter: Adapter) -> None:
+    columns = material.dataset.columns
+    if columns is None or any(columns.categories) or bool(getattr(adapter, "takes_missing", False)):
+        return
+    gaps = [name for name, own in zip(columns.names, columns.values.T, strict=True) if np.isnan(own).any()]
+    if gaps:
+        raise ModelFileError(
+            f"{spec.name}: takes no missing values, but there are some in {', '.join(gaps[:5])}; put an imputer before "
+            "the model in a pipeline, or fill the gaps in the data."
+        )
+
+
+def _check_task(spec: ModelSpec, scorer: Scorer, dataset: Dataset) -> None:
+    values = scorer.adapter.returns == "values"
+    if values != (dataset.task == "regression"):
+        finds, wanted = ("values", "classes") if values else ("classes", "values")
+        other = "classification" if dataset.task == "regression" else "regression"
+        raise ModelFileError(
+            f'{spec.name}: predicts {finds}, but the labels of {dataset.name} are {wanted}; say task = "{other}" of '
+            f'the data, or returns = "{"probabilities" if values else "values"}" of the model, whichever is wrong.'
+        )
+
+
+def _class_order(scorer: Scorer, count: int, dataset: Dataset) -> list[int] | None:
+    """Which output is which class: by the model's own labels where they are the data's, else by their order."""
+    if count != len(dataset.class_names):
+        return None
+    labels = [str(label) for label in labels_of(scorer.adapter) or ()]
+    if set(labels) == set(dataset.class_names):
+        return [labels.index(name) for name in dataset.class_names]
+    return list(range(count))
