@@ -14,8 +14,8 @@ import verax
 from verax.metrics import DirectedPredictionChange, PredictionChangeResult, SampledMetric, SensitivityN
 from verax.metrics.base import all_draws
 from verax.metrics.prediction_change import Curve, Reading
-from verax.perturbation.order import Order
 from verax.perturbation.draws import Perturbation
+from verax.perturbation.order import Order
 
 ROWS, FEATURES, ATTRIBUTIONS = 9, 12, 3
 ARRAYS = ("value", "morf", "lerf", "directed_morf", "directed_lerf", "aupc_morf", "aupc_lerf", "abpc")

@@ -16,7 +16,7 @@ from verax.datasets.base import assembled
 from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.models import MLP, InceptionV1, Linear, save
 from verax.models.augmentation import Rows
-from verax.models.checkpoints import CheckpointError
+from verax.models.checkpoints import CheckpointError, start_from
 from verax.models.objectives import auroc
 from verax.models.recipes import RECIPES, Recipe, general_recipe, rate
 from verax.models.shipped import train_shipped
@@ -439,7 +439,7 @@ class TestRecipe:
             Recipe(**{name: value})
 
     def test_shipped_ones(self):
-        pairs = [(data, model) for data in ("heloc", "breast-cancer") for model in ("linear", "mlp")]
+        pairs = [(data, model) for data in ("heloc", "breast-cancer", "diabetes") for model in ("linear", "mlp")]
         assert set(RECIPES) == {
             *pairs,
             *((data, model) for data in ("isic", "digits") for model in ("linear", "inception")),
@@ -450,3 +450,21 @@ class TestRecipe:
         alone = dataclasses.replace(table, labels=np.ones_like(table.labels))
         with pytest.raises(ValueError, match=r"both classes, 0 and 1, among the train rows; found \[1\]"):
             train(SMALL, alone, SHORT, device="cpu")
+
+
+class Launch:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth"])
+def test_weights_to_start_from_run_nothing(tmp_path, suffix):
+    torch.save({"weight": Launch(tmp_path / "ran")}, tmp_path / f"weights{suffix}")
+    with pytest.raises(ValueError, match=r"init: .* holds no weights that can be read safely"):
+        start_from(tmp_path / f"weights{suffix}", torch.nn.Linear(2, 2))
+    assert not (tmp_path / "ran").exists()

@@ -122,6 +122,8 @@ def test_draws_do_not_depend_on_padding():
     one = verax.infidelity(model, short, A[:, :3], perturbation="baseline", samples=30).value
     two = verax.infidelity(model, long, filled, perturbation="baseline", samples=30).value
     torch.testing.assert_close(one, two)
+    for method in (attribution.KernelShap(samples=6), attribution.PermutationShap(samples=6), attribution.LimeGroups()):
+        torch.testing.assert_close(method(model, long)[:, :3], method(model, short))
 
 
 def test_companions_follow_their_rows_by_name():

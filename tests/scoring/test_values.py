@@ -9,6 +9,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 import reference
@@ -36,14 +37,6 @@ def onnx_copy(tmp_path):
     return verax.Scorer(path, returns="values")
 
 
-def xgboost_copy():
-    """A linear booster, fitted to the model's predictions until nothing is left."""
-    library = pytest.importorskip("xgboost")
-    data = library.DMatrix(X, MODEL.predict(X))
-    settings = {"booster": "gblinear", "lambda": 0, "alpha": 0, "eta": 1.0, "updater": "coord_descent"}
-    return library.train(settings, data, num_boost_round=4000)
-
-
 COPIES = {
     "scikit-learn": lambda _: MODEL,
     "pipeline": lambda _: make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y),
@@ -61,6 +54,58 @@ def test_copies_of_one_regressor_agree(make, tmp_path):
     wanted = verax.evaluate(MODEL, X, W * X, samples=40)
     for name in wanted:
         np.testing.assert_allclose(found[name].value, wanted[name].value, rtol=1e-5, atol=1e-4 * np.abs(Y).max())
+
+
+class Step(nn.Module):
+    """What a tree of one split computes."""
+
+    def forward(self, x):
+        return torch.where(x[:, :1] < 0, 1.0, 3.0).to(x.dtype)
+
+
+SIGNS = np.random.default_rng(0).choice([-1.0, 1.0], size=(40, 3))
+STEP = np.where(SIGNS[:, 0] < 0, 1.0, 3.0)
+
+
+def step_of_xgboost():
+    settings = {"max_depth": 1, "eta": 1.0, "lambda": 0.0, "base_score": 0.0, "tree_method": "exact"}
+    library = pytest.importorskip("xgboost")
+    return library.train(settings, library.DMatrix(SIGNS, STEP), num_boost_round=1)
+
+
+def step_of_lightgbm():
+    library = pytest.importorskip("lightgbm")
+    settings = {"n_estimators": 1, "num_leaves": 2, "learning_rate": 1.0, "min_child_samples": 1, "verbose": -1}
+    return library.LGBMRegressor(**settings).fit(SIGNS, STEP)
+
+
+def step_of_onnx(tmp_path):
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "step.onnx"
+    names = {"input_names": ["x"], "dynamic_axes": {"x": {0: "n"}}}
+    torch.onnx.export(Step(), (torch.zeros(1, 3),), path, dynamo=False, **names)
+    return verax.Scorer(path, returns="values")
+
+
+STEPS = {
+    "xgboost": lambda _: step_of_xgboost(),
+    "lightgbm": lambda _: step_of_lightgbm(),
+    "torch": lambda _: verax.Scorer(Step(), returns="values"),
+    "onnx": step_of_onnx,
+}
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("make", STEPS.values(), ids=STEPS)
+def test_one_tree_in_every_library_agrees(make, tmp_path):
+    tree = DecisionTreeRegressor(max_depth=1).fit(SIGNS, STEP)
+    a = np.random.default_rng(1).normal(size=SIGNS.shape)
+    settings = {"samples": 50, "sigma": 1.0, "baselines": -SIGNS}
+    found = verax.evaluate(make(tmp_path), SIGNS, a, **settings)
+    wanted = verax.evaluate(tree, SIGNS, a, **settings)
+    for name in wanted:
+        np.testing.assert_allclose(found[name].value, wanted[name].value, rtol=0, atol=1e-5)
+    assert np.ptp(wanted["pc"].value) > 1
 
 
 @pytest.mark.parametrize("package", ["xgboost", "lightgbm"])

@@ -1,8 +1,9 @@
 """Attribution methods as values: configurations that are computed alone or as families that share model evaluations."""
 
 from verax.attribution.attributions import Attributions
-from verax.attribution.base import METHODS, Attribution, Family, attribute, families, stream
+from verax.attribution.base import METHODS, Attribution, attribute, families, stream
 from verax.attribution.deeplift_shap import DeepLiftSHAP
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.gradient import Gradient
 from verax.attribution.grid import grid

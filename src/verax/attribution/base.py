@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.attributions import Attributions
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core.arrays import Layout, kind_of
 from verax.core.registry import Registry
@@ -31,30 +32,6 @@ from verax.scoring.session import NOT_DIFFERENTIABLE
 
 Modality = Literal["tabular", "image"]
 METHODS: "Registry[Attribution]" = Registry("method")
-
-
-class Family(ABC):
-    """Configurations that share model evaluations. Derive a frozen dataclass; equal families are run together.
-
-    Class attributes:
-        needs_gradients: Whether the model must be differentiable.
-        version: To be raised when the same settings give other attributions than before, so that stored ones are
-            computed anew.
-    """
-
-    needs_gradients: ClassVar[bool] = False
-    version: ClassVar[int] = 1
-
-    def check(self, members: Sequence[Any], given: Given) -> None:  # noqa: B027  # most have nothing to refuse
-        """Refuse inputs or background data that cannot serve, before the model runs."""
-
-    def rows(self, members: Sequence[Any], given: Given, place: Place) -> Rows | None:
-        """Model rows that ``pieces`` will evaluate, to tell before a study starts; None where that is not known."""
-        return None
-
-    @abstractmethod
-    def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:
-        """Yield the members' attributions of all inputs, a bounded block at a time, in the order of the inputs."""
 
 
 @dataclass(frozen=True)
@@ -328,6 +305,7 @@ def stream(
         raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
     checked_batch_size(batch_size)
     wanted = checked_target(target, len(x))
+    scorer.check_target(wanted)
     rows, labels = checked_background(background, background_labels, x, missing=asked.missing or scorer.takes_missing)
     fmap, removed = asked.features, asked.baselines
     given = Given(x, rows, labels, features=fmap, baselines=removed, codes=asked.codes, model=scorer.adapter)

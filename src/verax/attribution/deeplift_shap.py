@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.attribution.base import Attribution, Family
+from verax.attribution.base import Attribution
 from verax.attribution.deeplift import Tile, cut_pairs, tiles
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core import noise, palette
 from verax.core.arguments import checked_count, checked_flag, checked_seed, settle

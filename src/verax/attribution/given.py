@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from verax.core import noise
 from verax.core.arguments import settle
 from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.problem.baselines import baseline_tensor
-from verax.problem.features import FeatureMap, feature_map
+from verax.problem.features import FeatureMap, Groups, feature_map
 from verax.scoring.adapters import Adapter
 from verax.scoring.session import Session
 
@@ -61,6 +62,14 @@ class Explained(Given):
     session: Session
     target: Int[Tensor, " n"]
     clean: Float[Tensor, " n"]
+
+    def keys(self, which: Int[Tensor, " b"], seed: int, purpose: str) -> Int[Tensor, " b"]:
+        """Keys of random numbers for some inputs; what is never removed, such as padding, has no say."""
+        inputs = self.inputs[which.to(self.inputs.device)].to(which.device)
+        held = self.features.fixed if isinstance(self.features, Groups) else None
+        if held is not None:
+            held = (held[which.to(held.device)] if len(held) > 1 else held).to(which.device)
+        return noise.input_keys(inputs, seed, purpose, held)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from verax.attribution.base import Attribution, Family
+from verax.attribution.base import Attribution
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core import palette
 from verax.core.blocks import block_bytes, pieces

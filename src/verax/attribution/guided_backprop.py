@@ -12,7 +12,8 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from verax.attribution.activations import WatchedOperations
-from verax.attribution.base import Attribution, Family
+from verax.attribution.base import Attribution
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.gradient import input_gradients
 from verax.core import palette

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.attribution.base import Attribution, Family
+from verax.attribution.base import Attribution
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_choice, checked_count, checked_flag, settle

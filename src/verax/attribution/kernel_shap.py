@@ -14,7 +14,7 @@ from verax.attribution.given import Explained
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
 from verax.core import noise, palette
 from verax.core.blocks import block_bytes, pieces
-from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.core.shapes import Bool, Float, Int
 
 _LISTED = 1 << 14  # coalitions of one size that are drawn without repetition, from a list of all
 
@@ -78,9 +78,8 @@ class KernelShapFamily(ShapleyFamily):
 
     def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> _Pairs:
         """Draw pairs, each size in its turn."""
-        inputs = explained.inputs[which.to(explained.inputs.device)].to(which.device)
         sizes = size_sequence(features, count // 2)
-        half = self._drawn(inputs, features, sizes)
+        half = self._drawn(explained, which, features, sizes)
 
         def kept(at: Int[Tensor, " rows"], number: Int[Tensor, " rows"]) -> Bool[Tensor, "rows features"]:
             return half[at, number // 2] ^ (number % 2 == 1)[:, None]
@@ -88,22 +87,23 @@ class KernelShapFamily(ShapleyFamily):
         return _Pairs(kept, count, half, sizes)
 
     def _drawn(
-        self, inputs: Shaped[Tensor, "b *shape"], features: int, sizes: Int[np.ndarray, " pairs"]
+        self, explained: Explained, which: Int[Tensor, " b"], features: int, sizes: Int[np.ndarray, " pairs"]
     ) -> Bool[Tensor, "b pairs features"]:
-        half = torch.empty(len(inputs), len(sizes), features, dtype=torch.bool, device=inputs.device)
-        keys = noise.input_keys(inputs, self.seed, "kernel-shap order")
+        device = which.device
+        half = torch.empty(len(which), len(sizes), features, dtype=torch.bool, device=device)
+        keys = explained.keys(which, self.seed, "kernel-shap order")
         ways = pairs_by_size(features)
         listed = [size for size in np.unique(sizes).tolist() if ways[size - 1] <= _LISTED]
         for size in listed:
             (places,) = np.nonzero(sizes == size)
-            every = _list_of(features, size).to(inputs.device)
+            every = _list_of(features, size).to(device)
             order = noise.drawn_words(keys, size, 1, len(every))[:, 0].argsort(dim=1, stable=True)
-            half[:, torch.from_numpy(places).to(inputs.device)] = every[order[:, : len(places)]]
-        keys = noise.input_keys(inputs, self.seed, "kernel-shap")
+            half[:, torch.from_numpy(places).to(device)] = every[order[:, : len(places)]]
+        keys = explained.keys(which, self.seed, "kernel-shap")
         (places,) = np.nonzero(~np.isin(sizes, listed))
-        for part in pieces(len(places), max(1, block_bytes(inputs.device) // (32 * max(1, features) * len(inputs)))):
-            at = torch.from_numpy(places[part]).to(inputs.device)
-            wanted = torch.from_numpy(sizes[places[part]]).to(inputs.device)
+        for part in pieces(len(places), max(1, block_bytes(device) // (32 * max(1, features) * len(which)))):
+            at = torch.from_numpy(places[part]).to(device)
+            wanted = torch.from_numpy(sizes[places[part]]).to(device)
             half[:, at] = _subsets(noise.drawn_words(keys, part.start, len(at), features), wanted)
         return half
 

@@ -7,8 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from verax.attribution.base import Attribution, Family
+from verax.attribution.base import Attribution
 from verax.attribution.coalitions import by_count, coalition_scores, spread_evenly
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.ridge import weighted_ridge
 from verax.core import noise, palette
@@ -101,9 +102,8 @@ class LimeGroupsFamily(Family):
         """Coefficients of some inputs with equally many features."""
         if not features:
             return torch.zeros(len(members), len(which), 0, dtype=torch.float64, device=which.device)
-        inputs = explained.inputs[which.to(explained.inputs.device)].to(which.device)
         samples = max(one.samples for one in members)
-        keys = noise.input_keys(inputs, self.seed, "lime-groups")
+        keys = explained.keys(which, self.seed, "lime-groups")
         masks = noise.uniforms(keys, 0, samples, features) < 0.5
         scores = coalition_scores(explained, which, samples, lambda at, number: masks[at, number])
         masks = torch.cat((torch.ones_like(masks[:, :1]), masks), dim=1)  # the unperturbed input comes first

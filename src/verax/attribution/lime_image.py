@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.attribution.base import Attribution, Family, Modality
+from verax.attribution.base import Attribution, Modality
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.ridge import weighted_ridge
 from verax.attribution.segmentation import PixelScale, Quickshift, Segmenter, checked_images, segmentations

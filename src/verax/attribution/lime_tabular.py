@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.attribution.base import Attribution, Family, Modality
+from verax.attribution.base import Attribution, Modality
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.ridge import solution_bytes, solutions, weighted_sums
 from verax.core import noise, palette

@@ -72,9 +72,8 @@ class PermutationShapFamily(ShapleyFamily):
 
     def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> _Walks:
         """Draw orders; the points of each walk come halfway first, so that a part of it spans all of it."""
-        inputs = explained.inputs[which.to(explained.inputs.device)].to(which.device)
         length = max(1, features - 1)
-        keys = noise.input_keys(inputs, self.seed, "permutation-shap")
+        keys = explained.keys(which, self.seed, "permutation-shap")
         lots = noise.drawn_words(keys, 0, max(1, -(-count // (2 * length))), features)
         joins = lots.argsort(dim=-1, stable=True).argsort(dim=-1)
         points = torch.tensor(halfway_first(features), device=which.device)

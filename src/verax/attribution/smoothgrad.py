@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from verax.attribution.base import Attribution, Family
+from verax.attribution.base import Attribution
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core import noise, palette
 from verax.core.arguments import checked_count, checked_positive, checked_seed, settle

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from verax.attribution.base import Attribution, Family, Modality
+from verax.attribution.base import Attribution, Modality
 from verax.attribution.coalitions import removable, spread_evenly
+from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_flag

@@ -50,16 +50,18 @@ def _warn_of_baselines(problem: Problem) -> None:
         return
     low, high = _range(rows.to(problem.inputs.device))
     baselines = problem.baselines[:1] if problem.baselines.stride(0) == 0 else problem.baselines
-    outside = ((baselines < low) | (baselines > high)).any(0) & (problem.inputs != baselines).any(0)
+    outside = ((baselines < low) | (baselines > high)) & (problem.inputs != baselines).any(0)
     if problem.given.codes is not None:
         outside &= ~problem.given.codes
-    columns = outside.nonzero()[:, 0].tolist()
+    columns = outside.any(0).nonzero()[:, 0].tolist()
     if not columns:
         return
     first = columns[0]
+    row = int(outside[:, first].nonzero()[0])
+    found = f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[row, first]):.3g}"
     warnings.warn(
-        f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds "
-        f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[0, first]):.3g}), so perturbed rows are unlike "
+        f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds {found}), so "
+        "perturbed rows are unlike "
         'any that the model has seen. Pass baselines="mean" with background=train_inputs, or standardise.',
         stacklevel=5,
     )

@@ -45,6 +45,7 @@ def run(
     for caution in dict.fromkeys(caution for metric in metrics.values() for caution in metric.cautions):
         warnings.warn(caution, stacklevel=3)
     scorer = model if isinstance(model, Scorer) else Scorer(model)
+    scorer.check_target(problem.target)
     meter = Meter(scorer.counts)
     with scorer.session(
         problem.inputs, problem.layout.kind, output, batch_size, device, companions=problem.given.companions

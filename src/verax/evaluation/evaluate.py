@@ -95,7 +95,11 @@ def evaluate(
     scorer = scorer_of(model)
     asked = inputs_of(inputs, features, baselines)
     order = column_order(scorer.feature_names, asked.values)
-    asked, given, data = asked.ordered(order), order("attributions", plain_attributions(attributions)), order("background", background)
+    asked, given, data = (
+        asked.ordered(order),
+        order("attributions", plain_attributions(attributions)),
+        order("background", background),
+    )
     arrays = _computed(given, scorer, asked, target, data, background_labels, batch_size, device)
     checked = problem(asked, arrays, target=target, background=data, takes_missing=scorer.takes_missing)
     settings = {

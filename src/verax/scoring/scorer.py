@@ -13,6 +13,7 @@ from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
 from verax.scoring.adapters.function import PlainCallable
+from verax.scoring.adapters.onnx import OnnxModel
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.class_scores import Output
 from verax.scoring.companions import Companions
@@ -22,6 +23,7 @@ from verax.scoring.meter import Counts
 from verax.scoring.model_state import evaluation_mode, gradients_off, laid_out, moved
 from verax.scoring.precision import Precision, checked_precision, single_precision
 from verax.scoring.session import Session
+from verax.scoring.targets import Target, columns_of
 
 # Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
 # then runs the same batches and returns the same bits. On a CPU 1,024 to 2,048 rows of tables and 64 images of
@@ -130,6 +132,12 @@ class Scorer:
     def differentiable(self) -> bool:
         """Whether gradients can be taken through the model: it is a torch module."""
         return self.adapter.module is not None
+
+    def check_target(self, target: Target) -> None:
+        """Refuse what can be told to be no class or value of the model before it runs."""
+        labels = adapters.labels_of(self.adapter) if self.labels is None else self.labels
+        if labels is not None or not isinstance(self.adapter, OnnxModel):  # which may tell them as it runs
+            columns_of(target, labels)
 
     @property
     def takes_missing(self) -> bool:
