@@ -4,7 +4,8 @@ import os
 import signal
 
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
+
+from type_checks import check_types_of
 
 settings.register_profile(
     "verax", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -17,4 +18,4 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each of several workers: more would stand in each other's way
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-install_import_hook("verax", "beartype.beartype")
+check_types_of("verax")

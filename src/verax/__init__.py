@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from verax import attribution, metrics
 from verax.core.version import __version__
-from verax.evaluation.compare import Comparison, compare
+from verax.evaluation.compare import compare
+from verax.evaluation.comparison import Comparison
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.evaluation.single_metrics import (
@@ -15,22 +16,31 @@ from verax.evaluation.single_metrics import (
     infidelity_uncertainty,
     prediction_change,
 )
-from verax.problem import groups
+from verax.problem import groups, tables
+from verax.problem.inputs import Inputs
 from verax.scoring import adapters
 from verax.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
     from verax import datasets, interop, models
+    from verax.study.live import run_study
     from verax.tuning import tune
 
 # They live in the folders of their layers; imports by these names work all the same.
-sys.modules.update({"verax.adapters": adapters, "verax.groups": groups})
+sys.modules.update({"verax.adapters": adapters, "verax.groups": groups, "verax.tables": tables})
 
-_LAZY = {"datasets": "", "interop": "", "models": "", "tune": "tuning"}  # large: imported when they are first used
+_LAZY = {
+    "datasets": "",
+    "interop": "",
+    "models": "",
+    "run_study": "study.live",
+    "tune": "tuning",
+}  # large: imported when they are first used
 
 __all__ = [
     "Comparison",
     "Evaluation",
+    "Inputs",
     "Scorer",
     "__version__",
     "adapters",
@@ -46,6 +56,8 @@ __all__ = [
     "metrics",
     "models",
     "prediction_change",
+    "run_study",
+    "tables",
     "tune",
 ]
 

@@ -210,12 +210,12 @@ def test_a_file_may_hold_several(folder, tmp_path, suffix):
 
 def test_target_and_baseline_may_be_files(folder, tmp_path):
     np.save(tmp_path / "target.npy", LABELS)
-    pd.DataFrame([[4.0, 3.0, 2.0, 1.0]], columns=COLUMNS[::-1]).to_csv(tmp_path / "baseline.csv", index=False)
+    pd.DataFrame([[0.4, 0.3, 0.2, 0.1]], columns=COLUMNS[::-1]).to_csv(tmp_path / "baseline.csv", index=False)
     pd.DataFrame(X, columns=COLUMNS).to_csv(tmp_path / "x.csv", index=False)
     command = ["--model", folder / "m.pt2", "--inputs", tmp_path / "x.csv", "--attributions", *paths(folder)]
     files = ["--target", tmp_path / "target.npy", "--baseline", tmp_path / "baseline.csv"]
     ran(*command, *files, "--metric", "pc", "--out", tmp_path / "out.parquet")
-    direct = expected(target=LABELS, baselines=np.array([1.0, 2.0, 3.0, 4.0]), metrics=["pc"])
+    direct = expected(target=LABELS, baselines=np.array([0.1, 0.2, 0.3, 0.4]), metrics=["pc"])
     for name, table in scores(tmp_path / "out.parquet").items():
         assert table["target"].to_list() == LABELS.tolist()
         np.testing.assert_allclose(table["pc"], direct["pc"].value[name], rtol=0, atol=1e-6)
@@ -269,7 +269,7 @@ def test_the_report_stands_alone(folder, tmp_path):
         found = ran(*command, "--report", path)
     page = reports[0].read_text()
     assert page == reports[1].read_text()
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 3 + 2 * 3  # a ranking of each metric, and the curves of PC and DPC
     assert not re.search(r"(?:src|href|url)\s*[=(](?![\"']?#)", page)  # but for parts of its own
     assert "<script" not in page
     text = html.unescape(page)
@@ -302,6 +302,7 @@ def bad_files(folder: Path, good: Path) -> None:
     (folder / "cut.npy").write_bytes((good / "noise.npy").read_bytes()[:100])
     (folder / "cut.parquet").write_bytes((folder / "gap.parquet").read_bytes()[:-50] + b"PAR1")
     np.save(folder / "classes.npy", np.full(30, 0.5))
+    np.save(folder / "groups.npy", np.arange(7))
     (folder / "again").mkdir()
     (folder / "again" / "noise.npy").write_bytes((good / "noise.npy").read_bytes())
     (folder / "folder.parquet").mkdir()
@@ -309,7 +310,9 @@ def bad_files(folder: Path, good: Path) -> None:
 
 WRONG = {
     "a missing model": ({"model": "no.onnx"}, "--model: there is no file"),
-    "an unknown kind of model": ({"model": "x.txt"}, "--model: expected a file that ends in .onnx, .pt2"),
+    "an unknown kind of model": ({"model": "x.npy"}, "x.npy: expected a model file that ends in .safetensors, .onnx"),
+    "a pickled model": ({"model": "m.pkl", "inputs": "no.npy"}, "m.pkl: expected a model file that ends in"),
+    "a LightGBM model that is none": ({"model": "x.txt"}, "x.txt: cannot be opened as LightGBM model"),
     "a model that is none": ({"model": "junk.onnx"}, "cannot be read as an ONNX model"),
     "an archive that is none": ({"model": "junk.pt2"}, "is no archive of torch.export"),
     "weights that are none": ({"model": "junk.safetensors"}, "not a safetensors file"),
@@ -355,12 +358,26 @@ WRONG = {
     "a class that is none": ({"=target": "5"}, "target: class 5 does not exist"),
     "a class in words": ({"=target": "bad"}, "target: found the label 'bad', but the model does not know its labels"),
     "half a class": ({"target": "classes.npy"}, "classes.npy: expected class numbers"),
-    "a baseline in words": ({"=baseline": "mean"}, "--baseline: expected a number or a file"),
+    "a baseline in words": ({"=baseline": "middle"}, "--baselines: expected a number, mean, median, mode, zero"),
+    "a mean of nothing": ({"=baselines": "mean"}, "--baselines: mean is one of the training data; pass --background"),
+    "a baseline that is missing": (
+        {"=baselines": "missing"},
+        "not known to take missing values; if it does, --missing",
+    ),
+    "a spread of nothing": ({"=sigma": "std"}, "--sigma: std is that of the training data; pass --background FILE"),
+    "a spread in words": ({"=sigma": "wide"}, "--sigma: expected a number or std, found wide"),
+    "features in words": ({"=features": "groups"}, "--features: expected a file of group numbers"),
+    "half a group": ({"features": "classes.npy"}, "classes.npy: expected whole numbers of groups"),
+    "groups of another shape": ({"features": "groups.npy"}, "features: group numbers of shape (7,) do not fit"),
+    "an unknown effect": ({"=effect": "product"}, "--effect: expected dot or sum, found product"),
+    "an unknown score": ({"=output": "odds"}, "--output: expected probability or logit, found odds"),
+    "an unknown word for gaps": ({"=missing": "ignore"}, "--missing: expected allow or refuse, found ignore"),
+    "a background of other columns": ({"background": "wide.npy"}, "background: expected rows like the inputs'"),
     "a missing baseline": ({"baseline": "no.npy"}, "no.npy: there is no such file"),
     "a baseline of another shape": ({"baseline": "wide.npy"}, "baselines: shape (30, 8) does not broadcast"),
     "no steps": ({"=steps": "0"}, "steps: expected a whole number of at least 1"),
     "an unknown device": ({"=device": "abacus"}, "device: expected a torch device"),
-    "unknown returns": ({"=returns": "labels"}, "--returns: expected logits or probabilities, found labels"),
+    "unknown returns": ({"=returns": "labels"}, "--returns: expected logits, probabilities or values, found labels"),
     "an impossible level": ({"=level": "95"}, "level: expected a number between 0 and 1"),
 }
 

@@ -69,6 +69,9 @@ OFFERED = {
     "devices": ("study run demo --device ", {"cpu", "cuda"}),
     "engines": ("study run demo --engine ", {"local", "ray"}),
     "what a model returns": ("evaluate --returns l", {"logits"}),
+    "baselines": ("evaluate --baselines m", {"mean", "median", "mode", "missing"}),
+    "what is done with gaps": ("tune --missing ", {"allow", "refuse"}),
+    "scores": ("tune --output ", {"probability", "logit"}),
     "options": ("study run --dr", {"--dry-run"}),
 }
 

@@ -31,6 +31,21 @@ def test_train_saves_a_model_that_can_be_loaded(tmp_path: Path) -> None:
     assert accuracy == pytest.approx(json.loads((tmp_path / "model.json").read_text())["metrics"]["test"]["accuracy"])
 
 
+def test_train_learns_a_column_of_a_file(tmp_path: Path) -> None:
+    rows = "".join(f"{row},{'ab'[row % 2]},{row * 0.5}\n" for row in range(40))
+    (tmp_path / "own.csv").write_text(f"size,kind,price\n{rows}")
+    out = str(tmp_path / "model.safetensors")
+    command = ["train", "file", "linear", "--data", str(tmp_path / "own.csv"), "--epochs", "2", "--out", out]
+    found = RUN.invoke(app, [*command, "--device", "cpu", "--label", "price"])
+    assert found.exit_code == 0, found.output
+    assert "test: R^2 " in found.output
+    saved = verax.models.load(out)
+    assert (saved.returns, saved.feature_names) == ("values", ("size", "kind = a", "kind = b"))
+    refused = RUN.invoke(app, [*command, "--label", "prize"])
+    assert refused.exit_code == 2
+    assert "label: expected size, kind or price, found 'prize'; did you mean 'price'?" in refused.output
+
+
 def test_train_goes_on_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["train", "breast-cancer", "mlp", "--epochs", "4", "--device", "cpu", "--out"]
     assert RUN.invoke(app, [*command, str(tmp_path / "whole.safetensors")]).exit_code == 0
@@ -54,6 +69,7 @@ WRONG = {
     "images without a folder": (["isic", "linear"], "--data: isic needs one; pass --data PATH"),
     "data that is not wanted": (["digits", "linear", "--data", "x"], "--data: digits takes none"),
     "a table for an image model": (["heloc", "inception"], "there is no recipe for inception on heloc"),
+    "a label that is not wanted": (["digits", "linear", "--label", "x"], "label: digits says itself"),
     "a file without a path": (["file", "linear"], "--data: file needs one"),
     "no epochs": (["breast-cancer", "linear", "--epochs", "0"], "epochs: expected a whole number of at least 1"),
     "an unknown device": (["breast-cancer", "linear", "--device", "abacus"], "device: expected a torch device"),

@@ -82,7 +82,7 @@ def test_a_damaged_archive_is_told_in_a_line(folder: Path) -> None:
         (folder / "cut.pt2").write_bytes(content[:end])
         found = RUN.invoke(app, [*command("evaluate", folder, "cut.pt2"), "--trust-model"])
         assert found.exit_code == 2
-        assert found.stderr.startswith(f"verax: model: {folder}/cut.pt2 ")
+        assert found.stderr.startswith(f"verax: --model: {folder}/cut.pt2: cannot be opened as program of torch.export")
         assert found.stderr.count("\n") == 1
 
 

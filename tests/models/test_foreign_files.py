@@ -1,5 +1,7 @@
 """Models that other libraries saved: the same predictions after opening, and refusals in one line."""
 
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 import xgboost
+from sklearn.datasets import fetch_openml
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
@@ -79,6 +83,32 @@ def test_what_can_run_code_needs_trust(tmp_path: Path) -> None:
     io.dump(FunctionTransformer(saved), tmp_path / "odd.skops")  # a function of somebody's own
     with pytest.raises(ModelFileError, match=r"classes that skops does not know .*trust = true"):
         open_model(tmp_path / "odd.skops")
+
+
+@pytest.mark.parametrize("function", [fetch_openml, partial(print)], ids=["of scikit-learn", "of Python"])
+def test_functions_of_known_libraries_need_trust_as_well(function: Any, tmp_path: Path) -> None:
+    io = pytest.importorskip("skops.io", reason="skops is not installed")
+    io.dump(FunctionTransformer(function), tmp_path / "odd.skops")
+    with pytest.raises(ModelFileError, match=r"odd.skops is not opened, .*\((sklearn.datasets.*fetch_openml|.*print)"):
+        open_model(tmp_path / "odd.skops")
+
+
+KNOWN = {
+    "scikit-learn's trees": RandomForestClassifier(2, max_depth=2),
+    "scikit-learn's boosted trees": HistGradientBoostingClassifier(max_iter=2),
+    "XGBoost": xgboost.XGBClassifier(n_estimators=2, max_depth=2),
+    "LightGBM": lightgbm.LGBMClassifier(n_estimators=2, verbose=-1),
+}
+
+
+@pytest.mark.parametrize("model", KNOWN.values(), ids=KNOWN)
+def test_classes_of_known_libraries_need_none(model: Any, tmp_path: Path) -> None:
+    io = pytest.importorskip("skops.io", reason="skops is not installed")
+    io.dump(model.fit(X, Y), tmp_path / "m.skops")
+    found = open_model(tmp_path / "m.skops")(torch.from_numpy(X), "numpy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LightGBM makes names of its own
+        np.testing.assert_allclose(np.asarray(found), model.predict_proba(X), rtol=1e-6)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

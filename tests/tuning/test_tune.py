@@ -326,7 +326,7 @@ def test_intervals_are_those_of_a_paired_comparison(model, inputs):
         assert (row["behind"], row["behind_low"], row["behind_high"]) == pytest.approx(wanted, rel=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:baselines: outside")
+@pytest.mark.filterwarnings("ignore:baselines. outside")
 def test_targets_and_baselines_follow_their_inputs(model, inputs):
     """Inputs are used in another order; what belongs to each must go with it."""
     inputs = inputs[:20]  # all of them are used in the first round

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import re
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from typer.core import TyperGroup
 
 from verax.core.printable import printable
 from verax.core.registry import unknown
+from verax.core.saving import finite
 
 Imports = Annotated[
     list[str] | None,
@@ -178,7 +178,7 @@ def why_not_writable(folder: Path) -> str:
 
 def show(facts: Any, text: str, *, as_json: bool, written: Iterable[Path] = ()) -> None:
     """Print what was found as text, or as JSON, then the only thing on the standard output; and name the files."""
-    typer.echo(json.dumps(_finite(facts), indent=2, allow_nan=False) if as_json else printable(text))
+    typer.echo(json.dumps(finite(facts), indent=2, allow_nan=False) if as_json else printable(text))
     for path in written:
         typer.echo(printable(f"Saved as {path}"), err=as_json)
 
@@ -186,15 +186,6 @@ def show(facts: Any, text: str, *, as_json: bool, written: Iterable[Path] = ()) 
 def tell(line: str) -> None:
     """Say what happens, on the standard error, where it is in nobody's way."""
     typer.echo(printable(line), err=True)
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for every number that is none."""
-    if isinstance(value, dict):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:

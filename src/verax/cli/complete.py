@@ -52,11 +52,47 @@ def architectures(incomplete: str) -> list[str]:
 
 def returns(incomplete: str) -> list[str]:
     """What a model may give."""
-    return _beginning(incomplete, ("logits", "probabilities"))
+    return _beginning(incomplete, ("logits", "probabilities", "values"))
+
+
+def outputs(incomplete: str) -> list[str]:
+    """Scores that can be followed."""
+    return _beginning(incomplete, ("probability", "logit"))
+
+
+def missing(incomplete: str) -> list[str]:
+    """What can be done with missing values."""
+    return _beginning(incomplete, ("allow", "refuse"))
+
+
+def effects(incomplete: str) -> list[str]:
+    """What attributions are to Infidelity."""
+    return _beginning(incomplete, ("dot", "sum"))
+
+
+def sigma(incomplete: str) -> list[str]:
+    """The only word for a standard deviation."""
+    return _beginning(incomplete, ("std",))
+
+
+def baselines(incomplete: str) -> list[str]:
+    """Words for what removed features become, and files."""
+    return _beginning(incomplete, ("mean", "median", "mode", "zero", "missing")) + _arrays(incomplete)
+
+
+def features(incomplete: str) -> list[str]:
+    """Words for what a feature is, and files."""
+    return _beginning(incomplete, ("element", "pixel")) + _arrays(incomplete)
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
+
+
+def _arrays(incomplete: str) -> list[str]:
+    from verax.datasets.array_files import SUFFIXES
+
+    return [path for suffix in SUFFIXES for path in _below(incomplete, f"*{suffix}")]
 
 
 def _below(incomplete: str, pattern: str) -> list[str]:

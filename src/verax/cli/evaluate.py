@@ -1,6 +1,5 @@
 """The command ``verax evaluate``: a model file, inputs and attributions from files in; a table and a ranking out."""
 
-import io
 import typing
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -10,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from verax.cli import common, complete, model_options
+from verax.cli import common, complete, model_inputs, model_options
 from verax.core import extensions
 from verax.core.arguments import checked_choice
+from verax.core.saving import table_bytes
 from verax.metrics import METRICS
-from verax.perturbation.sampled import Perturbation
+from verax.perturbation.draws import Perturbation
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from verax.evaluation.compare import Comparison, Ranked
+    from verax.evaluation.comparison import Comparison, Ranked
 
 _SEVERAL = "--attributions"
 
 EXAMPLES = common.examples(
     "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet",
     "verax evaluate --model m.pt2 --trust-model --inputs x.csv --attributions ig.csv --report result.html",
+    "verax evaluate --model m.skops --inputs rows.csv --background train.csv --attributions shap.csv --sigma std",
     "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric dpc --json",
 )
 
@@ -53,18 +52,21 @@ def evaluate(
         ),
     ] = None,
     target: model_options.Target = None,
-    baseline: model_options.Baseline = "0",
+    features: model_options.Features = None,
+    baselines: model_options.Baselines = None,
+    background: model_options.Background = None,
+    missing: model_options.Missing = None,
     returns: model_options.Returned = None,
+    output: model_options.FollowedScore = "probability",
     trust_model: model_options.TrustModel = False,
     steps: Annotated[int | None, typer.Option(help="PC and DPC: steps from input to baseline; 20 by default.")] = None,
     samples: Annotated[int | None, typer.Option(help="Draws per input; the metric's own number by default.")] = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="Infidelity: standard deviation of the perturbation; 0.2 by default.")
-    ] = None,
+    sigma: model_options.Sigma = None,
     subset: Annotated[int | None, typer.Option(help="Infidelity: features in each draw; all by default.")] = None,
     perturbation: Annotated[
         str | None, typer.Option(help="Infidelity: gaussian (default) or baseline, which replaces a random subset.")
     ] = None,
+    effect: model_options.EffectWord = None,
     normalize: Annotated[
         bool | None, typer.Option(help="Infidelity: fit the scale of each attribution first, as by default.")
     ] = None,
@@ -89,57 +91,53 @@ def evaluate(
         metrics = metric or ["pc", "dpc", "infidelity"]
         for name in metrics:
             common.checked_name("--metric", name, list(METRICS))
+        model_options.check_words(output=output, effect=effect)
         if perturbation is not None:
             checked_choice("--perturbation", perturbation, typing.get_args(Perturbation))
-        taken = [model, inputs, *attributions]
+        noise = model_options.sigma_of(sigma, background)
+        taken = [model, inputs, *attributions, *([] if background is None else [background])]
         if out is not None:
             common.check_file("--out", out, ".parquet", taken)
             taken.append(out)
         if report is not None:
             common.check_file("--report", report, ".html", taken)
-        scorer, rows = model_options.open_model(model, inputs, returns, device, trust_model)
+        subject = model_inputs.open_subject(
+            model_inputs.Files(
+                model=model,
+                inputs=inputs,
+                background=background,
+                features=features,
+                baselines=baselines,
+                returns=returns,
+                missing=missing,
+                device=device,
+                trust=trust_model,
+            )
+        )
         found = compare(
-            scorer,
-            rows.values,
-            read_attributions(attributions, rows),
+            subject.scorer,
+            subject.inputs,
+            read_attributions(attributions, subject.rows),
             metrics,
             target=model_options.target_of(target),
-            baselines=model_options.baseline_of(baseline, rows),
             steps=steps,
             samples=samples,
-            sigma=sigma,
+            sigma=noise,
             subset=subset,
             perturbation=perturbation,  # type: ignore[arg-type]  # checked above
+            effect=effect,  # type: ignore[arg-type]
             normalize=normalize,
             seed=seed,
+            background=subject.background,
+            output=output,  # type: ignore[arg-type]
             batch_size=batch_size,
             level=level,
         )
         facts = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, attributions))}
-        facts |= {"target": target or "the predicted class", "baseline": baseline}
+        facts |= {"target": target or subject.explained, "baselines": baselines or subject.removed}
         written = _write(found, out, report, {name: str(value) for name, value in facts.items()})
     text = f"{found}\n\n{found.evaluation.rows:,} model rows."
     common.show(ranking_facts(found), text, as_json=as_json, written=written)
-
-
-def score_table(comparison: "Comparison") -> "pl.DataFrame":
-    """One row per attribution and input: the scores, and their Monte-Carlo standard errors where there are some."""
-    import numpy as np
-    import polars as pl
-
-    names, count = comparison.names, comparison.inputs
-    results = comparison.evaluation
-    columns: dict[str, Any] = {
-        "attribution": [name for name in names for _ in range(count)],
-        "input": list(range(count)) * len(names),
-        "target": next(iter(results.values())).context.target.tolist() * len(names),
-    }
-    for name, result in results.items():
-        columns[name] = result.scores.double().cpu().flatten().numpy()
-        if hasattr(result, "standard_error"):
-            errors = result.standard_error
-            columns[f"{name}_se"] = np.concatenate([np.asarray(errors[key], dtype=float) for key in names])
-    return pl.DataFrame(columns)
 
 
 def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
@@ -178,9 +176,7 @@ def _write(comparison: "Comparison", out: Path | None, report: Path | None, fact
     """Write what was asked for: all of it, or nothing."""
     files: dict[Path, bytes] = {}
     if out is not None:
-        buffer = io.BytesIO()
-        score_table(comparison).write_parquet(buffer)
-        files[out] = buffer.getvalue()
+        files[out] = table_bytes(comparison.to_frame(), ".parquet")
     if report is not None:
         from verax.report.comparison import comparison_page
 

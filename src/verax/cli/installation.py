@@ -19,6 +19,7 @@ ADDS = {
     "study": "studies and their reports: verax study run",
     "tune": "search for the best method and settings: verax tune",
     "onnx": "models in ONNX files: verax evaluate --model m.onnx",
+    "sklearn-files": "scikit-learn models in .skops files: verax evaluate --model m.skops",
     "ray": "studies on a Ray cluster: verax study run --engine ray",
     "captum": "attributions and layers of Captum beside verax.interop.captum",
     "shap": "explainers of SHAP beside verax.interop.shap",

@@ -1,6 +1,5 @@
-"""What commands about one's own model share: their options, and how they read the model and what goes with it."""
+"""Options that commands about one's own model share, and how their words are read."""
 
-import importlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,29 +7,102 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.cli import complete
-from verax.cli.common import checked_device_name
 
 if TYPE_CHECKING:
-    from verax import Scorer
     from verax.datasets.array_files import Array
 
 ModelFile = Annotated[
-    Path, typer.Option(help=".onnx, .safetensors from verax train, or .pt2 (torch.export; needs --trust-model).")
+    Path,
+    typer.Option(
+        help=".onnx, .skops (scikit-learn), .safetensors (verax train), .json or .ubj (XGBoost), .txt (LightGBM), or "
+        ".pt2 (torch.export; needs --trust-model)."
+    ),
 ]
 TrustModel = Annotated[
     bool,
-    typer.Option("--trust-model", help="Open a .pt2 file, which can run any code: only if you trust whoever made it."),
+    typer.Option(
+        "--trust-model",
+        help="Open a .pt2 file, or a .skops file with classes of your own, which can run any code: only if you trust "
+        "whoever made it.",
+    ),
 ]
-InputsFile = Annotated[Path, typer.Option(help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv.")]
+InputsFile = Annotated[
+    Path,
+    typer.Option(
+        help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv. A table for a .skops model may have "
+        "text and gaps."
+    ),
+]
+Background = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Rows of the training data, which --baselines, --sigma and some methods need."),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="The number of the feature that each element belongs to, negative for what is never removed; or one of "
+        "the words element and pixel.",
+        autocompletion=complete.features,
+    ),
+]
+Baselines = Annotated[
+    str | None,
+    typer.Option(
+        "--baselines",
+        "--baseline",
+        metavar="VALUE",
+        help="What removed features become: a number, mean, median, mode, zero, missing, or a file. 0 by default; in "
+        "tables with text or gaps the mean, and the most frequent category.",
+        autocompletion=complete.baselines,
+    ),
+]
 Target = Annotated[
     str | None,
     typer.Option(
-        help="A class: number, label, or label:TEXT for a label like a number; or a file of them; else predicted."
+        help="A class or value: number, name, or label:TEXT for a name like a number; or a file of them, one per "
+        "input. By default the predicted class."
     ),
 ]
-Baseline = Annotated[str, typer.Option(help="What removed features become: a number or a file.")]
 Returned = Annotated[
-    str | None, typer.Option(help="What the model gives: logits or probabilities.", autocompletion=complete.returns)
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="What the model gives: logits, probabilities, or values (a regressor).",
+        autocompletion=complete.returns,
+    ),
+]
+FollowedScore = Annotated[
+    str,
+    typer.Option(
+        metavar="probability|logit", help="The score of a class that is followed.", autocompletion=complete.outputs
+    ),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        metavar="allow|refuse",
+        help="Gaps and NaN: by default allowed where the model is known to take them; allow passes them on to any "
+        "model, as verax.Inputs does.",
+        autocompletion=complete.missing,
+    ),
+]
+Sigma = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|std",
+        help="Infidelity: standard deviation of the perturbation, or std for those of the background; 0.2 by default.",
+        autocompletion=complete.sigma,
+    ),
+]
+EffectWord = Annotated[
+    str | None,
+    typer.Option(
+        metavar="dot|sum",
+        help="Infidelity: dot where attributions are slopes, sum where they are contributions. By default dot for "
+        "noise, sum for baselines.",
+        autocompletion=complete.effects,
+    ),
 ]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 DeviceName = Annotated[str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=complete.devices)]
@@ -39,74 +111,25 @@ BatchSize = Annotated[int | None, typer.Option(help="Model rows at once; automat
 _LABEL = "label:"  # before a label that looks like a number or like a file
 
 
-def open_model(path: Path, inputs_path: Path, returns: Any, device: str | None, trust: bool) -> "tuple[Scorer, Array]":
-    """Open the model, put the inputs' columns in its order where it knows their names, and try the first rows."""
-    from verax import Scorer
-    from verax.datasets.array_files import read_inputs
-
-    if device is not None:
-        checked_device_name(device)
-    if path.suffix not in (".onnx", ".pt2", ".safetensors"):
-        raise ValueError(f"--model: expected a file that ends in .onnx, .pt2 or .safetensors, found {path}.")
-    if returns not in (None, "logits", "probabilities"):
-        raise ValueError(f"--returns: expected logits or probabilities, found {returns}.")
-    if not path.is_file():
-        raise FileNotFoundError(f"--model: there is no file {path}.")
-    if path.suffix == ".pt2" and not trust:
-        raise ValueError(
-            f"--model: {path} is not opened, because torch runs code that a .pt2 file holds. Pass --trust-model if you "
-            "trust whoever made it; .onnx files, and .safetensors files of verax train, run nothing."
-        )
-    inputs = read_inputs(inputs_path)
-    if path.suffix == ".safetensors":
-        from verax.models import load
-
-        saved = load(path)
-        if saved.feature_names:
-            inputs = inputs.ordered(saved.feature_names, str(path))
-        scorer = Scorer(saved.module, returns=returns or "logits", device=device, labels=saved.class_names or None)
-    else:
-        scorer = Scorer(path, returns=returns, device=device, trust=trust)
-    _try(scorer, inputs, path)
-    return scorer, inputs
+def check_word(option: str, word: str | None, known: tuple[str, ...]) -> None:
+    """Refuse a word that an option does not know."""
+    if word is not None and word not in known:
+        raise ValueError(f"{option}: expected {', '.join(known[:-1])} or {known[-1]}, found {word}.")
 
 
-def _try(scorer: "Scorer", inputs: "Array", path: Path) -> None:
-    """Score two rows, so that inputs of another shape are told in a line."""
-    from verax.datasets.array_files import first_line
-    from verax.problem.inputs import checked_inputs
-
-    rows = checked_inputs(inputs.values)[:2]
-    try:
-        with scorer.session(rows, "numpy", "probability") as session:
-            session.class_scores(rows)
-    except _model_errors(path) as error:
-        shape, reason = tuple(rows.shape[1:]), first_line(error.__cause__ or error)
-        raise ValueError(f"{inputs.source}: {path} cannot score rows of shape {shape}: {reason}.") from None
-
-
-def _model_errors(path: Path) -> tuple[type[Exception], ...]:
-    """What a model may raise on rows that do not fit it; ONNX Runtime's errors have no common type."""
-    if path.suffix != ".onnx":
-        return (RuntimeError, AssertionError)
-    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
-    return (state.Fail, state.InvalidArgument, state.RuntimeException, state.NotImplemented)
-
-
-def baseline_of(text: str, inputs: "Array") -> Any:
-    """Read ``--baseline``: a number, or a file."""
-    if not _is_file(text):
-        return _number("--baseline", text)
-    return _read(text).like(inputs).values
+def check_words(*, output: str, effect: str | None) -> None:
+    """Refuse scores and effects that there are not, before anything is opened."""
+    check_word("--output", output, ("probability", "logit"))
+    check_word("--effect", effect, ("dot", "sum"))
 
 
 def target_of(text: str | None) -> Any:
-    """Read ``--target``: a class number, a label, or a file with one of either per input."""
+    """Read ``--target``: a number, a name, or a file with one of either per input."""
     from verax.datasets.array_files import read_words
 
     if text is None:
         return None
-    if not _is_file(text):
+    if not is_file(text):
         return int(text) if re.fullmatch(r"[+-]?\d+", text) else text.removeprefix(_LABEL)
     words = read_words(Path(text))
     return class_numbers("--target", text) if words is None else words
@@ -114,29 +137,39 @@ def target_of(text: str | None) -> Any:
 
 def class_numbers(option: str, text: str) -> Any:
     """Read a file with a class number per row."""
-    found = _read(text).values
-    classes = found[:, 0] if found.shape[1:] == (1,) else found
-    if not ((classes == classes.round()) & (abs(classes) < 1 << 31)).all():
-        raise ValueError(f"{option}: {text}: expected class numbers, found others.")
-    return classes.astype("int64")
+    found = whole_numbers(option, text, "class numbers").values
+    return found[:, 0] if found.shape[1:] == (1,) else found
 
 
-def _is_file(text: str) -> bool:
-    from verax.datasets.array_files import SUFFIXES
+def whole_numbers(option: str, text: str, what: str) -> "Array":
+    """Read a file of whole numbers."""
+    from verax.datasets.array_files import Array, read_inputs
 
-    return Path(text).suffix.lower() in SUFFIXES
-
-
-def _read(text: str) -> "Array":
-    from verax.datasets.array_files import read_inputs
-
-    return read_inputs(Path(text))
+    found = read_inputs(Path(text))
+    if not ((found.values == found.values.round()) & (abs(found.values) < 1 << 31)).all():
+        raise ValueError(f"{option}: {text}: expected {what}, found others.")
+    return Array(found.values.astype("int64"), found.source, found.columns)
 
 
-def _number(option: str, text: str) -> float:
-    from verax.datasets.array_files import SUFFIXES
+def sigma_of(text: str | None, background: Path | None) -> float | str | None:
+    """Read ``--sigma``: a number, or std, which is one of the background."""
+    if text != "std":
+        return None if text is None else number("--sigma", text, "a number or std")
+    if background is None:
+        raise ValueError("--sigma: std is that of the training data; pass --background FILE as well.")
+    return "std"
 
+
+def number(option: str, text: str, wanted: str) -> float:
+    """Read a number, or say what was wanted."""
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{option}: expected a number or a file ({', '.join(SUFFIXES)}), found {text}.") from None
+        raise ValueError(f"{option}: expected {wanted}, found {text}.") from None
+
+
+def is_file(text: str) -> bool:
+    """Whether a word is the name of a file of numbers."""
+    from verax.datasets.array_files import SUFFIXES
+
+    return Path(text).suffix.lower() in SUFFIXES

@@ -1,5 +1,6 @@
 """The command ``verax train``: a data set and an architecture in, a model file out."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,14 @@ EXAMPLES = common.examples(
 )
 
 
+class TaskName(StrEnum):
+    """What labels are for."""
+
+    auto = "auto"
+    classification = "classification"
+    regression = "regression"
+
+
 def train(
     dataset: Annotated[
         str, typer.Argument(help=f"What to learn: {', '.join(names())}.", autocompletion=complete.datasets)
@@ -34,6 +43,8 @@ def train(
     ],
     out: Annotated[Path, typer.Option(help="The weights, .safetensors; everything else goes to .json beside it.")],
     data: Annotated[Path | None, typer.Option(help=common.data_help())] = None,
+    label: Annotated[str | None, typer.Option(help="file: the column to predict.")] = None,
+    task: Annotated[TaskName, typer.Option(help="file: what for; as the labels look by default.")] = TaskName.auto,
     seed: Annotated[int, typer.Option(help="Of split, initial weights, order, augmentation and dropout.")] = 0,
     epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
     device: Annotated[
@@ -47,20 +58,18 @@ def train(
     """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
     with common.one_line_errors("Run the same command again to go on from the last whole epoch."):
         from verax.datasets.catalogue import load_named
+        from verax.models.objectives import told
         from verax.models.shipped import train_shipped
 
         extensions.load(imports or ())
         _check(dataset, model, data)
         common.check_file("--out", out, ".safetensors", [path for path in (data, init) if path is not None])
         where = None if device is None else common.checked_device_name(device)
-        loaded = load_named(dataset, data, seed=seed, cache=cache)
+        loaded = load_named(dataset, data, seed=seed, cache=cache, label=label, task=task.value)
         found = train_shipped(model, loaded, out, seed=seed, epochs=epochs, device=where, init=init, progress=_show)
     facts: dict[str, Any] = {"dataset": dataset, "model": model, "out": str(out)}
     facts |= {"metrics": found.metrics, "epochs": len(found.history), "seconds": found.seconds}
-    lines = [
-        f"{part}: AUROC {metrics['auroc']:.4f}, accuracy {metrics['accuracy']:.4f}"
-        for part, metrics in found.metrics.items()
-    ]
+    lines = [f"{part}: {told(metrics)}" for part, metrics in found.metrics.items()]
     common.show(facts, "\n".join([*lines, f"{found.seconds:.0f} s, saved as {out}"]), as_json=as_json)
 
 
@@ -80,6 +89,6 @@ def _show(epoch: "Epoch", recipe: "Recipe") -> None:
     left = (recipe.epochs - epoch.number) * epoch.seconds
     mark = " *" if epoch.best else ""
     common.tell(
-        f"epoch {epoch.number}/{recipe.epochs}  loss {epoch.loss:.4f}  validation AUROC {epoch.auroc:.4f}{mark}  "
+        f"epoch {epoch.number}/{recipe.epochs}  loss {epoch.loss:.4f}  {epoch.words}{mark}  "
         f"{epoch.seconds:.1f} s, at most {left:.0f} s left"
     )

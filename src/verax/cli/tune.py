@@ -2,13 +2,14 @@
 
 import io
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verax.attribution import METHODS
-from verax.cli import common, complete, model_options
+from verax.cli import common, complete, model_inputs, model_options
 from verax.cli.extras import check_extra
 from verax.core import extensions
 from verax.core.settings import plain
@@ -29,9 +30,7 @@ EXAMPLES = common.examples(
 def tune(
     model: model_options.ModelFile,
     inputs: model_options.InputsFile,
-    background: Annotated[
-        Path | None, typer.Option(help="Rows of the training data, for methods that need it.")
-    ] = None,
+    background: model_options.Background = None,
     background_labels: Annotated[Path | None, typer.Option(help="Their classes, 0 or 1, one per row.")] = None,
     methods: Annotated[
         list[str] | None,
@@ -55,8 +54,13 @@ def tune(
     seed: Annotated[int, typer.Option(help="Same seed, same search.")] = 0,
     level: model_options.Level = 0.95,
     target: model_options.Target = None,
-    baseline: model_options.Baseline = "0",
+    features: model_options.Features = None,
+    baselines: model_options.Baselines = None,
+    missing: model_options.Missing = None,
     returns: model_options.Returned = None,
+    output: model_options.FollowedScore = "probability",
+    sigma: model_options.Sigma = None,
+    effect: model_options.EffectWord = None,
     trust_model: model_options.TrustModel = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder for trials, table, chart and best configuration.")
@@ -75,25 +79,37 @@ def tune(
     stopped = "Run the same again to go on with the finished trials." if out else "Nothing was written."
     with common.one_line_errors(stopped):
         check_extra("verax tune", "tune")
-        from verax.datasets.array_files import read_inputs
         from verax.tuning import tune as search
 
         extensions.load(imports or ())
         for name in metric or ():
             common.checked_name("--metric", name, [*METRICS, "cost"])
+        model_options.check_words(output=output, effect=effect)
+        objectives = _objectives(metric or ["dpc"], model_options.sigma_of(sigma, background), effect)
         wanted = None if methods is None else _methods(methods)
         if out is not None:
             common.check_folder("--out", out)
-        scorer, rows = model_options.open_model(model, inputs, returns, device, trust_model)
+        subject = model_inputs.open_subject(
+            model_inputs.Files(
+                model=model,
+                inputs=inputs,
+                background=background,
+                features=features,
+                baselines=baselines,
+                returns=returns,
+                missing=missing,
+                device=device,
+                trust=trust_model,
+            )
+        )
         labels = background_labels and model_options.class_numbers("--background-labels", str(background_labels))
-        training = None if background is None else read_inputs(background).like(rows).values
         found = search(
-            scorer,
-            rows.values,
+            subject.scorer,
+            subject.inputs,
             wanted,
-            background=None if training is None else training.astype(rows.values.dtype),
+            background=subject.background,
             background_labels=labels,
-            metric=metric or "dpc",
+            metric=objectives,
             trials=trials,
             seconds=seconds,
             seed=seed,
@@ -101,7 +117,7 @@ def tune(
             tolerance=tolerance,
             level=level,
             target=model_options.target_of(target),
-            baselines=model_options.baseline_of(baseline, rows),
+            output=output,  # type: ignore[arg-type]  # checked above
             batch_size=batch_size,
             progress=common.tell,
         )
@@ -137,6 +153,17 @@ def facts(found: "Tuned") -> dict[str, Any]:
         "not_told_apart": [configuration.canonical for configuration in found.equals],
         "left_out": found.left_out,
     }
+
+
+def _objectives(names: list[str], sigma: float | str | None, effect: str | None) -> list[Any]:
+    """What is searched for: metrics with the settings that were said, where they have them, and cost."""
+    said = {name: value for name, value in (("sigma", sigma), ("effect", effect)) if value is not None}
+    found: list[Any] = []
+    for name in names:
+        kind = METRICS.get(name) if name in METRICS else None
+        own = {} if kind is None else {field.name: said[field.name] for field in fields(kind) if field.name in said}
+        found.append(kind(**own) if kind is not None and own else name)
+    return found
 
 
 def _methods(parts: list[str]) -> list[str]:

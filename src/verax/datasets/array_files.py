@@ -4,6 +4,7 @@ import csv
 import io
 import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections import Counter
@@ -56,9 +57,15 @@ class Array:
         """The same with its columns in the order of another table's: by name, or as that one's file has them."""
         if other.columns is None or self.columns is not None:
             return self if other.columns is None else self.ordered(other.columns, other.source)
-        if other.given is None or self.values.shape[-1:] != (len(other.given),):
+        given = other.given or other.columns
+        if given == other.columns or self.values.shape[-1:] != (len(given),):
             return self
-        return Array(self.values[..., [other.given.index(name) for name in other.columns]], self.source)
+        warnings.warn(
+            f"{self.source}: has no names of columns, so they are taken in the order of {other.source}, which is not "
+            "the model's; save it as .csv or .parquet with names to be sure.",
+            stacklevel=2,
+        )
+        return Array(self.values[..., [given.index(name) for name in other.columns]], self.source)
 
 
 def read_inputs(path: Path) -> Array:

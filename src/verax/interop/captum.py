@@ -19,8 +19,8 @@ from verax.interop.flatten import FlatCall, flat_call
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
 from verax.metrics.base import Metric
 from verax.metrics.prediction_change import Reading
+from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.order import Order
-from verax.perturbation.sampled import Effect, Perturbation
 from verax.problem.problem import Problem, problem
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Output, checked_output

@@ -113,7 +113,7 @@ def facts_of(settings: SearchSettings, subject: Subject, space: Space, target: A
     baselines = subject.checked.baselines
     background = [rows for rows in (subject.background, subject.labels) if rows is not None]
     metrics = [(name, repr(metric), metric.version) for name, metric in settings.metrics.items()]
-    facts = {
+    return {
         "inputs": _inputs_fact(subject.checked),
         "background": tensor_hash(*background),
         "target": _target_fact(checked_target(target, len(subject.inputs))),
@@ -123,8 +123,8 @@ def facts_of(settings: SearchSettings, subject: Subject, space: Space, target: A
         "seed": str(settings.seed),
         "tolerance": str(settings.rule.tolerance),
         "level": str(settings.rule.level),
+        "output": subject.output,
     }
-    return facts if subject.output == "probability" else facts | {"output": subject.output}
 
 
 def _inputs_fact(inputs: CheckedInputs) -> str:

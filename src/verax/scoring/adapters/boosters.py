@@ -43,11 +43,7 @@ class XgboostBooster:
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Predict on a matrix made of the batch; columns are known by their order."""
-        if batch.shape[1:] != (self.booster.num_features(),):  # XGBoost would not notice
-            raise ValueError(
-                f"inputs: the booster was trained on {self.booster.num_features()} features, "
-                f"found rows of shape {tuple(batch.shape[1:])}."
-            )
+        _check_width(batch, self.booster.num_features())  # XGBoost would not notice
         matrix = importlib.import_module("xgboost").DMatrix(as_numpy(batch))
         return self.booster.predict(matrix, validate_features=False)
 
@@ -68,7 +64,15 @@ class LightgbmBooster:
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Predict on a NumPy copy of the batch; columns are known by their order."""
+        _check_width(batch, self.booster.num_feature())  # LightGBM would print lines of its own
         return np.asarray(self.booster.predict(as_numpy(batch)))
+
+
+def _check_width(batch: Tensor, count: int) -> None:
+    if batch.shape[1:] != (count,):
+        raise ValueError(
+            f"inputs: the booster was trained on {count} features, found rows of shape {tuple(batch.shape[1:])}."
+        )
 
 
 def is_booster(model: object) -> bool:
