@@ -1,8 +1,8 @@
 """Draw the pictures of the documentation.
 
-``python scripts/draw_docs.py`` draws those of the concepts from their formulae and those of the tutorials by running
-the tutorials; all data come with scikit-learn. ``--demo demo-study`` names the directory of a finished ``verax study
-run demo``: the report's figures are copied, and headless Chromium takes a picture of its first screen.
+``python scripts/draw_docs.py`` draws those of the concepts from their formulae and those of the tutorials and of the
+README by running them; all data come with scikit-learn. ``--demo demo-study`` names the directory of a finished
+``verax study run demo``: the report's figures are copied, and headless Chromium takes a picture of its first screen.
 """
 
 import argparse
@@ -35,10 +35,13 @@ ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "figures"
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#007a5e", "#777777"
 DEMO = ("methods-pc", "methods-dpc", "input-factor-dpc", "scatter-others", "uncertainty", "curves-2", "attributions-4")
-TUTORIALS = {
-    "scikit-learn-credit-model": ("ranking.svg", "ranking.svg"),
-    "own-torch-model": ("curves.svg", "torch-curves.svg"),
-    "image-heat-maps": ("heat-maps.png", "heat-maps.png"),
+PAGES = {  # the picture that a page saves, and where it is kept
+    "README.md": ("ranking.svg", "readme-ranking.svg"),
+    "docs/tutorials/scikit-learn-credit-model.md": ("ranking.svg", "tutorials/ranking.svg"),
+    "docs/tutorials/own-torch-model.md": ("curves.svg", "tutorials/torch-curves.svg"),
+    "docs/tutorials/image-heat-maps.md": ("heat-maps.png", "tutorials/heat-maps.png"),
+    "docs/tutorials/mixed-table.md": ("ranking.svg", "tutorials/mixed-ranking.svg"),
+    "docs/tutorials/regression.md": ("ranking.svg", "tutorials/regression-ranking.svg"),
 }
 
 
@@ -166,14 +169,14 @@ def programs(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-def draw_tutorial(name: str, made: str, kept: Path) -> Path:
-    """Run a tutorial in an empty directory and keep the picture that it saves."""
-    module = ModuleType(name)
-    sys.modules[name] = module
+def draw_page(page: Path, made: str, kept: Path) -> Path:
+    """Run a page in an empty directory and keep the picture that it saves."""
+    module = ModuleType("page")
+    sys.modules["page"] = module
     torch.manual_seed(0)
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
-        for program in programs(ROOT / "docs" / "tutorials" / f"{name}.md"):
+        for program in programs(page):
             exec(program, module.__dict__)  # noqa: S102
         shutil.copy(made, kept)
     return kept
@@ -205,8 +208,8 @@ def main() -> None:
     given = parser.parse_args()
     for draw in (draw_cases, draw_linear, draw_area, draw_infidelity, draw_hill):
         show(draw(given.out / "concepts"))
-    for name, (made, kept) in TUTORIALS.items():
-        show(draw_tutorial(name, made, given.out / "tutorials" / kept))
+    for name, (made, kept) in PAGES.items():
+        show(draw_page(ROOT / name, made, given.out / kept))
     for path in copy_demo(given.demo, given.out / "demo") if given.demo else ():
         show(path)
 

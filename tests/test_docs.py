@@ -167,7 +167,10 @@ def test_every_page_is_in_the_navigation():
     assert sorted(found) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 
 
-@pytest.mark.parametrize("module", [verax, verax.attribution, verax.datasets, verax.metrics, verax.models])
+MODULES = [verax, verax.attribution, verax.datasets, verax.metrics, verax.models, verax.tables]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_every_public_name_is_in_the_reference(module):
     listed = {
         name

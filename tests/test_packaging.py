@@ -102,6 +102,10 @@ def test_the_metadata_are_those_of_the_project(distributions: tuple[Path, Path])
     assert (about["Name"], about["Version"]) == ("verax", verax.__version__)
     assert about["License-Expression"] == "Apache-2.0"
     assert "Typing :: Typed" in about.get_all("Classifier", [])
+    assert about["Author"] == "The Verax maintainers"
+    assert about["Description-Content-Type"] == "text/markdown"
+    assert "pip install verax" in str(about.get_payload())
+    assert "](docs/" not in str(about.get_payload())  # relative links lead nowhere on a package index
     assert set(about.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
     needed = {str(one) for one in map(Requirement, about.get_all("Requires-Dist", [])) if one.marker is None}
     assert needed == {str(Requirement(one)) for one in PROJECT["dependencies"]}
@@ -130,7 +134,7 @@ def test_the_wheel_runs_where_it_is_installed(installed: Path, tmp_path: Path) -
 def test_the_wheel_plans_the_demo(installed: Path, tmp_path: Path) -> None:
     found = ran(installed / "verax", "study", "run", "demo", "--limit", "1", "--dry-run", cwd=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("demo: 4 of 4 units to compute\n")
+    assert found.stdout.startswith("demo: 6 of 6 units to compute\n")
     assert not list(tmp_path.iterdir())
 
 
