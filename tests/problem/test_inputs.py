@@ -296,7 +296,13 @@ def test_doubtful_scales_are_said():
         verax.prediction_change(model, raw, raw)
     with pytest.warns(UserWarning, match="sigma: one number for columns whose spreads go from"):
         verax.infidelity(model, raw, raw, samples=20)
-    verax.evaluate(model, raw, raw, baselines="mean", sigma="std", background=raw, samples=20)  # says nothing
+    settings = {"baselines": "mean", "sigma": "std", "background": raw, "samples": 20}
+    verax.evaluate(model, raw, raw, ["pc", "infidelity"], **settings)  # says nothing
+    with pytest.warns(UserWarning, match=r"DPC ranks features by the size .* spreads of the columns go from"):
+        verax.evaluate(model, raw, raw, ["dpc"], **settings)
+    frame = pytest.importorskip("pandas").DataFrame(raw, columns=["age", "income", "risk"])
+    with pytest.warns(UserWarning, match="baselines: outside what the data hold in age, income "):
+        verax.prediction_change(model, frame, raw)
     sure = verax.Scorer(lambda x: np.where(x[:, 2] > 0, 1.0, 0.0), returns="probabilities", takes="numpy")
     with pytest.warns(UserWarning, match="All scores are saturated"):
         verax.evaluate(sure, raw, raw, [PredictionChange()], baselines="mean", background=raw)

@@ -141,7 +141,7 @@ def size_sequence(features: int, pairs: int) -> Int[np.ndarray, " pairs"]:
 
     Example:
         >>> size_sequence(6, 12).tolist()
-        [1, 2, 1, 3, 2, 1, 1, 2, 1, 3, 2, 1]
+        [1, 2, 1, 3, 2, 1, 1, 2, 1, 3, 1, 2]
     """
     share, most = _mass(features), np.array(pairs_by_size(features), dtype=np.float64)
     low, high = 0.0, 1.0

@@ -9,6 +9,7 @@ from torch import Tensor
 from verax.core.shapes import Float, Shaped
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.problem.problem import Problem, Task
+from verax.problem.typical_rows import spreads as typical_spreads
 from verax.scoring.class_scores import Output
 from verax.scoring.session import Session
 
@@ -29,6 +30,9 @@ def warn_of_scales(problem: Problem, metrics: Mapping[str, Metric]) -> None:
         _warn_of_baselines(problem)
     if any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled):
         _warn_of_sigma(problem)
+    local = [metric.label for metric in metrics.values() if isinstance(metric, GuidedMetric) and metric.kind == "local"]
+    if local:
+        _warn_of_units(problem, local[0])
 
 
 def warn_of_saturation(task: Task, session: Session, output: Output) -> None:
@@ -68,20 +72,38 @@ def _warn_of_baselines(problem: Problem) -> None:
 
 
 def _warn_of_sigma(problem: Problem) -> None:
+    if (spreads := _unlike_spreads(problem)) is not None:
+        warnings.warn(
+            f"sigma: one number for columns whose spreads go from {spreads}: noise that drowns one column does not "
+            'touch another. Pass sigma="std" with background=train_inputs.',
+            stacklevel=5,
+        )
+
+
+def _warn_of_units(problem: Problem, label: str) -> None:
+    if (spreads := _unlike_spreads(problem)) is not None:
+        warnings.warn(
+            f"{label} ranks features by the size of their attributions, and the spreads of the columns go from "
+            f"{spreads}: slopes per unit are not alike. Give slopes per standard deviation (times the column's "
+            "spread), or standardise the columns.",
+            stacklevel=5,
+        )
+
+
+def _unlike_spreads(problem: Problem) -> str | None:
+    """The smallest and the largest spread of columns that hold amounts, where they differ by orders of magnitude."""
     if problem.spread is not None:
         spread = problem.spread
     elif len(problem.inputs) >= _FEWEST:
-        spread = problem.inputs.double().nan_to_num(nan=0.0).std(0)
+        spread = typical_spreads(problem.inputs)
     else:
-        return
+        return None
+    if problem.given.codes is not None:
+        spread = spread[~problem.given.codes]
     moving = spread[spread > 0]
     if len(moving) < 2 or float(moving.max() / moving.min()) < _ORDERS:
-        return
-    warnings.warn(
-        f"sigma: one number for columns whose spreads go from {float(moving.min()):.2g} to {float(moving.max()):.2g}: "
-        'noise that drowns one column does not touch another. Pass sigma="std" with background=train_inputs.',
-        stacklevel=5,
-    )
+        return None
+    return f"{float(moving.min()):.2g} to {float(moving.max()):.2g}"
 
 
 def _range(rows: Shaped[Tensor, "m d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:

@@ -87,11 +87,18 @@ class Inputs:
         """The same with the columns of a data frame in the order of the model, as plain arrays."""
         return replace(
             self,
+            names=self._names_of(order),
             values=order("inputs", self.values),
             features=order("features", self.features),
             baselines=order("baselines", self.baselines),
             codes=order("codes", self.codes),
         )
+
+    def _names_of(self, order: ColumnOrder) -> Sequence[str] | None:
+        """Names that were given, or those of columns where each is a feature."""
+        shape = getattr(self.values, "shape", ())
+        own = isinstance(self.features, str) and order.names is not None and tuple(shape[1:]) == (len(order.names),)
+        return order.names if self.names is None and own else self.names
 
     def _features_of(self, rows: Any, inputs: Tensor) -> Any:
         found = feature_map(self.features, inputs)
