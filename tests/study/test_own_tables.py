@@ -16,10 +16,11 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import verax
 from study.studies import ran, scores, spec, table
-from verax.attribution import Gradient, IntegratedGradients, LimeTabular, Random
+from verax.attribution import Gradient, IntegratedGradients, LimeTabular, Random, TreeShap
 from verax.metrics import Infidelity, PredictionChange
 from verax.models.files import ModelFileError
 from verax.models.recipes import Recipe
@@ -282,6 +283,27 @@ class TestLive:
         lime = result.filter(pl.col("model") == "line")
         scale = NUMBERS[found.study.models["line"].dataset.split.train].std(0)
         assert lime["attribution_norm"].to_list() == pytest.approx([np.linalg.norm(line.coef_ * scale)] * 12, rel=0.05)
+
+    def test_trees_are_read_in_their_own_units(self, tmp_path: Path) -> None:
+        """A study standardises inputs; what trees say of the rows themselves must come out."""
+        pytest.importorskip("shap")
+        tree = DecisionTreeRegressor(max_depth=3, random_state=0).fit(NUMBERS * 10, PRICES)
+        lines: list[str] = []
+        found = verax.run_study(
+            models={"tree": tree, "line": LinearRegression().fit(NUMBERS * 10, PRICES)},
+            data=(NUMBERS * 10, PRICES),
+            attributions=[TreeShap(), Random()],
+            metrics=["pc"],
+            out=tmp_path,
+            log=lines.append,
+            examples=0,
+        )
+        assert "line: left out, because the model has no trees that can be read: Tree SHAP" in lines
+        own = found.to_frame().filter(pl.col("model") == "tree", pl.col("configuration") == TreeShap().canonical)
+        values = TreeShap()(tree, NUMBERS[found.study.models["tree"].rows] * 10)
+        assert own.sort("input")["attribution_norm"].to_list() == pytest.approx(
+            np.linalg.norm(values, axis=1), rel=1e-5
+        )
 
     def test_what_was_computed_is_found_again(self, tmp_path: Path) -> None:
         """By what the model computes, not by which object it is."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from verax.attribution.base import Attribution, Modality
 from verax.attribution.coalitions import removable, spread_evenly
@@ -16,8 +17,7 @@ from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_flag
 from verax.core.packages import optional_package
-from verax.core.shapes import Float
-from verax.scoring.adapters import Adapter
+from verax.core.shapes import Float, Shaped
 from verax.scoring.meter import Rows
 
 _BOOSTERS = ("xgboost", "lightgbm")
@@ -91,9 +91,9 @@ class TreeShapFamily(Family):
 
     def pieces(self, members: Sequence[TreeShap], explained: Explained) -> Iterator[Piece]:
         """Yield the values of each input's class."""
-        trees, inputs = trees_of(explained.model), explained.inputs.detach().cpu().numpy()
+        trees, inputs = trees_of(explained.model), in_own_units(explained.model, explained.inputs)
         if self.interventional:
-            found = by_shap(trees, inputs, explained.need_background("TreeShap").cpu().numpy())
+            found = by_shap(trees, inputs, in_own_units(explained.model, explained.need_background("TreeShap")))
         else:
             found = by_booster(trees, inputs) if _is_booster(trees) else by_shap(trees, inputs, None)
         device, every = explained.session.device, slice(0, len(inputs))
@@ -106,8 +106,17 @@ class TreeShapFamily(Family):
         yield Piece(every, spread_evenly(fmap, grouped, every))
 
 
-def trees_of(model: Adapter | None) -> Any:
+def in_own_units(model: Any, rows: Shaped[Tensor, "n features"]) -> Float[np.ndarray, "n features"]:
+    """Rows as the trees take them, where the model stands behind a standardisation."""
+    while hasattr(model, "own_units"):
+        rows, model = model.own_units(rows), model.adapter
+    return rows.detach().cpu().numpy()
+
+
+def trees_of(model: Any) -> Any:
     """The trees behind an adapter, or why they cannot be read."""
+    while hasattr(model, "own_units"):
+        model = model.adapter
     held: Any = getattr(model, "booster", getattr(model, "estimator", None))
     package, name = type(held).__module__.split(".")[0], type(held).__name__
     if package not in _BOOSTERS and not (package == "sklearn" and name in _SKLEARN):
@@ -121,6 +130,15 @@ def trees_of(model: Adapter | None) -> Any:
     if name.startswith("Hist") and np.any(held.is_categorical_):
         raise TypeError(_UNREADABLE.format(what="splits by category in a model of scikit-learn"))
     return held
+
+
+def has_trees(model: Any) -> bool:
+    """Whether there are trees behind a model that can be read."""
+    try:
+        trees_of(model)
+    except TypeError:
+        return False
+    return True
 
 
 def by_booster(trees: Any, inputs: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n features outputs"]:

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from verax.attribution import Attribution, DeepLiftSHAP, Given, LimeImage, LimeTabular, TreeShap
 from verax.attribution.base import Modality
+from verax.attribution.tree_shap import has_trees
 from verax.core.hashing import tensor_hash
 from verax.core.shapes import Float, Int
 from verax.datasets.base import Dataset
 from verax.models.files import SavedModel
 from verax.problem.baselines import baseline_tensor
 from verax.problem.features import FeatureMap, feature_map
-from verax.scoring.adapters import Returns
+from verax.scoring.adapters import Adapter, Returns
 from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec, ModelSpec
 from verax.study.materials import Material, modality_of
@@ -140,7 +141,7 @@ class ExplainedModel:
 
 def explained_model(data: DataSpec, spec: ModelSpec, material: Material, saved: SavedModel) -> ExplainedModel:
     """Put a network and its data together."""
-    chosen, left_out = usable(data, spec, material, differentiable=True)
+    chosen, left_out = usable(data, spec, material, saved.module)
     return ExplainedModel(
         data,
         spec,
@@ -155,13 +156,13 @@ def explained_model(data: DataSpec, spec: ModelSpec, material: Material, saved: 
 
 
 def usable(
-    data: DataSpec, spec: ModelSpec, material: Material, *, differentiable: bool
+    data: DataSpec, spec: ModelSpec, material: Material, model: nn.Module | Adapter
 ) -> tuple[tuple[Attribution, ...], tuple[str, ...]]:
     """The configurations that fit a model and its task, and what is left out, with the reason."""
     kept: list[Attribution] = []
     out: dict[str, list[str]] = {}
     for method in data.attributions.configurations(modality_of(material.dataset)):
-        if reason := _misfit(method, material, differentiable):
+        if reason := _misfit(method, material, model):
             out.setdefault(reason, []).append(method.label)
         else:
             kept.append(method)
@@ -173,17 +174,17 @@ def usable(
     return tuple(kept), reasons
 
 
-def _misfit(method: Attribution, material: Material, differentiable: bool) -> str:
+def _misfit(method: Attribution, material: Material, model: nn.Module | Adapter) -> str:
     """Why a method cannot explain a model on these data; empty if it can."""
-    if method.needs_gradients and not differentiable:
+    if method.needs_gradients and not isinstance(model, nn.Module) and model.module is None:
         return "the model has no gradients"
     by_classes = isinstance(method, DeepLiftSHAP) and method.background != "random"
     if by_classes and len(material.dataset.class_names) != 2:
         return "there are not two classes to draw backgrounds from (random ones stay)"
     if isinstance(method, LimeTabular) and material.codes is not None:
         return "categories cannot be moved a little"
-    if isinstance(method, TreeShap):
-        return "a study knows models by what they predict, not by their trees"
+    if isinstance(method, TreeShap) and not has_trees(model):
+        return "the model has no trees that can be read"
     return ""
 
 

@@ -57,7 +57,7 @@ def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | 
     scorer = Scorer(behind, returns=returns, precision=spec.precision)
     _try(spec, scorer, material)
     _check_task(spec, scorer, material.dataset)
-    chosen, left_out = usable(data, spec, material, differentiable=scorer.differentiable)
+    chosen, left_out = usable(data, spec, material, behind)
     if spec.path is not None:
         identity = file_hash(spec.path)
     elif isinstance(adapter, TorchModule) and any(True for _ in adapter.module.parameters()):
