@@ -17,6 +17,8 @@ from typer.testing import CliRunner, Result
 import verax
 from verax.cli import app
 
+pytestmark = pytest.mark.filterwarnings("ignore:DPC ranks features by")  # of raw units, as files have them
+
 skops = pytest.importorskip("skops.io", reason="needs the extra sklearn-files")
 
 RUN = CliRunner()
