@@ -148,6 +148,11 @@ def test_attributions_of_a_linear_regression_have_closed_forms():
         "occlusion": (attribution.Occlusion(), W * X),
         "kernel shap": (attribution.KernelShap(), W * X),
         "permutation shap": (attribution.PermutationShap(), W * X),
+        "guided backprop": (attribution.GuidedBackprop(), W),
+        "vargrad": (attribution.VarGrad(), 0 * W),
+        "deeplift shap": (attribution.DeepLiftSHAP(samples=24), W * (X - X.mean(0))),
+        "lime": (attribution.LimeTabular(alpha=0.0, samples=64), W),
+        "lime on groups": (attribution.LimeGroups(alpha=1e-9, samples=64), W * X),
     }
     for name, (method, wanted) in rows.items():
         found = method(model, x, background=x)
