@@ -28,11 +28,10 @@ def warn_of_scales(problem: Problem, metrics: Mapping[str, Metric]) -> None:
     replaces = any(draws.perturbation == "baseline" for draws in sampled)
     if replaces or any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
         _warn_of_baselines(problem)
-    if any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled):
-        _warn_of_sigma(problem)
+    noisy = any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled)
     local = [metric.label for metric in metrics.values() if isinstance(metric, GuidedMetric) and metric.kind == "local"]
-    if local:
-        _warn_of_units(problem, local[0])
+    if (noisy or local) and (spreads := _unlike_spreads(problem)) is not None:
+        _warn_of_units(spreads, noisy, local)
 
 
 def warn_of_saturation(task: Task, session: Session, output: Output) -> None:
@@ -71,19 +70,16 @@ def _warn_of_baselines(problem: Problem) -> None:
     )
 
 
-def _warn_of_sigma(problem: Problem) -> None:
-    if (spreads := _unlike_spreads(problem)) is not None:
+def _warn_of_units(spreads: str, noisy: bool, local: list[str]) -> None:
+    if noisy:
         warnings.warn(
             f"sigma: one number for columns whose spreads go from {spreads}: noise that drowns one column does not "
             'touch another. Pass sigma="std" with background=train_inputs.',
             stacklevel=5,
         )
-
-
-def _warn_of_units(problem: Problem, label: str) -> None:
-    if (spreads := _unlike_spreads(problem)) is not None:
+    if local:
         warnings.warn(
-            f"{label} ranks features by the size of their attributions, and the spreads of the columns go from "
+            f"{local[0]} ranks features by the size of their attributions, and the spreads of the columns go from "
             f"{spreads}: slopes per unit are not alike. Give slopes per standard deviation (times the column's "
             "spread), or standardise the columns.",
             stacklevel=5,

@@ -80,26 +80,21 @@ class Session:
         self, inputs: Shaped[Tensor, "n *shape"], target: Target
     ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """Score unperturbed inputs: the class of each, predicted unless it is given, and that class's score."""
-        scores, predicted = self._first_scores(inputs, torch.arange(len(inputs), device=self.device))
+        scores, predicted = self._first_scores(inputs)
         labels = labels_of(self.plain.adapter) if self.labels is None else self.labels  # some models tell as they run
         values = self.returns == "values"
         check_labels(labels, self.classes, values)
         classes = resolve_target(target, predicted, self.classes, labels, values)
         return classes, scores.gather(1, classes[:, None])[:, 0]
 
-    def class_scores(
-        self, inputs: Shaped[Tensor, "n *shape"], owner: Int[Tensor, " n"] | None = None
-    ) -> Float[Tensor, "n classes"]:
-        """Score every class, or value, of some rows; ``owner`` says which input each came from, if it matters."""
-        if owner is None:
-            owner = torch.arange(len(inputs), device=self.device)
-        return self._first_scores(inputs, owner)[0]
+    def class_scores(self, inputs: Shaped[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
+        """Score every class, or value, of rows; where companions travel along, row by row those of the inputs."""
+        return self._first_scores(inputs)[0]
 
-    def _first_scores(
-        self, inputs: Shaped[Tensor, "n *shape"], owner: Int[Tensor, " n"]
-    ) -> tuple[Float[Tensor, "n classes"], Int[Tensor, " n"]]:
+    def _first_scores(self, inputs: Shaped[Tensor, "n *shape"]) -> tuple[Float[Tensor, "n classes"], Int[Tensor, " n"]]:
         """Score every class of unperturbed inputs, and predict; the first model call, which checks what comes back."""
         parts, predicted = [], []
+        owner = torch.arange(len(inputs), device=self.device)
         for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), owner, self._forward):
             parts.append(class_scores(raw, self.returns, self.output))
             predicted.append(predicted_classes(raw, self.returns))

@@ -295,18 +295,3 @@ def test_operators_of_a_library_are_not_known(tmp_path):
     path.write_bytes(onnx.helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString())
     with pytest.raises(ValueError, match=r"cannot be read as an ONNX model .*Evil"):
         verax.Scorer(path)
-
-
-def test_operators_of_a_library_are_not_run(tmp_path):
-    """A file may name operators that a shared library brings; no such library is ever loaded for it."""
-    made = onnx.helper.make_graph(
-        [node("Launch", ["x"], ["logits"], domain="custom.library")],
-        "test",
-        [onnx.helper.make_tensor_value_info("x", FLOAT, ["batch", 4])],
-        [onnx.helper.make_tensor_value_info("logits", FLOAT, ["batch", 3])],
-    )
-    domains = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("custom.library", 1)]
-    path = tmp_path / "custom.onnx"
-    path.write_bytes(onnx.helper.make_model(made, opset_imports=domains, ir_version=9).SerializeToString())
-    with pytest.raises(ValueError, match=r"model: .*custom.onnx cannot be read as an ONNX model .*custom.library"):
-        verax.Scorer(path)
