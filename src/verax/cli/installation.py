@@ -23,6 +23,7 @@ ADDS = {
     "ray": "studies on a Ray cluster: verax study run --engine ray",
     "captum": "attributions and layers of Captum beside verax.interop.captum",
     "shap": "explainers of SHAP beside verax.interop.shap",
+    "text": "token attributions of transformers: verax.text",
     "dev": "tests, checks and the libraries that results are compared with",
     "docs": "building the documentation",
     "bench": "benchmarks beside the package lime",

@@ -2,14 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from verax.core.shapes import Int
 
 Collate = Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
+
+
+@runtime_checkable
+class ChecksModel(Protocol):
+    """A ``collate`` that knows which models its rows fit."""
+
+    def check_model(self, module: nn.Module | None, rows: Tensor, others: Mapping[str, Tensor]) -> None:
+        """Refuse rows that do not fit a model, before it runs."""
+
+
+@runtime_checkable
+class KnowsLengths(Protocol):
+    """A ``collate`` that shortens batches to their longest row, so that rows of like length are best run together."""
+
+    def lengths(self, rows: Tensor, others: Mapping[str, Tensor]) -> Int[Tensor, " rows"]:
+        """How long each row will be."""
 
 
 @dataclass(frozen=True, eq=False)

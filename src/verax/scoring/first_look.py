@@ -25,7 +25,8 @@ class FirstLook:
     """
 
     def __init__(self, adapter: Adapter, said: bool) -> None:
-        self.module = adapter.module if isinstance(adapter, TorchModule) and not said else None
+        open_question = not said and adapter.returns == "logits"  # a configuration may have said that it is a value
+        self.module = adapter.module if isinstance(adapter, TorchModule) and open_question else None
         self.done = self.module is None
 
     def judge(self, outputs: Float[Tensor, "n outputs"], rounding: float) -> None:

@@ -12,11 +12,12 @@ from verax.core.arrays import ArrayKind
 from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
+from verax.scoring.adapters.configured import numbers_of
 from verax.scoring.adapters.function import PlainCallable
 from verax.scoring.adapters.onnx import OnnxModel
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.class_scores import Output
-from verax.scoring.companions import Companions
+from verax.scoring.companions import ChecksModel, Companions
 from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Inference, Runner
 from verax.scoring.meter import Counts
@@ -169,13 +170,16 @@ class Scorer:
         """
         check_companions(self.adapter, companions)
         module = self.adapter.module
+        if companions is not None and isinstance(companions.collate, ChecksModel):
+            companions.collate.check_model(module, inputs, companions.alongside)
         home = adapters.home(self.adapter, fallback=inputs.device)
         place = checked_device(device) or self.device or home
         dtype = inputs.dtype
         if dtype.is_floating_point:  # whole numbers, such as ids of tokens, are taken as they are
             dtype = adapters.floating_dtype(self.adapter, fallback=dtype)
         layout = best_layout(inputs, place)
-        size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(inputs[0].numel(), place)
+        elements = inputs[0].numel() if dtype.is_floating_point else numbers_of(module, inputs[0].numel())
+        size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(elements, place)
         with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
             beside = None if companions is None else companions.on(place)
             plain = Runner(self.adapter, dtype, layout)

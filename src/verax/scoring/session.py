@@ -20,7 +20,7 @@ from verax.scoring.class_scores import (
     predicted_classes,
     target_scores,
 )
-from verax.scoring.companions import Companions
+from verax.scoring.companions import Companions, KnowsLengths
 from verax.scoring.failures import failure
 from verax.scoring.finite import FiniteCheck
 from verax.scoring.first_look import FirstLook
@@ -35,6 +35,7 @@ NOT_DIFFERENTIABLE = (
     "model: {what}, so gradients cannot be taken through it. Methods that need none work, LIME among them."
 )
 _JOINED = 1 << 15  # outputs
+_SORTED, _SORTED_BYTES = 16, 1 << 26  # batches, and their size, of which rows are sorted by length
 
 
 @dataclass
@@ -123,7 +124,7 @@ class Session:
         parts: list[Tensor] = []
         done = 0
         run = self._run_fast if streamed else self._forward
-        for raw in _joined(self._batches(build, owner, run)):
+        for raw in _joined(self._alike_together(build, owner, run)):
             returns = self.returns
             parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
             done += len(raw)
@@ -221,6 +222,27 @@ class Session:
                 self.counts.rows += stop - start
                 start = stop
                 yield found
+
+    def _alike_together(
+        self, build: BuildRows, owner: Int[Tensor, " rows"], run: Callable[[Tensor, Tensor], Tensor]
+    ) -> Iterator[Tensor]:
+        """Run the model over rows, those of like length together where that spares padding; in the old order."""
+        lengths = None if self.companions is None else self.companions.collate
+        if self.companions is None or not isinstance(lengths, KnowsLengths):
+            yield from self._batches(build, owner, run)
+            return
+        start = 0
+        while start < len(owner):
+            rows = build(start, min(start + self.batch_size, len(owner)))
+            many = min(_SORTED * self.batch_size, max(self.batch_size, _SORTED_BYTES // rows[0].nbytes))
+            stop = min(start + many, len(owner))
+            rows = torch.cat((rows, build(start + len(rows), stop))) if start + len(rows) < stop else rows
+            own = owner[start:stop]
+            order = lengths.lengths(rows, self.companions.at(own).alongside).argsort(stable=True)
+            rows, own = rows[order], own[order]
+            found = torch.cat(list(self._batches(lambda first, last: rows[first:last], own, run)))  # noqa: B023
+            yield torch.empty_like(found).index_copy_(0, order, found)
+            start = stop
 
     def _forward(self, batch: Tensor, owner: Tensor) -> Float[Tensor, "batch outputs"]:
         # a copy: a model that begins in place must not overwrite the user's inputs

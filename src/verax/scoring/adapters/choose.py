@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Adapter, Returns
 from verax.scoring.adapters.boosters import adapt_booster, is_booster
+from verax.scoring.adapters.configured import configured_returns
 from verax.scoring.adapters.estimators import adapt_estimator
 from verax.scoring.adapters.function import PlainCallable, Scored
 from verax.scoring.adapters.onnx import adapt_session, is_session, load_session
@@ -106,7 +107,7 @@ def _checked_module(module: nn.Module, returns: Returns | None) -> TorchModule:
     check_alone(module)
     if isinstance(module, fx.GraphModule):
         check_exported_for_inference(module.graph, "the model")
-    return TorchModule(module, returns or "logits")
+    return TorchModule(module, returns or configured_returns(module))
 
 
 def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:

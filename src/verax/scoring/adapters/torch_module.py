@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Returns, without_wrapper
+from verax.scoring.adapters.configured import configured_labels
 from verax.scoring.companions import Companions
 
 _PROGRAMS = ("models/model.json", "serialized_exported_program.json")
@@ -60,6 +61,11 @@ class TorchModule:
     module: nn.Module
     returns: Returns
     score: Callable[[Any], Any] | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Names of the classes, where the module's configuration has some."""
+        return configured_labels(self.module) if self.score is None else None
 
     def __call__(self, batch: Tensor, kind: ArrayKind, companions: Companions | None = None) -> object:
         """Run the module on a batch, with what comes beside it."""

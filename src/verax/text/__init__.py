@@ -1,0 +1,7 @@
+"""Texts: tokens, words and sentences as features of models of ``transformers``."""
+
+from verax.text.continuation import ContinuationScore, continuation
+from verax.text.embeddings import embedded, per_token
+from verax.text.tokens import TextInputs, tokenized
+
+__all__ = ["ContinuationScore", "TextInputs", "continuation", "embedded", "per_token", "tokenized"]

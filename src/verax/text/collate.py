@@ -1,0 +1,100 @@
+"""Batches of token rows: what was removed is squeezed out, padding is trimmed, rows begin at the left."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from verax.core.shapes import Bool, Int, Shaped
+
+DELETED = -1  # the id of a token that is to go, without anything in its place
+
+
+@dataclass(frozen=True)
+class Trim:
+    """Called with the rows of a batch before the model: drops padding and deleted tokens, keeps everything in step.
+
+    Every row then begins at the left, because some models look at its first place, and no column is padding alone.
+
+    Attributes:
+        pad: The id, or the number, that fills rows up.
+        along: Names of the companions with one entry for each token, beside the attention mask.
+        ids: Whether the rows are ids of tokens; otherwise they are vectors, one for each token.
+
+    Example:
+        >>> rows, others = Trim(pad=0)(torch.tensor([[7, -1, 8, 0]]), {"attention_mask": torch.tensor([[1, 1, 1, 0]])})
+        >>> rows.tolist(), others["attention_mask"].tolist()
+        ([[7, 8]], [[1, 1]])
+    """
+
+    pad: int
+    along: tuple[str, ...] = ()
+    ids: bool = True
+    mask: ClassVar[str] = "attention_mask"
+
+    def __call__(self, rows: Tensor, others: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Trim a batch."""
+        there = self._there(rows, others)
+        length = int(there.sum(1).max())
+        place = (~there).to(torch.int8).argsort(dim=1, stable=True)[:, :length]
+        kept = there.gather(1, place)
+        moved = {name: _gathered(others[name], place, kept, _filler(name)) for name in self.along}
+        return _gathered(rows, place, kept, self.pad), {
+            **others,
+            **moved,
+            self.mask: kept.to(others[self.mask].dtype),
+        }
+
+    def lengths(self, rows: Tensor, others: Mapping[str, Tensor]) -> Int[Tensor, " n"]:
+        """How many tokens of each row are there."""
+        return self._there(rows, others).sum(1)
+
+    def _there(self, rows: Tensor, others: Mapping[str, Tensor]) -> Bool[Tensor, "n length"]:
+        there = others[self.mask].bool()
+        return there & (rows != DELETED) if self.ids else there
+
+    def check_model(self, module: nn.Module | None, rows: Shaped[Tensor, "n length *rest"], others: Any) -> None:
+        """Refuse ids that a model has no embedding for, and rows that are longer than it takes; before it runs.
+
+        Args:
+            module: The model, where it is a torch module.
+            rows: Of ids, or vectors.
+            others: What travels along with them.
+        """
+        find = getattr(module, "get_input_embeddings", None)
+        embedding = find() if callable(find) else None
+        if self.ids and isinstance(embedding, nn.Embedding):
+            _check_ids(rows, embedding.num_embeddings)
+        longest = getattr(getattr(module, "config", None), "max_position_embeddings", None)
+        lengths = others[self.mask].bool().sum(1)
+        if isinstance(longest, int) and longest > 0 and int(lengths.max()) > longest:
+            row = int(lengths.argmax())
+            raise ValueError(
+                f"inputs: row {row} has {int(lengths[row])} tokens, and the model takes {longest}; cut the texts, for "
+                "instance with tokenized(..., max_length=...)."
+            )
+
+
+def _check_ids(rows: Int[Tensor, "n length"], known: int) -> None:
+    beyond = (rows >= known).nonzero()
+    if len(beyond):
+        row, place = beyond[0].tolist()
+        raise ValueError(
+            f"inputs: row {row} holds the token id {int(rows[row, place])} (place {place}), and the model has "
+            f"embeddings for {known}; was the text tokenized for another model?"
+        )
+
+
+def _filler(name: str) -> int:
+    """What stands in padded places of a companion; labels are left out of a loss by -100."""
+    return -100 if name == "labels" else 0
+
+
+def _gathered(
+    values: Shaped[Tensor, "n length *rest"], place: Int[Tensor, "n short"], kept: Bool[Tensor, "n short"], pad: int
+) -> Shaped[Tensor, "n short *rest"]:
+    axes = (...,) + (None,) * (values.ndim - 2)
+    index = place[axes].expand(*place.shape, *values.shape[2:])
+    return values.gather(1, index).masked_fill(~kept[axes], pad)

@@ -1,0 +1,126 @@
+"""A folder as ``save_pretrained`` leaves it: model and tokenizer, opened without a network and without code from it."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from verax.core.packages import optional_package
+from verax.datasets.array_files import first_line
+
+_HEAD = "ForSequenceClassification"
+_SAVE = "model.save_pretrained and tokenizer.save_pretrained save both in one folder"
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds no model, pickled weights alone, or a model that needs code of its own.
+
+    Args:
+        folder: What is to be opened; nothing in it is run or unpickled here or later.
+    """
+    config = _json(folder / "config.json")
+    if config is None:
+        raise FileNotFoundError(f"{folder}: there is no config.json in it; {_SAVE}.")
+    _check_code(folder)
+    _check_weights(folder)
+    kinds = config.get("architectures") or []
+    if not kinds or not str(kinds[0]).endswith(_HEAD):
+        raise ValueError(
+            f"{folder}: expected a model whose name ends in {_HEAD} (classes, or one value), found "
+            f"{kinds[0] if kinds else 'no architectures in config.json'}. Language models are scored in Python: "
+            "verax.text.continuation."
+        )
+
+
+def open_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a checked folder."""
+    transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
+    try:
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # as many as there are kinds
+        raise ValueError(f"{folder}: its tokenizer cannot be opened ({first_line(error)}); {_SAVE}.") from None
+
+
+def open_classifier(folder: Path) -> Any:
+    """The model of a checked folder, in single precision, ready to score; weights that are missing are not made up."""
+    import safetensors  # noqa: PLC0415  # beside transformers
+    import torch  # noqa: PLC0415
+
+    transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
+    try:
+        with _quiet(transformers):
+            model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are told below
+            )
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{folder}: its model cannot be opened ({first_line(error)}).") from None
+    lost = sorted({*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])})
+    if lost:
+        raise ValueError(
+            f"{folder}: its weights do not fit config.json: {lost[0]} is missing or has another shape; save the model "
+            "after it was trained for its task."
+        )
+    return model.eval()
+
+
+def _check_code(folder: Path) -> None:
+    """Refuse code that comes with a model; it would not be run, and then the model would not be what it says."""
+    for name in ("config.json", "tokenizer_config.json"):
+        if "auto_map" in (_json(folder / name) or {}):
+            raise ValueError(
+                f"{folder}: {name} asks for code of its own (auto_map), which is never run. If transformers knows the "
+                "model itself, take that entry out; otherwise open it in Python and call verax.compare."
+            )
+
+
+def _check_weights(folder: Path) -> None:
+    """Refuse weights that are not safetensors, and those of another folder."""
+    if (folder / "adapter_config.json").is_file():  # transformers would follow it to another folder
+        raise ValueError(f"{folder}: it holds an adapter of a model; merge it (merge_and_unload) and save the whole.")
+    index = _json(folder / "model.safetensors.index.json")
+    parts = sorted({str(part) for part in (index or {}).get("weight_map", {}).values()}) or ["model.safetensors"]
+    if other := [part for part in parts if not part.endswith(".safetensors") or Path(part).name != part]:
+        raise ValueError(f"{folder}: expected weights in .safetensors files beside config.json, found {other[0]}.")
+    if lost := [part for part in parts if not (folder / part).is_file()]:
+        pickled = sorted(path.name for path in folder.glob("*.bin"))
+        if pickled:
+            raise ValueError(
+                f"{folder}: its weights are pickled ({pickled[0]}), which can run code and is not opened; load the "
+                "model where you trust it and save it again with model.save_pretrained, which writes safetensors."
+            )
+        raise FileNotFoundError(f"{folder}: there is no {lost[0]} in it; {_SAVE}.")
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """What a JSON file holds; None where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: is no JSON ({first_line(error)}).") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: expected an object, found {type(found).__name__}.")
+    return found
+
+
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without bars of progress and notes of what was loaded, which is checked here."""
+    log = transformers.utils.logging
+    bars, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    log.disable_progress_bar()
+    log.set_verbosity_error()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()

@@ -1,0 +1,111 @@
+"""Token attributions of other libraries: Captum's layers, shap's explanations of texts, inseq's matrices."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import captum.attr
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import verax
+from verax.text.example import small_classifier, small_tokenizer
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["the film was good", "bad", "a bad end and a good story"]
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "evaluate-token-attributions.md"
+
+
+@pytest.fixture(scope="module", name="tokenizer")
+def _tokenizer() -> Any:
+    return small_tokenizer(*TEXTS)
+
+
+@pytest.fixture(scope="module", name="bert")
+def _bert(tokenizer: Any) -> Any:
+    model = small_classifier(tokenizer)
+    for weights in model.parameters():
+        weights.data *= 5  # untrained, it would hardly tell texts apart
+    return model
+
+
+def test_layer_integrated_gradients_of_captum_are_ours(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+
+    def logits(ids: Tensor, mask: Tensor) -> Tensor:
+        found: Tensor = bert(input_ids=ids, attention_mask=mask).logits
+        return found
+
+    baseline = torch.where(inputs.features >= 0, inputs.baselines, inputs.values)
+    layer = captum.attr.LayerIntegratedGradients(logits, bert.get_input_embeddings())
+    beside = (inputs.alongside["attention_mask"],)
+    theirs = layer.attribute(inputs.values, baseline, target=1, n_steps=32, additional_forward_args=beside)
+    method = verax.attribution.IntegratedGradients(points=32)
+    ours = method(bert, verax.text.embedded(bert, inputs), target=1)
+    assert ours.abs().max() > 1e-3
+    torch.testing.assert_close(verax.text.per_token(ours), theirs.sum(-1).float(), atol=1e-6, rtol=1e-4)
+
+
+def test_explanations_of_texts_are_taken_as_shap_gives_them(tokenizer: Any, bert: Any) -> None:
+    shap = pytest.importorskip("shap")
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    full = torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))
+    rows = np.empty(len(TEXTS), dtype=object)
+    for row, there in enumerate(inputs.there):
+        rows[row] = np.stack([np.zeros(int(there.sum())), full[row][there].numpy()], axis=1)
+    explanation = shap.Explanation(rows, base_values=np.zeros((len(TEXTS), 2)), data=inputs.tokens)
+    wanted = verax.prediction_change(bert, inputs, {"it": full}, target=1).value["it"]
+    one = explanation[:, :, 1]
+    for given in (one, one.values):
+        found = verax.prediction_change(bert, inputs, {"it": given}, target=1).value["it"]
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match="about 2 classes; take one"):
+        verax.prediction_change(bert, inputs, {"it": explanation}, target=1)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_matrices_of_inseq_become_numbers_of_prompt_tokens(tokenizer: Any, pairs: bool) -> None:
+    """With the function that the how-to shows; objects as inseq's ``attribute`` returns them."""
+    prompts, follow = ["the film was good", "bad"], ["a good story", "end"]
+    settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32, "vocab_size": len(tokenizer)}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
+    scorer, inputs = verax.text.continuation(model, tokenizer, prompts, follow)
+    generator = torch.Generator().manual_seed(0)
+    outputs, wanted = [], []
+    for prompt, answer in zip(prompts, follow, strict=True):
+        given, steps = len(prompt.split()), len(answer.split())
+        matrix = torch.rand(given, steps, generator=generator)
+        wanted.append(matrix.sum(1))
+        later = torch.full((steps, steps), torch.nan)  # nothing is known about tokens before they are there
+        whole = None if pairs else torch.cat((matrix, later))
+        outputs.append(Sequence(source_attributions=matrix if pairs else None, target_attributions=whole, start=given))
+    of_prompts = shown_function("of_prompts")
+    found = of_prompts(SimpleNamespace(sequence_attributions=outputs))
+    for row, numbers in enumerate(wanted):
+        torch.testing.assert_close(found[row], numbers)
+    assert verax.prediction_change(scorer, inputs, {"inseq": found}).value["inseq"].shape == (2,)
+    first = of_prompts(SimpleNamespace(sequence_attributions=outputs), step=0)
+    assert [len(row) for row in first] == [4, 1]
+
+
+class Sequence:
+    """What inseq holds for one text."""
+
+    def __init__(self, source_attributions: Tensor | None, target_attributions: Tensor | None, start: int) -> None:
+        self.source_attributions, self.target_attributions = source_attributions, target_attributions
+        self.attr_pos_start = start
+
+    def aggregate(self) -> "Sequence":
+        return self
+
+
+def shown_function(name: str) -> Any:
+    """A function of the page."""
+    (source,) = re.findall(rf"^```python\n(def {name}(?:.*\n)*?)^```$", HOW_TO.read_text("utf-8"), flags=re.MULTILINE)
+    made: dict[str, Any] = {}
+    exec(source, made)  # noqa: S102
+    return made[name]

@@ -1,0 +1,407 @@
+"""Token attributions of transformers: closed forms on models that sum over tokens, and the models as they are."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import verax
+from verax.metrics import DirectedPredictionChange
+from verax.text.collate import Trim
+from verax.text.example import small_classifier, small_tokenizer
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = [
+    "the film was good . i liked the end .",
+    "bad acting and a bad story",
+    "good",
+    "a very long tale that never ends and never tells what the good story was about . it was bad !",
+]
+
+
+@pytest.fixture(scope="module", name="tokenizer")
+def _tokenizer() -> Any:
+    return small_tokenizer(*TEXTS)
+
+
+@pytest.fixture(scope="module", name="bert")
+def _bert(tokenizer: Any) -> Any:
+    return small_classifier(tokenizer)
+
+
+class Bag(nn.Module):
+    """The score is the sum over tokens of one weight each: everything has a closed form."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.embedding = nn.Embedding(words, 1).double()
+        self.embedding.weight.data = torch.randn(words, 1, generator=generator, dtype=torch.float64)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embedding
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, **others: Tensor) -> Tensor:
+        return (self.embedding(input_ids)[..., 0] * attention_mask).sum(1, keepdim=True)
+
+
+def bag_pc(worth: np.ndarray, gain: np.ndarray, order: np.ndarray, steps: int = 20) -> float:
+    """PC of an additive game: each removed feature takes its ``gain`` away, in the given order."""
+    count = len(order)
+    steps = min(steps, count)
+    cuts = [(t * count) // steps for t in range(steps + 1)]
+    total = worth.sum()
+    morf = np.array([total - gain[order[:cut]].sum() for cut in cuts])
+    lerf = np.array([total - gain[order[::-1][:cut]].sum() for cut in cuts])
+    weights = np.array([((steps + 1 - i) / (steps + 1)) ** 3 for i in range(steps + 1)])
+    return float(((lerf - morf) * weights).sum() / weights[1:].sum())
+
+
+@pytest.mark.parametrize("replace", ["mask", "pad", "unk", "delete"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_bag_of_words_has_a_closed_form(tokenizer: Any, replace: Any, side: str) -> None:
+    tokenizer.padding_side = side
+    try:
+        inputs = verax.text.tokenized(tokenizer, TEXTS, replace=replace)
+    finally:
+        tokenizer.padding_side = "right"
+    model = Bag(len(tokenizer))
+    scorer = verax.Scorer(model, returns="values")
+    weights = model.embedding.weight.detach()[:, 0].numpy()
+    instead = 0.0 if replace == "delete" else weights[getattr(tokenizer, f"{replace}_token_id")]
+    rng = np.random.default_rng(0)
+    attribution = rng.normal(size=inputs.values.shape)
+    found = verax.prediction_change(scorer, inputs, attribution).value
+    order = verax.prediction_change(scorer, inputs[[3, 1]], attribution[[3, 1]], batch_size=1).value
+    np.testing.assert_allclose(order, found[[3, 1]], atol=1e-6)
+    for row, ids in enumerate(inputs.values.numpy()):
+        own = inputs.features[row].numpy() >= 0
+        there = inputs.there[row].numpy()
+        gain = weights[ids[own]] - instead
+        ranked = np.argsort(-attribution[row][own], kind="stable")
+        wanted = bag_pc(weights[ids[there]], gain, ranked)
+        np.testing.assert_allclose(float(found[row]), wanted, atol=1e-5)  # results of ids are float32
+
+
+def test_words_and_sentences_are_features(tokenizer: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS[:2], unit="sentence")
+    assert inputs.features[0].tolist() == [-1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, -1]
+    assert inputs.features[1].max() == 0
+    words = verax.text.tokenized(tokenizer, TEXTS[:1], unit="word")
+    assert words.features[0].tolist() == [-1, *range(10), -1]
+    scorer = verax.Scorer(Bag(len(tokenizer)), returns="values")
+    by_word = verax.prediction_change(scorer, inputs, {"two": [[1.0, 2.0], [3.0]]}).value["two"]
+    assert by_word.shape == (2,)
+
+
+def test_limits_and_shapley_values_of_sentences_are_exact(tokenizer: Any) -> None:
+    model = Bag(len(tokenizer))
+    inputs = verax.text.tokenized(tokenizer, TEXTS[:1], unit="sentence", replace="delete")
+    found = verax.limits(verax.Scorer(model, returns="values"), inputs, metrics=["pc"])["pc"]
+    weights = model.embedding.weight.detach()[:, 0]
+    worth = [weights[inputs.values[0][inputs.features[0] == group]].sum() for group in (0, 1)]
+    shapley = found.shapley[0]
+    for group in (0, 1):
+        torch.testing.assert_close(shapley[inputs.features[0] == group].sum().double(), worth[group].double())
+    assert found.exact
+
+
+def test_models_of_transformers_are_taken_as_they_are(tokenizer: Any, bert: Any) -> None:
+    """Keyword inputs, their output object, class names, padding and any batch size; a plain loop as the oracle."""
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    attributions = {"random": np.random.default_rng(1).normal(size=inputs.values.shape)}
+    found = verax.prediction_change(bert, inputs, attributions, target="positive")
+    again = verax.prediction_change(bert, inputs, attributions, target=1, batch_size=3)
+    np.testing.assert_allclose(found.value["random"], again.value["random"], atol=1e-6)
+    for row, text in enumerate(TEXTS):
+        encoded = tokenizer(text, return_tensors="pt")
+        length = encoded["input_ids"].shape[1]
+        own = attributions["random"][row, 1 : length - 1]
+        order = np.argsort(-own, kind="stable")
+        ids = encoded["input_ids"].clone()
+        with torch.inference_mode():
+            for count, point in zip([0, len(order)], (0, -1), strict=True):
+                ids[0, 1 + order[:count]] = tokenizer.mask_token_id
+                score = bert(ids, encoded["attention_mask"]).logits.softmax(1)[0, 1]
+                np.testing.assert_allclose(found.morf["random"][row, point], score, atol=1e-5)
+
+
+def test_a_plain_function_and_keywords_agree(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+
+    def function(input_ids: Tensor, attention_mask: Tensor, **others: Tensor) -> Tensor:
+        return bert(input_ids=input_ids, attention_mask=attention_mask, **others).logits
+
+    given = {"a": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    by_keyword = verax.prediction_change(bert, inputs, given, target=1).value["a"]
+    by_function = verax.prediction_change(verax.Scorer(function, returns="logits"), inputs, given, target=1).value["a"]
+    torch.testing.assert_close(by_keyword, by_function, atol=1e-5, rtol=0)
+
+
+def test_a_deleted_token_is_not_there(tokenizer: Any, bert: Any) -> None:
+    """The row without a word scores as the text without it."""
+    inputs = verax.text.tokenized(tokenizer, ["good film was bad"], replace="delete")
+    attribution = torch.tensor([[0.0, 4.0, 3.0, 2.0, 1.0, 0.0]])
+    found = verax.prediction_change(bert, inputs, attribution, target=1)
+    for point, rest in enumerate(("good film was bad", "film was bad", "was bad", "bad")):
+        with torch.inference_mode():
+            score = bert(**tokenizer(rest, return_tensors="pt")).logits.softmax(1)[0, 1]
+        torch.testing.assert_close(found.morf[0, point], score, atol=1e-6, rtol=0)
+
+
+def test_ragged_attributions_are_padded_whatever_they_are(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    full = torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(3))
+    ragged = [row[there] for row, there in zip(full, inputs.there, strict=True)]
+    without_special = [row[numbers >= 0].tolist() for row, numbers in zip(full, inputs.features, strict=True)]
+    wanted = verax.prediction_change(bert, inputs, {"it": full}, target=0).value["it"]
+    for given in (ragged, without_special, [row.half().float().numpy() for row in ragged]):
+        found = verax.prediction_change(bert, inputs, {"it": given}, target=0).value["it"]
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match="row 1 has 3 numbers"):
+        verax.prediction_change(bert, inputs, {"it": [ragged[0], [1.0, 2.0, 3.0], *ragged[2:]]})
+
+
+def test_methods_on_ids_and_on_vectors(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS[:2])
+    vectors = verax.text.embedded(bert, inputs)
+    ids = verax.attribution.Occlusion()(bert, inputs, target=1)
+    assert ids.shape == inputs.values.shape
+    assert not ids[~inputs.there].any()
+    on_vectors = verax.attribution.IntegratedGradients()(bert, vectors, target=1)
+    by_token = {
+        "occlusion": ids,
+        "random": verax.attribution.Random()(bert, inputs),
+        "IG": verax.text.per_token(on_vectors),
+        "norm": verax.text.per_token(verax.attribution.Gradient()(bert, vectors, target=1), "norm"),
+        "kernel": verax.attribution.KernelShap(samples=64)(bert, inputs, target=1),
+    }
+    found = verax.evaluate(bert, inputs, by_token, ["pc", "sensitivity_n"], target=1)
+    assert all(torch.isfinite(found["pc"].value[name]).all() for name in by_token)
+    with torch.inference_mode():
+        gap = [
+            bert(**tokenizer(text, return_tensors="pt")).logits[0, 1]
+            - bert(**{**tokenizer(text, return_tensors="pt"), "input_ids": _masked(tokenizer, text)}).logits[0, 1]
+            for text in TEXTS[:2]
+        ]
+    torch.testing.assert_close(by_token["IG"].sum(1), torch.stack(gap), atol=2e-3, rtol=0)
+
+
+def _masked(tokenizer: Any, text: str) -> Tensor:
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    ids[:, 1:-1] = tokenizer.mask_token_id
+    return ids
+
+
+def test_dpc_needs_a_direction_and_finds_it_in_vectors(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS[:2])
+    with pytest.raises(ValueError, match="explain their embeddings"):
+        verax.directed_prediction_change(bert, inputs, torch.rand(inputs.values.shape))
+    vectors = verax.text.embedded(bert, inputs)
+    gradient = verax.attribution.Gradient()(bert, vectors, target=1)
+    for rule in ("dot", "coherent"):
+        found = verax.evaluate(bert, vectors, {"g": gradient}, [DirectedPredictionChange(rule=rule)], target=1)["dpc"]
+        assert torch.isfinite(found.value["g"]).all()
+    with pytest.raises(ValueError, match="deleted token has no vector"):
+        verax.text.embedded(bert, verax.text.tokenized(tokenizer, TEXTS, replace="delete"))
+
+
+def gpt(tokenizer: Any) -> Any:
+    settings = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": len(tokenizer)}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
+
+
+def test_continuations_equal_the_models_own_loss(tokenizer: Any) -> None:
+    model = gpt(tokenizer)
+    prompts, follow = ["the film was", "bad"], ["good and very long", "story"]
+    scorer, inputs = verax.text.continuation(model, tokenizer, prompts, follow)
+    found = verax.prediction_change(scorer, inputs, {"r": torch.rand(inputs.values.shape)})
+    each, same = verax.text.continuation(model, tokenizer, prompts, follow, per_token=True)
+    first = verax.prediction_change(each, same, {"r": torch.rand(inputs.values.shape)}, target=0)
+    for row, (prompt, text) in enumerate(zip(prompts, follow, strict=True)):
+        before, after = tokenizer(prompt)["input_ids"], tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = torch.tensor([before + after])
+        labels = torch.tensor([[-100] * len(before) + after])
+        with torch.inference_mode():
+            output = model(ids, labels=labels)
+        torch.testing.assert_close(found.morf["r"][row, 0], -output.loss * len(after), atol=1e-5, rtol=0)
+        own = output.logits[0, len(before) - 1].log_softmax(0)[after[0]]
+        torch.testing.assert_close(first.morf["r"][row, 0], own, atol=1e-5, rtol=0)
+
+
+def test_generated_continuations_and_what_the_model_cannot_see(tokenizer: Any) -> None:
+    """The first token of a window of one is the only one seen: tokens before it have no effect."""
+    model = gpt(tokenizer)
+    scorer, inputs = verax.text.continuation(model, tokenizer, ["the film", "bad acting and"], max_new_tokens=3)
+    assert (inputs.alongside["labels"] >= 0).sum(1).tolist() == [3, 3]
+    assert verax.prediction_change(scorer, inputs, {"r": torch.rand(inputs.values.shape)}).value["r"].shape == (2,)
+
+    class Blind(nn.Module):
+        """Sees nothing of the prompt but its last token."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.config = model, model.config
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor, use_cache: bool) -> Any:
+            parts = [self.model(input_ids[:, at : at + 1]).logits for at in range(input_ids.shape[1])]
+            return type("Output", (), {"logits": torch.cat(parts, dim=1)})
+
+    scorer, inputs = verax.text.continuation(Blind(), tokenizer, ["the film was"], ["good"], replace="unk")
+    effect = verax.attribution.Occlusion()(scorer, inputs)
+    assert not effect[0, :-1].any()  # before [SEP], the last token of the prompt, which is never removed
+
+
+def test_encoder_decoders_score_what_follows(tokenizer: Any) -> None:
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.T5ForConditionalGeneration(config).eval()
+    scorer, inputs = verax.text.continuation(model, tokenizer, ["the film was", "bad"], ["good end", "a very long"])
+    found = verax.prediction_change(scorer, inputs, {"r": torch.rand(inputs.values.shape)})
+    for row, (prompt, text) in enumerate((("the film was", "good end"), ("bad", "a very long"))):
+        labels = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            loss = model(**tokenizer(prompt, return_tensors="pt"), labels=labels).loss
+        torch.testing.assert_close(found.morf["r"][row, 0], -loss * labels.shape[1], atol=1e-5, rtol=0)
+
+
+def test_a_head_with_one_output_is_a_regression(tokenizer: Any) -> None:
+    model = small_classifier(tokenizer, labels=("score",))
+    assert verax.Scorer(model).adapter.returns == "values"
+    model.classifier.bias.data.fill_(0.5)  # a value like a probability, of which the configuration says what it is
+    inputs = verax.text.tokenized(tokenizer, ["good"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert verax.prediction_change(model, inputs, torch.rand(inputs.values.shape)).morf[0, 0] > 0.3
+    model.config.problem_type = "single_label_classification"
+    assert verax.Scorer(model).adapter.returns == "logits"
+
+
+def test_what_does_not_fit_is_refused_before_the_model_runs(tokenizer: Any, bert: Any) -> None:
+    for texts, message in (
+        ("one text", "expected a list of texts"),
+        ([], "expected at least one text"),
+        (["good", "  "], "row 1 is empty"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            verax.text.tokenized(tokenizer, texts)
+    other = small_tokenizer(*TEXTS, "and many more words that nobody knows")
+    inputs = verax.text.tokenized(other, ["nobody knows"])
+    with pytest.raises(ValueError, match=r"row 0 holds the token id .* and the model has embeddings for"):
+        verax.prediction_change(bert, inputs, torch.rand(inputs.values.shape))
+    long = verax.text.tokenized(tokenizer, ["good", "bad " * 200])
+    with pytest.raises(ValueError, match="row 1 has 202 tokens, and the model takes 128"):
+        verax.prediction_change(bert, long, torch.rand(long.values.shape))
+    short = verax.text.tokenized(tokenizer, ["good", "bad " * 200], max_length=16)
+    assert short.values.shape == (2, 16)
+    with pytest.raises(ValueError, match="does not fit inputs of shape"):
+        verax.prediction_change(bert, short, torch.rand(2, 9))
+    with pytest.raises(ValueError, match="the tokenizer has no mask token"):
+        verax.text.tokenized(without_mask(), ["good"], replace="mask")
+
+
+def without_mask() -> Any:
+    tokenizer = small_tokenizer(*TEXTS)
+    tokenizer.mask_token = None
+    return tokenizer
+
+
+def test_padding_is_not_computed(tokenizer: Any, bert: Any) -> None:
+    """No batch holds a column of padding, and a row's score does not depend on the texts beside it."""
+    seen: list[Tensor] = []
+    hook = bert.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(kwargs["attention_mask"]), with_kwargs=True
+    )
+    try:
+        inputs = verax.text.tokenized(tokenizer, TEXTS)
+        attribution = torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))
+        together = verax.prediction_change(bert, inputs, {"a": attribution}, target=1, batch_size=4).value["a"]
+    finally:
+        hook.remove()
+    assert all(mask.any(0).all() for mask in seen)
+    for row, text in enumerate(TEXTS):
+        alone = verax.text.tokenized(tokenizer, [text])
+        own = attribution[row : row + 1][:, inputs.there[row]]
+        value = verax.prediction_change(bert, alone, {"a": own}, target=1).value["a"]
+        torch.testing.assert_close(value[0], together[row], atol=1e-5, rtol=0)
+
+
+def test_draws_do_not_know_the_padding(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    attribution = torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))
+    call = {"perturbation": "baseline", "samples": 30, "target": 1}
+    together = verax.infidelity(bert, inputs, {"a": attribution}, **call).value["a"]
+    alone = verax.text.tokenized(tokenizer, TEXTS[1:2])
+    own = attribution[1:2][:, inputs.there[1]]
+    torch.testing.assert_close(verax.infidelity(bert, alone, {"a": own}, **call).value["a"][0], together[1])
+
+
+def test_drawn_attributions_do_not_know_the_padding(tokenizer: Any, bert: Any) -> None:
+    """Nor do they repeat: numbers of half precision would."""
+    inputs, alone = (verax.text.tokenized(tokenizer, texts) for texts in (TEXTS, TEXTS[1:2]))
+    found = verax.attribution.Random()(bert, inputs)
+    torch.testing.assert_close(verax.attribution.Random()(bert, alone)[0], found[1, inputs.there[1]])
+    assert found.half().float().ne(found)[inputs.features >= 0].any()
+    method = verax.attribution.SmoothGrad(samples=4)
+    found = method(bert, verax.text.embedded(bert, inputs), target=1)
+    own = method(bert, verax.text.embedded(bert, alone), target=1)
+    torch.testing.assert_close(own[0], found[1, inputs.there[1]], atol=1e-6, rtol=1e-4)
+
+
+def test_trim_keeps_what_belongs_together() -> None:
+    rows = torch.tensor([[0, 5, 6, 7], [3, 4, -1, 8]])
+    others = {
+        "attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]),
+        "kinds": torch.tensor([[9, 1, 2, 3], [4, 5, 6, 7]]),
+        "size": torch.tensor([1.0, 2.0]),
+    }
+    ids, found = Trim(0, ("kinds",))(rows, others)
+    assert ids.tolist() == [[5, 6, 7], [3, 4, 8]]
+    assert found["kinds"].tolist() == [[1, 2, 3], [4, 5, 7]]
+    assert found["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert found["size"].tolist() == [1.0, 2.0]
+
+
+def test_rows_of_like_length_run_together(tokenizer: Any, bert: Any) -> None:
+    """Two long texts among many short ones: most batches are short, and scores keep their place."""
+    texts = [TEXTS[3] if row in (1, 7) else "good film" for row in range(12)]
+    inputs = verax.text.tokenized(tokenizer, texts, replace="delete")
+    attribution = {"a": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    widths: list[int] = []
+    hook = bert.register_forward_pre_hook(
+        lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    try:
+        found = verax.prediction_change(bert, inputs, attribution, target=1, batch_size=8)
+    finally:
+        hook.remove()
+    assert sum(width <= 4 for width in widths) >= 3
+    one_by_one = verax.prediction_change(bert, inputs, attribution, target=1, batch_size=1)
+    torch.testing.assert_close(found.morf["a"], one_by_one.morf["a"], atol=1e-6, rtol=0)
+    assert len(widths) > 3
+
+
+def test_short_texts_beside_one_of_many_tokens_score_no_row_twice(tokenizer: Any, bert: Any) -> None:
+    texts = ["good film was bad", "story " * 80]
+    inputs = verax.text.tokenized(tokenizer, texts)
+    random = {"r": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    assert verax.prediction_change(bert, inputs, random, target=1).rows == 40 + 2 * 4
+
+
+def test_scores_of_single_tokens_have_one_length(tokenizer: Any) -> None:
+    scorer, inputs = verax.text.continuation(
+        gpt(tokenizer), tokenizer, ["the film", "bad"], ["was good and very long", "story"], per_token=True
+    )
+    random = {"r": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    found = verax.prediction_change(scorer, inputs, random, target=[4, 0], batch_size=1)
+    assert (found.morf["r"][:, 0] < 0).all()
+    assert not verax.prediction_change(scorer, inputs, random, target=[0, 3]).morf["r"][1].any()
