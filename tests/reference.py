@@ -109,6 +109,56 @@ def metric_curve(curve: Curve, reading: str, form: str) -> list[float]:
     return points
 
 
+def predicted_drops(x: Row, baseline: Row, attribution: Row, groups: Sequence[int], order: str) -> list[float]:
+    """What each feature's attribution predicts for its removal; the signed order has the attribution's sign already."""
+    if order == "magnitude":
+        return feature_sums(attribution * (x - baseline), groups)
+    amounts, distances = feature_sums(attribution, groups), feature_sums(x - baseline, groups)
+    return [abs(amount) * distance for amount, distance in zip(amounts, distances, strict=True)]
+
+
+def ruled_changes(
+    score: Score,
+    x: Row,
+    baseline: Row,
+    attribution: Row,
+    groups: Sequence[int],
+    order: str,
+    steps: int,
+    rule: str,
+    last_first: bool,
+) -> list[float]:
+    """``DPC_t`` under the rules "dot" and "coherent", one step and one removed feature after the other."""
+    drops = predicted_drops(x, baseline, attribution, groups, order)
+    sequence = ranking(feature_sums(attribution, groups), order)[:: -1 if last_first else 1]
+    owner = feature_of_element(groups)
+    row, changes = x.copy(), []
+
+    def without(gone: Sequence[int]) -> float:
+        nonlocal row
+        row = np.array([b if f in gone else r for r, b, f in zip(row, baseline, owner, strict=True)])
+        return score(row)
+
+    before = score(x)
+    for t in range(steps):
+        step = sequence[(t * len(sequence)) // steps : ((t + 1) * len(sequence)) // steps]
+        if rule == "dot":
+            after = without(step)
+            changes.append(sign(sum(drops[feature] for feature in step)) * (after - before))
+        else:
+            fallen = without([feature for feature in step if drops[feature] > 0])
+            risen = without([feature for feature in step if drops[feature] < 0])
+            changes.append((fallen - before) - (risen - fallen))
+            after = without(step)
+        before = after
+    return changes
+
+
+def weighted_drop(curve: Sequence[float]) -> float:
+    """The weighted area between a curve's first point and the curve."""
+    return weighted_abpc([curve[0]] * len(curve), curve)
+
+
 def weighted_abpc(lerf: Sequence[float], morf: Sequence[float]) -> float:
     count = len(lerf)
     weights = [((count - i + 1) / count) ** 3 for i in range(1, count + 1)]

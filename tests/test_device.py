@@ -44,7 +44,8 @@ def test_metrics_agree_between_devices(make) -> None:
     shape = (20,) if make is network else (3, 16, 16)
     x = torch.randn(9, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     a = torch.randn(4, 9, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    metrics = ("pc", "dpc", "infidelity", "sensitivity_n")
+    metrics = {name: name for name in ("pc", "dpc", "infidelity", "sensitivity_n")}
+    metrics["adaptive"] = verax.metrics.DirectedPredictionChange(steps="adaptive")
     model = make()
     here = verax.evaluate(model, x, a, metrics)
     moved = verax.evaluate(model, x, a, metrics, device="cuda")

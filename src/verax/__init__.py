@@ -9,6 +9,7 @@ from verax.core.version import __version__
 from verax.evaluation.compare import compare
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.evaluate import evaluate
+from verax.evaluation.limits import limits
 from verax.evaluation.result import Evaluation
 from verax.evaluation.single_metrics import (
     directed_prediction_change,
@@ -16,24 +17,32 @@ from verax.evaluation.single_metrics import (
     infidelity_uncertainty,
     prediction_change,
 )
-from verax.problem import groups, tables
+from verax.problem import groups, replacement, tables
 from verax.problem.inputs import Inputs
 from verax.scoring import adapters
 from verax.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
-    from verax import datasets, interop, models
+    from verax import datasets, interop, models, text
     from verax.study.live import run_study
     from verax.tuning import tune
 
 # They live in the folders of their layers; imports by these names work all the same.
-sys.modules.update({"verax.adapters": adapters, "verax.groups": groups, "verax.tables": tables})
+sys.modules.update(
+    {
+        "verax.adapters": adapters,
+        "verax.groups": groups,
+        "verax.replacement": replacement,
+        "verax.tables": tables,
+    }
+)
 
 _LAZY = {
     "datasets": "",
     "interop": "",
     "models": "",
     "run_study": "study.live",
+    "text": "",
     "tune": "tuning",
 }  # large: imported when they are first used
 
@@ -53,11 +62,14 @@ __all__ = [
     "infidelity",
     "infidelity_uncertainty",
     "interop",
+    "limits",
     "metrics",
     "models",
     "prediction_change",
+    "replacement",
     "run_study",
     "tables",
+    "text",
     "tune",
 ]
 

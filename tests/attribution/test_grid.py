@@ -15,6 +15,7 @@ from verax.attribution.deeplift_shap import DeepLiftSHAP
 from verax.attribution.grid import grid, removals
 from verax.attribution.lime_image import LimeImage
 from verax.attribution.lime_tabular import LimeTabular
+from verax.attribution.references import Random
 
 COUNTS = {
     "Gradient": 1,
@@ -80,6 +81,25 @@ def test_settings_are_those_of_the_paper():
         shap = [one for one in grid(modality) if isinstance(one, DeepLiftSHAP)]
         assert {one.samples for one in shap} == {samples}
         assert {one.background for one in shap} == {"random", *(tenth / 10 for tenth in range(11))}
+
+
+def test_what_the_paper_leaves_open_can_be_chosen_and_stays_apart():
+    scaled, plain = grid("tabular", scale_kernel=True), grid("tabular")
+    assert [replace(one, scale_kernel=False) if isinstance(one, LimeTabular) else one for one in scaled] == plain
+    assert len({one.canonical for one in plain + scaled}) == 775 + 729
+    by_inputs, by_masks = grid("image", distance="inputs"), grid("image")
+    assert [replace(one, distance="masks") if isinstance(one, LimeImage) else one for one in by_inputs] == by_masks
+    assert len({one.canonical for one in by_inputs + by_masks}) == 1598 + 1536
+    assert len(families([one for one in by_inputs + by_masks if isinstance(one, LimeImage)])) == 48
+
+
+def test_further_random_attributions_come_after_those_of_the_paper():
+    many = [one for one in grid("tabular", random_seeds=50) if isinstance(one, Random)]
+    assert len(many) == len(set(many)) == 100
+    assert many[:2] == [one for one in grid("tabular") if isinstance(one, Random)]
+    assert grid("tabular", random_seeds=50)[:775] == grid("tabular")
+    with pytest.raises(ValueError, match="random_seeds"):
+        grid("tabular", random_seeds=0)
 
 
 def test_image_lime_needs_48_sets_of_rows():

@@ -54,6 +54,12 @@ def hidden(image, segments, segment, replacement):
     return np.array([channel[where].mean() for channel in image])
 
 
+def far(one, other):
+    """Cosine distance; 1 to what is 0 everywhere."""
+    norm = np.linalg.norm(one) * np.linalg.norm(other)
+    return 1 - (one * other).sum() / norm if norm else 1.0
+
+
 def plain_loop(network, image, target, configuration, segments):
     """LIME as it is written down: one perturbed image after the other, then scikit-learn's ridge."""
     network.eval()
@@ -69,8 +75,7 @@ def plain_loop(network, image, target, configuration, segments):
             perturbed[:, segments == segment] = colour[:, None]
         with torch.no_grad():
             scores.append(float(network(torch.from_numpy(perturbed)[None])[0, target]))
-        norm = np.linalg.norm(mask) * math.sqrt(count)
-        distance = 1 - mask.sum() / norm if norm else 1.0
+        distance = far(mask, np.ones(count)) if configuration.distance == "masks" else far(perturbed, image)
         weights.append(math.exp(-(distance**2) / (2 * configuration.kernel_width**2)))
     found = Ridge(alpha=configuration.alpha).fit(design, scores, sample_weight=weights).coef_
     return np.broadcast_to(found[segments] / len(image), image.shape)
@@ -97,6 +102,25 @@ def test_equals_a_plain_loop_with_fewer_samples_than_segments():
     assert segments.max() > 3 * one.samples
     wanted = plain_loop(network, x[0].numpy(), 2, one, segments)
     np.testing.assert_allclose(one(network, x, target=2)[0], wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("replacement", REPLACEMENTS)
+def test_distances_between_images_share_rows_with_those_between_masks(replacement):
+    network, x, segmenter = model(), images(), Slic(8)
+    kinds = [LimeImage(0.1, 0.5, replacement, segmenter, samples=24, distance=kind) for kind in ("masks", "inputs")]
+    found = attribute(kinds, network, x, target=1)
+    assert found.rows == len(x) * (24 + 1)
+    for row, image in enumerate(x.numpy()):
+        for one in kinds:
+            wanted = plain_loop(network, image, 1, one, direct(image, segmenter))
+            np.testing.assert_allclose(found[one.canonical][row], wanted, rtol=1e-8, atol=1e-8)
+    assert not torch.allclose(*found.values(), rtol=0.01)
+
+
+def test_distances_of_a_black_image_are_defined():
+    one = LimeImage(replacement="image", segmenter=Slic(8), samples=12, distance="inputs")
+    found = one(linear(3, SIZE), torch.zeros(1, 3, SIZE, SIZE, dtype=torch.float64), target=1)
+    assert torch.equal(found, torch.zeros_like(found))
 
 
 def test_a_linear_model_is_recovered():
@@ -259,7 +283,7 @@ def test_equal_settings_have_one_form():
     assert one.canonical == (
         "LimeImage(alpha=1.0, kernel_width=0.25, replacement='segment', "
         "segmenter=Quickshift(max_dist=10.0, sigma=0.0), samples=1024, seed=0, pixel_mean=(0.0, 0.5, 1.0), "
-        "pixel_std=(1.0, 1.0, 1.0))"
+        "pixel_std=(1.0, 1.0, 1.0), distance='masks')"
     )
     assert hash(one) == hash(replace(one))
 

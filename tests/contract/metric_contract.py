@@ -11,15 +11,17 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.metrics import DirectedPredictionChange, PredictionChangeResult, SampledMetric, SensitivityN
+from verax.metrics import DirectedPredictionChange, GuidedMetric, PredictionChangeResult, SampledMetric, SensitivityN
 from verax.metrics.base import all_draws
-from verax.metrics.prediction_change import Curve, Reading
+from verax.metrics.weighted_area import Curve, Reading
 from verax.perturbation.draws import Perturbation
 from verax.perturbation.order import Order
+from verax.perturbation.removed_sets import Area, Rule
+from verax.problem.replacement import Nudge, Toward
 
 ROWS, FEATURES, ATTRIBUTIONS = 9, 12, 3
 ARRAYS = ("value", "morf", "lerf", "directed_morf", "directed_lerf", "aupc_morf", "aupc_lerf", "abpc")
-ARRAYS += ("standard_error", "beta", "by_size")
+ARRAYS += ("standard_error", "beta", "by_size", "error")
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def check_rows_of_a_ragged_group_map_do_not_know_each_other(metric: Any) -> None
     sizes = torch.tensor([1, 2, 3]).repeat(3)
     groups = torch.arange(FEATURES) // sizes[:, None]
     metric = replace(metric, sizes=(1, 3)) if isinstance(metric, SensitivityN) else metric
-    metric = replace(metric, steps=4) if any(field.name == "steps" for field in fields(metric)) else metric
+    metric = replace(metric, steps=4) if isinstance(getattr(metric, "steps", None), int) else metric
     together = arrays(measure(metric, case, features=groups))
     for some in ([0, 1, 2], [1, 4], [5], [2]):
         found = arrays(measure(metric, case.rows(some), features=groups[some]))
@@ -315,7 +317,7 @@ def check_one_feature(metric: Any) -> None:
     assert all(torch.isfinite(value).all() for value in arrays(result).values())
     if hasattr(result, "steps"):  # both curves are the two end points
         assert result.steps == 1
-    if isinstance(result, PredictionChangeResult):
+    if isinstance(result, PredictionChangeResult) and metric.experiment.area == "between":
         assert torch.equal(result.value, torch.zeros(ATTRIBUTIONS, ROWS, dtype=torch.float64))
 
 
@@ -324,6 +326,8 @@ def check_image_attributions_may_lack_channels(metric: Any) -> None:
     case = images()
     pixel = case.attributions.sum(2, keepdim=True)
     dot = isinstance(metric, SampledMetric) and all_draws(metric)[0].effect == "dot"
+    if isinstance(metric, GuidedMetric):
+        dot = metric.experiment.rule != "sum" and metric.experiment.order == "magnitude"
     full = pixel.expand_as(case.attributions) / 3 if dot else case.attributions
     wanted = arrays(measure(metric, case, full))
     assert_close(arrays(measure(metric, case, pixel)), wanted)
@@ -352,6 +356,12 @@ OTHER_SETTINGS: dict[str, tuple[Any, ...]] = {
     "perturbation": get_args(Perturbation),
     "sizes": ((1,), (2, 3)),
     "effect": ("dot",),
+    "rule": get_args(Rule),
+    "area": get_args(Area),
+    "replacement": (Toward(0.5), Nudge(0.25)),
+    "epsilon": (0.2,),
+    "tolerance": (1e-9,),
+    "shares": ((0.3,), (0.1, 0.9)),
 }
 
 
@@ -361,7 +371,12 @@ def check_every_setting_counts(metric: Any) -> None:
     for field in fields(metric):
         if field.name == "sigma" and getattr(metric, "perturbation", "gaussian") == "baseline":
             continue  # a replacement has no width
-        choices = OTHER_SETTINGS | {"order": get_args(Reading if metric.name == "dpc" else Order)}
+        if field.name == "rule" and (metric.order == "literal" or metric.experiment.steps >= FEATURES):
+            continue  # the literal reading has one, and at one feature per step all are equal
+        if field.name == "tolerance" and metric.steps != "adaptive":
+            continue  # fixed steps have none
+        readings = get_args(Reading) if getattr(metric, "rule", "") == "sum" else get_args(Order)
+        choices = OTHER_SETTINGS | {"order": readings}
         others = [choice for choice in choices[field.name] if choice != getattr(metric, field.name)]
         if field.name == "effect":  # noise has one, a replacement two, of which "sum" is the default
             others = ["dot"] if metric.perturbation == "baseline" else []
@@ -370,8 +385,9 @@ def check_every_setting_counts(metric: Any) -> None:
         assert others, f"no other value of {field.name} to try"
         for other in others:
             changed = measure(replace(metric, **{field.name: other}), case).value
-            # two attributions that both point the wrong way are as bad as none, whatever their effect
-            share = 0.5 if field.name == "effect" else 0.9
+            # two attributions that both point the wrong way are as bad as none, whatever their effect; and the two
+            # features of a step often agree, so that rules do
+            share = {"effect": 0.5, "rule": 0.25}.get(field.name, 0.9)
             assert ((changed - value).abs() > 1e-9).float().mean() > share, f"{field.name}={other!r} changes nothing"
 
 

@@ -56,9 +56,7 @@ def test_every_metric_shows_what_it_has_beside_the_mean(found):
 
 def test_the_caption_says_what_was_measured_and_what_it_cost(found):
     last = repr(found["pc"]).splitlines()[-1]
-    assert last.startswith(
-        "PredictionChange(order='signed', steps=20, curve='cumulative'): higher is better; 9 inputs; "
-    )
+    assert last.startswith("pc: higher is better; 9 inputs; ")
     assert f"; {found['pc'].rows:,} model rows, " in last
     assert "lower is better" in repr(found["infidelity"])
 

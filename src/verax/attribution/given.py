@@ -69,7 +69,7 @@ class Explained(Given):
         held = self.features.fixed if isinstance(self.features, Groups) else None
         if held is not None:
             held = (held[which.to(held.device)] if len(held) > 1 else held).to(which.device)
-        return noise.input_keys(inputs, seed, purpose, held)
+        return noise.input_keys(inputs.flatten(1), seed, purpose, held)
 
 
 @dataclass(frozen=True)

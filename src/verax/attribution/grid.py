@@ -11,7 +11,7 @@ from verax.attribution.guided_backprop import GuidedBackprop
 from verax.attribution.integrated_gradients import IntegratedGradients, PathBaseline
 from verax.attribution.kernel_shap import KernelShap
 from verax.attribution.lime_groups import LimeGroups
-from verax.attribution.lime_image import LimeImage, Replacement
+from verax.attribution.lime_image import Distance, LimeImage, Replacement
 from verax.attribution.lime_tabular import LimeTabular
 from verax.attribution.occlusion import Occlusion
 from verax.attribution.permutation_shap import PermutationShap
@@ -19,6 +19,7 @@ from verax.attribution.references import Edges, Random
 from verax.attribution.segmentation import Quickshift, Segmenter, Slic
 from verax.attribution.smoothgrad import SmoothGrad, VarGrad
 from verax.attribution.tree_shap import TreeShap
+from verax.core.arguments import checked_count, checked_flag
 
 BASELINES: tuple[PathBaseline, ...] = ("min", "mean", "median", "max")
 REPLACEMENTS: tuple[Replacement, ...] = ("segment", "image", "dataset")
@@ -31,7 +32,9 @@ IMAGE_ALPHAS = (0.00055, 0.001, 0.0055, 0.01, 0.055, 0.1, 0.55, 1.0)
 IMAGE_WIDTHS = (0.125, 0.25, 0.375, 0.5)
 
 
-def grid(modality: Modality) -> list[Attribution]:
+def grid(
+    modality: Modality, *, scale_kernel: bool = False, distance: Distance = "masks", random_seeds: int = 1
+) -> list[Attribution]:
     """The configurations that the paper compares, in an order that does not change.
 
     There are 775 for ``"tabular"`` and 1,598 for ``"image"``. Two models of each kind make 2 x 775 + 2 x 1,598 = 4,746
@@ -40,16 +43,23 @@ def grid(modality: Modality) -> list[Attribution]:
 
     Args:
         modality: The kind of data, ``"tabular"`` or ``"image"``.
+        scale_kernel: Whether LIME's kernel widths on tables are times the root of the number of features, as in the
+            lime package. The paper does not say.
+        distance: What LIME's kernel on images compares, ``"masks"`` as the lime package or ``"inputs"`` as Captum.
+        random_seeds: Seeds of each of the two random attributions. The paper has one of each, which says little about
+            chance.
 
     Example:
-        >>> len(grid("tabular")), len(grid("image"))
-        (775, 1598)
+        >>> len(grid("tabular")), len(grid("image")), len(grid("tabular", random_seeds=50))
+        (775, 1598, 873)
     """
+    checked_flag("scale_kernel", scale_kernel)
+    seeds = range(checked_count("random_seeds", random_seeds))
     if modality not in get_args(Modality):
         raise ValueError(f'modality: expected "tabular" or "image", found {modality!r}.')
     if modality == "tabular":
-        return [*_gradients(), *_deep_lift_shap(1024), *_lime_tabular(), *_random()]
-    return [*_gradients(), *_deep_lift_shap(128), *_lime_image(), *_random(), *_edges()]
+        return [*_gradients(), *_deep_lift_shap(1024), *_lime_tabular(scale_kernel), *_random(seeds)]
+    return [*_gradients(), *_deep_lift_shap(128), *_lime_image(distance), *_random(seeds), *_edges()]
 
 
 def removals(modality: Modality) -> list[Attribution]:
@@ -85,22 +95,21 @@ def _deep_lift_shap(samples: int) -> Iterator[Attribution]:
         yield DeepLiftSHAP(background, multiply, samples)
 
 
-def _lime_tabular() -> Iterator[Attribution]:
+def _lime_tabular(scale_kernel: bool) -> Iterator[Attribution]:
     for sigma, samples, width, alpha in product((0.1, 0.5, 1.0), (64, 256, 1024), TABULAR_WIDTHS, TABULAR_ALPHAS):
-        yield LimeTabular(alpha=alpha, kernel_width=width, sigma=sigma, samples=samples)
+        yield LimeTabular(alpha, width, sigma, samples, scale_kernel=scale_kernel)
 
 
-def _lime_image() -> Iterator[Attribution]:
+def _lime_image(distance: Distance) -> Iterator[Attribution]:
     segmenters: list[Segmenter] = [Quickshift(cut, s) for s in (0.0, 4.0) for cut in (5.0, 7.5, 10.0, 200.0)]
     segmenters += [Slic(count, s) for s in (0.0, 4.0) for count in (48, 64, 96, 128)]
     settings = product(segmenters, REPLACEMENTS, IMAGE_WIDTHS, IMAGE_ALPHAS)
     for segmenter, replacement, width, alpha in settings:
-        yield LimeImage(alpha, width, replacement, segmenter)
+        yield LimeImage(alpha, width, replacement, segmenter, distance=distance)
 
 
-def _random() -> Iterator[Attribution]:
-    yield Random(constant=True)
-    yield Random(constant=False)
+def _random(seeds: range) -> Iterator[Attribution]:
+    yield from (Random(constant, seed) for seed in seeds for constant in (True, False))
 
 
 def _edges() -> Iterator[Attribution]:

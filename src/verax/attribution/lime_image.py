@@ -1,6 +1,6 @@
 """Image LIME: a weighted ridge regression on segments switched on and off at random."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from verax.core.shapes import Bool, Float, Int
 from verax.scoring.meter import Rows
 
 Replacement = Literal["segment", "image", "dataset"]
+Distance = Literal["masks", "inputs"]
 _DEFAULT = Quickshift()
 
 
@@ -30,7 +31,8 @@ class LimeImage(Attribution):
 
     Every segment is on or off with probability 1/2. The logit is regressed on these masks, weighted by
     ``exp(-D^2 / (2 kernel_width^2))`` with the cosine distance ``D`` of a mask to the unperturbed image
-    (1 when all is off). The channels of a pixel sum to the coefficient of its segment.
+    (1 when all is off). The channels of a pixel sum to the coefficient of its segment. Cosines do not grow with the
+    number of segments, so that the width needs no scaling.
 
     Args:
         alpha: Ridge penalty.
@@ -43,6 +45,8 @@ class LimeImage(Attribution):
         pixel_mean: With ``pixel_std``, the standardisation of pixels in [0, 1], per channel or one number for all. It
             is undone for the segmentation; without, each image is brought to [0, 1] by its own extremes.
         pixel_std: See ``pixel_mean``.
+        distance: What the cosine distance compares: the masks (``"masks"``, as the lime package), or the images that
+            the model sees (``"inputs"``, as Captum).
 
     Example:
         >>> image = torch.ones(1, 1, 4, 4)
@@ -62,6 +66,7 @@ class LimeImage(Attribution):
     seed: int = 0
     pixel_mean: tuple[float, ...] | None = None
     pixel_std: tuple[float, ...] | None = None
+    distance: Distance = "masks"
 
     random: ClassVar[bool] = True
     local: ClassVar[bool] = True
@@ -73,6 +78,7 @@ class LimeImage(Attribution):
 
     def __post_init__(self) -> None:
         checked_choice("replacement", self.replacement, ("segment", "image", "dataset"))
+        checked_choice("distance", self.distance, ("masks", "inputs"))
         if not isinstance(self.segmenter, Segmenter):
             raise TypeError(f"segmenter: expected Quickshift(...) or Slic(...), found {self.segmenter!r}.")
         if (self.pixel_mean is None) != (self.pixel_std is None):
@@ -91,7 +97,7 @@ class LimeImage(Attribution):
 
     @property
     def family(self) -> "LimeImageFamily":
-        """Penalties and kernel widths share their perturbed images."""
+        """Penalties, kernel widths and distances share their perturbed images."""
         given = self.pixel_mean is not None and self.pixel_std is not None
         scale = PixelScale(self.pixel_mean or (), self.pixel_std or ()) if given else None
         return LimeImageFamily(self.segmenter, self.replacement, self.samples, self.seed, scale)
@@ -149,7 +155,10 @@ class LimeImageFamily(Family):
         )
         # the unperturbed image is the first row of the regression
         design = torch.cat((torch.ones_like(on[:1]), on)).double()
-        found = fit(design, torch.cat((explained.clean[row : row + 1], scores)), members)
+        distances: dict[Distance, Tensor] = {"masks": mask_distance(design)}
+        if any(one.distance == "inputs" for one in members):
+            distances["inputs"] = image_distance(design, image, off, segments)
+        found = fit(design, torch.cat((explained.clean[row : row + 1], scores)), distances, members)
         per_pixel = found.to(image.dtype)[:, segments][:, None] / len(image)
         return per_pixel.expand(-1, *image.shape)
 
@@ -183,21 +192,46 @@ def perturbed(
     return torch.lerp(off, image, shown[:, segments][:, None])
 
 
+def mask_distance(design: Float[Tensor, "n segments"]) -> Float[Tensor, " n"]:
+    """Cosine distance of each mask to the one with all segments on; of m of S ones the cosine is sqrt(m / S)."""
+    return 1 - design.mean(1).sqrt()
+
+
+def image_distance(
+    design: Float[Tensor, "n segments"],
+    image: Float[Tensor, "c h w"],
+    off: Float[Tensor, "c h w"],
+    segments: Int[Tensor, "h w"],
+) -> Float[Tensor, " n"]:
+    """Cosine distance of each perturbed image to the image; of the first, which is the image itself, 0 in any case."""
+    shown, hidden, where = image.double().cpu().numpy(), off.double().cpu().numpy(), segments.flatten().cpu().numpy()
+    products = (shown * shown, shown * hidden, hidden * hidden)  # a perturbed image is one or the other by segment
+    sums = np.stack([np.bincount(where, each.sum(0).ravel()) for each in products])
+    own, mixed, replaced = torch.from_numpy(sums).to(design).unbind()
+    length = (design @ own + (1 - design) @ replaced).sqrt() * own.sum().sqrt()
+    cosine = (design @ own + (1 - design) @ mixed) / length.clamp(min=torch.finfo(length.dtype).tiny)
+    cosine[0] = 1
+    return 1 - cosine
+
+
 def fit(
-    design: Float[Tensor, "n segments"], scores: Float[Tensor, " n"], members: Sequence[LimeImage]
+    design: Float[Tensor, "n segments"],
+    scores: Float[Tensor, " n"],
+    distances: Mapping[Distance, Float[Tensor, " n"]],
+    members: Sequence[LimeImage],
 ) -> Float[Tensor, "k segments"]:
     """Coefficients of the segments, for each member."""
-    widths = list(dict.fromkeys(one.kernel_width for one in members))
+    kernels = list(dict.fromkeys((one.distance, one.kernel_width) for one in members))
     alphas = list(dict.fromkeys(one.alpha for one in members))
-    distance = 1 - design.mean(1).sqrt()  # the cosine of a mask with m of S ones to all ones is sqrt(m / S)
-    weights = torch.stack([torch.exp(-(distance**2) / (2 * width**2)) for width in widths])
+    weights = torch.stack([torch.exp(-(distances[kind] ** 2) / (2 * width**2)) for kind, width in kernels])
     if design.shape[1] > len(design):
         # the solution lies in the span of the rows; in a basis of it the problem is no larger than its samples
         basis, rows = torch.linalg.qr(design.mT)
         found = weighted_ridge(rows.mT[None], scores[None], weights[None], alphas)[0] @ basis.mT
     else:
         found = weighted_ridge(design[None], scores[None], weights[None], alphas)[0]
-    return torch.stack([found[widths.index(one.kernel_width), alphas.index(one.alpha)] for one in members])
+    places = ((kernels.index((one.distance, one.kernel_width)), alphas.index(one.alpha)) for one in members)
+    return torch.stack([found[place] for place in places])
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...] | None:

@@ -22,7 +22,7 @@ from verax.core.arguments import (
     settle,
 )
 from verax.core.blocks import block_bytes, pieces
-from verax.core.shapes import Float, Shaped
+from verax.core.shapes import Float
 from verax.scoring.meter import Rows
 
 Detector = Literal["sobel", "canny"]
@@ -76,16 +76,17 @@ class RandomFamily(Family):
         inputs = explained.inputs
         height = max(1, block_bytes(explained.session.device) // (16 * len(members) * inputs[0].numel()))
         for rows in pieces(len(inputs), height):
-            block = inputs[rows].to(explained.session.device)
-            yield Piece(rows, torch.stack([_draw(one, block) for one in members]))
+            yield Piece(rows, torch.stack([_draw(one, explained, rows) for one in members]))
 
 
-def _draw(member: Random, block: Shaped[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+def _draw(member: Random, explained: Explained, rows: slice) -> Float[Tensor, "b *shape"]:
+    device = explained.session.device
+    block = explained.inputs[rows].to(device)
     if member.constant:
         keys = noise.input_keys(torch.zeros_like(block[:1]), member.seed, "random").expand(len(block))
     else:
-        keys = noise.input_keys(block, member.seed, "random")
-    dtype = torch.promote_types(block.dtype, torch.float16)  # codes are whole numbers, attributions are not
+        keys = explained.keys(torch.arange(rows.start, rows.stop, device=device), member.seed, "random")
+    dtype = block.dtype if block.is_floating_point() else torch.float32  # codes are whole numbers, attributions are not
     return noise.normals(keys, 0, 1, block[0].numel(), dtype).reshape(block.shape)
 
 

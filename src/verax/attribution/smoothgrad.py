@@ -127,7 +127,7 @@ class NoisyFamily(Family):
         session = explained.session
         block = explained.inputs[rows].to(session.device)
         count, draws = len(block), part.stop - part.start
-        keys = noise.input_keys(block, self.seed, "smoothgrad")
+        keys = explained.keys(torch.arange(rows.start, rows.stop, device=session.device), self.seed, "smoothgrad")
         drawn = noise.normals(keys, part.start, draws, block[0].numel(), session.dtype).mul_(self.sigma)
         moved = block.to(session.dtype) + drawn.transpose(0, 1).reshape(draws, *block.shape)
         flat = moved.flatten(0, 1)

@@ -12,8 +12,8 @@ from verax.core.text_tables import MOST_ROWS, counted
 from verax.display.figure import CURVES, LINES, Chart, Outside, legend, outer_labels, panels, room_for, short
 from verax.evaluation.comparison import Comparison, Ranked
 from verax.evaluation.ranking import best_first
-from verax.metrics.infidelity import InfidelityResult
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
+from verax.metrics.monte_carlo import MonteCarloResult
 from verax.metrics.result import GuidedResult, Result
 from verax.metrics.sensitivity import SensitivityResult
 from verax.statistics.intervals import Estimate, estimates
@@ -54,8 +54,9 @@ def _draw_curves(ax: Axes, result: GuidedResult, which: int) -> str:
     x = steps if ragged else steps / result.steps
     (directed,) = result.curves(slice(which, which + 1)).double().cpu().numpy()
     means, (low, high) = directed.mean(0), np.quantile(directed, [0.25, 0.75], axis=0)
-    ax.fill_between(x, means[0], means[1], color=GREY, alpha=0.25, linewidth=0, label="area between the means")
-    for curve, (label, colour) in enumerate(CURVES.items()):
+    upper = means[1] if len(means) > 1 else np.full_like(means[0], means[0, 0])
+    ax.fill_between(x, means[0], upper, color=GREY, alpha=0.25, linewidth=0, label="area between the means")
+    for curve, (label, colour) in enumerate(list(CURVES.items())[: len(means)]):
         ax.fill_between(x, low[curve], high[curve], color=colour, alpha=0.15, linewidth=0)
         ax.plot(x, means[curve], color=colour, label=label)
     ax.set_title(_title(result, which), fontsize="medium")
@@ -64,7 +65,7 @@ def _draw_curves(ax: Axes, result: GuidedResult, which: int) -> str:
     return "step (short curves keep their end)" if ragged else "features removed"
 
 
-def values(result: InfidelityResult) -> Chart:
+def values(result: MonteCarloResult) -> Chart:
     """Scores of all inputs in ascending order, each with its Monte-Carlo standard error, and their mean."""
     shown = _best(result, MOST_PANELS)
     chart, axes = panels(len(shown), share=True)
@@ -79,7 +80,8 @@ def values(result: InfidelityResult) -> Chart:
     axes[0].set_xlim(0, result.scores.shape[1] + 1)
     axes[0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
     outer_labels(axes, "inputs, ascending", result.metric.label)
-    return _finished(chart, axes, result, shown, f"{result.metric.label}, lower is better")
+    better = "higher" if result.metric.higher_is_better else "lower"
+    return _finished(chart, axes, result, shown, f"{result.metric.label}, {better} is better")
 
 
 def by_size(result: SensitivityResult) -> Chart:

@@ -8,7 +8,9 @@ import torch
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.evaluate import evaluate
 from verax.metrics.choose import Metrics
+from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
+from verax.problem.replacement import ReplacementLike
 from verax.scoring.class_scores import Output
 
 
@@ -21,7 +23,8 @@ def compare(
     target: Any = None,
     baselines: Any = 0.0,
     features: Any = "auto",
-    steps: int | None = None,
+    steps: Steps | None = None,
+    tolerance: float | None = None,
     sigma: Any = None,
     subset: int | None = None,
     samples: int | None = None,
@@ -31,6 +34,8 @@ def compare(
     seed: int | None = None,
     background: Any = None,
     background_labels: Any = None,
+    replacement: ReplacementLike = None,
+    limits: bool = False,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -51,7 +56,9 @@ def compare(
         baselines: What removed features become: a number, anything that broadcasts to the inputs, or ``"mean"``,
             ``"median"``, ``"mode"``, ``"zero"`` of the background.
         features: What one feature is: ``"element"``, ``"pixel"``, an array of group numbers, or ``"auto"``.
-        steps: PC and DPC: steps from the input to the baseline; 20 by default.
+        steps: PC, DPC and LPC: steps from the input to the baseline, 20 by default; ``"adaptive"`` refines them until
+            the estimated error against one feature per step is below ``tolerance``.
+        tolerance: With adaptive steps, the error to stop at, in the unit of the followed score; 0.01 by default.
         sigma: Infidelity: standard deviation of the Gaussian perturbation: a number, one per element of a row, or
             ``"std"`` for those of the background; 0.2 by default.
         subset: Infidelity: features perturbed in each draw; all by default.
@@ -64,6 +71,10 @@ def compare(
         background: Rows of training data: for baselines and sigma that are measured by them, and for methods among
             the attributions that compare with some.
         background_labels: Their classes, for methods that draw from each class alike.
+        replacement: What removed features become, one of ``verax.replacement``; their baselines by default. Metrics
+            that have a replacement of their own keep it.
+        limits: Whether to find what PC, DPC and LPC could be at best, too (see ``verax.limits``, which says what it
+            costs); results then have ``limits`` and ``normalised``.
         output: The score that is followed, ``"probability"`` or ``"logit"``.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
@@ -102,6 +113,7 @@ def compare(
         baselines=baselines,
         features=features,
         steps=steps,
+        tolerance=tolerance,
         sigma=sigma,
         subset=subset,
         samples=samples,
@@ -111,6 +123,8 @@ def compare(
         seed=seed,
         background=background,
         background_labels=background_labels,
+        replacement=replacement,
+        limits=limits,
         output=output,
         batch_size=batch_size,
         device=device,

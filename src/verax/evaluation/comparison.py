@@ -9,6 +9,7 @@ from verax.core.text_tables import Table
 from verax.evaluation.ranking import best_first, not_told_apart
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import Result
+from verax.metrics.weighted_area import PredictionChangeResult
 from verax.statistics.intervals import Estimate
 from verax.statistics.paired import paired_difference
 
@@ -122,6 +123,23 @@ class Comparison:
         pairs = (one.against_next for one in self.ranking(metric))
         return [f"{self.evaluation.label(metric)}: {pair}" for pair in pairs if pair is not None]
 
+    def possible(self, metric: str) -> list[str]:
+        """In words how much of what is possible each attribution attains, best first; nothing without limits."""
+        result = self._result(metric)
+        if not isinstance(result, PredictionChangeResult) or result.limits is None:
+            return []
+        label, most = self.evaluation.label(metric), "" if result.limits.exact else "at most "
+        shares = dict(zip(self.names, result.shares(self.level), strict=True))
+        return [
+            f"{label}: {one.name} has {one.digits()[0]}, that is {most}{shares[one.name]} of what is possible"
+            for one in self.ranking(metric)
+        ]
+
+    def blind_spots(self) -> tuple[str, ...]:
+        """What each metric cannot see, where something is known of it."""
+        found = {metric: self._result(metric).metric.cannot_see for metric in self.metrics}
+        return tuple(f"{self.evaluation.label(metric)}: {said}" for metric, said in found.items() if said)
+
     def cells(self) -> list[list[str]]:
         """The table as text, head first; a star marks what is not told apart from the best of its column."""
         table = self.evaluation.table(self.level)
@@ -156,8 +174,8 @@ class Comparison:
         return rankings(self)
 
     def _table(self) -> Table:
-        words = tuple(line for metric in self.metrics for line in self.sentences(metric))
-        return self.evaluation.table(self.level, notes=words)
+        words = [line for metric in self.metrics for line in (*self.sentences(metric), *self.possible(metric))]
+        return self.evaluation.table(self.level, notes=(*words, *self.blind_spots()))
 
     def _page(self) -> str:
         from verax.report.comparison import comparison_page  # noqa: PLC0415  # to keep ``import verax`` light

@@ -2,19 +2,28 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
+from verax.evaluation.drawn import Drawn, repeats_of
+from verax.evaluation.limit_search import caution
+from verax.evaluation.limits import ROWS, limits_of
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, Result
+from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea
+from verax.perturbation.adaptive import adaptive_scores
+from verax.perturbation.curve_lines import AdaptiveExperiment
 from verax.perturbation.draws import Draws, check_sigma, check_subset
 from verax.perturbation.guided import guided_scores
+from verax.perturbation.removed_sets import Experiment
 from verax.perturbation.sampled import Gathered, sampled_effects
 from verax.problem.problem import Problem, Task
+from verax.problem.text_examples import text_examples
 from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.meter import Cost, Meter
 from verax.scoring.scorer import Scorer, checked_batch_size
@@ -28,6 +37,7 @@ def run(
     output: Output,
     batch_size: int | None,
     device: str | torch.device | None,
+    limits: bool = False,
 ) -> Evaluation:
     """Score the unperturbed inputs, then run the guided pass and each sampled experiment that some metric needs."""
     checked_output(output)
@@ -41,9 +51,11 @@ def run(
             check_sigma(draws, problem)
     for one in metrics.values():
         one.check(problem)
+    if limits and (words := _limits_caution(problem, metrics)):
+        warnings.warn(words, stacklevel=3)
     warn_of_scales(problem, metrics)
-    for caution in dict.fromkeys(caution for metric in metrics.values() for caution in metric.cautions):
-        warnings.warn(caution, stacklevel=3)
+    for words in dict.fromkeys(words for metric in metrics.values() for words in metric.cautions):
+        warnings.warn(words, stacklevel=3)
     scorer = model if isinstance(model, Scorer) else Scorer(model)
     scorer.check_target(problem.target)
     meter = Meter(scorer.counts)
@@ -56,6 +68,8 @@ def run(
         results: dict[str, Result] = {}
         if guided:
             results |= _run_guided(session, task, guided, meter, first)
+        if limits:
+            results |= _with_limits(session, task, results, meter)
         if sampled:
             results |= _run_sampled(session, task, sampled, meter, first)
     for name, result in results.items():
@@ -66,12 +80,38 @@ def run(
 def _run_guided(
     session: Session, task: Task, metrics: dict[str, GuidedMetric], meter: Meter, first: Cost
 ) -> dict[str, Result]:
+    repeats = {name: repeats_of(metric, task.problem) for name, metric in metrics.items()}
+    drawn = [
+        Drawn(session, task, {name: metrics[name] for name in metrics if repeats[name] == count}, count)
+        for count in dict.fromkeys(repeats.values())
+        if count > 1
+    ]
+    metrics = {name: metric for name, metric in metrics.items() if repeats[name] == 1}
     experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
-    scores = dict(zip(experiments, guided_scores(session, task, experiments), strict=True))
+    adaptive = [experiment for experiment in experiments if isinstance(experiment, AdaptiveExperiment)]
+    fixed = [experiment for experiment in experiments if experiment not in adaptive]
+    scores: dict[Experiment, Any] = dict(zip(fixed, guided_scores(session, task, fixed), strict=True))
+    scores |= adaptive_scores(session, task, adaptive)
     cost = first + meter.read(session.device)
     with torch.inference_mode(False):  # results are plain tensors, fit for whatever the user does next
         context = _context(task, cost)
-        return {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
+        found = {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
+        return found | {name: result for one in drawn for name, result in one.results(context).items()}
+
+
+def _limits_caution(problem: Problem, metrics: Mapping[str, Metric]) -> str | None:
+    known = {name: metric for name, metric in metrics.items() if isinstance(metric, WeightedArea)}
+    if not known:
+        raise ValueError(f"limits: they are known of pc, dpc and lpc, found metrics {', '.join(metrics)}.")
+    return caution(problem, known, ROWS)
+
+
+def _with_limits(session: Session, task: Task, results: dict[str, Result], meter: Meter) -> dict[str, Result]:
+    """Results that have limits, with them."""
+    known = {name: result for name, result in results.items() if isinstance(result, PredictionChangeResult)}
+    found = limits_of(session, task, {name: result.metric for name, result in known.items()}, ROWS, meter)
+    with torch.inference_mode(False):
+        return {name: replace(result, limits=found[name].raised_to(result.scores)) for name, result in known.items()}
 
 
 def _run_sampled(
@@ -97,7 +137,14 @@ def _run_sampled(
 
 
 def _context(task: Task, cost: Cost) -> Context:
-    return Context(task.problem.layout, task.target.clone(), cost.rows.forward, cost.seconds, task.score)
+    return Context(
+        task.problem.layout,
+        task.target.clone(),
+        cost.rows.forward,
+        cost.seconds,
+        task.score,
+        text_examples(task.problem),
+    )
 
 
 def _check_scores(metric: Metric, scores: Tensor, problem: Problem) -> None:

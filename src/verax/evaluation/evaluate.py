@@ -9,10 +9,12 @@ from verax.attribution.base import Attribution, attribute
 from verax.evaluation.engine import run
 from verax.evaluation.result import Evaluation
 from verax.metrics.choose import Metrics, chosen
+from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
-from verax.problem.given_attributions import plain_attributions
+from verax.problem.given_attributions import fitted_attributions, plain_attributions
 from verax.problem.inputs import inputs_of
 from verax.problem.problem import problem
+from verax.problem.replacement import ReplacementLike
 from verax.scoring.class_scores import Output
 from verax.scoring.frames import column_order
 from verax.scoring.scorer import scorer_of
@@ -27,7 +29,8 @@ def evaluate(
     target: Any = None,
     baselines: Any = 0.0,
     features: Any = "auto",
-    steps: int | None = None,
+    steps: Steps | None = None,
+    tolerance: float | None = None,
     sigma: Any = None,
     subset: int | None = None,
     samples: int | None = None,
@@ -37,6 +40,8 @@ def evaluate(
     seed: int | None = None,
     background: Any = None,
     background_labels: Any = None,
+    replacement: ReplacementLike = None,
+    limits: bool = False,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -61,7 +66,9 @@ def evaluate(
             ``"median"``, ``"mode"``, ``"zero"`` of the background.
         features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
             numbers (for all inputs or one each), or ``"auto"``: pixels for inputs ``(N, C, H, W)``, elements otherwise.
-        steps: PC and DPC: steps from the input to the baseline; 20 by default.
+        steps: PC, DPC and LPC: steps from the input to the baseline, 20 by default; ``"adaptive"`` refines them until
+            the estimated error against one feature per step is below ``tolerance``.
+        tolerance: With adaptive steps, the error to stop at, in the unit of the followed score; 0.01 by default.
         sigma: Infidelity: standard deviation of the Gaussian perturbation: a number, one per element of a row, or
             ``"std"`` for those of the background; 0.2 by default.
         subset: Infidelity: features perturbed in each draw; all by default.
@@ -74,6 +81,10 @@ def evaluate(
         background: Rows of training data, for baselines and ``sigma`` that are a statistic of them, and for methods
             among the attributions that compare with some.
         background_labels: Their classes, for methods that draw from each class alike.
+        replacement: What removed features become, one of ``verax.replacement``; their baselines by default. Metrics
+            that have a replacement of their own keep it.
+        limits: Whether to find what PC, DPC and LPC could be at best, too (see ``verax.limits``, which says what it
+            costs); results then have ``limits`` and ``normalised``.
         output: The score that is followed, ``"probability"`` or ``"logit"``; a regressor's value is followed as it is.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
@@ -97,13 +108,16 @@ def evaluate(
     order = column_order(scorer.feature_names, asked.values)
     asked, given, data = (
         asked.ordered(order),
-        order("attributions", plain_attributions(attributions)),
+        order("attributions", plain_attributions(fitted_attributions(attributions, asked.fitted))),
         order("background", background),
     )
     arrays = _computed(given, scorer, asked, target, data, background_labels, batch_size, device)
-    checked = problem(asked, arrays, target=target, background=data, takes_missing=scorer.takes_missing)
+    checked = problem(
+        asked, arrays, target=target, background=data, takes_missing=scorer.takes_missing, replacement=replacement
+    )
     settings = {
         "steps": steps,
+        "tolerance": tolerance,
         "sigma": sigma,
         "subset": subset,
         "samples": samples,
@@ -113,7 +127,7 @@ def evaluate(
         "seed": seed,
     }
     named = chosen(metrics, settings, int(checked.features.counts(slice(None)).min()))
-    return run(scorer, checked, named, output, batch_size, device)
+    return run(scorer, checked, named, output, batch_size, device, limits)
 
 
 def _computed(

@@ -8,17 +8,15 @@ from verax.evaluation.engine import run
 from verax.metrics.base import Metric
 from verax.metrics.infidelity import Infidelity, InfidelityResult
 from verax.metrics.infidelity_uncertainty import InfidelityUncertainty, UncertaintyResult
-from verax.metrics.prediction_change import (
-    DirectedPredictionChange,
-    PredictionChange,
-    PredictionChangeResult,
-    Reading,
-)
+from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange
+from verax.metrics.weighted_area import PredictionChangeResult, Reading, Steps
 from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.order import Order
-from verax.problem.given_attributions import plain_attributions
+from verax.perturbation.removed_sets import Area, Rule
+from verax.problem.given_attributions import fitted_attributions, plain_attributions
 from verax.problem.inputs import inputs_of
 from verax.problem.problem import problem
+from verax.problem.replacement import ReplacementLike, checked_replacement
 from verax.scoring.class_scores import Output
 from verax.scoring.frames import column_order
 from verax.scoring.scorer import scorer_of
@@ -33,9 +31,12 @@ def prediction_change(
     *,
     target: Any = None,
     baselines: Any = 0.0,
-    steps: int = 20,
+    steps: Steps = 20,
+    tolerance: float = 0.01,
     features: Any = "auto",
     order: Order = "signed",
+    area: Area = "between",
+    replacement: ReplacementLike = None,
     background: Any = None,
     output: Output = "probability",
     batch_size: int | None = None,
@@ -54,10 +55,14 @@ def prediction_change(
             them per row.
         baselines: What removed features become: a number, anything that broadcasts to the inputs, or ``"mean"``,
             ``"median"``, ``"mode"``, ``"zero"`` of the background.
-        steps: Steps from the input to the baseline.
+        steps: Steps from the input to the baseline; ``"adaptive"`` refines them until the estimated error against one
+            feature per step is below ``tolerance``.
+        tolerance: With adaptive steps, the error to stop at, in the unit of the followed score.
         features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
             numbers (for all inputs or one each), or ``"auto"``: pixels for inputs ``(N, C, H, W)``, elements otherwise.
         order: Rank by ``"signed"`` attribution or by its ``"magnitude"``.
+        area: ``"between"`` the curves, or ``"morf"``: above the MoRF curve alone, from half the model rows.
+        replacement: What removed features become, one of ``verax.replacement``; their baselines by default.
         background: Rows of training data, for baselines that are a statistic of them.
         output: The score that is followed, ``"probability"`` or ``"logit"``.
         batch_size: Rows per model call; automatic by default.
@@ -73,7 +78,10 @@ def prediction_change(
         (torch.Size([8]), torch.Size([8, 5]), 64)
     """
     data = _Data(inputs, attributions, target, baselines, features, background)
-    return _measured(model, data, PredictionChange(order, steps), output, batch_size, device)  # type: ignore[no-any-return]
+    metric = PredictionChange(
+        order, steps, area=area, replacement=checked_replacement(replacement), tolerance=tolerance
+    )
+    return _measured(model, data, metric, output, batch_size, device)  # type: ignore[no-any-return]
 
 
 def directed_prediction_change(
@@ -83,9 +91,13 @@ def directed_prediction_change(
     *,
     target: Any = None,
     baselines: Any = 0.0,
-    steps: int = 20,
+    steps: Steps = 20,
+    tolerance: float = 0.01,
     features: Any = "auto",
     order: Reading = "magnitude",
+    rule: Rule = "sum",
+    area: Area = "between",
+    replacement: ReplacementLike = None,
     background: Any = None,
     output: Output = "probability",
     batch_size: int | None = None,
@@ -98,6 +110,7 @@ def directed_prediction_change(
     Args:
         order: The reading of the definition: ``"magnitude"``, ``"signed"`` or ``"literal"``; see
             ``verax.metrics.DirectedPredictionChange``.
+        rule: How a step of many features is directed: ``"sum"`` (the paper's), ``"dot"`` or ``"coherent"``.
 
     Example:
         >>> import torch, verax
@@ -112,7 +125,10 @@ def directed_prediction_change(
         True
     """
     data = _Data(inputs, attributions, target, baselines, features, background)
-    return _measured(model, data, DirectedPredictionChange(order, steps), output, batch_size, device)  # type: ignore[no-any-return]
+    metric = DirectedPredictionChange(
+        order, steps, rule=rule, area=area, replacement=checked_replacement(replacement), tolerance=tolerance
+    )
+    return _measured(model, data, metric, output, batch_size, device)  # type: ignore[no-any-return]
 
 
 def infidelity(
@@ -221,7 +237,7 @@ def _measured(
     order = column_order(scorer.feature_names, asked.values)
     checked = problem(
         asked.ordered(order),
-        order("attributions", plain_attributions(data.attributions)),
+        order("attributions", plain_attributions(fitted_attributions(data.attributions, asked.fitted))),
         target=data.target,
         background=order("background", data.background),
         takes_missing=scorer.takes_missing,

@@ -18,7 +18,7 @@ from verax.evaluation.engine import run
 from verax.interop.flatten import FlatCall, flat_call
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
 from verax.metrics.base import Metric
-from verax.metrics.prediction_change import Reading
+from verax.metrics.weighted_area import Reading
 from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.order import Order
 from verax.problem.problem import Problem, problem

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from verax.core.packages import optional_package
 from verax.evaluation.single_metrics import directed_prediction_change, prediction_change
-from verax.metrics.prediction_change import PredictionChangeResult, Reading
+from verax.metrics.weighted_area import PredictionChangeResult, Reading
 from verax.perturbation.order import Order
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer

@@ -2,11 +2,23 @@
 
 from verax.metrics.areas import abpc, aupc, cmi, pes, weighted_abpc
 from verax.metrics.base import METRICS, GuidedMetric, Kind, Metric, SampledMetric
+from verax.metrics.curve_views import (
+    Comprehensiveness,
+    Deletion,
+    Insertion,
+    Sufficiency,
+    SymmetricRelevanceGain,
+)
+from verax.metrics.effect_correlation import EffectCorrelation, EffectCorrelationResult
 from verax.metrics.infidelity import Infidelity, InfidelityResult
 from verax.metrics.infidelity_uncertainty import InfidelityUncertainty, UncertaintyResult
-from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange, PredictionChangeResult
+from verax.metrics.limits_result import Limits, LimitsByMetric
+from verax.metrics.local_prediction_change import LocalPredictionChange
+from verax.metrics.monte_carlo import MonteCarloResult
+from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.metrics.sensitivity import SensitivityN, SensitivityResult
+from verax.metrics.weighted_area import AdaptiveResult, PredictionChangeResult
 from verax.perturbation.draws import Draws
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
@@ -15,9 +27,14 @@ from verax.statistics.intervals import Estimate
 
 __all__ = [
     "METRICS",
+    "AdaptiveResult",
+    "Comprehensiveness",
     "Context",
+    "Deletion",
     "DirectedPredictionChange",
     "Draws",
+    "EffectCorrelation",
+    "EffectCorrelationResult",
     "Effects",
     "Estimate",
     "Experiment",
@@ -28,14 +45,21 @@ __all__ = [
     "Infidelity",
     "InfidelityResult",
     "InfidelityUncertainty",
+    "Insertion",
     "Kind",
+    "Limits",
+    "LimitsByMetric",
+    "LocalPredictionChange",
     "Metric",
+    "MonteCarloResult",
     "PredictionChange",
     "PredictionChangeResult",
     "Result",
     "SampledMetric",
     "SensitivityN",
     "SensitivityResult",
+    "Sufficiency",
+    "SymmetricRelevanceGain",
     "UncertaintyResult",
     "abpc",
     "aupc",

@@ -38,6 +38,7 @@ class Metric(ABC):
         asks: The question that it answers, a sentence for pages; may be left out.
         deterministic: Whether it does without random draws.
         chance: What attributions that know nothing get on average; None where no number is known.
+        cannot_see: What it is blind to, a sentence that stands beside its scores; may be left out.
         citation: Where it was published.
         version: To be raised when the same settings give other scores than before, so that stored ones are computed
             anew.
@@ -48,7 +49,6 @@ class Metric(ABC):
     higher_is_better: ClassVar[bool]
     asks: ClassVar[str] = ""
     deterministic: ClassVar[bool] = True
-    chance: ClassVar[float | None] = None
     citation: ClassVar[str] = ""
     version: ClassVar[int] = 1
 
@@ -62,6 +62,16 @@ class Metric(ABC):
     @abstractmethod
     def kind(self) -> Kind:
         """What it rates."""
+
+    @property
+    def chance(self) -> float | None:
+        """What attributions that know nothing get on average."""
+        return None
+
+    @property
+    def cannot_see(self) -> str:
+        """What it is blind to, a sentence."""
+        return ""
 
     @classmethod
     def named(cls, settings: Mapping[str, Any], fewest: int) -> "Metric":

@@ -15,7 +15,8 @@ from verax.core import noise
 from verax.core.arguments import checked_count, settle
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
-from verax.metrics.infidelity import Infidelity, Moments, reduced
+from verax.metrics.infidelity import Infidelity, reduced
+from verax.metrics.moments import Moments
 from verax.metrics.result import Context, Result
 from verax.perturbation.draws import Draws
 from verax.perturbation.sampled import Effects, Gathered

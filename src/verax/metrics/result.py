@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +13,9 @@ from verax.core.digits import significant
 from verax.core.saving import save_as
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, shortened
+from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.guided import GuidedScores
+from verax.problem.text_examples import TextExamples
 from verax.statistics.intervals import LEVEL, Estimate, Method, estimates
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class Context:
         rows: Model rows.
         seconds: Wall-clock time.
         score: What the followed score is called wherever results are shown.
+        texts: The first inputs, where they are texts, for a report to show.
     """
 
     layout: Layout
@@ -37,6 +40,7 @@ class Context:
     rows: int
     seconds: float
     score: str = "class score"
+    texts: TextExamples | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,7 +166,7 @@ class Result:
         head = ("attribution", f"mean {self.metric.label}", "standard error", "95 % interval", *further)
         better = "higher" if self.metric.higher_is_better else "lower"
         many = counted(self.scores.shape[1], "input")
-        caption = f"{self.metric}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
+        caption = f"{self.metric.short_form}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
         return Table(head, shortened(rows), caption)
 
     def __repr__(self) -> str:
@@ -178,9 +182,19 @@ class GuidedResult(Result):
 
     Attributes:
         guided: The experiment that was read.
+        draw_errors: Where removed features are drawn: Monte-Carlo standard error per attribution and input.
     """
 
-    guided: GuidedScores
+    guided: GuidedScores | AdaptiveScores
+    draw_errors: Float[Tensor, "k n"] | None = field(default=None, kw_only=True)
+
+    @property
+    def standard_error(self) -> Any:
+        """Monte-Carlo standard error of each input's score, where removed features are drawn; 0 where they are not."""
+        return self._pack(torch.zeros_like(self.scores) if self.draw_errors is None else self.draw_errors)
+
+    def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
+        return super()._columns() | ({} if self.draw_errors is None else {"_se": self.draw_errors})
 
     @property
     def steps(self) -> int:
@@ -198,15 +212,21 @@ class GuidedResult(Result):
     @property
     def lerf(self) -> Any:
         """Scores as the least relevant features go first, ``(..., N, steps + 1)``."""
+        self.check_lerf()
         return self._pack(self.guided.curves[:, :, 1])
+
+    def check_lerf(self) -> None:
+        """Refuse to show a LeRF curve that was not run."""
+        if self.guided.curves.shape[2] == 1:
+            raise AttributeError(f'lerf: {self.metric.name} ran the MoRF curve alone; area="between" runs both.')
 
     @property
     def curve_name(self) -> str:
         """What the curves show, as the title of an axis."""
         return self.context.score
 
-    def curves(self, which: slice = slice(None)) -> Float[Tensor, "k n 2 points"]:
-        """The MoRF and LeRF curves of some attributions that ``value`` comes from."""
+    def curves(self, which: slice = slice(None)) -> Float[Tensor, "k n curves points"]:
+        """The MoRF and, where it was run, LeRF curves of some attributions that ``value`` comes from."""
         return self.guided.curves[which]
 
     def plot(self) -> Any:

@@ -5,10 +5,10 @@ import functools
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Float, Int, Shaped
+from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.perturbation.block import Block
-from verax.problem.baselines import differs, must_choose, replaced
-from verax.problem.problem import Problem, Task
+from verax.perturbation.perturbed_rows import PerturbedRows, features_that_matter
+from verax.problem.problem import Task
 from verax.scoring.session import BuildRows, Session
 
 MOST_FEATURES = 64
@@ -37,29 +37,21 @@ def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b 
 
     Features that already equal their baseline are left out of the sets: removing them changes nothing.
     """
-    problem, clean = task.problem, task.clean[block.rows]
-    features = problem.features.most
-    keys = sets & _bits_that_matter(problem, block, sets.dtype)[:, None]
+    clean, features = task.clean[block.rows], task.problem.features.most
+    keys = sets & _bits(features_that_matter(task, block.rows, block.inputs, block.baselines), sets.dtype)[:, None]
     ordered, owner, position = sorted_keys(keys, features)
     fresh = ordered != 0  # nothing removed: that score is known
     fresh[1:] &= (ordered[1:] != ordered[:-1]) | (owner[1:] != owner[:-1])
     slot = fresh.cumsum(0, dtype=torch.int32)
     (at,) = fresh.nonzero(as_tuple=True)
     distinct, owner = ordered.index_select(0, at), owner.index_select(0, at)
-    dtype, layout = session.runner.dtype, session.runner.layout
-    inputs = block.inputs.to(dtype, memory_format=layout)
-    one_baseline = block.baselines.stride(0) == 0  # the same for all inputs: nothing to look up
-    baselines = (block.baselines[:1] if one_baseline else block.baselines).to(dtype, memory_format=layout)
-    chosen = must_choose(inputs, baselines)
+    rows = PerturbedRows(session, task, block)
 
     def build(start: int, stop: int) -> Tensor:
-        row = owner[start:stop]
-        mask = problem.features.expand(unpacked(distinct[start:stop], features, dtype), row + block.rows.start)
-        own = baselines if one_baseline else baselines.index_select(0, row)
-        return replaced(inputs.index_select(0, row), own, mask, chosen=chosen).to(memory_format=layout)
+        return rows(unpacked(distinct[start:stop], features, rows.inputs.dtype), owner[start:stop])
 
     session.counts.rows_spared += keys.numel() - len(owner)
-    ahead = in_large_pieces(build, len(owner), _PIECE // inputs[0].numel())
+    ahead = in_large_pieces(build, len(owner), _PIECE // block.inputs[0].numel())
     found = session.target_scores(ahead, owner + block.rows.start, task.target, streamed=True)
     # slot 0 stands before the first distinct set of all; an empty set takes the clean score instead
     known = torch.cat((found.new_zeros(1), found)).index_select(0, slot)
@@ -129,8 +121,6 @@ def _octets(device: torch.device, dtype: torch.dtype) -> Shaped[Tensor, "256 8"]
     return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device, dtype)
 
 
-def _bits_that_matter(problem: Problem, block: Block, dtype: torch.dtype) -> Int[Tensor, " b"]:
-    moves = differs(block.inputs, block.baselines, problem.given.missing).double()
-    present = problem.features.reduce(moves, block.rows) > 0
+def _bits(present: Bool[Tensor, "b features"], dtype: torch.dtype) -> Int[Tensor, " b"]:
     place = torch.arange(present.shape[1], dtype=dtype, device=present.device)
     return (present.to(dtype) << place).sum(1, dtype=dtype)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from verax.core.blocks import pieces, whole_batches
-from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.core.shapes import Float, Int, Shaped
 from verax.core.transfer import send, to_device
-from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums
-from verax.problem.problem import Problem
+from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums, predicted_sums
+from verax.problem.checked_inputs import undirected
+from verax.problem.problem import Problem, Task
 from verax.scoring.session import Session
 
 
@@ -23,6 +24,7 @@ class Block:
     baselines: Shaped[Tensor, "b *shape"]
     attribution: FeatureSums
     direction: FeatureSums
+    predicted: FeatureSums | None
     counts: Int[Tensor, " c"]  # on the CPU: sizes follow from it
 
     @property
@@ -31,29 +33,34 @@ class Block:
         return self.attribution.values
 
 
-def load(session: Session, problem: Problem, rows: slice, which: slice) -> Block:
-    """Bring one block to the device and reduce it from elements to features."""
+def load(session: Session, task: Task, rows: slice, which: slice, predicted: bool) -> Block:
+    """Bring one block to the device and reduce it from elements to features.
+
+    Args:
+        session: The model.
+        task: Inputs and attributions.
+        rows: Which inputs.
+        which: Which attributions.
+        predicted: Whether the change that an attribution predicts for each feature is needed, too.
+    """
+    problem = task.problem
     inputs = to_device(problem.inputs[rows], session.device)
-    baselines = to_device(problem.baselines[rows], session.device)
+    baselines = task.replaced(rows, session.device)
     stacked = to_device(problem.stacked(which, rows), session.device)
+    precision, without = send(problem.precision[which], session.device), undirected(problem.given, inputs, baselines)
+    attribution = attribution_sums(problem.features, stacked, precision, rows)
+    direction = direction_sums(problem.features, inputs, baselines, rows, without)
+    moves = (inputs, baselines, without)
     return Block(
         rows=rows,
         which=which,
         inputs=inputs,
         baselines=baselines,
-        attribution=attribution_sums(problem.features, stacked, send(problem.precision[which], session.device), rows),
-        direction=direction_sums(problem.features, inputs, baselines, rows, _undirected(problem, inputs, baselines)),
+        attribution=attribution,
+        direction=direction,
+        predicted=predicted_sums(problem.features, stacked, moves, rows, attribution, direction) if predicted else None,
         counts=problem.features.counts(rows).cpu(),
     )
-
-
-def _undirected(problem: Problem, inputs: Tensor, baselines: Tensor) -> Bool[Tensor, "..."] | None:
-    """Where ``x - baseline`` means nothing: codes, and what is missing."""
-    codes = None if problem.given.codes is None else problem.given.codes.to(inputs.device)
-    if not problem.given.missing:
-        return codes
-    gaps = inputs.isnan() | baselines.isnan()
-    return gaps if codes is None else gaps | codes
 
 
 def shared_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
@@ -77,7 +84,7 @@ def joint_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> 
 def lone_blocks(problem: Problem, jobs: int, budget: int, batch_size: int) -> Iterator[slice]:
     """Blocks of inputs with many features and one attribution each, whose rows fill whole batches."""
     pairs = max(1, budget // _ranked_bytes(problem, 1, jobs))
-    yield from pieces(len(problem), min(len(problem), whole_batches(pairs, jobs - 2, batch_size)))
+    yield from pieces(len(problem), min(len(problem), whole_batches(pairs, jobs, batch_size)))
 
 
 def _ranked_bytes(problem: Problem, experiments: int, jobs: int) -> int:

@@ -5,7 +5,7 @@ pixels. A set's digest is a sum of random 64-bit words, one for each feature; tw
 are taken for the same. With a hundred thousand sets this is wrong with a probability of 3e-10.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,8 +14,8 @@ from verax.core import noise
 from verax.core.shapes import Float, Int
 from verax.core.transfer import to_device
 from verax.perturbation.block import Block
+from verax.perturbation.perturbed_rows import PerturbedRows, features_that_matter
 from verax.perturbation.removed_sets import RemovedSets
-from verax.problem.baselines import differs
 from verax.problem.problem import Task
 from verax.scoring.session import Session
 
@@ -31,8 +31,8 @@ class Known:
         self.session, self.task = session, task
         features = task.problem.features
         device = session.device
-        inputs, baselines = (to_device(one[rows], device) for one in (task.problem.inputs, task.problem.baselines))
-        matters = features.reduce(differs(inputs, baselines, task.problem.given.missing).double(), rows) > 0
+        inputs = to_device(task.problem.inputs[rows], device)
+        matters = features_that_matter(task, rows, inputs, task.replaced(rows, device))
         own = torch.arange(len(inputs) + 1, device=device) << 32  # far apart: a stream of words for each
         self.words = noise.words(own[:1], 0, features.most) * matters
         self.salt = noise.words(own[1:], 0, 1)  # sets of different inputs differ
@@ -43,28 +43,35 @@ class Known:
     def score(self, block: Block, removals: Sequence[RemovedSets]) -> Float[Tensor, "b jobs"]:
         """Score the sets of all removals, asking the model only for those that are not known."""
         digests = torch.cat([removal.digests(self.words) for removal in removals], dim=1) + self.salt
+        return self.find(digests, lambda jobs: self._ask(block, removals, jobs))
+
+    def find(self, digests: Int[Tensor, "*jobs"], ask: Callable[[Tensor], Tensor]) -> Float[Tensor, "*jobs"]:
+        """Look up the scores of salted digests.
+
+        Args:
+            digests: Of removed sets.
+            ask: Scores some of the sets, given their numbers among all: those that are not known.
+        """
         ordered, position = digests.flatten().sort()
         fresh = torch.ones_like(ordered, dtype=torch.bool)
         fresh[1:] = ordered[1:] != ordered[:-1]
         fresh &= self.digests[self._place(ordered)] != ordered
-        self._add(ordered[fresh], self._ask(block, removals, position[fresh]))
+        self._add(ordered[fresh], ask(position[fresh]))
         self.session.counts.rows_spared += digests.numel() - int(fresh.sum())
         return self.scores[self._place(digests)]
 
     def _ask(self, block: Block, removals: Sequence[RemovedSets], jobs: Int[Tensor, " m"]) -> Float[Tensor, " m"]:
         """Run the model on some of a block's jobs, which are numbered input by input."""
         session, task = self.session, self.task
-        dtype, layout = session.runner.dtype, session.runner.layout
-        inputs, baselines = (one.to(dtype, memory_format=layout) for one in (block.inputs, block.baselines))
-        ranks = torch.cat([removal.ranks() for removal in removals])
-        line, bound, least = (torch.cat(parts, dim=1).flatten()[jobs] for parts in zip(*_lines(removals), strict=True))
+        rows = PerturbedRows(session, task, block)
+        ranks = [removal.ranks() for removal in removals]
+        line, bound, least = (part.flatten()[jobs] for part in _lines(removals, [len(one) for one in ranks]))
+        places = torch.cat(ranks)
         row = jobs // sum(removal.jobs for removal in removals)
 
         def build(start: int, stop: int) -> Tensor:
-            chosen, at = slice(start, stop), row[start:stop]
-            removed = (ranks[line[chosen]] < bound[chosen, None]) != least[chosen, None]
-            mask = task.problem.features.expand(removed, at + block.rows.start)
-            return torch.where(mask, baselines[at], inputs[at]).to(memory_format=layout)
+            chosen = slice(start, stop)
+            return rows((places[line[chosen]] < bound[chosen, None]) != least[chosen, None], row[chosen])
 
         return session.target_scores(build, row + block.rows.start, task.target, streamed=True)
 
@@ -82,20 +89,11 @@ class Known:
         return torch.searchsorted(self.digests, digests).clamp(max=len(self.digests) - 1)
 
 
-def _lines(removals: Sequence[RemovedSets]) -> list[tuple[Tensor, ...]]:
-    """For every job: its line in the ranks of all removals, the rank where it is cut, and whether it is LeRF.
-
-    The first c features are gone where ranks are below c; the last c where they are not below the count less c.
-    """
+def _lines(removals: Sequence[RemovedSets], heights: Sequence[int]) -> list[Tensor]:
+    """The lines, bounds and sides of all removals' jobs, with lines counted through the ranks of all."""
     found, before = [], 0
-    for removal in removals:
-        k, b, _ = removal.sequence.shape
-        device = removal.cuts.device
-        shape = (b, k, 2, removal.inner)
-        line = before + torch.arange(k * b, device=device).reshape(k, b).T[:, :, None, None]
-        inner = removal.cuts[:, 1:-1]
-        bound = torch.stack((inner, removal.counts - inner), dim=1)[:, None]
-        least = torch.tensor((False, True), device=device)[:, None]
-        found.append(tuple(part.expand(shape).reshape(b, -1) for part in (line, bound, least)))
-        before += k * b
-    return found
+    for removal, height in zip(removals, heights, strict=True):
+        line, bound, least = removal.lines()
+        found.append((line + before, bound, least))
+        before += height
+    return [torch.cat(parts, dim=1) for parts in zip(*found, strict=True)]

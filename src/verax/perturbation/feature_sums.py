@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from verax.core.shapes import Bool, Float, Shaped
-from verax.problem.features import FeatureMap
+from verax.problem.features import FeatureMap, spread
 
 _ALIKE = 1 - 1e-12  # sums of numbers of one sign equal the sums of their sizes, but for the order of adding
 
@@ -46,8 +46,7 @@ def attribution_sums(
     features: FeatureMap, stacked: Float[Tensor, "k b *rest"], precision: Float[Tensor, "k 1 1"], rows: slice
 ) -> FeatureSums:
     """Attributions of each feature."""
-    single = stacked[0, 0].numel() == features.most
-    sizes = None if single else features.reduce(stacked.abs(), rows)
+    sizes = None if _one_each(features, stacked[0, 0].numel(), rows) else features.reduce(stacked.abs(), rows)
     return FeatureSums(features.reduce(stacked, rows), sizes, None, precision)
 
 
@@ -59,14 +58,68 @@ def direction_sums(
     without: Bool[Tensor, "..."] | None = None,
 ) -> FeatureSums:
     """``x - baseline`` of each feature, which is as exact as both are; 0 for elements ``without`` a direction."""
-    precision = torch.finfo(inputs.dtype).eps if inputs.is_floating_point() else 0.0
+    precision = _spacing(inputs)
     inputs, baselines = inputs.double(), baselines.double()
     if without is not None:
         inputs, baselines = inputs.masked_fill(without, 0), baselines.masked_fill(without, 0)
     difference = inputs - baselines
-    sizes = None if inputs[0].numel() == features.most else features.reduce(difference.abs(), rows)
+    sizes = None if _one_each(features, inputs[0].numel(), rows) else features.reduce(difference.abs(), rows)
     rounded = features.reduce(inputs.abs() + baselines.abs(), rows)
     return FeatureSums(features.reduce(difference, rows), sizes, rounded, precision)
+
+
+def predicted_sums(
+    features: FeatureMap,
+    stacked: Float[Tensor, "k b *rest"],
+    moves: tuple[Tensor, Tensor, Tensor | None],
+    rows: slice,
+    attribution: FeatureSums,
+    direction: FeatureSums,
+) -> FeatureSums:
+    """The drop that attributions predict where a feature goes: ``a (x - baseline)``, summed over its elements.
+
+    Args:
+        features: What one feature is.
+        stacked: Attributions, element by element.
+        moves: Inputs, baselines, and which elements have no direction.
+        rows: Which inputs.
+        attribution: Attributions of each feature.
+        direction: ``x - baseline`` of each feature.
+    """
+    inputs, baselines, without = moves
+    if _one_each(features, stacked[0, 0].numel(), rows):  # all elements of a feature share its number
+        return size_times_sign(attribution, direction, attribution.signs())
+    difference = inputs.double() - baselines.double()
+    reach = inputs.double().abs() + baselines.double().abs()
+    if without is not None:
+        difference, reach = difference.masked_fill(without, 0), reach.masked_fill(without, 0)
+    shape = tuple(inputs.shape[1:])
+    found = []
+    for one in stacked:  # one at a time: products of all would be the largest thing in memory
+        spread_out = spread(one, shape).double()
+        parts = (spread_out * difference, (spread_out * difference).abs(), spread_out.abs() * reach)
+        found.append([features.reduce(part, rows) for part in parts])
+    values, sizes, rounded = (torch.stack(part) for part in zip(*found, strict=True))
+    precision = torch.as_tensor(attribution.precision, device=values.device).clamp(min=_spacing(inputs))
+    return FeatureSums(values, sizes, rounded, precision)
+
+
+def _one_each(features: FeatureMap, numbers: int, rows: slice) -> bool:
+    """Whether every feature of these inputs has one number."""
+    return int(features.counts(rows).min()) == numbers
+
+
+def _spacing(values: Tensor) -> float:
+    """Relative spacing of the numbers of a format; whole numbers are exact."""
+    return torch.finfo(values.dtype).eps if values.is_floating_point() else 0.0
+
+
+def size_times_sign(attribution: FeatureSums, direction: FeatureSums, sign: Tensor) -> FeatureSums:
+    """``sign |a| (x - baseline)`` of each feature; a product too small for a number keeps its sign."""
+    size = attribution.values.double().abs() * direction.values.double().abs()
+    values = sign * direction.signs() * size.clamp(min=torch.finfo(torch.float64).tiny)
+    precision = torch.as_tensor(attribution.precision, device=values.device)
+    return FeatureSums(values, None, None, precision.clamp(min=direction.precision))
 
 
 def signs(

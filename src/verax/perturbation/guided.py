@@ -12,30 +12,36 @@ from torch import Tensor
 
 from verax.core.blocks import block_bytes, rectangles
 from verax.core.shapes import Float, Int
-from verax.core.transfer import send, to_device
+from verax.core.transfer import send
 from verax.perturbation import bit_masks
 from verax.perturbation.block import Block, joint_blocks, load, lone_blocks, shared_blocks
 from verax.perturbation.digests import Known
 from verax.perturbation.removed_sets import Experiment, RemovedSets
+from verax.perturbation.split_steps import SplitSets
 from verax.problem.problem import Task
 from verax.scoring.session import Session
 
 
 @dataclass(frozen=True)
 class GuidedScores:
-    """What came out of an experiment. MoRF is curve 0, LeRF curve 1.
+    """What came out of an experiment. MoRF is curve 0, LeRF, where it was run, curve 1.
 
     Attributes:
         curves: Class scores, point 0 unperturbed, last point with everything replaced.
         attribution_sign: Sign of the attributions removed in each step, summed (A_t in the definition of DPC).
         direction_sign: Sign of ``x - baseline`` over the same features, summed (D_t).
         points: How many points of each input's curves are its own; those after them repeat the last one.
+        predicted_sign: With the rule ``"dot"``: sign of the drop that the attribution predicts for the step.
+        within: With the rule ``"coherent"``: class scores within each step, after the features that are predicted to
+            lower it, and after those that are predicted to raise it.
     """
 
-    curves: Float[Tensor, "k n 2 points"]
-    attribution_sign: Int[Tensor, "k n 2 steps"]
-    direction_sign: Int[Tensor, "k n 2 steps"]
+    curves: Float[Tensor, "k n curves points"]
+    attribution_sign: Int[Tensor, "k n curves steps"]
+    direction_sign: Int[Tensor, "k n curves steps"]
     points: Int[Tensor, " n"]
+    predicted_sign: Int[Tensor, "k n curves steps"] | None = None
+    within: Float[Tensor, "k n curves steps 2"] | None = None
 
 
 def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
@@ -46,32 +52,53 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
         task: Inputs, attributions, baselines, features, classes.
         experiments: What to run. Rows that occur in several are scored once.
     """
+    found: dict[Experiment, GuidedScores] = {}
+    for replacement in dict.fromkeys(experiment.replacement for experiment in experiments):
+        alike = [experiment for experiment in experiments if experiment.replacement == replacement]
+        scores = _same_replacement(session, replace(task, replacement=replacement), alike)
+        found |= zip(alike, scores, strict=True)
+    return [found[experiment] for experiment in experiments]
+
+
+def _same_replacement(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
+    """Run experiments whose removed features become the same, so that they can share rows."""
     problem = task.problem
     results = [_empty_result(task, experiment, session.device) for experiment in experiments]
-    jobs = sum(2 * min(experiment.steps, problem.features.most) for experiment in experiments)
-    sizes = (len(experiments), jobs, block_bytes(session.device))
+    predicted = any(experiment.rule != "sum" for experiment in experiments)
+    split = any(experiment.rule == "coherent" for experiment in experiments)
+    jobs = sum(
+        experiment.curves * experiment.points * min(experiment.steps, problem.features.most)
+        for experiment in experiments
+    )
+    sizes = (len(experiments) + 3 * split, jobs, block_bytes(session.device))  # split steps have longer sequences
+    # an input with fewer features than steps repeats its last row, which only those who compare sets will see
+    repeats = int(problem.features.counts(slice(None)).min()) < min(problem.features.most, experiments[0].steps)
     if problem.features.most <= bit_masks.MOST_FEATURES:
         for rows, (which,) in shared_blocks(problem, *sizes):
-            block = load(session, problem, rows, which)
-            removals = [RemovedSets(block, experiment) for experiment in experiments]
+            block = load(session, task, rows, which, predicted)
+            removals = [_sets(block, experiment) for experiment in experiments]
             scores = bit_masks.score_sets(session, task, block, _removed_sets(block, removals))
             _store(results, removals, block, scores[:, 1:], scores[:, 0])
-    elif len(problem.attributions) * len(experiments) > 1:
-        replaced = _everything_replaced(session, task)
+    elif len(problem.attributions) * len(experiments) > 1 or split or repeats or task.moves.setwise:
+        replaced = everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):
             known = Known(session, task, rows, replaced[rows])
             for which in parts:
-                block = load(session, problem, rows, which)
-                removals = [RemovedSets(block, experiment) for experiment in experiments]
+                block = load(session, task, rows, which, predicted)
+                removals = [_sets(block, experiment) for experiment in experiments]
                 _store(results, removals, block, known.score(block, removals), replaced[rows])
     else:  # one ranking of each input: its sets differ, so that nothing has to wait until they are compared
-        replaced = _everything_replaced(session, task)
-        for rows in lone_blocks(problem, *sizes[1:], session.batch_size):
-            block = load(session, problem, rows, slice(0, 1))
+        replaced = everything_replaced(session, task)
+        for rows in lone_blocks(problem, jobs - experiments[0].curves, sizes[-1], session.batch_size):
+            block = load(session, task, rows, slice(0, 1), predicted)
             removal = RemovedSets(block, experiments[0])
             _store(results, [removal], block, _score_ranked(session, task, block, removal), replaced[rows])
     session.settle()
     return [_at_home(result, problem.inputs.device) for result in results]
+
+
+def _sets(block: Block, experiment: Experiment) -> RemovedSets:
+    return (SplitSets if experiment.rule == "coherent" else RemovedSets)(block, experiment)
 
 
 def _removed_sets(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, "b jobs"]:
@@ -90,7 +117,8 @@ def _removed_sets(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, 
 def _score_ranked(session: Session, task: Task, block: Block, removal: RemovedSets) -> Float[Tensor, "b jobs"]:
     """Score every removed set of a block with one attribution, whose features are too many for bit masks."""
     ranks, cuts, counts = removal.ranks(), removal.cuts[:, 1:-1].to(torch.int32), removal.counts.to(torch.int32)
-    places = torch.stack((ranks, (counts - 1) - ranks), dim=1)  # from the top for MoRF, from the bottom for LeRF
+    curves = removal.experiment.curves
+    places = torch.stack((ranks, (counts - 1) - ranks)[:curves], dim=1)  # from the top for MoRF, the bottom for LeRF
     dtype, layout = session.runner.dtype, session.runner.layout
     inputs, baselines = (one.to(dtype, memory_format=layout) for one in (block.inputs, block.baselines))
     owner = torch.arange(block.rows.start, block.rows.stop, device=session.device)
@@ -99,7 +127,7 @@ def _score_ranked(session: Session, task: Task, block: Block, removal: RemovedSe
         """Make rows in one go for each rectangle of inputs and points of their curves, straight into the batch."""
         batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=_dense(layout))
         done = 0
-        for rows, points in rectangles(start, stop, 2 * removal.inner):
+        for rows, points in rectangles(start, stop, curves * removal.inner):
             bound = cuts if len(cuts) == 1 else cuts[rows]
             removed = (places[rows, :, None] < bound[:, None, :, None]).flatten(1, 2)[:, points]
             height, width = removed.shape[:2]
@@ -123,12 +151,12 @@ def _dense(layout: torch.memory_format) -> torch.memory_format:
     return layout if layout is torch.channels_last else torch.contiguous_format
 
 
-def _everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
+def everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
     """Score all inputs with everything replaced, in whole batches."""
     dtype, layout = session.runner.dtype, session.runner.layout
 
     def build(start: int, stop: int) -> Tensor:
-        batch = to_device(task.problem.baselines[start:stop], session.device)
+        batch = task.replaced(slice(start, stop), session.device)
         return batch.to(dtype, copy=True, memory_format=layout)
 
     owner = torch.arange(len(task.problem), device=session.device)
@@ -143,13 +171,20 @@ def _store(
     replaced: Float[Tensor, " b"],
 ) -> None:
     k, b = block.attributions.shape[:2]
-    shape = (b, k, 2)
     for result, removal, part in zip(
         results, removals, torch.split(scores, [removal.jobs for removal in removals], dim=1), strict=True
     ):
+        inner = part.reshape(b, k, removal.experiment.curves, removal.inner).transpose(0, 1)
         curves = result.curves[block.which, block.rows]
-        curves[..., 1:-1] = part.reshape(*shape, removal.inner).transpose(0, 1).to(curves)
+        each = removal.experiment.points
+        curves[..., 1:-1] = inner[..., each - 1 :: each].to(curves)
         curves[..., -1] = replaced[:, None].to(curves)
+        if result.within is not None:
+            result.within[block.which, block.rows] = torch.stack((inner[..., ::each], inner[..., 1::each]), -1).to(
+                curves
+            )
+        if result.predicted_sign is not None:
+            result.predicted_sign[block.which, block.rows] = removal.signs(removal.predicted())
         result.attribution_sign[block.which, block.rows] = removal.signs(block.attribution)
         result.direction_sign[block.which, block.rows] = removal.signs(block.direction)
 
@@ -158,13 +193,22 @@ def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> G
     problem = task.problem
     k, n = len(problem.attributions), len(problem)
     steps = min(experiment.steps, problem.features.most)
-    curves = torch.empty(k, n, 2, steps + 1, dtype=problem.layout.dtype, device=device)
+    shape = (k, n, experiment.curves)
+    curves = torch.empty(*shape, steps + 1, dtype=problem.layout.dtype, device=device)
     curves[..., 0] = task.clean[:, None].to(curves)
-    signs = torch.empty(2, k, n, 2, steps, dtype=torch.int8, device=device)
+    signs = torch.empty(3, *shape, steps, dtype=torch.int8, device=device)
     points = problem.features.counts(slice(None)).clamp(max=experiment.steps) + 1
-    return GuidedScores(curves, signs[0], signs[1], send(points, device).expand(n))
+    return GuidedScores(
+        curves,
+        signs[0],
+        signs[1],
+        send(points, device).expand(n),
+        signs[2] if experiment.rule == "dot" else None,
+        curves.new_empty(*shape, steps, 2) if experiment.rule == "coherent" else None,
+    )
 
 
 def _at_home(result: GuidedScores, device: torch.device) -> GuidedScores:
     """Bring results to where the inputs are."""
-    return replace(result, **{field: value.to(device) for field, value in vars(result).items()})
+    held = {field: value.to(device) for field, value in vars(result).items() if value is not None}
+    return replace(result, **held)

@@ -48,6 +48,10 @@ def cut_points(counts: Int[Tensor, " inputs"], steps: int, most: int) -> Int[Ten
     Inputs of a call may differ in their number of features (a group map for each); where one has ended before the
     curve of the input with the ``most`` features, its last point is repeated.
 
+    The cut points of n steps are among those of every multiple of n, and all are among those of one feature per step:
+    in one call, the finer number brings the scores of the coarser one. Others share what happens to coincide, as 20 and
+    24 do at every fourth part.
+
     Example:
         >>> cut_points(torch.tensor([7]), steps=3, most=7)
         tensor([[0, 2, 4, 7]])

@@ -5,7 +5,7 @@ effect ``P`` of every attribution is a matrix product with the same draws.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -83,7 +83,7 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
         predicted = buffer[: len(inputs)]
         actual = torch.empty(len(inputs), draws.samples, dtype=torch.float64, device=session.device)
         for part in pieces(draws.samples, max(1, budget // (per_draw * len(inputs)))):
-            moved, chosen = _perturb(session, problem, draws, rows, inputs, part)
+            moved, chosen = _perturb(session, task, draws, rows, inputs, part)
             scores = _scores(session, task, moved, rows)
             actual[:, part] = task.clean[rows].double()[:, None] - scores.double()
             weights = chosen
@@ -96,10 +96,10 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
 
 
 def _perturb(
-    session: Session, problem: Problem, draws: Draws, rows: slice, inputs: Shaped[Tensor, "b *shape"], part: slice
+    session: Session, task: Task, draws: Draws, rows: slice, inputs: Shaped[Tensor, "b *shape"], part: slice
 ) -> tuple[Shaped[Tensor, "b draws *shape"], Bool[Tensor, "b draws features"] | None]:
     """Make some draws of some inputs; also say which features were chosen, where not all are."""
-    count = part.stop - part.start
+    problem, count = task.problem, part.stop - part.start
     chosen = _choose(problem, draws, rows, inputs, part.start, count)
     if draws.perturbation == "gaussian":
         keys = _keys(problem, draws, rows, inputs, "gaussian")
@@ -109,15 +109,39 @@ def _perturb(
         drawn = drawn.mul_(scale if isinstance(scale, float) else scale.to(drawn.device))
         still = problem.given.still(rows)
         moved = inputs[:, None] + (drawn if still is None else drawn.masked_fill_(still.to(drawn.device)[:, None], 0))
+        if chosen is None:
+            return moved, None
+        mask = _elements(problem, rows, chosen)
     else:
-        baselines = problem.baselines[rows].to(session.device)
-        moved = baselines[:, None].expand(-1, count, *baselines.shape[1:])
-    if chosen is None:
-        return moved, None
-    row = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
-    flat = problem.features.expand(chosen.flatten(0, 1), row)
-    mask = flat.reshape(len(inputs), count, *flat.shape[1:])
+        mask = _elements(problem, rows, chosen)  # type: ignore[arg-type]  # a replacement always chooses
+        moved = _removed(session, task, rows, mask, part)
     return replaced(inputs[:, None], moved, mask, chosen=must_choose(inputs, moved)), chosen
+
+
+def _elements(
+    problem: Problem, rows: slice, chosen: Shaped[Tensor, "b draws features"]
+) -> Shaped[Tensor, "b draws *some"]:
+    """From chosen features to chosen elements."""
+    owner = torch.arange(rows.start, rows.stop, device=chosen.device).repeat_interleave(chosen.shape[1])
+    flat = problem.features.expand(chosen.flatten(0, 1), owner)
+    return flat.reshape(*chosen.shape[:2], *flat.shape[1:])
+
+
+def _removed(
+    session: Session, task: Task, rows: slice, mask: Shaped[Tensor, "b draws *some"], part: slice
+) -> Shaped[Tensor, "b each *shape"]:
+    """What chosen elements become, draw by draw; of a replacement that is drawn itself, each draw in its turn."""
+    inputs, count = rows.stop - rows.start, part.stop - part.start
+    if task.moves.setwise:
+        at = torch.arange(inputs, device=session.device).repeat_interleave(count)
+        context = task.context(rows, session.device).at(at)
+        chosen = mask.bool().flatten(0, 1).expand(context.values.shape)
+        removed = task.removable(chosen, at + rows.start)
+        found = torch.where(removed, task.moves.fill(context, removed), context.values)
+        return found.reshape(inputs, count, *found.shape[1:])
+    repeats = task.moves.repeats
+    each = torch.stack([replace(task, draw=one).replaced(rows, session.device) for one in range(repeats)], dim=1)
+    return each[:, torch.arange(part.start, part.stop, device=each.device) % repeats] if repeats > 1 else each
 
 
 def _choose(

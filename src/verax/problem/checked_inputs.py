@@ -1,7 +1,7 @@
 """Checked inputs: what can be wrong with the rows of a call, their features and baselines is found here."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from verax.problem.inputs import Inputs, PlainInputs
 from verax.scoring.companions import Companions
 
 _SHOWN = 5  # names of a message
+_READ = 5  # texts of a report
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class CheckedInputs:
         names: Of the features, if they have any.
         companions: What travels along with the rows.
         kind: The array library that the user works with.
+        words: What people read at each place of the first rows, where rows are texts.
     """
 
     values: Shaped[Tensor, "n *shape"]
@@ -40,6 +42,7 @@ class CheckedInputs:
     names: tuple[str, ...] | None
     companions: Companions | None
     kind: ArrayKind
+    words: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -78,6 +81,15 @@ class CheckedInputs:
         )
 
 
+def undirected(given: CheckedInputs, values: Tensor, baselines: Tensor) -> Bool[Tensor, "..."] | None:
+    """Where ``x - baseline`` of some rows means nothing: codes, and what is missing. None where there is neither."""
+    codes = None if given.codes is None else given.codes.to(values.device)
+    if not given.missing:
+        return codes
+    gaps = values.isnan() | baselines.isnan()
+    return gaps if codes is None else gaps | codes
+
+
 def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = False) -> CheckedInputs:
     """Read the rows of a call, or say what is wrong with them.
 
@@ -102,6 +114,7 @@ def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = 
         names=_checked_names(given.names, features),
         companions=_companions(given),
         kind=kind_of(given.values),
+        words=given.words(_READ),
     )
 
 

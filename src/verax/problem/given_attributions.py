@@ -1,6 +1,6 @@
 """Attributions as other libraries hand them out: what is no array yet becomes one, or the message says who makes it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,18 @@ def plain_attributions(attributions: Any) -> Any:
     if isinstance(attributions, Mapping):
         return {name: _plain(f"attributions[{name!r}]", value) for name, value in attributions.items()}
     return _plain("attributions", attributions)
+
+
+def fitted_attributions(attributions: Any, fit: Callable[[Any], Any]) -> Any:
+    """Every attribution as the inputs want it, before it becomes an array.
+
+    Args:
+        attributions: One, or a dict of them.
+        fit: What the inputs make of one.
+    """
+    if isinstance(attributions, Mapping):
+        return {name: fit(value) for name, value in attributions.items()}
+    return fit(attributions)
 
 
 def with_rows(array: Tensor, shapes: Collection[Shape]) -> Tensor:

@@ -83,6 +83,14 @@ class Inputs:
             alongside={name: _rows(value, chosen) for name, value in self.alongside.items()},
         )
 
+    def fitted(self, attribution: Any) -> Any:
+        """An attribution as an array; inputs that know of other forms, such as ragged lists, override it."""
+        return attribution
+
+    def words(self, rows: int) -> tuple[tuple[str, ...], ...]:
+        """What people read at each place of the first rows, for reports; nothing where rows are no texts."""
+        return ()
+
     def ordered(self, order: ColumnOrder) -> "Inputs":
         """The same with the columns of a data frame in the order of the model, as plain arrays."""
         return replace(

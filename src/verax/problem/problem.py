@@ -8,13 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from verax.core import noise
 from verax.core.arrays import Layout, as_tensor
-from verax.core.shapes import Float, Int, Shaped
+from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.core.transfer import to_device
 from verax.problem.background import checked_background
-from verax.problem.checked_inputs import CheckedInputs, check_finite, checked_inputs
+from verax.problem.checked_inputs import CheckedInputs, check_finite, checked_inputs, undirected
 from verax.problem.features import FeatureMap, Grid, Groups, Shape, spread
 from verax.problem.given_attributions import advice, with_rows
 from verax.problem.inputs import inputs_of
+from verax.problem.replacement import BASELINE, Baseline, Replacement, Rows, checked_replacement
 from verax.problem.targets import checked_target
 from verax.problem.typical_rows import spreads
 from verax.scoring.targets import Target
@@ -33,6 +36,7 @@ class Problem:
         precision: Relative spacing of the numbers of each attribution, as the user gave it.
         layout: The form in which results go back.
         background: Rows of training data, if the user gave some.
+        replacement: What removed features become, for metrics that do not say it themselves.
     """
 
     given: CheckedInputs
@@ -41,6 +45,7 @@ class Problem:
     precision: Float[Tensor, "k 1 1"]
     layout: Layout
     background: Shaped[Tensor, "m *shape"] | None = None
+    replacement: Replacement = BASELINE
 
     @cached_property
     def spread(self) -> Float[Tensor, "*shape"] | None:
@@ -80,12 +85,55 @@ class Problem:
 
 @dataclass(frozen=True)
 class Task:
-    """A problem whose unperturbed inputs have been scored: the class of each is known. What experiments work on."""
+    """A problem whose unperturbed inputs have been scored: the class of each is known. What experiments work on.
+
+    Attributes:
+        problem: What is asked.
+        target: The class or output of each input.
+        clean: Its score, unperturbed.
+        score: What that is called.
+        replacement: What removed features become, where it is not what the problem says.
+        draw: Which draw of a replacement that is drawn.
+    """
 
     problem: Problem
     target: Int[Tensor, " n"]
     clean: Float[Tensor, " n"]
-    score: str = "class score"  # what it is called
+    score: str = "class score"
+    replacement: Replacement | None = None
+    draw: int = 0
+
+    @property
+    def moves(self) -> Replacement:
+        """What removed features become."""
+        return self.replacement or self.problem.replacement
+
+    def replaced(self, rows: slice, device: torch.device) -> Shaped[Tensor, "b *shape"]:
+        """Some inputs with everything removed, on a device: what their removed features become."""
+        if isinstance(self.moves, Baseline):
+            return to_device(self.problem.baselines[rows], device)
+        context = self.context(rows, device)
+        fixed = self.problem.given.fixed(rows)
+        if fixed is None:
+            return self.moves.fill(context)
+        held = fixed.to(device).expand(context.values.shape)
+        return torch.where(held, context.values, self.moves.fill(context, ~held))
+
+    def removable(self, mask: Bool[Tensor, "m *shape"], owner: Int[Tensor, " m"]) -> Bool[Tensor, "m *shape"]:
+        """Leave out of chosen elements those that are never removed, which are in a group all the same."""
+        fixed = self.problem.given.fixed(slice(None))
+        if fixed is None:
+            return mask
+        held = fixed.to(mask.device)
+        return mask & ~(held[owner] if len(held) > 1 else held)
+
+    def context(self, rows: slice, device: torch.device) -> Rows:
+        """Some inputs on a device, with all that replacements may ask for."""
+        given = self.problem.given
+        values, baselines = to_device(given.values[rows], device), to_device(given.baselines[rows], device)
+        still, fixed = undirected(given, values, baselines), given.fixed(rows)
+        keys = noise.input_keys(values, 0, "replacement", None if fixed is None else fixed.to(device))
+        return Rows(values, baselines, self.problem.spread, still, self.problem.background, keys, self.draw)
 
 
 def problem(
@@ -97,6 +145,7 @@ def problem(
     features: Any = "auto",
     background: Any = None,
     takes_missing: bool = False,
+    replacement: Any = None,
 ) -> Problem:
     """Check and normalise the arguments that all metrics share.
 
@@ -108,7 +157,9 @@ def problem(
         features: What one feature is.
         background: Rows of training data, for what is measured by them.
         takes_missing: Whether the model is known to take NaN.
+        replacement: What removed features become; None for their baselines.
     """
+    moves = checked_replacement(replacement) or BASELINE
     given = checked_inputs(inputs_of(inputs, features, baselines), background, takes_missing)
     x = given.values
     stack, precision, form, names = _attribution_list(attributions, given)
@@ -121,6 +172,7 @@ def problem(
         precision=precision,
         layout=Layout(form, names, given.kind, x.device, result_dtype),
         background=None if rows is None else rows.to(x.device),
+        replacement=moves,
     )
 
 

@@ -28,3 +28,15 @@ def resampled_means(values: Float[Tensor, "k n"], resamples: int, seed: int) -> 
         times.scatter_add_(1, drawn, torch.ones_like(times))
         means.append(times @ values.T / count)
     return torch.cat(means)
+
+
+def redrawn(means: Float[Tensor, "resamples k"], seed: int) -> Float[Tensor, "resamples k"]:
+    """In each resample the columns drawn with replacement: where what is averaged is a draw itself, not chosen.
+
+    Example:
+        >>> redrawn(torch.tensor([[1.0, 2.0]] * 8), seed=0).mean(1).unique().tolist()
+        [1.0, 1.5, 2.0]
+    """
+    key = noise.input_keys(torch.zeros(1, 1), seed, "redrawn")
+    drawn = noise.words(key, 0, means.numel()).reshape(means.shape) % max(1, means.shape[1])
+    return means.gather(1, drawn)

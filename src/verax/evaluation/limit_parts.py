@@ -1,0 +1,84 @@
+"""Parts of a task: inputs with equally many features, and the scores of their removed sets."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Bool, Float, Int
+from verax.perturbation import bit_masks
+from verax.perturbation.block import Block, load
+from verax.perturbation.perturbed_rows import PerturbedRows
+from verax.problem.problem import Task
+from verax.scoring.session import Session
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some inputs of a task as a task of their own.
+
+    Attributes:
+        session: The model, with what travels along with these inputs.
+        task: The inputs.
+        which: Their numbers, on the session's device.
+    """
+
+    session: Session
+    task: Task
+    which: Int[Tensor, " m"]
+
+    @property
+    def features(self) -> int:
+        """The most features that any has."""
+        return self.task.problem.features.most
+
+    def blocks(self, width: int) -> Iterator[Block]:
+        """Cut the inputs so that the tables of a block, or its removed sets, stay small."""
+        d = self.features
+        each = width * d * (d + 64) if width else 128 * 2**d
+        for rows in pieces(len(self.which), max(1, block_bytes(self.session.device) // each)):
+            yield load(self.session, self.task, rows, slice(0, 1), False)
+
+    def all_scores(self, block: Block) -> Float[Tensor, "b sets"]:
+        """Scores of all removed sets, feature ``i`` removed where bit ``i`` of the place is 1."""
+        kind = bit_masks.set_type(self.features)
+        sets = torch.arange(2**self.features, dtype=kind, device=self.session.device).expand(len(block.inputs), -1)
+        return bit_masks.score_sets(self.session, self.task, block, sets)
+
+    def scores_of(self, block: Block) -> Callable[[Tensor], Tensor]:
+        """What scores any removed sets ``(b, sets, features)`` of a block's inputs."""
+        session, rows = self.session, PerturbedRows(self.session, self.task, block)
+
+        def score(removed: Bool[Tensor, "b sets features"]) -> Float[Tensor, "b sets"]:
+            flat, sets = removed.flatten(0, 1), removed.shape[1]
+
+            def build(start: int, stop: int) -> Tensor:
+                return rows(flat[start:stop], torch.arange(start, stop, device=session.device) // sets)
+
+            owner = torch.arange(block.rows.start, block.rows.stop, device=session.device).repeat_interleave(sets)
+            return session.target_scores(build, owner, self.task.target, streamed=True).reshape(removed.shape[:2])
+
+        return score
+
+
+def parts(session: Session, task: Task, which: Int[Tensor, " m"]) -> Iterator[Part]:
+    """The inputs by their number of features."""
+    counts = task.problem.features.counts(slice(None)).cpu().expand(len(task.problem))[which]
+    for count in sorted(set(counts.tolist())):
+        yield part_of(session, task, which[counts == count])
+
+
+def part_of(session: Session, task: Task, which: Int[Tensor, " m"]) -> Part:
+    """Some inputs as a task of their own."""
+    here = which.to(session.device)
+    if len(which) == len(task.problem):
+        return Part(session, task, here)
+    problem = task.problem
+    first = problem.attributions[0]
+    given = problem.given.at(which)
+    own = replace(problem, given=given, attributions=(first[which.to(first.device)],), precision=problem.precision[:1])
+    beside = None if given.companions is None else given.companions.on(session.device)
+    small = replace(task, problem=own, target=task.target[here], clean=task.clean[here])
+    return Part(replace(session, companions=beside), small, here)

@@ -1,0 +1,236 @@
+"""What limits give back: the best and the worst score possible for each input, and an attribution that attains it."""
+
+import html
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from verax.core.digits import significant
+from verax.core.saving import save_as
+from verax.core.shapes import Float, Int
+from verax.core.text_tables import Table, cost, counted
+from verax.metrics.result import Context
+from verax.statistics.intervals import Estimate, estimates
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Limits:
+    """How well attributions of each input could score. Arrays are of the inputs' kind.
+
+    Where there are too many inputs for the model rows of the call, some were drawn at random; all others have NaN.
+
+    Attributes:
+        metric: What was measured, with its settings.
+        context: Form, classes and cost.
+        exact: Whether no attribution with one value per feature can score better than ``best``. Otherwise ``best`` is a
+            lower bound, which some attribution attains, and ``worst`` an upper bound. ``evaluate`` raises them to what
+            the attributions of the call attain.
+        method: How they were found, in words.
+        highest: The best score of each input.
+        lowest: The worst.
+        random: The mean score of random attributions; NaN where it is not known.
+        attaining: An attribution that attains the best, in the inputs' shape.
+        sequence: Its features in the order of removal; -1 where an input has no more.
+        exact_shapley: Shapley values of the same model rows; None where not all sets were scored.
+    """
+
+    metric: Any
+    context: Context
+    exact: bool
+    method: str
+    highest: Float[Tensor, " n"]
+    lowest: Float[Tensor, " n"]
+    random: Float[Tensor, " n"]
+    attaining: Float[Tensor, "n *shape"]
+    sequence: Int[Tensor, "n features"]
+    exact_shapley: Float[Tensor, "n *shape"] | None
+
+    @property
+    def best(self) -> Any:
+        """The best score of each input, ``(N,)``."""
+        return self._pack(self.highest)
+
+    @property
+    def worst(self) -> Any:
+        """The worst score of each input, ``(N,)``."""
+        return self._pack(self.lowest)
+
+    @property
+    def chance(self) -> Any:
+        """The mean score of random attributions: over all orders and, where they count, all signs; ``(N,)``."""
+        return self._pack(self.random)
+
+    @property
+    def order(self) -> Any:
+        """Features of each input as the best attribution removes them, ``(N, features)``; -1 where there is none."""
+        return self._pack(self.sequence)
+
+    @property
+    def attribution(self) -> Any:
+        """An attribution that attains the best score, in the inputs' shape. Only its order and signs mean something."""
+        return self._pack(self.attaining)
+
+    @property
+    def shapley(self) -> Any:
+        """Exact Shapley values of the followed score, in the inputs' shape, from the same model rows.
+
+        A feature of several elements shares its value out among them evenly. None where limits are bounds from a
+        search.
+        """
+        return None if self.exact_shapley is None else self._pack(self.exact_shapley)
+
+    @property
+    def inputs(self) -> list[int]:
+        """Numbers of the inputs whose limits were found."""
+        found: list[int] = self._known().tolist()
+        return found
+
+    @property
+    def rows(self) -> int:
+        """Model rows; metrics of one call share them."""
+        return self.context.rows
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of the call."""
+        return self.context.seconds
+
+    def mean(self, level: float = 0.95) -> Estimate:
+        """Mean of the best score over inputs, with Student's t interval.
+
+        Args:
+            level: Coverage of the interval.
+        """
+        return self._mean(self.highest, level)
+
+    def normalised(self, scores: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+        """Scores on a scale where 0 is chance and 1 the best; NaN where nothing can be better than chance.
+
+        Args:
+            scores: One for each attribution and input.
+        """
+        above, room = self.above_chance(scores)
+        return above / room.masked_fill(room <= 0, torch.nan)
+
+    def above_chance(self, scores: Float[Tensor, "k n"]) -> tuple[Float[Tensor, "k n"], Float[Tensor, " n"]]:
+        """How far scores are above chance, and how far the best is.
+
+        Args:
+            scores: One for each attribution and input.
+        """
+        chance = self.random.to(scores.device)
+        return scores.double() - chance, self.highest.to(scores.device) - chance
+
+    def raised_to(self, scores: Float[Tensor, "k n"]) -> "Limits":
+        """Bounds that know of some scores: what an attribution attains is possible. Exact limits stay as they are.
+
+        Args:
+            scores: One for each attribution and input.
+        """
+        if self.exact:
+            return self
+        seen = scores.to(self.highest)
+        highest, lowest = torch.maximum(self.highest, seen.amax(0)), torch.minimum(self.lowest, seen.amin(0))
+        return replace(self, highest=highest, lowest=lowest)
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per input with its limits, as a polars data frame: ``input``, ``target``, ``pc_best``, and so on."""
+        return limits_frame({self.metric.name: self})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the limits: the ending of the path says how.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
+                with their means.
+        """
+        save_as(path, self.to_frame, lambda: _page(self._table()))
+
+    def _pack(self, values: Tensor) -> Any:
+        return self.context.layout.pack(values[None])
+
+    def _known(self) -> Int[Tensor, " m"]:
+        return (~self.highest.isnan()).nonzero()[:, 0]
+
+    def _mean(self, values: Float[Tensor, " n"], level: float = 0.95) -> Estimate:
+        (found,) = estimates(values[self._known()][None], level=level)
+        return found
+
+    def _table(self) -> Table:
+        return _table({self.metric.label: self})
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+class LimitsByMetric(dict[str, Limits]):
+    """Limits by metric name; shown as a table.
+
+    Args:
+        found: The limits of each metric.
+    """
+
+    def __init__(self, found: Mapping[str, Limits]) -> None:
+        super().__init__(found)
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per input with the limits of all metrics, as a polars data frame."""
+        return limits_frame(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the limits: the ending of the path says how.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
+                with their means.
+        """
+        save_as(path, self.to_frame, lambda: _page(_table(self)))
+
+    def __repr__(self) -> str:
+        return _table(self).text()
+
+    def _repr_html_(self) -> str:
+        return _table(self).html()
+
+
+def limits_frame(found: Mapping[str, Limits]) -> "pl.DataFrame":
+    """One row per input: ``input``, ``target``, and for each metric ``_best``, ``_worst`` and ``_chance``."""
+    import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+    columns: dict[str, Any] = {}
+    for name, limits in found.items():
+        columns |= {"input": range(len(limits.highest)), "target": limits.context.target.tolist()}
+        for word, values in (("best", limits.highest), ("worst", limits.lowest), ("chance", limits.random)):
+            columns[f"{name}_{word}"] = values.cpu().numpy()
+    return pl.DataFrame(columns)
+
+
+def _table(found: Mapping[str, Limits]) -> Table:
+    rows = [
+        (name, str(one.mean()), significant(one._mean(one.random).mean), str(one._mean(one.lowest)), _words(one))
+        for name, one in found.items()
+    ]
+    first = next(iter(found.values()))
+    known, count = len(first.inputs), len(first.highest)
+    many = counted(count, "input") if known == count else f"{known:,} of {counted(count, 'input')}"
+    caption = f"What attributions could score, means over {many} with 95 % intervals; {cost(first.rows, first.seconds)}"
+    return Table(("metric", "best possible", "chance", "worst possible", "found by"), tuple(rows), caption)
+
+
+def _words(limits: Limits) -> str:
+    return limits.method if limits.exact else f"{limits.method}: bounds, the best may be higher, the worst lower"
+
+
+def _page(table: Table) -> str:
+    title = html.escape(table.caption)
+    return f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n{table.html()}\n</html>\n'

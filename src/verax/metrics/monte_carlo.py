@@ -1,0 +1,118 @@
+"""Metrics that compare predicted with actual effects of random draws: their settings, and results with an error."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.core.arguments import checked_count, checked_seed, settle
+from verax.core.shapes import Float
+from verax.metrics.base import Kind, SampledMetric
+from verax.metrics.result import Context, Result
+from verax.perturbation.draws import Draws, Effect, Perturbation, checked_sigma
+
+FEW = 20  # draws: below, scores are too uncertain to go without a warning
+
+
+class EffectMetric(SampledMetric):
+    """A metric of one set of draws, whose settings are among its fields. Equal settings share their model rows.
+
+    Attributes:
+        sigma: Standard deviation of Gaussian noise: a number, one per element of a row, or ``"std"``.
+        subset: Features perturbed in each draw; ``None`` for all (of a replacement: a random share).
+        samples: Draws per input, shared by all attributions.
+        seed: Same seed, same draws.
+        perturbation: ``"gaussian"`` or ``"baseline"``.
+        effect: ``"dot"`` or ``"sum"``; ``None`` is ``"dot"`` for noise and ``"sum"`` for replacement.
+    """
+
+    sigma: Any
+    subset: int | None
+    samples: int
+    seed: int
+    perturbation: Perturbation
+    effect: Effect | None
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            sigma=checked_sigma(self.sigma),
+            subset=None if self.subset is None else checked_count("subset", self.subset),
+            samples=checked_count("samples", self.samples),
+            seed=checked_seed(self.seed),
+        )
+        _ = self.draws  # checks the rest
+
+    @property
+    def kind(self) -> Kind:
+        """Local, unless features are replaced by their baselines."""
+        return "local" if self.perturbation == "gaussian" else "baseline"
+
+    @property
+    def draws(self) -> Draws:
+        """The random perturbations that this metric reads."""
+        effect = self.effect or ("dot" if self.perturbation == "gaussian" else "sum")
+        return Draws(self.perturbation, self.sigma, self.subset, self.samples, self.seed, effect)
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """A warning of few draws."""
+        if self.samples >= FEW:
+            return ()
+        return (f"samples: {self.label} from {self.samples} draws is uncertain; pass at least {FEW}, better 640.",)
+
+    def check_finite(self, found: Float[Tensor, "k n"], context: Context) -> None:
+        """Refuse sums that are too large for their numbers."""
+        if not torch.isfinite(found).all():
+            raise ValueError(
+                f"{self.name}: the predicted effects overflow; inputs, baselines or attributions are too large for "
+                f"{context.layout.dtype}: scale them, or pass inputs of torch.float64."
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class MonteCarloResult(Result):
+    """Scores that come from random draws, each with the error that other draws would show.
+
+    Attributes:
+        errors: Monte-Carlo standard error per attribution and input (jackknife).
+    """
+
+    errors: Float[Tensor, "k n"]
+
+    @property
+    def standard_error(self) -> Any:
+        """Monte-Carlo standard error of each input's score; ``interval`` says more where draws are few."""
+        return self._pack(self.errors)
+
+    def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
+        return super()._columns() | {"_se": self.errors}
+
+    @property
+    def mean_standard_error(self) -> Any:
+        """Monte-Carlo standard error of the mean over these inputs.
+
+        Draws of different inputs are independent; equal inputs share theirs, so repeated rows make it too small.
+        """
+        return self._arrange(self._mean_errors())
+
+    def plot(self) -> Any:
+        """Draw each input's score with its Monte-Carlo standard error: a panel per attribution, up to 12."""
+        from verax.display.plots import values  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return values(self)
+
+    def _further_columns(self) -> dict[str, list[float]]:
+        return {"Monte-Carlo error": self._mean_errors()}
+
+    def _mean_errors(self) -> list[float]:
+        found: list[float] = (self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist()
+        return found
+
+
+def checked_level(level: Any) -> float:
+    """Read the share of intervals that are to hold the score."""
+    if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+        raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+    return level

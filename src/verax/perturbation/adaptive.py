@@ -1,0 +1,233 @@
+"""Adaptive steps: estimates of scores at one feature per step, refined where curves bend or directions conflict.
+
+At one feature per step a weighted area is a weighted sum of signed changes of the score. Its curves are cut into
+intervals. Within an interval it is known how often and with which weight each sign occurs, so that what the interval
+adds follows from what the features of each sign change together. Intervals in doubt are cut further, all curves of a
+block at once, until the doubt left is small enough or every feature has its own step.
+
+How far an interval's value may be off is estimated by two parts, taken for independent errors. What the two orders of
+its kinds disagree about; and how unevenly it may fall: between its ends a curve is taken for a random walk whose
+roughness is that of the slopes of the intervals around it, so that the sum over the interval, given its ends, varies
+with the spread of the weights. Where the kinds are not known apart, changes may cancel out that count with one sign:
+each may be as large as it is where they are known.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from verax.core.blocks import block_bytes
+from verax.core.shapes import Float, Int
+from verax.core.transfer import send
+from verax.perturbation.block import joint_blocks, load
+from verax.perturbation.curve_lines import AdaptiveExperiment, CurveLines
+from verax.perturbation.digests import Known
+from verax.perturbation.guided import everything_replaced
+from verax.perturbation.intervals import LEAST, Intervals, cut, first_intervals, several_kinds
+from verax.perturbation.order import cut_points
+from verax.perturbation.removed_sets import Experiment
+from verax.problem.problem import Task
+from verax.scoring.session import Session
+
+SHOWN = 20  # steps of the curves that results keep
+_FIRST = 8  # intervals to begin with
+_SURE = 3.0  # standard errors that the stated error has; measured by benchmarks/adaptive_steps.py
+_AGREE = 1.5  # two orders agree by chance more often than all orders would
+_BOLD = 3.0  # intervals that are parted for the first time are cut into this many fewer pieces
+_SIZES = (20, 256)  # of a pair's working memory: sequences and sums along its lines, rows of a round
+
+
+@dataclass(frozen=True)
+class AdaptiveScores:
+    """What came out of an adaptive experiment. Curves are interpolated between the points that were scored.
+
+    Attributes:
+        curves: Class scores on a grid of steps, MoRF, then LeRF where it was run.
+        directed: The same with signed changes.
+        points: How many points of each input's curves are its own; those after them repeat the last one.
+        value: The estimated score.
+        error: How far it may be from the score at one feature per step; 0 where it is that score.
+        steps_used: Steps in which the curve went that took more of them.
+    """
+
+    curves: Float[Tensor, "k n curves points"]
+    directed: Float[Tensor, "k n curves points"]
+    points: Int[Tensor, " n"]
+    value: Float[Tensor, "k n"]
+    error: Float[Tensor, "k n"]
+    steps_used: Int[Tensor, "k n"]
+
+
+def adaptive_scores(
+    session: Session, task: Task, experiments: Sequence[AdaptiveExperiment]
+) -> dict[Experiment, AdaptiveScores]:
+    """Run adaptive experiments on all attributions; those with the same replacement share model rows."""
+    results = {experiment: _empty_result(task, experiment, session.device) for experiment in experiments}
+    for replacement in dict.fromkeys(experiment.replacement for experiment in experiments):
+        alike = {experiment: result for experiment, result in results.items() if experiment.replacement == replacement}
+        _same_replacement(session, replace(task, replacement=replacement), alike)
+    session.settle()
+    home = task.problem.inputs.device
+    return {
+        experiment: AdaptiveScores(*(held.to(home) for held in vars(result).values()))
+        for experiment, result in results.items()
+    }
+
+
+def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperiment, AdaptiveScores]) -> None:
+    replaced = everything_replaced(session, task)
+    predicted = any(experiment.rule != "sum" for experiment in results)
+    for rows, parts in joint_blocks(task.problem, *_SIZES, block_bytes(session.device)):
+        known = Known(session, task, rows, replaced[rows])
+        for which in parts:
+            block = load(session, task, rows, which, predicted)
+            for experiment, result in results.items():
+                lines = CurveLines(block, known, experiment)
+                found, error = _refined(lines, experiment.tolerance)
+                _store(result, lines, found, error)
+
+
+def _refined(lines: CurveLines, tolerance: float) -> tuple[Intervals, Float[Tensor, " pairs"]]:
+    """Cut intervals in doubt until the error of each attribution of each input is small enough."""
+    found = first_intervals(lines, _FIRST)
+    head = (found.low == 0) & ~found.parted  # of every curve something is known in full
+    found = found.pick(~head).joined(cut(lines, found.pick(head), torch.ones_like(found.low[head])))
+    while True:
+        doubt = _doubts(lines, found)
+        error = _SURE * _per_pair(lines, found, doubt**2).sqrt()
+        open_ends = _per_pair(lines, found, (doubt > 0).double()).clamp(min=1)
+        pair = found.line // lines.curves
+        small = (tolerance / _SURE / open_ends.sqrt())[pair]  # if no doubt of a pair is larger, its error is small
+        chosen = (error > tolerance)[pair] & (doubt > small)
+        if not bool(chosen.any()):
+            return found, error
+        whole = found.pick(chosen)
+        pieces = _pieces(lines, whole, (doubt / small)[chosen])
+        found = found.pick(~chosen).joined(cut(lines, whole, pieces))
+
+
+def _pieces(lines: CurveLines, whole: Intervals, excess: Float[Tensor, " m"]) -> Int[Tensor, " m"]:
+    """Into how many pieces to cut intervals, by how many times their doubt is too large.
+
+    Two of one kind. Several kinds depend on each other less by the square of the number, and to go there at once saves
+    the rows of parting what would be cut again. Long intervals that are not parted may need that alone.
+    """
+    mixed = several_kinds(lines, whole.line, whole.low, whole.high)
+    number = torch.where(mixed, excess.sqrt().ceil().clamp(min=2), 2.0)
+    unparted = ~whole.parted & (whole.length >= LEAST)
+    number = torch.where(unparted, (excess.sqrt() / _BOLD).ceil(), number)
+    number = torch.where(unparted & (whole.length >= 2 * LEAST), 1.0, number)
+    return torch.minimum(number.long(), whole.length)
+
+
+def _doubts(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]:
+    """Standard error of what each interval adds; none for single features."""
+    sums = (lines.numbers, lines.weights, lines.squares)
+    number, weight, squares = (lines.within(one, found.line, found.low, found.high)[:, :2] for one in sums)
+    spread = (squares - weight**2 / number.clamp(min=1)).clamp(min=0).sum(1)
+    uneven = _roughness(found, found.change) * spread
+    cancelled = torch.maximum(_roughness(found, found.stop - found.start), _typical_squares(lines, found))
+    hidden = torch.where(found.parted, 0.0, cancelled * weight.sum(1) ** 2)
+    depends = (_AGREE * found.conflict) ** 2
+    return torch.where(found.length > 1, uneven + depends + hidden, 0.0).sqrt()
+
+
+def _typical_squares(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]:
+    """Mean square of the change of one feature, over those intervals of both curves whose kinds are known apart."""
+    known = found.parted.double()
+    features = _per_pair(lines, found, known * found.length)
+    total = _per_pair(lines, found, known * found.squares)
+    return (total / features.clamp(min=1))[found.line // lines.curves]
+
+
+def _roughness(found: Intervals, change: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+    """Variance of the change of one feature, by how much the slopes of neighbouring intervals differ.
+
+    The difference of two slopes varies with ``1 / length + 1 / length`` of them. Of the two differences to the left and
+    the two to the right the largest is taken: one alone is small by chance too often.
+    """
+    length = found.length.double()
+    slope, same = change / length, found.line.diff() == 0
+    jump = slope.diff() ** 2 / (1 / length[1:] + 1 / length[:-1]) * same
+    left, right = _shifted(jump, 1), _shifted(jump, -1)
+    nearby = torch.maximum(left, right)
+    further = torch.maximum(_shifted(left[:-1] * same, 1), _shifted(right[1:] * same, -1))
+    alone = ~(_shifted(same, 1) | _shifted(same, -1))
+    return torch.where(alone, change**2 / length, torch.maximum(nearby, further))
+
+
+def _shifted(between: Tensor, side: int) -> Tensor:
+    """What lies between neighbours, as seen by the one after it (1) or before it (-1); nothing at the ends."""
+    nothing = between.new_zeros(1)
+    return torch.cat((nothing, between) if side == 1 else (between, nothing))
+
+
+def _per_pair(lines: CurveLines, found: Intervals, values: Float[Tensor, " m"]) -> Float[Tensor, " pairs"]:
+    """Sums over the intervals of each attribution of each input."""
+    total = values.new_zeros(len(lines.counts) // lines.curves)
+    return total.index_add(0, found.line // lines.curves, values)
+
+
+def _store(result: AdaptiveScores, lines: CurveLines, found: Intervals, error: Float[Tensor, " pairs"]) -> None:
+    block = lines.block
+    shape = block.attributions.shape[:2]
+    sign = torch.tensor((-1.0, 1.0), device=error.device, dtype=error.dtype)[found.line % lines.curves]
+    steps = torch.zeros(len(lines.counts), dtype=torch.int64, device=error.device)
+    steps.index_add_(0, found.line, torch.ones_like(found.line))
+    result.value[block.which, block.rows] = _per_pair(lines, found, sign * found.value).reshape(shape).to(result.value)
+    result.error[block.which, block.rows] = error.reshape(shape).to(result.error)
+    result.steps_used[block.which, block.rows] = steps.reshape(*shape, lines.curves).amax(-1)
+    grid = send(cut_points(block.counts, SHOWN, block.attributions.shape[-1]), error.device)
+    at = grid.expand(shape[1], -1)[lines.rows]
+    begin = found.start[_first_of_line(found)][found.line]
+    directed = begin + _running(found)
+    for curves, start, change in (
+        (result.curves, found.start, found.stop - found.start),
+        (result.directed, directed, found.change),
+    ):
+        drawn = _interpolated(found, start, change, at)
+        curves[block.which, block.rows] = drawn.reshape(*shape, lines.curves, -1).to(curves)
+
+
+def _first_of_line(found: Intervals) -> Int[Tensor, " lines"]:
+    """Where each line begins."""
+    return (found.low == 0).nonzero()[:, 0]
+
+
+def _running(found: Intervals) -> Float[Tensor, " m"]:
+    """Signed changes of a line, summed up to the beginning of each interval."""
+    total = found.change.cumsum(0) - found.change
+    return total - total[_first_of_line(found)][found.line]
+
+
+def _interpolated(
+    found: Intervals, start: Float[Tensor, " m"], change: Float[Tensor, " m"], at: Int[Tensor, "lines points"]
+) -> Float[Tensor, "lines points"]:
+    """Values after some features are gone, on straight lines through the intervals.
+
+    Args:
+        found: Intervals, line by line.
+        start: The value at the beginning of each.
+        change: From there to its end.
+        at: Features gone, of each line.
+    """
+    width = int(at.max()) + 1
+    line = torch.arange(len(at), device=at.device)[:, None]
+    ends = found.line * width + found.high
+    which = torch.searchsorted(ends, line * width + at)
+    part = (at - found.low[which]).double() / found.length[which]
+    return start[which] + part * change[which]
+
+
+def _empty_result(task: Task, experiment: AdaptiveExperiment, device: torch.device) -> AdaptiveScores:
+    problem = task.problem
+    k, n = len(problem.attributions), len(problem)
+    curves = torch.empty(
+        (k, n, experiment.curves, min(SHOWN, problem.features.most) + 1), dtype=problem.layout.dtype, device=device
+    )
+    points = send(problem.features.counts(slice(None)).clamp(max=SHOWN) + 1, device).expand(n)
+    steps = torch.empty((k, n), dtype=torch.int64, device=device)
+    value, error = (torch.empty((k, n), dtype=problem.layout.dtype, device=device) for _ in range(2))
+    return AdaptiveScores(curves, torch.empty_like(curves), points, value, error, steps)

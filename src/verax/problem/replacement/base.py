@@ -1,0 +1,137 @@
+"""The contract of replacements: a frozen value that says what removed features become."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from verax.core.registry import Registry
+from verax.core.shapes import Bool, Float, Int, Shaped
+
+REPLACEMENTS: "Registry[Replacement]" = Registry("replacement")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a call, as a replacement sees them.
+
+    Attributes:
+        values: The inputs.
+        baselines: Their baselines, in the same shape.
+        spread: Standard deviation of each element over the background; None where there is no background.
+        still: Elements that cannot go a part of the way: codes, and what is missing; None where there are none.
+        background: Rows of training data; None where the call has none.
+        keys: A number for each row that depends on its input alone: random numbers drawn with them are the same for all
+            sets of an input, in any batch and on any device.
+        draw: Which of the replacement's draws is meant, from 0.
+    """
+
+    values: Shaped[Tensor, "b *shape"]
+    baselines: Shaped[Tensor, "b *shape"]
+    spread: Float[Tensor, "*shape"] | None = None
+    still: Bool[Tensor, "..."] | None = None
+    background: Shaped[Tensor, "m *shape"] | None = None
+    keys: Int[Tensor, " b"] | None = None
+    draw: int = 0
+
+    def at(self, index: Int[Tensor, " m"]) -> "Rows":
+        """Some of the rows, maybe several times."""
+        each = self.still is not None and self.still.ndim == self.values.ndim and len(self.still) == len(self.values)
+        return replace(
+            self,
+            values=self.values[index],
+            baselines=self.baselines[index],
+            still=self.still[index] if each and self.still is not None else self.still,
+            keys=None if self.keys is None else self.keys[index],
+        )
+
+    def needed(self, who: str) -> Shaped[Tensor, "m *shape"]:
+        """The background, which a replacement cannot do without."""
+        if self.background is None:
+            raise ValueError(f"replacement: {who} takes values of other rows; pass background=train_inputs as well.")
+        return self.background.to(self.values)
+
+
+@dataclass(frozen=True)
+class Replacement(ABC):
+    """What a removed feature becomes. Defining a subclass makes its name, in lower case, known to files.
+
+    Class attributes:
+        setwise: Whether what an element becomes depends on what else is removed. Such elements have no direction of
+            their own, so that DPC refuses them.
+    """
+
+    setwise: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        REPLACEMENTS.add(cls.__name__.lower(), cls)
+
+    @property
+    def repeats(self) -> int:
+        """How many times it is drawn, where it is drawn; scores are means over them."""
+        return 1
+
+    @abstractmethod
+    def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
+        """What every element becomes where it is removed; elsewhere anything.
+
+        Args:
+            rows: The inputs and what belongs to them.
+            removed: Which elements go; None for all that can, which is what elementwise replacements always get.
+        """
+
+
+ReplacementLike = Replacement | Callable[[Any, Any], Any] | None
+"""What calls take: a replacement, a function from inputs and removed elements to inputs, or None."""
+
+
+def checked_replacement(replacement: Any) -> Replacement | None:
+    """Read a replacement: one of ours, or a function from inputs and removed elements to values.
+
+    Args:
+        replacement: What was given; None for none.
+    """
+    if replacement is None or isinstance(replacement, Replacement):
+        return replacement
+    if callable(replacement) and not isinstance(replacement, type):
+        return Own(replacement)
+    raise TypeError(
+        f"replacement: expected one of verax.replacement, such as verax.replacement.Nudge(0.1), or a function from "
+        f"inputs and removed elements to inputs, found {replacement!r}."
+    )
+
+
+@dataclass(frozen=True)
+class Own(Replacement):
+    """A function of one's own: ``function(inputs, removed)`` gives inputs whose removed elements have new values.
+
+    Both arguments are torch tensors of one shape, rows first; ``removed`` holds truth values. It must be deterministic:
+    a set of an input that occurs again is not scored again.
+
+    Args:
+        function: What is called with the rows of a batch.
+
+    Example: halve what is removed.
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(5, 4)
+        >>> halved = lambda inputs, removed: torch.where(removed, inputs / 2, inputs)
+        >>> mine = verax.prediction_change(model, x, x, replacement=halved).value
+        >>> torch.allclose(mine, verax.prediction_change(model, x, x, replacement=verax.replacement.Toward(0.5)).value)
+        True
+    """
+
+    function: Any
+    setwise: ClassVar[bool] = True
+
+    def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
+        """Ask the function."""
+        mask = torch.ones_like(rows.values, dtype=torch.bool) if removed is None else removed.expand(rows.values.shape)
+        found = self.function(rows.values, mask)
+        if not isinstance(found, Tensor) or found.shape != rows.values.shape:
+            what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ValueError(f"replacement: expected inputs of shape {tuple(rows.values.shape)} back, found {what}.")
+        return found.to(rows.values)

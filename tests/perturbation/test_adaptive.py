@@ -1,0 +1,233 @@
+"""Adaptive steps: closed forms, the score at one feature per step as oracle, stated errors, model rows."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingClassifier
+from torch import Tensor
+
+import verax
+from perturbation.test_guided import Case, check_many
+from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
+from verax.metrics.areas import decay_weights
+from verax.metrics.weighted_area import checked_steps
+from verax.perturbation.curve_lines import change_weights
+
+FULL = 10**6  # more steps than features: one each
+TOLERANCE = 0.02
+
+
+def adaptive(metric: Any, tolerance: float = TOLERANCE) -> Any:
+    return replace(metric, steps="adaptive", tolerance=tolerance)
+
+
+READINGS: dict[str, Any] = {
+    "pc": PredictionChange(steps=FULL),
+    "pc magnitude increments": PredictionChange("magnitude", FULL, "increments"),
+    "pc morf": PredictionChange(steps=FULL, area="morf"),
+    "dpc": DirectedPredictionChange(steps=FULL),
+    "dpc signed": DirectedPredictionChange("signed", FULL),
+    "dpc literal increments": DirectedPredictionChange("literal", FULL, "increments"),
+    "dpc dot": DirectedPredictionChange(steps=FULL, rule="dot"),
+    "dpc signed coherent morf": DirectedPredictionChange("signed", FULL, rule="coherent", area="morf"),
+    "lpc": LocalPredictionChange(FULL, 0.1),
+}
+
+
+def assert_equals_full_resolution(case: Case) -> None:
+    full = case.evaluate(READINGS)
+    found = case.evaluate({name: adaptive(metric, 1e-13) for name, metric in READINGS.items()})
+    for name, result in found.items():
+        np.testing.assert_allclose(result.value, full[name].value, atol=1e-11, rtol=0, err_msg=name)
+        assert (result.error < 1e-12).all()
+
+
+@settings(check_many, max_examples=5)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    elements=st.integers(1, 30),
+    baseline=st.sampled_from(("zero", "row", "each", "touching")),
+    groups=st.sampled_from(("none", "shared", "each")),
+)
+def test_without_tolerance_it_is_the_score_at_one_feature_per_step(
+    seed: int, elements: int, baseline: str, groups: str
+) -> None:
+    assert_equals_full_resolution(Case.random(seed, elements, baseline=baseline, groups=groups))
+
+
+def test_without_tolerance_of_many_features() -> None:
+    assert_equals_full_resolution(Case.random(1, 150, baseline="touching", groups="each"))
+
+
+@pytest.mark.parametrize("form", ["cumulative", "increments"])
+def test_weights_of_changes_are_those_of_points(form: Any) -> None:
+    points = decay_weights(torch.empty(8, dtype=torch.float64))[1:]
+    wanted = points if form == "increments" else torch.stack([points[place:].sum() for place in range(7)])
+    found = change_weights(torch.tensor([7, 3]), 7, form)
+    torch.testing.assert_close(found[0], wanted / points.sum())
+    assert not found[1, 3:].any()
+
+
+def sum_of_features(weights: Tensor) -> verax.Scorer:
+    model = torch.nn.Linear(len(weights), 1, bias=False, dtype=torch.float64)
+    model.weight.data = weights[None].double()
+    return verax.Scorer(model, returns="values")
+
+
+def test_a_straight_curve_needs_no_refinement() -> None:
+    """Every feature lowers the score by 1: both curves are straight, and LeRF is MoRF."""
+    x = torch.ones(2, 100, dtype=torch.float64)
+    metrics = {"between": PredictionChange(steps="adaptive"), "morf": PredictionChange(steps="adaptive", area="morf")}
+    found = verax.evaluate(sum_of_features(torch.ones(100)), x, x, metrics)
+    place = torch.arange(1, 101, dtype=torch.float64)
+    weights = ((101 - place) / 101) ** 3
+    torch.testing.assert_close(found["between"].value, torch.zeros(2, dtype=torch.float64))
+    torch.testing.assert_close(found["morf"].value, ((weights * place).sum() / weights.sum()).expand(2))
+    assert found["morf"].steps_used.tolist() == [8, 8]
+    assert float(found["morf"].error.max()) < 1e-10
+    assert found.rows == 2 * (2 + 7 + 7)
+
+
+def test_conflicting_directions_are_parted() -> None:
+    """The gradient of a linear model: every second feature raises the score, and all move as predicted."""
+    x = torch.ones(1, 128, dtype=torch.float64)
+    gradient = torch.tensor([1.0, -1.0]).repeat(64).double()
+    metric = DirectedPredictionChange(steps="adaptive", area="morf", tolerance=1e-6)
+    found = verax.evaluate(sum_of_features(gradient), x, gradient[None], [metric])
+    place = torch.arange(1, 129, dtype=torch.float64)
+    weights = ((129 - place) / 129) ** 3
+    torch.testing.assert_close(found["dpc"].value, ((weights * place).sum() / weights.sum())[None])
+    assert found.rows < 45
+
+
+def network(features: int, rows: int = 40) -> tuple[verax.Scorer, Tensor, Tensor]:
+    """A small random network, with its gradient and random attributions."""
+    generator = torch.Generator().manual_seed(features)
+    model = torch.nn.Sequential(torch.nn.Linear(features, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).double()
+    for parameter in model.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator).double() / 16 ** (parameter.ndim > 1) * 2
+    x = torch.randn(rows, features, generator=generator).double().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(x).sum(), x)
+    noise = torch.randn(x.shape, generator=generator).double()
+    return verax.Scorer(model, returns="logits"), x.detach(), torch.stack((gradient, gradient * x.detach(), noise))
+
+
+@pytest.mark.parametrize("features", [20, 150])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        PredictionChange(),
+        DirectedPredictionChange(),
+        DirectedPredictionChange("signed", area="morf"),
+        LocalPredictionChange(epsilon=0.1),
+    ],
+    ids=lambda metric: metric.short_form,
+)
+def test_stated_errors_hold_and_fixed_steps_of_equal_error_need_more_rows(metric: Any, features: int) -> None:
+    model, x, attributions = network(features)
+
+    def measured(steps: Any) -> tuple[Any, int]:
+        found = verax.evaluate(model, x, attributions, {"it": replace(metric, steps=steps, tolerance=TOLERANCE)})
+        return found["it"], found.rows
+
+    full, most = measured(FULL)
+    result, rows = measured("adaptive")
+    error = (result.value - full.value).abs()
+    assert float((error <= result.error + 1e-12).double().mean()) >= 0.95
+    assert float(result.error.max()) <= TOLERANCE
+    assert float((error <= TOLERANCE).double().mean()) >= 0.95
+    assert rows < 0.85 * most
+    assert int(result.steps_used.max()) <= features
+    further = next(steps for steps in range(1, features + 1) if measured(steps)[1] >= rows)
+    coarse, _ = measured(further)
+    assert further == features or (coarse.value - full.value).abs().mean() > error.mean()
+
+
+def test_rows_are_shared() -> None:
+    """Between equal attributions, and between metrics of one order; both ends of a curve are known."""
+    model, x, attributions = network(100, rows=3)
+    one = attributions[:1]
+    pc, dpc = adaptive(PredictionChange()), adaptive(DirectedPredictionChange("signed"))
+    alone = [verax.evaluate(model, x, one, [metric]).rows for metric in (pc, dpc)]
+    assert verax.evaluate(model, x, one.repeat(2, 1, 1), [pc]).rows == alone[0]
+    assert verax.evaluate(model, x, one, [pc, dpc]).rows < sum(alone) - 3 * 14
+
+
+def test_missing_values_and_companions_travel_along() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 12))
+    model = HistGradientBoostingClassifier(max_iter=5).fit(x, (x[:, :3].sum(1) > 0).astype(int))
+    some = np.where(rng.random((5, 12)) < 0.2, np.nan, x[:5])
+    full, found = (
+        verax.evaluate(model, some, x[:5], [PredictionChange(steps=steps, tolerance=1e-12)])["pc"].value
+        for steps in (FULL, "adaptive")
+    )
+    np.testing.assert_allclose(found, full, atol=1e-12)
+
+    def scaled(values: Tensor, scale: Tensor) -> Tensor:
+        return (values * scale).tanh().sum(1)
+
+    scale = torch.linspace(0.5, 2, 5, dtype=torch.float64)[:, None]
+    inputs = verax.Inputs(torch.from_numpy(x[:5]), alongside={"scale": scale})
+    scorer = verax.Scorer(scaled, returns="values")
+    metrics = {"full": DirectedPredictionChange(steps=FULL), "it": adaptive(DirectedPredictionChange(), 1e-12)}
+    together = verax.evaluate(scorer, inputs, torch.from_numpy(x[5:10]), metrics)
+    torch.testing.assert_close(together["it"].value, together["full"].value)
+
+
+def test_curves_go_through_the_points_that_were_scored() -> None:
+    """With one feature per step they are the curves of 20 steps, directed ones summed up in between."""
+    model, x, attributions = network(40, rows=3)
+    metric = DirectedPredictionChange(steps="adaptive", tolerance=1e-12)
+    found = verax.evaluate(model, x, attributions, [metric])["dpc"]
+    full = verax.evaluate(model, x, attributions, [DirectedPredictionChange(steps=40)])["dpc"]
+    torch.testing.assert_close(found.morf, full.morf[..., ::2])
+    torch.testing.assert_close(found.lerf, full.lerf[..., ::2])
+    torch.testing.assert_close(found.directed_morf, full.directed_morf[..., ::2])
+    torch.testing.assert_close(found.directed_lerf, full.directed_lerf[..., ::2])
+    assert found.steps == 20
+    found.plot()
+    assert found.to_frame().columns[-2:] == ["dpc", "dpc_error"]
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"steps: .* at least 1, or .adaptive., found .often."):
+        checked_steps("often")
+    with pytest.raises(ValueError, match="tolerance: expected a positive"):
+        LocalPredictionChange(steps="adaptive", tolerance=-1.0)
+    model, x, attributions = network(5, rows=2)
+    assert not hasattr(verax.prediction_change(model, x, attributions), "error")
+
+
+def test_every_call_takes_a_tolerance() -> None:
+    model, x, attributions = network(60, rows=2)
+    for tolerance in (0.5, 1e-9):
+        settings = {"steps": "adaptive", "tolerance": tolerance}
+        alone = verax.prediction_change(model, x, attributions, **settings)
+        directed = verax.directed_prediction_change(model, x, attributions, **settings)
+        found = verax.evaluate(model, x, attributions, ["pc", "dpc"], **settings)
+        compared = verax.compare(model, x, {"it": attributions[0]}, ["pc"], **settings).evaluation
+        assert torch.equal(alone.value, found["pc"].value)
+        assert torch.equal(directed.error, found["dpc"].error)
+        torch.testing.assert_close(compared["pc"].error["it"], alone.error[0])
+        assert float(alone.error.max()) <= tolerance
+
+
+@pytest.mark.parametrize("features", [48, 96])
+def test_steps_whose_cut_points_nest_share_their_rows(features: int) -> None:
+    """The cuts of n steps are among those of every multiple of n, and any among those of one feature per step."""
+    model, x, attributions = network(features, rows=2)
+
+    def rows(*steps: int, rule: Any = "sum") -> int:
+        metrics = {str(one): DirectedPredictionChange(steps=one, rule=rule) for one in steps}
+        return verax.evaluate(model, x, attributions, metrics).rows
+
+    assert rows(24, 12, 8, 6, 1) == rows(24)
+    assert rows(features, 20, 7, 5) == rows(features)
+    assert rows(24, 20) > rows(24)
+    assert rows(24, 12, rule="coherent") > rows(24, rule="coherent")  # points within steps do not nest

@@ -1,0 +1,139 @@
+"""Replacements against scipy, closed forms and plain loops; draws are keyed, and their errors cover."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+from verax.replacement import Blur, Conditional, Marginal, Toward
+
+import verax
+from verax.metrics import DirectedPredictionChange
+from verax.problem.replacement import Rows
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def scorer(function) -> verax.Scorer:
+    return verax.Scorer(lambda rows: function(rows)[:, None], returns="values")
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.5, 9.0])
+def test_blur_is_the_gaussian_filter_of_scipy(sigma):
+    images = drawn(2, 3, 7, 9)
+    wanted = np.stack([[ndimage.gaussian_filter(c, sigma) for c in image] for image in images.numpy()])
+    np.testing.assert_allclose(Blur(sigma).fill(Rows(images, images)).numpy(), wanted, atol=1e-12)
+
+
+def test_blur_replaces_pixels_by_their_surroundings():
+    images, a = drawn(2, 1, 5, 5), drawn(2, 5, 5, seed=1)
+    model = scorer(lambda rows: rows.flatten(1)[:, 12])
+    found = verax.prediction_change(model, images, {"a": a[:, None]}, replacement=Blur(1.0), steps=25)
+    blurred = Blur(1.0).fill(Rows(images, images))
+    torch.testing.assert_close(found.morf["a"][:, -1], blurred[:, 0, 2, 2])
+    with pytest.raises(ValueError, match="Blur is for images"):
+        verax.prediction_change(model, drawn(2, 20), drawn(2, 20), replacement=Blur(1.0))
+
+
+def gaussian_rows(count: int = 4000, d: int = 5) -> torch.Tensor:
+    return drawn(count, d) @ drawn(d, d, seed=3) + 0.5
+
+
+def test_conditional_is_the_analytic_gaussian():
+    """The formula with blocks of the covariance, row by row."""
+    train, x = gaussian_rows(), gaussian_rows(6)
+    removed = drawn(6, 5, seed=8) > 0
+    found = Conditional(train, ridge=0.0).fill(Rows(x, torch.zeros_like(x)), removed)
+    mean, cov = train.mean(0).numpy(), np.cov(train.numpy().T)
+    for row, (values, gone) in enumerate(zip(x.numpy(), removed.numpy(), strict=True)):
+        if gone.any() and not gone.all():
+            block = cov[np.ix_(gone, ~gone)] @ np.linalg.inv(cov[np.ix_(~gone, ~gone)])
+            wanted = mean[gone] + block @ (values[~gone] - mean[~gone])
+            np.testing.assert_allclose(found[row].numpy()[gone], wanted, atol=1e-8)
+        np.testing.assert_array_equal(found[row].numpy()[~gone], values[~gone])
+
+
+@pytest.mark.parametrize("features", [5, 70])
+def test_setwise_replacements_run_through_curves(features):
+    """Few features (bit masks) and many (digests), each against a plain loop."""
+    train, x, a = gaussian_rows(300, features), gaussian_rows(3, features), drawn(3, features, seed=5)
+    weights = drawn(features, seed=6)
+    model = scorer(lambda rows: (rows @ weights).tanh() + rows[:, 0] * rows[:, -1])
+    own = Conditional(train)
+    found = verax.prediction_change(model, x, {"a": a}, replacement=own, steps=4)
+    with_call = verax.prediction_change(model, x, {"a": a}, replacement=Conditional(), steps=4, background=train)
+    torch.testing.assert_close(found.value["a"], with_call.value["a"])
+    for row in range(3):
+        order = a[row].argsort(descending=True)
+        for point in range(5):
+            removed = torch.zeros(1, features, dtype=torch.bool)
+            removed[0, order[: (point * features) // 4]] = True
+            rows = own.fill(Rows(x[row : row + 1], torch.zeros(1, features).double()), removed)
+            value = (rows @ weights).tanh() + rows[:, 0] * rows[:, -1]
+            torch.testing.assert_close(found.morf["a"][row, point], value[0])
+
+
+def test_a_function_of_ones_own_sees_what_goes_and_dpc_refuses_it():
+    x = drawn(4, 6)
+    model = scorer(lambda rows: rows.sum(1))
+
+    def mean_of_the_rest(inputs, removed):
+        left = (inputs * ~removed).sum(1, keepdim=True) / (~removed).sum(1, keepdim=True).clamp(min=1)
+        return torch.where(removed, left, inputs)
+
+    found = verax.prediction_change(model, x, x, replacement=mean_of_the_rest)
+    torch.testing.assert_close(found.morf[:, 1], (x.sum(1) - x.amax(1)) * 6 / 5)
+    infidelity = verax.evaluate(model, x, x, ["infidelity"], perturbation="baseline", replacement=mean_of_the_rest)
+    assert torch.isfinite(infidelity["infidelity"].value).all()
+    with pytest.raises(ValueError, match="depends on what else goes"):
+        verax.directed_prediction_change(model, x, x, replacement=mean_of_the_rest)
+    with pytest.raises(ValueError, match="expected inputs of shape"):
+        verax.prediction_change(model, x, x, replacement=lambda inputs, removed: inputs[:, :2])
+
+
+def test_fixed_elements_stay_whatever_replaces():
+    x, train = drawn(4, 6), drawn(50, 6, seed=1)
+    rows = verax.Inputs(x, features=torch.tensor([0, 1, -1, 2, 3, -1]))
+    held = scorer(lambda values: values[:, 2] + values[:, 5])
+    for replacement in (Marginal(train, draws=3), Conditional(train), Toward(0.5), lambda inputs, removed: inputs * 0):
+        found = verax.prediction_change(held, rows, {"a": x}, replacement=replacement)
+        torch.testing.assert_close(found.morf["a"], (x[:, 2] + x[:, 5])[:, None].expand_as(found.morf["a"]))
+
+
+def test_marginal_means_over_rows_of_the_background():
+    """The last point is the mean score of the rows that were drawn; inputs in another order draw the same ones."""
+    x, train = drawn(3, 4), drawn(40, 4, seed=1)
+    model = scorer(lambda rows: rows.sum(1).sigmoid())
+    found = verax.prediction_change(model, x, {"a": x}, replacement=Marginal(train, draws=100))
+    wanted, spread = train.sum(1).sigmoid().mean(), train.sum(1).sigmoid().std()
+    assert (found.morf["a"][:, -1] - wanted).abs().max() < 4 * spread / 10
+    again = verax.prediction_change(model, x.flip(0), {"a": x.flip(0)}, replacement=Marginal(train, draws=100))
+    torch.testing.assert_close(again.value["a"].flip(0), found.value["a"])
+
+
+@pytest.mark.filterwarnings("ignore:baselines. outside what the data hold")
+def test_the_error_of_draws_covers():
+    """Over inputs and seeds, t intervals from 12 draws hold the mean over all rows about 95 times in a hundred."""
+    x, train = drawn(80, 4), drawn(30, 4, seed=1)
+    model = scorer(lambda rows: rows.sum(1).sigmoid() + rows[:, 0] * rows[:, 1])
+    metrics = {"pc": verax.metrics.PredictionChange(), "dpc": DirectedPredictionChange()}
+    each = [verax.evaluate(model, x, x, metrics, baselines=row) for row in train]
+    for name, metric in metrics.items():
+        truth = torch.stack([one[name].value for one in each]).mean(0)
+        inside = []
+        for seed in range(5):
+            found = verax.evaluate(model, x, x, {name: metric}, replacement=Marginal(train, draws=12, seed=seed))
+            reach = 2.2 * found[name].standard_error  # Student's t with 11 degrees of freedom
+            inside.append(((found[name].value - truth).abs() <= reach).double().mean())
+        assert 0.91 < float(torch.stack(inside).mean()) < 0.985
+
+
+def test_what_is_missing_is_said():
+    x = drawn(3, 4)
+    model = scorer(lambda rows: rows.sum(1))
+    for replacement in (Marginal(), Conditional()):
+        with pytest.raises(ValueError, match="pass background=train_inputs"):
+            verax.prediction_change(model, x, x, replacement=replacement)
+    with pytest.raises(ValueError, match="expected rows of shape"):
+        verax.prediction_change(model, x, x, replacement=Marginal(drawn(5, 3)))
