@@ -63,7 +63,7 @@ OFFERED = {
     "data sets": ("train ", {"heloc", "isic", "breast-cancer", "digits", "file"}),
     "models": ("train heloc ", {"linear", "mlp", "inception"}),
     "metrics": ("evaluate --metric ", {"pc", "dpc", "infidelity", "sensitivity_n"}),
-    "metrics after several files": ("evaluate --attributions a.npy b.npy --metric d", {"dpc"}),
+    "metrics after several files": ("evaluate --attributions a.npy b.npy --metric d", {"dpc", "deletion"}),
     "methods": ("tune --methods Ran", {"Random"}),
     "methods after others": ("tune --methods Gradient,Ed", {"Gradient,Edges"}),
     "devices": ("study run demo --device ", {"cpu", "cuda"}),
@@ -71,6 +71,8 @@ OFFERED = {
     "what a model returns": ("evaluate --returns l", {"logits"}),
     "baselines": ("evaluate --baselines m", {"mean", "median", "mode", "missing"}),
     "what is done with gaps": ("tune --missing ", {"allow", "refuse"}),
+    "features of texts": ("evaluate --unit ", {"token", "word", "sentence"}),
+    "what tokens become": ("evaluate --replace ", {"mask", "pad", "unk", "delete"}),
     "scores": ("tune --output ", {"probability", "logit"}),
     "options": ("study run --dr", {"--dry-run"}),
 }

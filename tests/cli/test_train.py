@@ -21,11 +21,13 @@ def test_version_and_help() -> None:
 
 def test_train_saves_a_model_that_can_be_loaded(tmp_path: Path) -> None:
     out = tmp_path / "model.safetensors"
-    found = RUN.invoke(app, ["train", "breast-cancer", "linear", "--out", str(out), "--epochs", "5", "--device", "cpu"])
+    settings = ["--recipe", "balanced", "--epochs", "5", "--device", "cpu"]
+    found = RUN.invoke(app, ["train", "breast-cancer", "linear", "--out", str(out), *settings])
     assert found.exit_code == 0, found.output
     assert "test: AUROC" in found.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
     saved = verax.models.load(out)
+    assert saved.info["hyperparameters"]["recipe"] == "balanced"
     inputs, labels = load_breast_cancer().part("test")
     accuracy = float(((saved.module(inputs)[:, 0] > 0) == (labels == 1)).float().mean())
     assert accuracy == pytest.approx(json.loads((tmp_path / "model.json").read_text())["metrics"]["test"]["accuracy"])
@@ -71,6 +73,8 @@ WRONG = {
     "a table for an image model": (["heloc", "inception"], "there is no recipe for inception on heloc"),
     "a label that is not wanted": (["digits", "linear", "--label", "x"], "label: digits says itself"),
     "a file without a path": (["file", "linear"], "--data: file needs one"),
+    "a recipe for others": (["digits", "linear", "--recipe", "less-regularised"], "less-regularised is for mlp"),
+    "no such recipe": (["digits", "linear", "--recipe", "loose"], "recipe: expected one of 'less-regularised'"),
     "no epochs": (["breast-cancer", "linear", "--epochs", "0"], "epochs: expected a whole number of at least 1"),
     "an unknown device": (["breast-cancer", "linear", "--device", "abacus"], "device: expected a torch device"),
     "a missing start": (["breast-cancer", "linear", "--init", "none.safetensors"], "none.safetensors"),

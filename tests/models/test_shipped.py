@@ -8,7 +8,7 @@ import torch
 
 from verax.datasets.embedded import load_breast_cancer, load_digits
 from verax.models import load
-from verax.models.recipes import RECIPES, Recipe
+from verax.models.recipes import RECIPES, Recipe, varied
 from verax.models.shipped import architecture_for, train_shipped
 from verax.models.training import train
 
@@ -43,6 +43,28 @@ def test_it_is_plain_training_by_the_recipe(tmp_path: Path) -> None:
 def test_epochs_replace_those_of_the_recipe(tmp_path: Path) -> None:
     train_shipped("linear", load_breast_cancer(), tmp_path / "tried.safetensors", epochs=1)
     assert load(tmp_path / "tried.safetensors").info["hyperparameters"]["epochs"] == 1
+
+
+@pytest.mark.usefixtures("short")
+def test_a_variant_of_the_recipe_is_followed_and_written_down(tmp_path: Path) -> None:
+    data = load_breast_cancer()
+    for variant in (None, "balanced"):
+        train_shipped("linear", data, tmp_path / f"{variant}.safetensors", recipe=variant)
+    plain, balanced = (load(tmp_path / f"{variant}.safetensors") for variant in (None, "balanced"))
+    assert plain.info["hyperparameters"] == dataclasses.asdict(FIRST)
+    assert balanced.info["hyperparameters"] == dataclasses.asdict(FIRST) | {"class_weight": True, "recipe": "balanced"}
+    assert not same(plain.module.state_dict(), balanced.module.state_dict())
+
+
+def test_the_less_regularised_recipe_is_for_perceptrons() -> None:
+    recipe = varied(RECIPES["heloc", "mlp"], "mlp", "less-regularised")
+    assert (recipe.weight_decay, recipe.noise, recipe.label_smoothing, recipe.average) == (1e-2, 0.1, 0.0, 0.0)
+    assert varied(recipe, "mlp", None) is recipe
+    assert not any(one.class_weight for one in RECIPES.values())  # the shipped ones are no variants
+    with pytest.raises(ValueError, match=r"recipe: less-regularised is for mlp, found linear\."):
+        varied(FIRST, "linear", "less-regularised")
+    with pytest.raises(ValueError, match=r"recipe: expected one of 'less-regularised', 'balanced', found 'loose'"):
+        varied(FIRST, "mlp", "loose")
 
 
 @pytest.mark.usefixtures("short")

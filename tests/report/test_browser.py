@@ -12,9 +12,11 @@ from report.browser import CHROMIUM, Browser, browser
 from report.html import Page
 from report.synthetic import PROVENANCE, examples, renamed, study
 from verax.report import write_report
+from verax.text.example import small_classifier, small_tokenizer
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome")
 NASTY = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
+TEXTS = [f"a good  film {NASTY.replace(' ', '_')} & more\nof it", "word" * 200, "bad"]
 OUTSIDE = """
 const scrolled = (e) => e && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolled(e.parentElement));
 const out = [...document.querySelectorAll("body *")].filter((e) => {
@@ -48,6 +50,19 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of texts, one of them hard to show."""
+    pytest.importorskip("transformers")
+    tokenizer = small_tokenizer(*TEXTS)
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    generator = torch.Generator().manual_seed(0)
+    given = {name: torch.randn(inputs.values.shape, generator=generator) for name in ("ig", "lime")}
+    path = tmp_path_factory.mktemp("texts") / "report.html"
+    verax.compare(small_classifier(tokenizer), inputs, given, ["pc"]).save(path)
+    return path
+
+
 def choose(browser: Browser, signal: str, chart: str, value: str) -> None:
     """Choose as a person does, and wait for the chart."""
     select = f"select[data-signal={signal}][data-charts~='{chart}']"
@@ -75,7 +90,7 @@ def test_every_chart_is_drawn_without_error_or_request(opened: Browser, report: 
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-@pytest.mark.parametrize("name", ["report", "comparison"])
+@pytest.mark.parametrize("name", ["report", "comparison", "texts"])
 def test_nothing_overflows(chromium: Browser, request: pytest.FixtureRequest, name: str, width: int) -> None:
     chromium.resize(width)
     try:
@@ -117,6 +132,45 @@ def test_names_of_a_comparison_stay_text(chromium: Browser, comparison: Path) ->
     named = "return [...document.querySelectorAll('th, label, svg text')].map(e => e.textContent.trim())"
     assert chromium.run(named).count(NASTY) == 1 + 3 + 2  # the table, three rankings, two choices
     assert chromium.console == []
+
+
+def test_what_is_copied_from_texts_is_the_text(chromium: Browser, texts: Path) -> None:
+    chromium.open(texts)
+    copied = (
+        "const s = getSelection(); return [...document.querySelectorAll('.text')].map("
+        "(e) => { s.selectAllChildren(e); return s.toString(); })"
+    )
+    assert chromium.run(copied) == [text for text in TEXTS for _ in ("most", "least")]
+    assert chromium.run("return [document.images.length, document.scripts.length, document.title]")[:2] == [0, 0]
+    assert (chromium.console, chromium.requests) == ([], [texts.as_uri()])
+
+
+CONTRAST = """
+const light = (c) => { const [r, g, b] = c.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+const paper = parts(getComputedStyle(document.body).backgroundColor);
+return [...document.querySelectorAll(".text span")].map((e) => {
+  const [r, g, b, alpha = 1] = parts(getComputedStyle(e).backgroundColor);
+  const below = light([r, g, b].map((v, at) => alpha * v + (1 - alpha) * paper[at]));
+  const ink = light(parts(getComputedStyle(e).color).slice(0, 3));
+  return (Math.max(below, ink) + 0.05) / (Math.min(below, ink) + 0.05);
+});
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_coloured_tokens_can_be_read(chromium: Browser, texts: Path, scheme: str) -> None:
+    """Contrast of text and ground by WCAG 2, of which 4.5 is wanted."""
+    chromium.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    try:
+        chromium.open(texts)
+        found = chromium.run(CONTRAST)
+    finally:
+        chromium.command("Emulation.setEmulatedMedia", features=[])
+    assert len(found) > 10
+    assert min(found) > 4.5
+    assert max(found) > min(found) + 1  # some are coloured more than others
 
 
 def test_choices_change_the_charts(opened: Browser) -> None:

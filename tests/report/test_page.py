@@ -27,6 +27,7 @@ from verax.analysis.tables import (
 from verax.core.palette import SPARE
 from verax.report import write_figures, write_report
 from verax.report.page import SECTIONS
+from verax.report.view import View
 
 EVERYTHING = {
     "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "input-factor-pc", "input-factor-dpc_magnitude", "scatter-lime",
@@ -108,6 +109,20 @@ def test_claims_show_words_and_symbols(page: Page, tables: Tables) -> None:
     for symbol, word in (("✓", "reproduced"), ("✗", "not reproduced")):
         assert f"{symbol} {word}" in page.text
     assert all(str(claim.claim) in page.text for claim in claims(tables, missing=False))
+
+
+def test_claims_are_shown_under_every_reading(page: Page, tables: Tables) -> None:
+    found = View(tables, ()).readings
+    assert found is not None
+    assert "The same claims under other readings" in page.text
+    asked = [claim for row in found.rows for claim in row.claims if claim]
+    for verdict in ("reproduced", "not reproduced"):
+        own = [claim for claim in View(tables, ()).claims if claim.verdict == verdict]
+        many = sum(claim.verdict == verdict for claim in asked)
+        cells = page.all("td", **{"class": f"verdict {verdict.replace(' ', '-')}"})
+        assert len(cells) == many + 2 * len(own)  # each of the paper's own in the matrix and in its details, too
+    for count in found.survivors:
+        assert count in page.text
 
 
 def test_provenance_and_settings_are_shown(page: Page, tables: Tables) -> None:

@@ -1,5 +1,6 @@
 """The list of metrics in a spec: what it means, what is refused, and that a frozen one means the same for ever."""
 
+import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,21 @@ import pytest
 import tomli_w
 
 from study.studies import HERE, ran, spec, table
-from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
+from verax.analysis.matrices import matrix
+from verax.analysis.summary import configurations
+from verax.metrics import DirectedPredictionChange, Infidelity, LocalPredictionChange, PredictionChange, SensitivityN
 from verax.metrics.base import METRICS, SampledMetric
 from verax.perturbation.draws import Draws
 from verax.perturbation.sampled import Effects
+from verax.problem.replacement import Toward
+from verax.report.findings import one_line
+from verax.report.view import View
 from verax.study.metrics import MetricsSpec, metrics_of, written
 from verax.study.results import read_results
 from verax.study.spec import SpecError, parse_spec
-from verax.study.study import open_study
+from verax.study.store import Store, read_facts
+from verax.study.study import Study, open_study
+from verax.study.units import forecast
 from verax.study.verify import verify
 
 
@@ -105,6 +113,9 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
         ["infidelity", {"metric": "pc", "as": "infidelity_se"}],
         ["list.1: as: 'infidelity_se' clashes with the column 'infidelity'"],
     ),
+    "a limit of nothing": (["pc", {"metric": "dpc", "limit": 0}], ["list.1: limit: expected a number of inputs", "0"]),
+    "a limit that is no number": (["pc", {"metric": "dpc", "limit": True}], ["list.1: limit: expected", "True"]),
+    "limits alone": ([{"metric": "dpc", "limit": 3}], ["list: every metric has a limit", "give the data a limit"]),
     "none of a setting that is not there": ([{"metric": "pc", "none": ["x"]}], ["list.0: x", "no such setting"]),
     "none that is no list": ([{"metric": "pc", "none": "steps"}], ["list.0: none: expected a list of settings"]),
 }
@@ -146,3 +157,86 @@ def test_a_study_of_some_metrics_is_whole(listed: list[Any], trained: Path) -> N
     assert (better > worse) == guided
     assert verify(study, 1.0, HERE).passed
     assert ran(own, trained)[0].computed == 0
+
+
+FEW = [{"method": "Gradient"}, {"method": "Random"}]
+LIMITED = ["pc", {"metric": "infidelity", "limit": 6}, {"metric": "dpc", "limit": 4}]
+
+
+def test_a_limit_is_kept_in_the_frozen_spec() -> None:
+    frozen = tomllib.loads(tomli_w.dumps(spec(metrics={"list": LIMITED}).form()))
+    again = metrics_of(parse_spec(frozen, "study.toml").metrics)
+    assert again.limits == {"infidelity": 6, "dpc": 4}
+    assert again.form() == frozen["metrics"]["list"]
+
+
+def test_a_limited_metric_is_that_of_the_first_inputs_bit_for_bit(trained: Path, tmp_path: Path) -> None:
+    """Ten inputs in units of four: one limit ends within the second unit, one between the first and the second."""
+    whole = [entry if isinstance(entry, str) else entry["metric"] for entry in LIMITED]
+    shutil.copytree(trained, tmp_path / "whole")
+    tables = {}
+    for folder, listed in ((trained, LIMITED), (tmp_path / "whole", whole)):
+        ran(spec(table(others=FEW), metrics={"list": listed, "samples": 8}), folder)
+        tables[folder] = read_results(open_study(folder)).tables.scores
+    some, all_of_them = tables.values()
+    assert some.columns == all_of_them.columns
+    order = all_of_them["input_id"].unique(maintain_order=True).to_list()
+    for column, limit in (("infidelity", 6), ("infidelity_se", 6), ("dpc", 4), ("pc", 10)):
+        first = pl.col("input_id").is_in(order[:limit])
+        assert some.filter(first)[column].equals(all_of_them.filter(first)[column])
+        assert some.filter(~first)[column].null_count() == (10 - limit) * len(FEW)
+
+
+def test_a_study_with_limits_is_whole(trained: Path) -> None:
+    own = spec(table(others=FEW), metrics={"list": LIMITED, "samples": 8})
+    ran(own, trained)
+    study = open_study(trained)
+    results = read_results(study)
+    assert results.tables.settings["limits"] == {"infidelity": 6, "dpc": 4}
+    summary = configurations(results.tables.scores, results.tables.metrics)
+    assert summary["inputs"].to_list() == [10, 10]
+    assert summary["guided_inputs"].to_list() == [10, 10]
+    assert summary["sampled_inputs"].to_list() == [8, 8]  # of the units in which some inputs have such a metric
+    for column, limit in (("pc", 10), ("infidelity", 6), ("dpc", 4)):
+        assert len(matrix(results.tables.scores, "Cancer-Linear", column).inputs) == limit
+    files = pl.read_parquet(trained / "scores" / "*.parquet")  # all of them have all columns
+    assert files.select(pl.col("^infidelity.*$").count()).row(0) == (12, 12)
+    assert verify(study, 1.0, HERE).passed
+    assert one_line(View(results.tables, ())).endswith("10 inputs; Infidelity on the first 6, DPC on the first 4.")
+    for unit in study.units:
+        rows = read_facts(study.store.contents("scores").found[unit.stem])["sampled_rows"]
+        assert rows == forecast(study.models[unit.model], unit.rows, study.metrics, HERE).sampled
+    assert ran(own, trained)[0].computed == 0
+
+
+def test_limits_change_the_keys_of_the_units_that_they_concern(finished: Path) -> None:
+    def stems(limit: int) -> list[str]:
+        listed = ["pc", {"metric": "dpc", "limit": limit}]
+        own = spec(table(), metrics={"list": listed})
+        return [unit.stem for unit in Study(own, Store(finished)).units]
+
+    at_four, at_six, at_seven, at_ten = map(stems, (4, 6, 7, 10))
+    assert len({stem[0] for stem in (at_four, at_six, at_seven, at_ten)}) == 1
+    assert len({stem[1] for stem in (at_four, at_six, at_seven, at_ten)}) == 4
+    assert len({stem[2] for stem in (at_four, at_six, at_seven)}) == 1 != at_ten[2]
+
+
+READINGS: dict[str, dict[str, Any]] = {
+    "dpc_coherent": {"metric": "dpc", "rule": "coherent"},
+    "dpc_morf": {"metric": "dpc", "area": "morf"},
+    "dpc_steps": {"metric": "dpc", "curve": "increments", "steps": 5},
+    "dpc_near": {"metric": "dpc", "replacement": {"name": "toward", "epsilon": 0.1}},
+    "lpc": {"metric": "lpc"},
+    "lpc_far": {"metric": "lpc", "epsilon": 0.5},
+    "loss": {"metric": "infidelity", "normalize": False},
+}
+
+
+def test_every_reading_can_be_listed_and_survives_its_form() -> None:
+    listed = [{**entry, "as": column} for column, entry in READINGS.items()]
+    own = spec(metrics={"list": listed, "samples": 8})
+    metrics = metrics_of(own.metrics)
+    assert metrics["dpc_near"] == DirectedPredictionChange(replacement=Toward(0.1))
+    assert metrics["lpc_far"] == LocalPredictionChange(epsilon=0.5)
+    frozen = tomllib.loads(tomli_w.dumps(own.form()))
+    assert metrics_of(parse_spec(frozen, "study.toml").metrics) == metrics

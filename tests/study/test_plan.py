@@ -115,6 +115,17 @@ METRICS = {
     "a subset": metrics_of(MetricsSpec(samples=4, subset=3)),
     "one guided metric": metrics_of(MetricsSpec(list=["dpc"])),
     "experiments of different steps": metrics_of(MetricsSpec(list=["pc", {"metric": "dpc", "steps": 7}])),
+    "every rule and area": metrics_of(
+        MetricsSpec(
+            list=[
+                "pc",
+                {"metric": "dpc", "rule": "coherent", "steps": 7},
+                {"metric": "dpc", "area": "morf", "as": "dpc_morf"},
+                {"metric": "lpc", "steps": 7},
+                {"metric": "lpc", "epsilon": 0.1, "as": "lpc_far"},
+            ]
+        )
+    ),
     "random draws only": metrics_of(MetricsSpec(list=["infidelity"], samples=4)),
     "shared and other draws": metrics_of(
         MetricsSpec(

@@ -10,7 +10,9 @@ import tomli_w
 
 from study.studies import LINEAR, TABLE_METHODS, content, images, spec, table
 from verax.attribution import IntegratedGradients, LimeImage, Slic, grid
+from verax.metrics import LocalPredictionChange
 from verax.study.configurations import AttributionsSpec, configuration, thinned
+from verax.study.metrics import MetricsSpec, metrics_of
 from verax.study.spec import SpecError, StudySpec, load_spec, parse_spec, shipped
 
 
@@ -33,6 +35,21 @@ def test_the_paper_is_shipped() -> None:
     heloc = load_spec("paper-heloc")
     assert (heloc.metrics.steps, heloc.metrics.samples, heloc.metrics.sigma) == (20, 1280, 0.2)
     assert heloc.uncertainty.sizes == (20, 40, 80, 160, 320, 640)
+    assert [load_spec(name).uncertainty.every for name in ("paper-heloc", "paper-isic")] == [1, 1]  # all of LIME
+
+
+def test_shipped_studies_answer_under_readings_without_dpcs_flaw() -> None:
+    for name in shipped():
+        metrics = metrics_of(load_spec(name).metrics)
+        first = ["pc", "dpc_magnitude", "dpc_signed", "dpc_literal"]
+        assert [*metrics][:4] == first
+        assert {column: metrics[column] for column in first} == {
+            column: metric for column, metric in metrics_of(MetricsSpec()).items() if column in first
+        }
+        assert metrics["infidelity"].draws == metrics["effect_correlation"].draws  # type: ignore[attr-defined]
+        assert metrics["lpc"] == LocalPredictionChange()
+    isic = metrics_of(load_spec("paper-isic").metrics)
+    assert isic.limits == {column: 3072 for column in isic if column not in first}
 
 
 def test_the_demo_has_every_method_of_its_data() -> None:
@@ -75,6 +92,13 @@ def test_grid_and_others_are_joined_and_each_counts_once() -> None:
     assert found[:-1] == thinned(grid("tabular"), 100)
 
 
+def test_what_the_paper_leaves_open_is_chosen_in_the_spec() -> None:
+    scaled = AttributionsSpec(scale_kernel=True, random_seeds=50).configurations("tabular")
+    assert scaled == grid("tabular", scale_kernel=True, random_seeds=50)
+    by_inputs = AttributionsSpec(lime_distance="inputs", every=7).configurations("image")
+    assert by_inputs == thinned(grid("image", distance="inputs"), 7)
+
+
 def test_only_lime_is_thinned_and_its_first_one_stays() -> None:
     whole, thin = grid("image"), thinned(grid("image"), 7)
     lime = [one for one in whole if isinstance(one, LimeImage)]
@@ -101,7 +125,10 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown key": (at("speed", to=1), ["speed", "no such key", "cache_gib, data, examples, metrics, name"]),
     "unknown key of data": (at("data", 0, "rows", to=1), ["data.0.rows", "no such key", "attributions, background"]),
     "unknown key of a model": (at("data", 1, "models", 0, "depth", to=1), ["data.1.models.0.depth", "architecture"]),
-    "unknown key of attributions": (at("data", 0, "attributions", "each", to=1), ["each", "every, grid, others"]),
+    "unknown key of attributions": (
+        at("data", 0, "attributions", "each", to=1),
+        ["each", "every, grid, lime_distance, others"],
+    ),
     "unknown key of metrics": (at("metrics", "draws", to=1), ["metrics.draws", "infidelity, list, samples, seed"]),
     "unknown key of uncertainty": (at("uncertainty", "x", to=1), ["uncertainty.x", "independent, inputs"]),
     "no name": (at("name", to=None), ["name", "required"]),
@@ -121,6 +148,23 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         at("data", 0, "models", 0, "path", to="x.onnx"),
         ["data.0.models.0", "either architecture", "or path"],
     ),
+    "an unknown recipe": (
+        at("data", 0, "models", 0, "recipe", to="loose"),
+        ["data.0.models.0.recipe", "'less-regularised' or 'balanced'", "'loose'"],
+    ),
+    "a recipe for another model": (
+        at("data", 0, "models", 0, "recipe", to="less-regularised"),
+        ["data.0.models.0", "less-regularised is for mlp, found linear"],
+    ),
+    "a recipe for a file": (
+        at("data", 0, "models", 0, to={"name": "m", "path": "m.onnx", "recipe": "balanced"}),
+        ["data.0.models.0", "recipe", "expected architecture beside it"],
+    ),
+    "a distance between nothing": (
+        at("data", 1, "attributions", "lime_distance", to="pixels"),
+        ["data.1.attributions.lime_distance", "'masks' or 'inputs'", "'pixels'"],
+    ),
+    "no random attributions": (at("data", 0, "attributions", "random_seeds", to=0), ["random_seeds", "found 0"]),
     "a pickle": (at("data", 0, "models", 0, "file", to="x.pkl"), ["data.0.models.0", ".onnx, .skops", "can run code"]),
     "a label for digits": (at("data", 1, "label", to="x"), ["data.1", "label: digits says itself"]),
     "another task": (at("data", 0, "task", to="ranking"), ["data.0.task", "'auto', 'classification' or 'regression'"]),

@@ -10,7 +10,9 @@ from study.studies import HERE, ran, same, scores, spec, table, whole
 from verax.core.files import Sealed
 from verax.datasets.embedded import load_breast_cancer
 from verax.models import Linear, save
+from verax.models.files import ModelFileError
 from verax.study.study import open_study
+from verax.study.trained_models import obtain_model
 from verax.study.verify import verify
 
 
@@ -92,6 +94,14 @@ def test_a_model_under_anothers_name_is_trained_anew(copied: Path, finished: Pat
     for path in (finished / "models").iterdir():
         assert (copied / "models" / path.name).read_bytes() == path.read_bytes()
     assert same(scores(copied), scores(finished))
+
+
+def test_a_model_of_another_recipe_is_not_the_one_that_is_asked_for(finished: Path) -> None:
+    model = open_study(finished).models["Cancer-Linear"]
+    kept = finished / "models" / "Cancer-Linear.safetensors"
+    assert obtain_model(model.spec, model.dataset, kept).info["hyperparameters"]["class_weight"] is False
+    with pytest.raises(ModelFileError, match="not the one that the spec asks for"):
+        obtain_model(model.spec.model_copy(update={"recipe": "balanced"}), model.dataset, kept)
 
 
 def test_swapped_copies_of_ones_own_models_are_found(trained: Path, tmp_path: Path) -> None:

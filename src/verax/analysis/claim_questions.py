@@ -23,6 +23,8 @@ class Question:
         paper: The paper's value, or how to get it for one of its models.
         only: The models that it is about, where the paper names them.
         whole_study: Whether it is about all models together.
+        reads: The metrics that it is about: first the one that may be read otherwise, then what that is compared with.
+            None where the answer does not depend on how they are read.
     """
 
     number: int
@@ -33,6 +35,7 @@ class Question:
     linear_only: bool = False
     only: tuple[str, ...] = ()
     whole_study: bool = False
+    reads: tuple[str, ...] = ()
 
     def concerns(self, name: str, *, linear: bool) -> bool:
         """Whether it is about a model of this name and kind."""

@@ -23,6 +23,7 @@ TOP = 0.05
 SET_RESAMPLES = 200
 
 QUESTIONS = Questions()
+BOTH = ("dpc_magnitude", "infidelity")
 
 
 def _correlation(evidence: Evidence, *, lime: bool) -> Answer:
@@ -50,6 +51,7 @@ QUESTIONS += [
         f"Negative, as in the paper, and so is {INTERVAL}.",
         partial(_correlation, lime=False),
         paper=lambda model: f"{model.spearman:+.2f}",
+        reads=BOTH,
     ),
     Question(
         8,
@@ -58,6 +60,7 @@ QUESTIONS += [
         "interval lies within -0.3 and 0.3; for other models than the paper's, negative.",
         partial(_correlation, lime=True),
         paper=lambda model: f"{model.lime_spearman:+.2f}",
+        reads=BOTH,
     ),
 ]
 
@@ -67,6 +70,7 @@ QUESTIONS += [
     "The Pareto set of DPC and Infidelity over the LIME grid is small",
     "At most 5 % of the grid (the paper's largest is 2.9 %); a grid of fewer than 500 configurations is too small.",
     paper=lambda model: f"{model.pareto} of {model.lime_configurations}",
+    reads=BOTH,
 )
 def _pareto_set_small(evidence: Evidence) -> Answer:
     dpc, infidelity = common(evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix)
@@ -87,6 +91,7 @@ def _pareto_set_small(evidence: Evidence) -> Answer:
     "Near zero: a mean norm below a tenth of the median of LIME's configurations. Of all pairs of one of them with one "
     "of the others, 90 % have the larger Infidelity in the one near zero; and half of them or more have at most a "
     "tenth of LIME's largest absolute DPC.",
+    reads=BOTH,
 )
 def _near_zero_worst(evidence: Evidence) -> Answer:
     evidence.require("dpc_magnitude", "infidelity")
@@ -111,6 +116,7 @@ def _near_zero_worst(evidence: Evidence) -> Answer:
     "Of the best 5 % of LIME's configurations more than half replace by the dataset mean under Infidelity (low values "
     "are good) and by the image mean under DPC, each in 95 % of the resamples of inputs.",
     only=("ISIC-Linear",),
+    reads=BOTH,
 )
 def _replacements_differ(evidence: Evidence) -> Answer:
     dpc, infidelity = common(evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix)

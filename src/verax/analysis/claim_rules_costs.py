@@ -53,6 +53,7 @@ QUESTIONS += [
     12,
     "Most Infidelity values lie in a narrow band",
     "The middle half of the configurations' means spans at most 10 % of their median.",
+    reads=("infidelity",),
 )
 def _narrow_band(evidence: Evidence) -> Answer:
     evidence.require("infidelity")
@@ -61,8 +62,8 @@ def _narrow_band(evidence: Evidence) -> Answer:
         raise NotMeasuredError("The study has no values of infidelity.")
     low, middle, high = (table.select(pl.col("infidelity").quantile(q, "linear")).item() for q in (0.25, 0.5, 0.75))
     error = table.select(pl.col("infidelity_mc_error").median()).item()
-    spread = (high - low) / middle if middle else 0.0
-    noise = f"; Monte-Carlo error of one mean {error / middle:.2%}" if error is not None and middle else ""
+    spread = (high - low) / abs(middle) if middle else 0.0
+    noise = f"; Monte-Carlo error of one mean {error / abs(middle):.2%}" if error is not None and middle else ""
     return Answer(f"middle half spans {spread:.1%} of the median {middle:.3g}{noise}", decided(spread <= NARROW))
 
 

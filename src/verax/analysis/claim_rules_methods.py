@@ -22,28 +22,50 @@ from verax.analysis.matrices import Floats, Places, interval, resampled_means
 from verax.analysis.tables import Tables
 from verax.display.methods import abbreviation
 
+RANDOM = " Random's attributions are draws: each resample of inputs draws among them, too."
+IMAGES = ("ISIC-Linear", "ISIC-Inception")
+SEGMENTS = ", LIME on segments counted as baseline-oriented"
 TIE = 0.01  # methods closer than this share of the leader's lead count as equal
 
 QUESTIONS = Questions()
 
 
-@QUESTIONS.decided_by(
-    1,
-    "PC rates baseline-oriented methods above local ones",
-    f"{MEDIAN}IG and DeepLiftSHAP, both times inputs, are each above each local method (Random and Edges apart) by a "
-    f"difference for which {INTERVAL} is above 0.",
-)
-def _pc_prefers_baseline(evidence: Evidence) -> Answer:
+def _pc_prefers_baseline(evidence: Evidence, *, segments_local: bool) -> Answer:
     sample = evidence.sample("pc")
     boxes = sample.boxes()
-    pairs = [(b, m) for b in boxes if b in BASELINE_ORIENTED for m in boxes if m not in BASELINE_ORIENTED]
+    others = () if segments_local else ("LimeImage",)
+    local = [name for name in boxes if name not in (*BASELINE_ORIENTED, *others)]
+    pairs = [(b, m) for b in boxes if b in BASELINE_ORIENTED for m in local]
     if not pairs:
         raise NotMeasuredError("The study lacks baseline-oriented or local methods.")
     gaps = {(b, m): sample.gap(boxes[b], boxes[m]) for b, m in pairs}
-    baseline, local = min(gaps, key=lambda pair: gaps[pair].mean)
+    best, next_to_it = min(gaps, key=lambda pair: gaps[pair].mean)
     against = dict.fromkeys(abbreviation(m) for (_, m), gap in gaps.items() if gap.low <= 0)
-    ours = f"closest: {abbreviation(baseline)} less {abbreviation(local)} {gaps[baseline, local]:.3g}"
+    ours = f"closest: {abbreviation(best)} less {abbreviation(next_to_it)} {gaps[best, next_to_it]:.3g}"
     return Answer(ours, decided(not against), f"Not below both: {', '.join(against)}." if against else "")
+
+
+_ABOVE = (
+    f"{MEDIAN}IG and DeepLiftSHAP, both times inputs, are each above each local method (Random and Edges apart{{}}) by "
+    f"a difference for which {INTERVAL} is above 0."
+)
+QUESTIONS += [
+    Question(
+        1,
+        "PC rates baseline-oriented methods above local ones",
+        _ABOVE.format(""),
+        partial(_pc_prefers_baseline, segments_local=True),
+        reads=("pc",),
+    ),
+    Question(
+        1,
+        f"PC rates baseline-oriented methods above local ones{SEGMENTS}",
+        f"{_ABOVE.format(', and LIME')} (LIME on images replaces whole segments, which is no small change.)",
+        partial(_pc_prefers_baseline, segments_local=False),
+        reads=("pc",),
+        only=IMAGES,
+    ),
+]
 
 
 @QUESTIONS.decided_by(
@@ -51,6 +73,7 @@ def _pc_prefers_baseline(evidence: Evidence) -> Answer:
     "PC rates the gradient about as high as a random attribution",
     f"{MEDIAN}The gradient is nearer to random than half the distance from random to IG times inputs, at the lower end "
     f"of {INTERVAL} as well.",
+    reads=("pc",),
 )
 def _pc_gradient_like_random(evidence: Evidence) -> Answer:
     sample = evidence.sample("pc")
@@ -62,8 +85,9 @@ def _pc_gradient_like_random(evidence: Evidence) -> Answer:
         return (p - r) / 2 - np.abs(g - r)
 
     ours = f"gradient {gradient:.3g}, random {random:.3g}, IG {path:.3g}"
-    way = f"{(gradient - random) / (path - random):.0%} of the way from random to IG." if path != random else ""
-    return Answer(ours, decided(sample.estimate(room).low > 0), f"The gradient is {way}" if way else "")
+    share = f"{(gradient - random) / (path - random):.0%}" if path != random else ""
+    way = f"The gradient is {share} of the way from random to IG. " if share else ""
+    return Answer(ours, decided(sample.estimate(room).low > 0), way + sample.chance)
 
 
 def _preferred(evidence: Evidence, *, metric: str, method: str, sign: int) -> Answer:
@@ -87,12 +111,14 @@ for _label, _method in (("IG", "IntegratedGradients"), ("DeepLiftSHAP", "DeepLif
             f"PC rates {_label} with input multiplication above its pseudo-local variant",
             f"{_rule}above 0, and so is {INTERVAL}.",
             partial(_preferred, metric="pc", method=_method, sign=1),
+            reads=("pc",),
         ),
         Question(
             4,
             f"DPC rates the pseudo-local variant of {_label} above the one with input multiplication",
             f"{_rule}below 0, and so is {INTERVAL}.",
             partial(_preferred, metric="dpc_magnitude", method=_method, sign=-1),
+            reads=("dpc_magnitude",),
         ),
     ]
 
@@ -103,6 +129,7 @@ for _label, _method in (("IG", "IntegratedGradients"), ("DeepLiftSHAP", "DeepLif
     "The share of inputs on which the pseudo-local one of a pair scores higher, averaged over pairs and models, is "
     f"lower on image models than on tabular models, and {INTERVAL} of the difference agrees.",
     whole_study=True,
+    reads=("dpc_magnitude",),
 )
 def _weaker_on_images(_: Tables, evidences: Sequence[Evidence]) -> Answer:
     shares: dict[str, list[tuple[float, Floats]]] = {"tabular": [], "image": []}
@@ -124,8 +151,9 @@ def _weaker_on_images(_: Tables, evidences: Sequence[Evidence]) -> Answer:
     5,
     "DPC rates the gradient best on linear models",
     f"{MEDIAN}For no other method does {INTERVAL} reach further above the gradient than 1 % of the gradient's lead "
-    "over random. (On a linear model several methods equal the gradient, hence the allowance.)",
+    f"over random. (On a linear model several methods equal the gradient, hence the allowance.){RANDOM}",
     linear_only=True,
+    reads=("dpc_magnitude",),
 )
 def _dpc_gradient_best(evidence: Evidence) -> Answer:
     sample = evidence.sample("dpc_magnitude")
@@ -146,35 +174,55 @@ def _dpc_gradient_best(evidence: Evidence) -> Answer:
     5,
     "DPC often rates DeepLiftSHAP below random",
     f"{MEDIAN}DeepLiftSHAP times inputs less Random is below 0, and so is {INTERVAL}: at least half of the "
-    "configurations are below random.",
+    f"configurations are below random.{RANDOM}",
     only=("HELOC-Linear",),
+    reads=("dpc_magnitude",),
 )
 def _shap_below_random(evidence: Evidence) -> Answer:
     sample = evidence.sample("dpc_magnitude")
     shap, random = sample.group("DeepLiftSHAP", local=False), sample.group("Random")
     gap = sample.gap(shap, random)
     below = int((sample.means[shap] < np.median(sample.means[random])).sum())
-    return Answer(
-        f"{below} of {len(shap)} configurations below random; median less random {gap:.3g}", decided(gap.high < 0)
-    )
+    ours = f"{below} of {len(shap)} configurations below random; median less random {gap:.3g}"
+    return Answer(ours, decided(gap.high < 0), sample.chance)
 
 
-@QUESTIONS.decided_by(
-    6,
-    "Random is below most methods under DPC",
-    f"{MEDIAN}More than half of the methods (Edges apart) are above Random by a difference for which {INTERVAL} is "
-    "above 0.",
-)
-def _random_below_most(evidence: Evidence) -> Answer:
+def _random_below_most(evidence: Evidence, *, segments_local: bool) -> Answer:
     sample = evidence.sample("dpc_magnitude")
     random, boxes = sample.group("Random"), sample.boxes()
+    if not segments_local:
+        boxes = {name: box for name, box in boxes.items() if name not in (*BASELINE_ORIENTED, "LimeImage")}
     if not boxes:
         raise NotMeasuredError("The study has no attribution method besides the references.")
     gaps = {name: sample.gap(box, random) for name, box in boxes.items()}
     above = [name for name, gap in gaps.items() if gap.low > 0]
     rest = [abbreviation(name) for name in boxes if name not in above]
-    note = f"Not above random: {', '.join(rest)}." if rest else ""
-    return Answer(f"{len(above)} of {len(boxes)} methods above random", decided(len(above) > len(boxes) / 2), note)
+    note = f"Not above random: {', '.join(rest)}. " if rest else ""
+    ours = f"{len(above)} of {len(boxes)} methods above random"
+    return Answer(ours, decided(len(above) > len(boxes) / 2), note + sample.chance)
+
+
+_MOST = (
+    f"{MEDIAN}More than half of the {{}} (Edges apart) are above Random by a difference for which {INTERVAL} is above "
+    f"0.{RANDOM}"
+)
+QUESTIONS += [
+    Question(
+        6,
+        "Random is below most methods under DPC",
+        _MOST.format("methods"),
+        partial(_random_below_most, segments_local=True),
+        reads=("dpc_magnitude",),
+    ),
+    Question(
+        6,
+        f"Random is below most local methods under DPC{SEGMENTS}",
+        _MOST.format("local methods, without LIME, IG and DeepLiftSHAP times inputs,"),
+        partial(_random_below_most, segments_local=False),
+        reads=("dpc_magnitude",),
+        only=IMAGES,
+    ),
+]
 
 
 @QUESTIONS.decided_by(
@@ -184,6 +232,7 @@ def _random_below_most(evidence: Evidence) -> Answer:
     "than 1 % of it. (IG starts at the mean of the background, PC ends at zero: the same where data are centred.)",
     paper="proof",
     linear_only=True,
+    reads=("pc",),
 )
 def _theorem_one(evidence: Evidence) -> Answer:
     sample = evidence.sample("pc")

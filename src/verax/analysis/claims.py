@@ -16,6 +16,7 @@ from verax.analysis.tables import Tables
 
 ALL_MODELS = "all models"
 NOTHING = "-"
+SYMBOLS = {"reproduced": "✓", "not reproduced": "✗", "not measured": "\N{EN DASH}"}  # so that colour is not needed
 QUESTIONS = sorted(  # in the paper's order
     [*claim_rules_methods.QUESTIONS, *claim_rules_agreement.QUESTIONS, *claim_rules_costs.QUESTIONS],
     key=lambda question: question.number,
@@ -41,15 +42,22 @@ class Claim:
     rule: str
 
 
-def claims(tables: Tables, *, missing: bool = True, resamples: int = 1000, seed: int = 0) -> list[Claim]:
-    """Ask a study about every claim of the paper, in its order, and of every model where a claim is about models.
+def claims(
+    tables: Tables,
+    *,
+    missing: bool = True,
+    resamples: int = 1000,
+    seed: int = 0,
+    questions: Sequence[Question] = QUESTIONS,
+) -> list[Claim]:
+    """Ask a study about claims of the paper, in its order, and of every model where a claim is about models.
 
     With ``missing`` the paper's models that the study lacks are listed, as not measured.
     """
     summary = configurations(tables.scores, tables.metrics)
     evidences = [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
     found: list[Claim] = []
-    for question in QUESTIONS:
+    for question in questions:
         if question.whole_study:
             found.append(_claim(question, ALL_MODELS, str(question.paper), _answered(question, tables, evidences)))
         else:
@@ -70,11 +78,20 @@ def as_markdown(claims: Sequence[Claim]) -> str:
     lines = ["| # | claim | model | paper | ours | verdict | note |", "|---|---|---|---|---|---|---|"]
     for claim in claims:
         number = str(claim.number) if claim.number else ""
-        cells = (number, claim.claim, claim.model, claim.paper, claim.ours, claim.verdict, claim.note)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append(markdown_row(number, claim.claim, claim.model, claim.paper, claim.ours, claim.verdict, claim.note))
     rules = dict.fromkeys((claim.number, claim.claim, claim.rule) for claim in claims)
     listed = [f"- {f'{number}, ' if number else ''}{text}: {rule}" for number, text, rule in rules]
     return "\n".join([*lines, "", "How each verdict is decided:", "", *listed, ""])
+
+
+def markdown_row(*cells: str) -> str:
+    r"""A row of a Markdown table.
+
+    Example:
+        >>> print(markdown_row("claim", "|DPC|"))
+        | claim | \|DPC\| |
+    """
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _asked(question: Question, evidences: Sequence[Evidence], missing: bool) -> list[Claim]:

@@ -52,12 +52,15 @@ def together(steps: int, features: int | None = None, *, signed: bool = False) -
 
 
 def by_kind(configurations: pl.DataFrame) -> pl.DataFrame:
-    """One row per model and kind of work (``"guided"`` and ``"sampled"`` are metrics), evaluations shared."""
+    """One row per model and kind of work (``"guided"`` and ``"sampled"`` are metrics), evaluations shared.
+
+    Attributions are those for which the work was done: metrics with a limit leave some out.
+    """
     frames = [
         configurations.group_by("dataset", "model", maintain_order=True)
         .agg(
             pl.lit(kind).alias("kind"),
-            pl.col("inputs").sum().alias("attributions"),
+            pl.col(f"{kind}_inputs").sum().alias("attributions"),
             *(pl.col(f"{kind}_{what}").cast(pl.Float64).sum().alias(what) for what in ("rows", "seconds")),
         )
         .with_row_index("_order")

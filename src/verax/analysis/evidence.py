@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from verax.analysis.matrices import Floats, Matrix, Places, estimate, matrix, resampled_means
+from verax.analysis.matrices import Floats, Matrix, Places, estimate, matrix, redrawn, resampled_means
 from verax.analysis.tables import ModelInfo, Tables
 from verax.display.methods import is_reference
 from verax.statistics.intervals import Estimate
@@ -41,7 +41,8 @@ class Sample:
 
     Attributes:
         methods, local: The method of each configuration, and whether it explains local behaviour.
-        resampled: ``(R, C)`` means over drawn inputs.
+        resampled: ``(R, C)`` means over drawn inputs; those of Random also over its configurations, drawn in the same
+            way: they are a sample of what chance gets, and two say less of it than a hundred.
     """
 
     matrix: Matrix
@@ -61,6 +62,12 @@ class Sample:
         if not len(found):
             raise NotMeasuredError(f"The study has no {method} configuration of this kind.")
         return found
+
+    @property
+    def chance(self) -> str:
+        """How many random attributions a comparison with Random rests on, in words."""
+        count = len(self.group("Random"))
+        return f"Random is {count} attribution{'' if count == 1 else 's'}."
 
     def boxes(self, *, references: bool = False) -> dict[str, Places]:
         """The boxes of the paper's figures: each method, baseline-oriented ones only with input multiplication."""
@@ -111,6 +118,7 @@ class Evidence:
             variants = {name: (method, local) for name, method, local in rows}
             methods, local = zip(*(variants[name] for name in found.configurations), strict=True)
             means = resampled_means(found.values, self.resamples, self.seed)
+            means = redrawn(means, np.flatnonzero(np.array(methods) == "Random"), self.seed)
             self._samples[metric] = Sample(found, np.array(methods), np.array(local, dtype=bool), means)
         return self._samples[metric]
 

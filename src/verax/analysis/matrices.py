@@ -68,6 +68,13 @@ def resampled_means(values: Floats, resamples: int, seed: int) -> Floats:
     return means
 
 
+def redrawn(means: Floats, places: Places, seed: int) -> Floats:
+    """The means, with those of some configurations, which are draws themselves, drawn anew in each resample."""
+    found = means.copy()
+    found[:, places] = bootstrap.redrawn(torch.tensor(means[:, places]), seed).numpy()
+    return found
+
+
 def estimate(statistic: Callable[..., Any], *means: tuple[Floats, Floats]) -> Estimate:
     """A figure ``(...)`` made from means over inputs ``(..., C)``, with its interval.
 

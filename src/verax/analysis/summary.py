@@ -6,6 +6,7 @@ import polars as pl
 
 from verax.analysis.tables import COST_COLUMNS, MetricInfo
 
+_ROWS = ("attribution_rows", "guided_rows", "sampled_rows")  # what each kind of work cost; null where it was not done
 KEYS = ("dataset", "model", "modality", "method", "configuration", "local")
 
 
@@ -14,7 +15,7 @@ def configurations(scores: pl.DataFrame, metrics: Sequence[MetricInfo]) -> pl.Da
 
     For each metric there is its mean over inputs under its own name and ``<metric>_error``, the standard error of that
     mean over inputs; for noisy ones also ``<metric>_mc_error``, the Monte-Carlo error of the mean,
-    ``sqrt(sum se^2) / n``. Costs are summed.
+    ``sqrt(sum se^2) / n``. Costs are summed; ``<kind>_inputs`` says over how many inputs.
     """
     columns = [metric.column for metric in metrics]
     costs = [name for name in COST_COLUMNS if name in scores.columns]
@@ -25,6 +26,7 @@ def configurations(scores: pl.DataFrame, metrics: Sequence[MetricInfo]) -> pl.Da
         *((_wide(name).std() / pl.col(name).count().sqrt()).alias(f"{name}_error") for name in columns),
         *(_monte_carlo_error(metric.column) for metric in metrics if metric.noisy),
         *(_wide(name).sum() for name in costs),
+        *(_counted(name) for name in costs if name in _ROWS),
     )
     return grouped.with_columns(pl.col("dataset", "model", "modality", "method", "configuration").cast(pl.String))
 
@@ -55,6 +57,10 @@ def methods(
 
 def _wide(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Float64)  # sums of many single-precision numbers lose digits
+
+
+def _counted(rows: str) -> pl.Expr:
+    return pl.col(rows).count().cast(pl.Int64).alias(rows.replace("_rows", "_inputs"))
 
 
 def _monte_carlo_error(name: str) -> pl.Expr:

@@ -63,6 +63,8 @@ class MetricInfo:
         kind: What it rates, ``"local"`` or ``"baseline"`` attributions.
         noisy: Whether it rests on random draws: its Monte-Carlo error is in the column ``<column>_se``.
         chance: What attributions that know nothing get on average; None where no number is known.
+        epsilon: How far its perturbations reach, where that is a setting of it; None where it is not.
+        series: All that it is apart from epsilon, the same text for metrics that differ in nothing else.
     """
 
     column: str
@@ -71,6 +73,8 @@ class MetricInfo:
     kind: str
     noisy: bool
     chance: float | None = None
+    epsilon: float | None = None
+    series: str = ""
 
 
 @dataclass(frozen=True)

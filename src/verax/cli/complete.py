@@ -70,6 +70,16 @@ def effects(incomplete: str) -> list[str]:
     return _beginning(incomplete, ("dot", "sum"))
 
 
+def units(incomplete: str) -> list[str]:
+    """What one feature of a text is."""
+    return _beginning(incomplete, ("token", "word", "sentence"))
+
+
+def replacements(incomplete: str) -> list[str]:
+    """What a removed token becomes."""
+    return _beginning(incomplete, ("mask", "pad", "unk", "delete"))
+
+
 def sigma(incomplete: str) -> list[str]:
     """The only word for a standard deviation."""
     return _beginning(incomplete, ("std",))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from verax.cli import common, complete, model_inputs, model_options
+from verax.cli import common, complete, model_inputs, model_options, texts
 from verax.core import extensions
 from verax.core.arguments import checked_choice
 from verax.core.saving import table_bytes
@@ -26,6 +26,7 @@ EXAMPLES = common.examples(
     "verax evaluate --model m.pt2 --trust-model --inputs x.csv --attributions ig.csv --report result.html",
     "verax evaluate --model m.skops --inputs rows.csv --background train.csv --attributions shap.csv --sigma std",
     "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric dpc --json",
+    "verax evaluate --model FOLDER --inputs texts.csv --attributions ig.jsonl --unit word --report result.html",
 )
 
 
@@ -56,6 +57,9 @@ def evaluate(
     baselines: model_options.Baselines = None,
     background: model_options.Background = None,
     missing: model_options.Missing = None,
+    text_column: texts.TextColumn = None,
+    unit: texts.UnitWord = None,
+    replace: texts.ReplaceWord = None,
     returns: model_options.Returned = None,
     output: model_options.FollowedScore = "probability",
     trust_model: model_options.TrustModel = False,
@@ -82,14 +86,16 @@ def evaluate(
     Measures PC, DPC and Infidelity, or what --metric says, with intervals; the table says which attribution is better,
     and whether the difference is real. Attributions are arrays like the inputs: one number for each feature of each
     input. Every file is one attribution, called by its name; an .npz or .safetensors file may hold several.
+
+    Texts: the model is a folder of transformers (config.json, .safetensors, tokenizer), the inputs are a .csv, .jsonl
+    or .parquet file of texts, and attributions are .jsonl or .parquet files, a list of numbers per text: one for each
+    token, special ones included, or one for each feature.
     """
     with common.one_line_errors():
-        from verax.datasets.array_files import read_attributions
         from verax.evaluation.compare import compare
 
         extensions.load(imports or ())
-        metrics = metric or ["pc", "dpc", "infidelity"]
-        for name in metrics:
+        for name in metric or ():
             common.checked_name("--metric", name, list(METRICS))
         model_options.check_words(output=output, effect=effect)
         if perturbation is not None:
@@ -101,30 +107,30 @@ def evaluate(
             taken.append(out)
         if report is not None:
             common.check_file("--report", report, ".html", taken)
-        subject = model_inputs.open_subject(
-            model_inputs.Files(
-                model=model,
-                inputs=inputs,
-                background=background,
-                features=features,
-                baselines=baselines,
-                returns=returns,
-                missing=missing,
-                device=device,
-                trust=trust_model,
-            )
+        files = model_inputs.Files(
+            model=model,
+            inputs=inputs,
+            background=background,
+            features=features,
+            baselines=baselines,
+            returns=returns,
+            missing=missing,
+            device=device,
+            trust=trust_model,
         )
+        subject = _open(files, texts.TextOptions(text_column, unit, replace))
+        given = subject.attributions(attributions)
         found = compare(
             subject.scorer,
             subject.inputs,
-            read_attributions(attributions, subject.rows),
-            metrics,
+            given,
+            metric or subject.metrics,
             target=model_options.target_of(target),
             steps=steps,
             samples=samples,
             sigma=noise,
             subset=subset,
-            perturbation=perturbation,  # type: ignore[arg-type]  # checked above
+            perturbation=perturbation or subject.perturbation,  # type: ignore[arg-type]  # checked above
             effect=effect,  # type: ignore[arg-type]
             normalize=normalize,
             seed=seed,
@@ -135,9 +141,19 @@ def evaluate(
         )
         facts = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, attributions))}
         facts |= {"target": target or subject.explained, "baselines": baselines or subject.removed}
+        if not metric and subject.left_out:
+            common.tell(f"verax: {subject.left_out}")
         written = _write(found, out, report, {name: str(value) for name, value in facts.items()})
     text = f"{found}\n\n{found.evaluation.rows:,} model rows."
     common.show(ranking_facts(found), text, as_json=as_json, written=written)
+
+
+def _open(files: model_inputs.Files, options: texts.TextOptions) -> model_inputs.Subject | texts.TextSubject:
+    """What is explained: texts where the model is a folder, otherwise rows."""
+    if files.model.is_dir():
+        return texts.open_texts(files, options)
+    options.refuse(files.model)
+    return model_inputs.open_subject(files)
 
 
 def ranking_facts(comparison: "Comparison") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,12 +43,24 @@ class Subject:
         inputs: The rows, with what a feature is and what it becomes.
         rows: The same as they were read: files of attributions go by its columns.
         background: Rows of the training data, if they were given.
+        metrics: What is measured where nothing is said.
+        left_out: What is not, in words, where somebody may miss it.
+        perturbation: Infidelity's, where nothing is said.
     """
 
     scorer: "Scorer"
     inputs: "Inputs"
     rows: "Array"
     background: Any
+    metrics: tuple[str, ...] = ("pc", "dpc", "infidelity")
+    left_out: str = ""
+    perturbation: None = None  # the metric's own
+
+    def attributions(self, paths: Iterable[Path]) -> dict[str, Any]:
+        """Attributions of the rows from files, by name."""
+        from verax.datasets.array_files import read_attributions
+
+        return read_attributions(paths, self.rows)
 
     @property
     def explained(self) -> str:
@@ -79,12 +92,17 @@ def _check(files: Files) -> None:
         check_model_name(files.model)
     except ValueError as error:
         raise ValueError(f"--model: {files.model}: {error}.") from None
-    model_options.check_word("--returns", files.returns, _RETURNS)
+    check_returns(files.returns)
     model_options.check_word("--missing", files.missing, ("allow", "refuse"))
     if files.baselines in _STATISTICS and files.background is None:
         raise ValueError(f"--baselines: {files.baselines} is one of the training data; pass --background FILE as well.")
     if not files.model.is_file():
         raise FileNotFoundError(f"--model: there is no file {files.model}.")
+
+
+def check_returns(word: str | None) -> None:
+    """Refuse what no model gives."""
+    model_options.check_word("--returns", word, _RETURNS)
 
 
 def _opened(files: Files) -> "Scorer":

@@ -15,7 +15,7 @@ ModelFile = Annotated[
     Path,
     typer.Option(
         help=".onnx, .skops (scikit-learn), .safetensors (verax train), .json or .ubj (XGBoost), .txt (LightGBM), or "
-        ".pt2 (torch.export; needs --trust-model)."
+        ".pt2 (torch.export; needs --trust-model); evaluate also takes a folder of transformers."
     ),
 ]
 TrustModel = Annotated[

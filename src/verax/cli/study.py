@@ -140,7 +140,7 @@ def status(folder: Folder, imports: common.Imports = None, as_json: AsJson = Fal
 def report(folder: Folder, imports: common.Imports = None, as_json: AsJson = False) -> None:
     """Write the report of what is finished.
 
-    It goes into the study's directory: report.html, figures/*.svg and claims.md.
+    It goes into the study's directory: report.html, figures/*.svg, claims.md and claims-by-reading.csv.
     """
     with common.one_line_errors():
         _begin(imports)

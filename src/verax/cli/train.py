@@ -45,6 +45,9 @@ def train(
     data: Annotated[Path | None, typer.Option(help=common.data_help())] = None,
     label: Annotated[str | None, typer.Option(help="file: the column to predict.")] = None,
     task: Annotated[TaskName, typer.Option(help="file: what for; as the labels look by default.")] = TaskName.auto,
+    recipe: Annotated[
+        str | None, typer.Option(help="A variant of the shipped recipe: less-regularised (mlp) or balanced (classes).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of split, initial weights, order, augmentation and dropout.")] = 0,
     epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.")] = None,
     device: Annotated[
@@ -62,26 +65,29 @@ def train(
         from verax.models.shipped import train_shipped
 
         extensions.load(imports or ())
-        _check(dataset, model, data)
+        _check(dataset, model, recipe, data)
         common.check_file("--out", out, ".safetensors", [path for path in (data, init) if path is not None])
         where = None if device is None else common.checked_device_name(device)
         loaded = load_named(dataset, data, seed=seed, cache=cache, label=label, task=task.value)
-        found = train_shipped(model, loaded, out, seed=seed, epochs=epochs, device=where, init=init, progress=_show)
+        found = train_shipped(
+            model, loaded, out, recipe=recipe, seed=seed, epochs=epochs, device=where, init=init, progress=_show
+        )
     facts: dict[str, Any] = {"dataset": dataset, "model": model, "out": str(out)}
     facts |= {"metrics": found.metrics, "epochs": len(found.history), "seconds": found.seconds}
     lines = [f"{part}: {told(metrics)}" for part, metrics in found.metrics.items()]
     common.show(facts, "\n".join([*lines, f"{found.seconds:.0f} s, saved as {out}"]), as_json=as_json)
 
 
-def _check(dataset: str, model: str, data: Path | None) -> None:
+def _check(dataset: str, model: str, recipe: str | None, data: Path | None) -> None:
     """Refuse, before anything is read, what cannot be trained."""
-    from verax.models.recipes import RECIPES, recipe_for
+    from verax.models.recipes import RECIPES, Recipe, recipe_for, varied
 
     source = source_of(common.checked_name("dataset", dataset, names()))
     if model not in (architectures := dict.fromkeys(name for _, name in RECIPES)):
         raise ValueError(f"model: {unknown(model, architectures)}")
     if dataset in {name for name, _ in RECIPES}:  # others are trained with the general recipe
         recipe_for(dataset, model)
+    varied(Recipe(), model, recipe)
     source.check_path(data is not None, "--data")
 
 

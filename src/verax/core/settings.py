@@ -1,5 +1,6 @@
 """Frozen values from plain tables and back: how a method or a metric is written in a file."""
 
+import inspect
 import types
 import typing
 from collections.abc import Mapping
@@ -8,7 +9,10 @@ from typing import Any
 
 
 def made(kind: type[Any], settings: Mapping[str, Any]) -> Any:
-    """Make a value from its settings; one that is itself a value is a table with ``method``, its class.
+    """Make a value from its settings; one that is itself a value is a table that says of which class.
+
+    A class out of a few is said by ``method``. One of an open family, which is every class that derives from an
+    abstract one, is said by ``name``, in small letters.
 
     Args:
         kind: A frozen dataclass.
@@ -18,6 +22,9 @@ def made(kind: type[Any], settings: Mapping[str, Any]) -> Any:
         >>> from verax.attribution import LimeImage
         >>> made(LimeImage, {"alpha": 0.1, "segmenter": {"method": "Slic", "n_segments": 48}}).segmenter
         Slic(n_segments=48, sigma=0.0)
+        >>> from verax.metrics import PredictionChange
+        >>> made(PredictionChange, {"replacement": {"name": "nudge", "epsilon": 0.1}}).replacement
+        Nudge(epsilon=0.1)
     """
     allowed = [field.name for field in fields(kind)]
     for name in settings:
@@ -40,20 +47,39 @@ def plain(value: Any) -> dict[str, Any]:
 
 def _written(value: Any) -> Any:
     if is_dataclass(value):
-        return {"method": type(value).__name__} | plain(value)
+        return _title(type(value)) | plain(value)
+    if callable(value):
+        raise ValueError(f"a file cannot hold the function {value!r}; define a class of your own that calls it")
     return list(value) if isinstance(value, tuple) else value
 
 
 def _read(kind: type[Any], name: str, value: Any) -> Any:
     parts = _parts(typing.get_type_hints(kind)[name])
-    kinds: list[Any] = [part for part in parts if is_dataclass(part)]
-    nested = {kind.__name__: kind for kind in kinds}
-    if not nested:
+    kinds = [member for part in parts if is_dataclass(part) for member in _members(part)]
+    if not kinds or (value is None and type(None) in parts):
         return tuple(value) if isinstance(value, list) else value
-    if not isinstance(value, Mapping) or value.get("method") not in nested:
-        raise ValueError(f"{name}: expected a table with method {' or '.join(nested)}, found {value!r}")
-    rest = {key: entry for key, entry in value.items() if key != "method"}
-    return made(nested[value["method"]], rest)
+    key = next(iter(_title(kinds[0])))
+    nested = {_title(member)[key]: member for member in kinds}
+    if not isinstance(value, Mapping) or value.get(key) not in nested:
+        raise ValueError(f"{name}: expected a table with {key} {' or '.join(nested)}, found {value!r}")
+    rest = {setting: entry for setting, entry in value.items() if setting != key}
+    try:
+        return made(nested[value[key]], rest)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _title(kind: type[Any]) -> dict[str, str]:
+    """How a table says of which class its value is."""
+    if any(inspect.isabstract(base) for base in kind.__mro__):
+        return {"name": kind.__name__.lower()}
+    return {"method": kind.__name__}
+
+
+def _members(kind: Any) -> list[type[Any]]:
+    """The class itself, or all that derive from an abstract one, in the order in which they were defined."""
+    below = [member for derived in kind.__subclasses__() for member in _members(derived)]
+    return below if inspect.isabstract(kind) else [kind, *below]
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:

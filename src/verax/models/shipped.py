@@ -12,7 +12,7 @@ from verax.models.dense import MLP, Linear
 from verax.models.files import model_paths, save
 from verax.models.inception import InceptionV1
 from verax.models.objectives import outputs_for
-from verax.models.recipes import RECIPES, Recipe, general_recipe
+from verax.models.recipes import RECIPES, Recipe, general_recipe, varied
 from verax.models.training import Trained, train
 
 Progress = Callable[[Epoch, Recipe], None]
@@ -37,6 +37,7 @@ def train_shipped(
     dataset: Dataset,
     path: Path,
     *,
+    recipe: str | None = None,
     seed: int = 0,
     epochs: int | None = None,
     device: str | None = None,
@@ -52,6 +53,7 @@ def train_shipped(
         name: The architecture.
         dataset: What it learns. A data set without a recipe is trained with the general one.
         path: Where to save, ``NAME.safetensors``; checkpoints lie beside it until the end.
+        recipe: The variant of the recipe, ``"less-regularised"`` (mlp) or ``"balanced"``; None for the shipped one.
         seed: Of initial weights, order, augmentation and dropout.
         epochs: Instead of the recipe's, to try things out.
         device: Where; a CUDA device where there is one by default.
@@ -62,16 +64,18 @@ def train_shipped(
     architecture = architecture_for(name, dataset)
     rows, features = len(dataset.split.train), math.prod(dataset.inputs.shape[1:])
     chosen = RECIPES.get((dataset.name, name)) or general_recipe(name, rows, features)
-    recipe = dataclasses.replace(chosen, seed=seed)
+    followed = dataclasses.replace(varied(chosen, name, recipe), seed=seed)
     if epochs is not None:
-        recipe = dataclasses.replace(recipe, epochs=epochs)
+        followed = dataclasses.replace(followed, epochs=epochs)
     checkpoint = path.with_suffix(".checkpoint")
 
     def show(epoch: Epoch) -> None:
-        progress(epoch, recipe)
+        progress(epoch, followed)
 
-    trained = train(architecture, dataset, recipe, device=device, checkpoint=checkpoint, init=init, progress=show)
-    settings, metrics = dataclasses.asdict(recipe), trained.metrics
+    trained = train(architecture, dataset, followed, device=device, checkpoint=checkpoint, init=init, progress=show)
+    settings, metrics = dataclasses.asdict(followed), trained.metrics
+    if recipe is not None:
+        settings["recipe"] = recipe
     save(path, trained.module, architecture, dataset=dataset, hyperparameters=settings, metrics=metrics, seed=seed)
     checkpoint.unlink(missing_ok=True)
     return trained

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 
 from verax.analysis.claims import ALL_MODELS, Claim
-from verax.report.style import DASH
 from verax.report.view import View
-
-SYMBOLS = {"reproduced": "✓", "not reproduced": "✗", "not measured": DASH}  # so that colour is not needed
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from verax.evaluation.comparison import Comparison
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import GuidedResult, Result
 from verax.report.html import rendered
+from verax.report.texts import shown_texts
 from verax.scoring.meter import Cost, Rows
 from verax.statistics.intervals import LEVEL
 
@@ -50,6 +51,7 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
         curves=list(zip(CURVES, ("morf", "lerf"), strict=True)),
         colours={"morf": VERMILION, "lerf": BLUE},
         most=MOST_PANELS,
+        texts=shown_texts(comparison),
     )
 
 
@@ -77,11 +79,13 @@ def _section(comparison: Comparison, metric: str) -> dict[str, Any]:
     return {
         "name": label,
         "asks": rated.asks,
+        "cannot_see": rated.cannot_see,
         "way": "Higher is better." if rated.higher_is_better else "Lower is better.",
         "rates": _RATES[rated.kind],
         "settings": str(rated),
         "best": best,
         "ties": [*ties[:_NAMED], *([f"{len(ties) - _NAMED} more"] if len(ties) > _NAMED else [])],
+        "possible": comparison.possible(metric),
         "ranking": [(rank, *rank.digits()) for rank in comparison.ranking(metric)],
         "chart": Markup(chart),  # noqa: S704 - names in it are escaped
         "curves": _curves(label, result) if isinstance(result, GuidedResult) else [],

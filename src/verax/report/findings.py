@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from verax.analysis.readings import Readings
 from verax.analysis.tables import MetricInfo
 from verax.report.names import REFERENCE, kind_of, label_of
 from verax.report.quality import main_figure
@@ -55,7 +56,10 @@ def one_line(view: View) -> str:
     inputs = sorted({model.inputs for model in models})
     many = f"{inputs[0]:,}" if len(inputs) == 1 else f"{inputs[0]:,} to {inputs[-1]:,}"
     text = f"{_count(len(models), 'model')} on {', '.join(data)}: {_count(view.summary.height, 'explanation')}"
-    return f"{text} (configurations of attribution methods), each on {many} inputs."
+    limits = view.tables.settings.get("limits", {})
+    limited = [metric for metric in view.measured if metric.column in limits]
+    fewer = ", ".join(f"{metric.label} on the first {limits[metric.column]:,}" for metric in limited)
+    return f"{text} (configurations of attribution methods), each on {many} inputs{f'; {fewer}' if fewer else ''}."
 
 
 def sentences(view: View) -> list[str]:
@@ -63,6 +67,7 @@ def sentences(view: View) -> list[str]:
     found = [_preference(view, metric) for metric in view.leading("dpc_magnitude", "pc")]
     found += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
     found += [_claims(view)] if view.claims else []
+    found += [_readings(view.readings)] if view.readings else []
     found += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
     return found
 
@@ -103,6 +108,12 @@ def _claims(view: View) -> str:
     text = f"Of the paper's claims, taken model by model, {verdicts['reproduced']} of {measured} measured were"
     rest = f"; not measured: {verdicts['not measured']}" if verdicts["not measured"] else ""
     return f"{text} reproduced{rest}."
+
+
+def _readings(readings: Readings) -> str:
+    counts = zip(readings.heads[1:], readings.survivors[1:], strict=True)
+    words = ", ".join(f"{label} {count}" for label, count in counts if count)
+    return f"Of those that hold as in the paper, and are about what another metric rates as well, it shares: {words}."
 
 
 def _count(many: int, what: str) -> str:

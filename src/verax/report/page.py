@@ -10,6 +10,7 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
+from verax.analysis.claims import SYMBOLS
 from verax.analysis.tables import Example, Tables
 from verax.core.files import write_atomically
 from verax.core.text_tables import metric_head
@@ -19,6 +20,7 @@ from verax.report import (
     boxes,
     claims,
     curves,
+    epsilon,
     facts,
     findings,
     input_factor,
@@ -100,7 +102,7 @@ def _policy(*scripts: str) -> str:
 
 
 def _charts(view: View) -> dict[str, Any]:
-    parts = (boxes, input_factor, scatter, uncertainty, curves, attributions)
+    parts = (boxes, epsilon, input_factor, scatter, uncertainty, curves, attributions)
     return {name: chart for part in parts for name, chart in part.charts(view).items()}
 
 
@@ -113,6 +115,7 @@ def _data(view: View) -> dict[str, Any]:
     return {
         "configurations": encoded(rows.to_dict(as_series=False) | settings),
         "input_factor": encoded(paired.to_dict(as_series=False)),
+        "epsilon": encoded(epsilon.columns(view)),
         "uncertainty": encoded(uncertainty.columns(view)),
         "curves": encoded(curves.columns(view)),
         "bars": encoded(attributions.columns(view)),
@@ -147,6 +150,7 @@ def _body(view: View) -> dict[str, Any]:
         "settings": facts.settings(view.tables.settings, "Settings of the metrics"),
         "boxes": [facts.boxes(view, metric) for metric in view.measured],
         "main": view.main,
+        "over_epsilon": epsilon.series(view),
         "other_metrics": [
             (metric.column, metric_head(metric.label, metric.higher_is_better)) for metric in boxes.other_metrics(view)
         ],
@@ -162,7 +166,8 @@ def _body(view: View) -> dict[str, Any]:
         "galleries": [attributions.gallery(example) for example in shown if attributions.is_image(example)],
         "claims": view.claims,
         "verdicts": claims.matrix(view),
-        "symbols": claims.SYMBOLS,
+        "readings": view.readings,
+        "symbols": SYMBOLS,
         "costs": facts.costs(view),
         "cost_sentence": facts.cost_sentence(view),
     }

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from verax.analysis.joined import joined
 from verax.analysis.tables import Example, Tables
 from verax.display.svg import fixed_style, save
-from verax.report import attributions, boxes, curves, input_factor, scatter, uncertainty
+from verax.report import attributions, boxes, curves, epsilon, input_factor, scatter, uncertainty
 from verax.report.view import View
 
 _SIZE = 8  # points
@@ -30,7 +32,35 @@ def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> 
         return [save(figure, folder / f"{name}.svg") for name, figure in _figures(view)]
 
 
+def write_joint_figures(folder: Path, several: Sequence[Tables]) -> list[Path]:
+    """Draw the paper's figures over several studies, all models in one figure each, and return the files written.
+
+    Args:
+        folder: Where to write; made if need be.
+        several: What each study measured; their models have different names.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    view = View(joined(several), ())
+    with (
+        fixed_style(_SIZE),
+        mpl.rc_context({"svg.fonttype": "none"}),
+    ):  # letters as outlines would take most of the file
+        return [save(figure, folder / f"{name}.svg") for name, figure in _over_configurations(view)]
+
+
 def _figures(view: View) -> Iterator[tuple[str, Figure]]:
+    yield from _over_configurations(view)
+    if epsilon.series(view):
+        yield "epsilon", epsilon.figure(view)
+    if view.uncertainty.height:
+        yield "uncertainty", uncertainty.figure(view)
+    shown = [example for example in view.examples if curves.has_content(example)]
+    for at, example in enumerate(shown, start=1):
+        yield f"curves-{at}", curves.figure(example)
+        yield f"attributions-{at}", attributions.figure(example)
+
+
+def _over_configurations(view: View) -> Iterator[tuple[str, Figure]]:
     for metric in view.main:
         name = "dpc" if metric.column == "dpc_magnitude" else re.sub(r"\W+", "-", metric.column)
         yield f"methods-{name}", boxes.figure(view, metric)
@@ -39,9 +69,3 @@ def _figures(view: View) -> Iterator[tuple[str, Figure]]:
     for lime, name in ((True, "scatter-lime"), (False, "scatter-others")):
         if scatter.models(view, lime):
             yield name, scatter.figure(view, lime)
-    if view.uncertainty.height:
-        yield "uncertainty", uncertainty.figure(view)
-    shown = [example for example in view.examples if curves.has_content(example)]
-    for at, example in enumerate(shown, start=1):
-        yield f"curves-{at}", curves.figure(example)
-        yield f"attributions-{at}", attributions.figure(example)

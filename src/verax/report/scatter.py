@@ -146,6 +146,7 @@ def figure(view: View, lime: bool) -> Figure:
         found = view.agreements.get((model, lime))
         ending = f", Spearman {signed(found.spearman.mean)}" if found else ""
         ax.set(title=plain(model) + ending, xlabel="Infidelity", ylabel="DPC")
+        ax.locator_params(axis="x", nbins=5)  # long numbers would run into each other
         ax.ticklabel_format(axis="both", style="sci", scilimits=(-3, 4))
     legend(drawn, axes, columns=5)
     return drawn

@@ -9,9 +9,10 @@ import polars as pl
 
 from verax.analysis import canonical
 from verax.analysis.agreement import Agreement, agreement
-from verax.analysis.claims import Claim, claims, of_the_paper
+from verax.analysis.claims import ALL_MODELS, Claim, claims, of_the_paper
 from verax.analysis.matrices import matrix
 from verax.analysis.outliers import near_zero, pareto
+from verax.analysis.readings import Readings, readings
 from verax.analysis.summary import configurations, methods
 from verax.analysis.tables import Example, MetricInfo, Tables
 from verax.analysis.uncertainty import curves
@@ -143,9 +144,20 @@ class View:
         return found.with_columns(pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"))
 
     @cached_property
+    def all_claims(self) -> list[Claim]:
+        """The paper's claims, with what the study says to each; none where it has no model of the paper."""
+        return claims(self.tables) if of_the_paper(self.tables) else []
+
+    @property
     def claims(self) -> list[Claim]:
-        """The paper's claims that concern the study's models, with what the study says to each."""
-        return claims(self.tables, missing=False) if of_the_paper(self.tables) else []
+        """Those of them that concern the study's models."""
+        return [claim for claim in self.all_claims if claim.model in (*self.models, ALL_MODELS)]
+
+    @cached_property
+    def readings(self) -> Readings | None:
+        """Claims that depend on how a metric is read, under each reading of the study; None where it has one alone."""
+        found = readings(self.tables, self.claims) if self.claims else None
+        return found if found and found.metrics else None
 
     @cached_property
     def settings(self) -> dict[str, list[Any]]:

@@ -1,7 +1,6 @@
 """One unit of work: all configurations of one model on some inputs, explained and measured, as a table."""
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +11,15 @@ import torch
 import verax
 from verax.analysis.tables import COST_COLUMNS, scores_schema
 from verax.evaluation.result import Evaluation
-from verax.metrics.base import GuidedMetric, Metric, SampledMetric
+from verax.metrics.base import GuidedMetric, SampledMetric
+from verax.metrics.monte_carlo import EffectMetric
 from verax.scoring.meter import Cost, Rows
 from verax.study.cache import Cache
 from verax.study.explained_models import ExplainedModel
 from verax.study.explanations import Explanations, Tell, explain
 from verax.study.machine import Machine
 from verax.study.materials import said_before
-from verax.study.metrics import described
+from verax.study.metrics import StudyMetrics, described
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,16 @@ class UnitResult:
 def compute(
     model: ExplainedModel,
     rows: slice,
-    metrics: Mapping[str, Metric],
+    metrics: StudyMetrics,
     machine: Machine,
     cache: Cache,
     tell: Tell = lambda family: None,
 ) -> UnitResult:
-    """Explain some inputs by every configuration of the model and measure every metric of the study."""
+    """Explain some inputs by every configuration of the model and measure every metric that some of them have.
+
+    A metric whose limit ends among the inputs is measured on all of them, so that its scores are the same bits as
+    without the limit; beyond it they are null.
+    """
     began = time.perf_counter()
     scorer = model.scorer(machine.compile)
     at_first = scorer.model_seconds
@@ -48,10 +52,10 @@ def compute(
     before, spared = scorer.model_seconds, scorer.rows_spared
     with said_before():
         evaluation = verax.evaluate(
-            scorer, inputs, explanations.values, metrics, batch_size=machine.batch_size, device=machine.device
+            scorer, inputs, explanations.values, metrics.on(rows), batch_size=machine.batch_size, device=machine.device
         )
     guided, sampled = _costs(evaluation)
-    table = _table(model, rows, explanations, evaluation)
+    table = _within_limits(_table(model, rows, explanations, evaluation, metrics), rows, metrics)
     costs = {
         "seconds": time.perf_counter() - began,
         "model_seconds": scorer.model_seconds - at_first if machine.device == "cpu" else None,
@@ -80,14 +84,32 @@ def _costs(evaluation: Evaluation) -> tuple[Cost, Cost]:
     return first, Cost(Rows(evaluation.rows - first.rows.forward), evaluation.seconds - first.seconds)
 
 
-def _table(model: ExplainedModel, rows: slice, explanations: Explanations, evaluation: Evaluation) -> pl.DataFrame:
-    """One row per configuration and input, configurations first."""
+def _table(
+    model: ExplainedModel, rows: slice, explanations: Explanations, evaluation: Evaluation, metrics: StudyMetrics
+) -> pl.DataFrame:
+    """One row per configuration and input, configurations first; what was not measured is null."""
     names = _names(model, rows, evaluation)
     measured = _scores(explanations, evaluation) | _shares(model, rows.stop - rows.start, explanations, evaluation)
-    infos = [described(name, result.metric, f"{name}_se" in measured) for name, result in evaluation.items()]
+    infos = [
+        described(name, metric, f"{name}_se" in measured if name in evaluation else isinstance(metric, EffectMetric))
+        for name, metric in metrics.items()
+    ]
     schema = scores_schema(infos)
     whole = names.with_columns(pl.Series(name, values, schema[name]) for name, values in measured.items())
-    return whole.select(pl.col(name).cast(kind) for name, kind in schema.items())
+    return whole.select(
+        (pl.col(name) if name in whole.columns else pl.lit(None).alias(name)).cast(kind)
+        for name, kind in schema.items()
+    )
+
+
+def _within_limits(table: pl.DataFrame, rows: slice, metrics: StudyMetrics) -> pl.DataFrame:
+    place = pl.int_range(pl.len()) % (rows.stop - rows.start)
+    return table.with_columns(
+        pl.when(place < count).then(pl.col(name)).alias(name)
+        for column, count in metrics.cut(rows).items()
+        for name in (column, f"{column}_se")
+        if name in table.columns
+    )
 
 
 def _names(model: ExplainedModel, rows: slice, evaluation: Evaluation) -> pl.DataFrame:
@@ -128,11 +150,13 @@ def _scores(explanations: Explanations, evaluation: Evaluation) -> dict[str, Any
 
 
 def _shares(model: ExplainedModel, n: int, explanations: Explanations, evaluation: Evaluation) -> dict[str, Any]:
-    """Even shares of what families and metrics cost, so that sums over the table are totals."""
+    """Even shares of what families and metrics cost, so that sums over the table are totals; none of no such metric."""
     each = [explanations.shares[method.canonical] for method in model.configurations]
-    guided, sampled = _costs(evaluation)
     count = len(each) * n
-    totals = (guided.rows.forward, guided.seconds, sampled.rows.forward, sampled.seconds)
     columns = [np.repeat([share[place] / n for share in each], n) for place in range(3)]
-    columns += [np.full(count, total / count) for total in totals]
-    return dict(zip(COST_COLUMNS, columns, strict=True))
+    shares = dict(zip(COST_COLUMNS, columns, strict=False))
+    for name, kind, cost in zip(("guided", "sampled"), (GuidedMetric, SampledMetric), _costs(evaluation), strict=True):
+        if any(isinstance(result.metric, kind) for result in evaluation.values()):
+            shares |= {f"{name}_rows": np.full(count, cost.rows.forward / count)}
+            shares |= {f"{name}_seconds": np.full(count, cost.seconds / count)}
+    return shares

@@ -8,6 +8,7 @@ from pydantic import field_validator
 from verax.attribution import METHODS, Attribution, grid
 from verax.attribution.base import Modality
 from verax.attribution.grid import removals
+from verax.attribution.lime_image import Distance
 from verax.core.settings import made
 from verax.study.spec_table import Count, SpecTable, unknown_name
 
@@ -18,6 +19,10 @@ class AttributionsSpec(SpecTable):
     Attributes:
         grid: Whether to take the grid for the kind of data.
         every: Of LIME's configurations, only every so manieth, the first one included.
+        scale_kernel: Whether the grid's kernel widths of LIME on tables are times the root of the number of features.
+        lime_distance: What the grid's LIME on images weighs its samples by, ``"masks"`` or ``"inputs"``.
+        random_seeds: Seeds of each of the grid's two random attributions. One of each, as in the paper, is a chance
+            level that hangs on two draws; 50 make a hundred.
         removals: Whether to take methods that remove features as well, Occlusion, Shapley values and LIME over
             features: they need no gradients and take categories.
         others: Further configurations, each a table with ``method`` and its settings.
@@ -25,6 +30,9 @@ class AttributionsSpec(SpecTable):
 
     grid: bool = True
     every: Count = 1
+    scale_kernel: bool = False
+    lime_distance: Distance = "masks"
+    random_seeds: Count = 1
     removals: bool = False
     others: tuple[dict[str, Any], ...] = ()
 
@@ -47,7 +55,10 @@ class AttributionsSpec(SpecTable):
             >>> [len(AttributionsSpec(every=every).configurations("tabular")) for every in (1, 10)]
             [775, 119]
         """
-        chosen = thinned(grid(modality), self.every) if self.grid else []
+        whole = grid(
+            modality, scale_kernel=self.scale_kernel, distance=self.lime_distance, random_seeds=self.random_seeds
+        )
+        chosen = thinned(whole, self.every) if self.grid else []
         chosen += thinned(removals(modality), self.every) if self.removals else []
         chosen += [configuration(settings) for settings in self.others]
         for method in chosen:

@@ -9,6 +9,7 @@ from verax.datasets.base import Part
 from verax.datasets.catalogue import names, source_of
 from verax.datasets.labels import Asked
 from verax.models.foreign_files import check_model_name
+from verax.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns
 from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
@@ -31,6 +32,9 @@ class ModelSpec(SpecTable):
     Attributes:
         name: What tables and figures call it.
         architecture: What to train.
+        recipe: Which variant of the architecture's recipe: ``"less-regularised"`` (for mlp: small steps, little weight
+            decay and noise, plain labels, no average of weights) or ``"balanced"`` (classes weigh the same); the
+            shipped one where left out.
         path: A trained model: ``.safetensors`` with its sidecar, as ``verax train`` writes it, ``.onnx``, ``.skops``
             (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM) or ``.pt2`` (``torch.export``). Files
             of other libraries get rows in the data's own units. The key may be called ``file``, too.
@@ -45,6 +49,7 @@ class ModelSpec(SpecTable):
 
     name: Name
     architecture: Literal["linear", "mlp", "inception"] | None = None
+    recipe: Literal["less-regularised", "balanced"] | None = None
     path: str | None = Field(default=None, validation_alias=AliasChoices("path", "file"))
     returns: Returns | None = None
     trust: bool = False
@@ -63,6 +68,10 @@ class ModelSpec(SpecTable):
     def _one_source(self) -> "ModelSpec":
         if (self.architecture is not None) + (self.path is not None) + self.live != 1:
             raise ValueError("expected either architecture (to be trained) or path (a file, trained already)")
+        if self.recipe is not None and self.architecture is None:
+            raise ValueError("recipe: only what is trained has one, expected architecture beside it")
+        if self.architecture is not None:
+            varied(Recipe(), self.architecture, self.recipe)  # refuses what is for another architecture
         return self
 
 

@@ -7,7 +7,7 @@ from verax.attribution import Attribution, Family
 from verax.core.hashing import digest, tensor_hash
 from verax.metrics.base import Metric
 from verax.study.explained_models import ExplainedModel
-from verax.study.metrics import written
+from verax.study.metrics import StudyMetrics, written
 
 TABLE_FORMAT = 2
 
@@ -26,9 +26,9 @@ def attributions_key(model: ExplainedModel, rows: slice, family: Family, members
     )
 
 
-def scores_key(model: ExplainedModel, rows: slice, metrics: Mapping[str, Metric]) -> str:
-    """Of the table of some inputs."""
-    return other_key("scores", model, rows, model.configurations, metrics, {})
+def scores_key(model: ExplainedModel, rows: slice, metrics: StudyMetrics) -> str:
+    """Of the table of some inputs; a limit matters where it ends before them or among them."""
+    return other_key("scores", model, rows, model.configurations, metrics.on(rows), metrics.cut(rows))
 
 
 def other_key(

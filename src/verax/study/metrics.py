@@ -1,5 +1,6 @@
 """The metrics of a study: what the table ``[metrics]`` of its spec means, and how it is written in full."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from verax.metrics.base import METRICS, Metric
 from verax.metrics.choose import metric_from
 from verax.study.spec_table import Count, SpecTable, plain_name, unknown_name
 
+_OWN = ("as", "none", "limit")  # keys of an entry that are no settings of its metric
 _SETTINGS = ("steps", "samples", "sigma", "subset", "seed")
 _GUIDED: tuple[Any, ...] = (
     "pc",
@@ -28,10 +30,14 @@ _LABELS = {
     "dpc_magnitude": "DPC",
     "dpc_signed": "DPC, signed order",
     "dpc_literal": "DPC, literal",
+    "dpc_coherent": "DPC, coherent",
+    "dpc_coherent_morf": "DPC, coherent, MoRF alone",
+    "lpc_0.1": "LPC, epsilon 0.1",
+    "lpc_1": "LPC, epsilon 1",
     "infidelity_baseline": "Infidelity, baseline-oriented",
 }
 _SUFFIXES = ("", "_se", "_error", "_mc_error")  # of columns that tables and their summaries have for a metric
-_TAKEN = {*scores_schema(()), "inputs"}
+_TAKEN = {*scores_schema(()), "inputs", "attribution_inputs", "guided_inputs", "sampled_inputs"}
 
 
 class MetricsSpec(SpecTable):
@@ -39,8 +45,9 @@ class MetricsSpec(SpecTable):
 
     Attributes:
         listed: The key ``list``: names of metrics, and tables with ``metric``, its name, ``as``, its column (else its
-            name), and settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out,
-            it is the paper's: PC, DPC in three readings, and Infidelity.
+            name), ``limit``, on how many inputs of each model, the first ones, it is computed (else on all), and
+            settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is the
+            paper's: PC, DPC in three readings, and Infidelity.
         steps: Perturbation steps of PC and DPC. This and the keys below are also for any other listed metric that has
             such a setting and does not say its own, where the spec says them.
         infidelity: Without a list: whether Infidelity, local and baseline-oriented, is measured as well.
@@ -71,7 +78,41 @@ class MetricsSpec(SpecTable):
         return self
 
 
-def metrics_of(spec: MetricsSpec) -> dict[str, Metric]:
+class StudyMetrics(dict[str, Metric]):
+    """The metrics of a study, by their columns.
+
+    Args:
+        metrics: All of them.
+        limits: On how many inputs of each model, the first ones, some of them are computed; the others on all.
+
+    Example:
+        >>> some = StudyMetrics({"pc": METRICS.get("pc")(), "loss": Infidelity()}, {"loss": 100})
+        >>> some.cut(slice(0, 64)), some.cut(slice(64, 128)), some.cut(slice(128, 192))
+        ({}, {'loss': 36}, {'loss': 0})
+        >>> list(some.on(slice(64, 128))), list(some.on(slice(128, 192)))
+        (['pc', 'loss'], ['pc'])
+    """
+
+    def __init__(self, metrics: Mapping[str, Metric], limits: Mapping[str, int] = {}) -> None:
+        super().__init__(metrics)
+        self.limits = dict(limits)
+
+    def cut(self, rows: slice) -> dict[str, int]:
+        """Those that not all of these inputs have, and how many have them."""
+        return {column: max(0, limit - rows.start) for column, limit in self.limits.items() if limit < rows.stop}
+
+    def on(self, rows: slice) -> dict[str, Metric]:
+        """Those that some of these inputs have."""
+        cut = self.cut(rows)
+        return {column: metric for column, metric in self.items() if cut.get(column, 1)}
+
+    def form(self) -> list[dict[str, Any]]:
+        """All of them in full, as the list of a spec."""
+        limits = {column: {"limit": limit} for column, limit in self.limits.items()}
+        return [written(column, metric) | limits.get(column, {}) for column, metric in self.items()]
+
+
+def metrics_of(spec: MetricsSpec) -> StudyMetrics:
     """The metrics of a study, by their columns.
 
     Example:
@@ -81,6 +122,7 @@ def metrics_of(spec: MetricsSpec) -> dict[str, Metric]:
     """
     listed = _GUIDED + (_SAMPLED if spec.infidelity else ()) if spec.listed is None else spec.listed
     metrics: dict[str, Metric] = {}
+    limits: dict[str, int] = {}
     for number, entry in enumerate(listed):
         table = {"metric": entry} if isinstance(entry, str) else entry
         if not isinstance(table, Mapping):
@@ -88,7 +130,11 @@ def metrics_of(spec: MetricsSpec) -> dict[str, Metric]:
         column, metric = _read(table, spec, f"list.{number}")
         _check_column(column, metrics, f"list.{number}")
         metrics[column] = metric
-    return metrics
+        if "limit" in table:
+            limits[column] = _checked_limit(table["limit"], f"list.{number}")
+    if len(limits) == len(metrics):
+        raise ValueError("list: every metric has a limit; leave one without, and give the data a limit instead")
+    return StudyMetrics(metrics, limits)
 
 
 def written(column: str, metric: Metric) -> dict[str, Any]:
@@ -106,7 +152,13 @@ def written(column: str, metric: Metric) -> dict[str, Any]:
 def described(column: str, metric: Metric, noisy: bool) -> MetricInfo:
     """What analysis and report need to know of a metric."""
     label = metric.label if column == metric.name else _LABELS.get(column, column)
-    return MetricInfo(column, label, metric.higher_is_better, metric.kind, noisy, metric.chance)
+    form = written("", metric)
+    holder = form if "epsilon" in form else form.get("replacement", {})
+    epsilon = holder.pop("epsilon", None)
+    series = "" if epsilon is None else json.dumps(form, sort_keys=True)
+    return MetricInfo(
+        column, label, metric.higher_is_better, metric.kind, noisy, metric.chance, epsilon=epsilon, series=series
+    )
 
 
 def local_infidelity(metrics: Mapping[str, Metric]) -> Infidelity | None:
@@ -125,11 +177,17 @@ def _read(table: Mapping[str, Any], spec: MetricsSpec, place: str) -> tuple[str,
     said = _SETTINGS if name in ("pc", "dpc", "infidelity") else spec.model_fields_set.intersection(_SETTINGS)
     defaults = {key: getattr(spec, key) for key in said if getattr(spec, key) is not None}
     none = dict.fromkeys(_names(table.get("none", []), f"{place}: none"))
-    settings = {key: value for key, value in table.items() if key not in ("as", "none")}
+    settings = {key: value for key, value in table.items() if key not in _OWN}
     try:
         return table.get("as", name), metric_from({**settings, **none}, defaults)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{place}: {error}") from None
+
+
+def _checked_limit(limit: Any, place: str) -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise ValueError(f"{place}: limit: expected a number of inputs, at least 1, found {limit!r}")
+    return limit
 
 
 def _names(listed: Any, place: str) -> Sequence[str]:

@@ -105,9 +105,9 @@ def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int =
 
 
 def _model(study: Study, model: ExplainedModel, todo: Sequence[Unit], machine: Machine) -> ModelPlan:
-    sizes = {unit.inputs: unit for unit in todo}  # units of one size need equally many rows
-    each = {size: forecast(model, unit.rows, study.metrics, machine) for size, unit in sizes.items()}
-    rows = total([each[unit.inputs] for unit in todo])
+    kinds = {study.kind(unit): unit for unit in todo}
+    each = {kind: forecast(model, unit.rows, study.metrics, machine) for kind, unit in kinds.items()}
+    rows = total([each[study.kind(unit)] for unit in todo])
     inputs = sum(unit.inputs for unit in todo)
     seconds = 0.0 if rows.total is not None else None
     if todo and rows.total is not None:

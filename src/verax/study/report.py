@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from verax.analysis.claims import as_markdown, claims, of_the_paper
+from verax.analysis.claims import Claim, as_markdown
+from verax.analysis.readings import Readings
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
 from verax.study.model_quality import weak_models
@@ -18,20 +19,34 @@ def need_study_extra() -> None:
 
 
 def write_study_report(study: Study, results: Results | None = None) -> Path:
-    """Write ``report.html``, ``figures/*.svg`` and, for the paper's models, ``claims.md`` into a study's directory."""
+    """Write ``report.html`` and ``figures/*.svg`` into a study's directory.
+
+    For the paper's models also ``claims.md``, and ``claims-by-reading.csv``: the claims under each reading measured.
+    """
     need_study_extra()
-    from verax.report import write_figures, write_report  # noqa: PLC0415  # needs packages of an extra
+    from verax.report import write_figures  # noqa: PLC0415  # needs packages of an extra
+    from verax.report.page import page  # noqa: PLC0415
+    from verax.report.view import View  # noqa: PLC0415
 
     results = results or read_results(study)
     if results.tables.scores.is_empty():
         raise StoreError(f"{study.store.folder}: no finished unit yet, so there is nothing to report.")
     folder = study.store.folder
     write_figures(folder / "figures", results.tables, results.examples)
-    if of_the_paper(results.tables):
-        write_atomically(folder / "claims.md", as_markdown(claims(results.tables)).encode())
+    view = View(results.tables, results.examples)
+    if view.all_claims:
+        _write_claims(folder, view.all_claims, view.readings)
     path = folder / "report.html"
-    write_report(path, results.tables, results.examples, provenance(study, results))
+    write_atomically(path, page(view, provenance(study, results)).encode())
     return path
+
+
+def _write_claims(folder: Path, claims: list[Claim], readings: Readings | None) -> None:
+    text = as_markdown(claims)
+    if readings is not None:
+        text += f"\nUnder each reading that the study measured:\n\n{readings.as_markdown()}"
+        write_atomically(folder / "claims-by-reading.csv", readings.to_frame().write_csv().encode())
+    write_atomically(folder / "claims.md", text.encode())
 
 
 def provenance(study: Study, results: Results) -> dict[str, str]:

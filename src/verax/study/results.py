@@ -15,6 +15,7 @@ from verax.analysis.tables import (
     Example,
     MetricInfo,
     ModelInfo,
+    Schema,
     Tables,
     empty,
     scores_schema,
@@ -54,7 +55,7 @@ def read_results(study: Study) -> Results:
     scores = study.store.table([files[stem] for stem in stems if stem in files])
     metrics = metric_infos(study, scores)
     tables = Tables(
-        scores=scores if scores.width else empty(scores_schema(metrics)),
+        scores=_with_all(scores, scores_schema(metrics)),
         uncertainty=_uncertainty(study),
         models=tuple(_info(model) for model in study.models.values()),
         settings=_settings(study),
@@ -64,6 +65,15 @@ def read_results(study: Study) -> Results:
     )
     missing = tuple(unit for stem, unit in stems.items() if stem not in files)
     return Results(tables, _examples(study, tables.scores), missing)
+
+
+def _with_all(scores: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """All columns in their order, those that no finished unit has as null."""
+    if not scores.width:
+        return empty(schema)
+    return scores.select(
+        pl.col(name) if name in scores.columns else pl.lit(None, kind).alias(name) for name, kind in schema.items()
+    )
 
 
 def metric_infos(study: Study, scores: pl.DataFrame) -> tuple[MetricInfo, ...]:
@@ -122,8 +132,10 @@ def _info(model: ExplainedModel) -> ModelInfo:
 
 
 def _settings(study: Study) -> dict[str, Any]:
-    """Metric settings, the seeds of all data sets, and whether the results were verified."""
+    """Metric settings, limits of single metrics, and whether the results were verified."""
     settings: dict[str, Any] = study.spec.metrics.model_dump(exclude={"listed"})
+    if study.metrics.limits:
+        settings["limits"] = study.metrics.limits
     verdict = read_verdict(study.store)
     if verdict is not None:
         settings["verified"] = {"compared": verdict["values"], "different": len(verdict["different"])}
@@ -141,11 +153,11 @@ def _alone(study: Study) -> pl.DataFrame:
 
 def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:
     records = []
-    unshared: dict[tuple[str, int], Rows | None] = {}  # units of one size need equally many rows
+    unshared: dict[tuple[object, ...], Rows | None] = {}
     for unit in study.units:
         if unit.stem not in files:
             continue
-        model, facts, kind = study.models[unit.model], read_facts(files[unit.stem]), (unit.model, unit.inputs)
+        model, facts, kind = study.models[unit.model], read_facts(files[unit.stem]), study.kind(unit)
         if kind not in unshared:
             unshared[kind] = forecast(model, unit.rows, study.metrics, Machine()).unshared
         rows = unshared[kind]

@@ -12,7 +12,7 @@ from verax.datasets.catalogue import names, source_of
 from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
 from verax.study.data_spec import DataSpec, ModelSpec, some
-from verax.study.metrics import MetricsSpec, metrics_of, written
+from verax.study.metrics import MetricsSpec, metrics_of
 from verax.study.spec_table import UNKNOWN_NAME, Count, Name, SpecTable
 
 
@@ -89,7 +89,7 @@ class StudySpec(SpecTable):
     def form(self) -> dict[str, Any]:
         """The spec as TOML can hold it: every setting that is not None, and every metric in full."""
         form = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        form["metrics"]["list"] = [written(*entry) for entry in metrics_of(self.metrics).items()]
+        form["metrics"]["list"] = metrics_of(self.metrics).form()
         return form
 
 

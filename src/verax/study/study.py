@@ -8,7 +8,6 @@ from typing import Any
 
 from verax.datasets.base import Dataset
 from verax.datasets.catalogue import load_named, source_of
-from verax.metrics.base import Metric
 from verax.models.checkpoints import CheckpointError, Epoch
 from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe
@@ -17,7 +16,7 @@ from verax.study.data_spec import LIVE, DataSpec, ModelSpec
 from verax.study.explained_models import ExplainedModel, explained_model
 from verax.study.machine import Machine
 from verax.study.materials import Material, column_material, material
-from verax.study.metrics import metrics_of
+from verax.study.metrics import StudyMetrics, metrics_of
 from verax.study.own_models import Live, is_own, own_model
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError, versions
@@ -49,7 +48,7 @@ class Study:
         return tuple(material(data, self._dataset(data)) for data in self.spec.data)
 
     @cached_property
-    def metrics(self) -> dict[str, Metric]:
+    def metrics(self) -> StudyMetrics:
         """What is measured, by its column."""
         return metrics_of(self.spec.metrics)
 
@@ -77,6 +76,10 @@ class Study:
     def units(self) -> tuple[Unit, ...]:
         """All units of the study."""
         return tuple(unit for model in self.models.values() for unit in units_of(model, self.metrics))
+
+    def kind(self, unit: Unit) -> tuple[object, ...]:
+        """What the number of a unit's model rows depends on, however many rows of the data set come before it."""
+        return unit.model, unit.inputs, tuple(self.metrics.on(unit.rows))
 
     @cached_property
     def cache(self) -> Cache:

@@ -34,7 +34,9 @@ def obtain_model(
         save(path, given.module, given.architecture, dataset=dataset, name=model.name, **keep)
         return load(path)
     assert model.architecture is not None  # noqa: S101  # the spec has one or the other
-    train_shipped(model.architecture, dataset, path, seed=model.seed, device=device, progress=progress)
+    train_shipped(
+        model.architecture, dataset, path, recipe=model.recipe, seed=model.seed, device=device, progress=progress
+    )
     return load(path)
 
 
@@ -53,8 +55,9 @@ def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:
     if kept.info.get("name", model.name) != model.name:  # only copies of files say it
         raise ModelFileError(f"{model.name}: the model kept here is {kept.info['name']}, under another's name.")
     if model.path is None:
-        made = (NAMES[type(kept.architecture).__name__], kept.info["seed"], kept.info["data"]["fingerprint"])
-        same = made == (model.architecture, model.seed, dataset.fingerprint)
+        recipe, fingerprint = kept.info["hyperparameters"].get("recipe"), kept.info["data"]["fingerprint"]
+        made = (NAMES[type(kept.architecture).__name__], recipe, kept.info["seed"], fingerprint)
+        same = made == (model.architecture, model.recipe, model.seed, dataset.fingerprint)
     else:
         try:
             same = load(Path(model.path).expanduser()).info["weights"] == kept.info["weights"]

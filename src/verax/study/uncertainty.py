@@ -1,11 +1,15 @@
 """The resampling study of Infidelity for one model: how far its own error reaches at each number of draws."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
+import torch
 
 import verax
+from verax.attribution import Attribution
 from verax.metrics import Infidelity, InfidelityUncertainty
+from verax.metrics.infidelity_uncertainty import UncertaintyResult
 from verax.study.cache import Cache
 from verax.study.configurations import thinned
 from verax.study.explained_models import ExplainedModel
@@ -13,6 +17,7 @@ from verax.study.explanations import explain
 from verax.study.keys import other_key
 from verax.study.machine import Machine
 from verax.study.spec import UncertaintySpec
+from verax.study.units import chunk_size
 
 
 def uncertainty_stem(model: ExplainedModel, metric: Infidelity, asked: UncertaintySpec) -> str:
@@ -28,15 +33,11 @@ def uncertainty_table(
     model: ExplainedModel, metric: Infidelity, asked: UncertaintySpec, machine: Machine, cache: Cache
 ) -> pl.DataFrame:
     """One row for each configuration and number of draws."""
-    rows = _rows(model, asked)
     configurations = thinned(model.configurations, asked.every)
-    explanations = explain(model, configurations, rows, machine, cache)
     pool = replace(metric, samples=asked.samples)
     study = InfidelityUncertainty(pool, asked.sizes, asked.resamples, asked.independent)
-    inputs, scorer = model.material.given(rows, machine.device), model.scorer(machine.compile)
-    result = verax.infidelity_uncertainty(
-        scorer, inputs, explanations.values, study, batch_size=machine.batch_size, device=machine.device
-    )
+    rows = _rows(model, asked)
+    result = joined([_part(model, study, configurations, some, machine, cache) for some in _chunks(model, rows)])
     # each is computed for all configurations when it is asked for
     values, resampled, analytic = result.mean_value, result.mean_resampled, result.mean_analytic
     independent = result.mean_independent or {method.canonical: [None] * len(asked.sizes) for method in configurations}
@@ -49,7 +50,7 @@ def uncertainty_table(
             "method": type(method).__name__,
             "configuration": name,
             "draws": draws,
-            "inputs": len(inputs),
+            "inputs": rows.stop,
             "value": values[name][place],
             "resampled_sd": resampled[name][place],
             "analytic_se": analytic[name][place],
@@ -62,6 +63,42 @@ def uncertainty_table(
         for place, draws in enumerate(asked.sizes)
     ]
     return pl.DataFrame(records, schema_overrides={"independent_sd": pl.Float64})
+
+
+def joined(parts: Sequence[UncertaintyResult]) -> UncertaintyResult:
+    """The results of some inputs after the other as that of all: means over inputs are weighted with their number."""
+    first, inputs = parts[0], sum(part.scores.shape[1] for part in parts)
+    repeated = [part.repetitions for part in parts if part.repetitions is not None]
+    return replace(
+        first,
+        scores=torch.cat([part.scores for part in parts], dim=1),
+        per_input=torch.cat([part.per_input for part in parts], dim=1),
+        means=torch.stack([part.means * (part.scores.shape[1] / inputs) for part in parts]).sum(0),
+        variance=torch.cat([part.variance for part in parts], dim=1),
+        repetitions=torch.cat(repeated, dim=1) if repeated else None,
+    )
+
+
+def _part(
+    model: ExplainedModel,
+    study: InfidelityUncertainty,
+    configurations: Sequence[Attribution],
+    rows: slice,
+    machine: Machine,
+    cache: Cache,
+) -> UncertaintyResult:
+    """Explain and measure some inputs."""
+    values = explain(model, configurations, rows, machine, cache).values
+    inputs, scorer = model.material.given(rows, machine.device), model.scorer(machine.compile)
+    return verax.infidelity_uncertainty(
+        scorer, inputs, values, study, batch_size=machine.batch_size, device=machine.device
+    )
+
+
+def _chunks(model: ExplainedModel, rows: slice) -> list[slice]:
+    """The inputs in the chunks of the study's units, whose attributions fit into memory."""
+    size = chunk_size(model)
+    return [slice(start, min(start + size, rows.stop)) for start in range(0, rows.stop, size)]
 
 
 def _rows(model: ExplainedModel, asked: UncertaintySpec) -> slice:

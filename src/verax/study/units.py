@@ -1,7 +1,7 @@
 """Units of work, and the model rows that they will need, told before anything starts."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from verax.scoring.scorer import automatic_batch_size
 from verax.study.explained_models import ExplainedModel
 from verax.study.keys import scores_key
 from verax.study.machine import Machine
+from verax.study.metrics import StudyMetrics
 
 MOST_INPUTS = 128
 _UNIT_BYTES = 2 << 30  # attributions of all configurations are held at once, because they share model rows
@@ -79,7 +80,7 @@ class Forecast:
 NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
 
 
-def units_of(model: ExplainedModel, metrics: Mapping[str, Metric]) -> list[Unit]:
+def units_of(model: ExplainedModel, metrics: StudyMetrics) -> list[Unit]:
     """Cut the inputs of a model into units, each with all configurations."""
     size = chunk_size(model)
     starts = range(0, len(model.inputs), size)
@@ -95,15 +96,16 @@ def chunk_size(model: ExplainedModel) -> int:
     return max(1, min(MOST_INPUTS, _UNIT_BYTES // each))
 
 
-def forecast(model: ExplainedModel, rows: slice, metrics: Mapping[str, Metric], machine: Machine) -> Forecast:
+def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine: Machine) -> Forecast:
     """Model rows of a unit, exactly; of guided metrics before identical rows are left out."""
     place = _place(model, machine)
     given = model.given(rows)
     count = len(given.inputs)
     used = [model.used(method) for method in model.configurations]
     features = given.features.most
-    guided, sampled = _rows_per_input(list(metrics.values()), len(used), features)
-    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in metrics.values())
+    here = list(metrics.on(rows).values())  # whoever has some of the inputs is computed on all of a unit's
+    guided, sampled = _rows_per_input(here, len(used), features)
+    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in here)
     singly = [_attribution_rows({method.family: [method]}, given, place) for method in used]
     return Forecast(
         _attribution_rows(families(used), given, place),
@@ -160,8 +162,9 @@ def _rows_per_input(metrics: Sequence[Metric], attributions: int, features: int)
     sampled = sum(each.samples for each in draws)
     if not experiments:
         return 0, 1 + sampled
-    inner = sum(2 * (min(experiment.steps, features) - 1) for experiment in experiments)  # points of MoRF and LeRF
-    return 2 + attributions * inner, sampled  # 2: the unperturbed input and the fully replaced one
+    ends = 1 + len({experiment.replacement for experiment in experiments})  # unperturbed, and all replaced in each way
+    inner = sum(each.curves * (each.points * min(each.steps, features) - 1) for each in experiments)
+    return ends + attributions * inner, sampled
 
 
 def _attribution_rows(groups: dict[Family, list[Attribution]], given: Given, place: Place) -> Rows | None:

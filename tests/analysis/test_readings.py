@@ -1,0 +1,119 @@
+"""The paper's claims under other readings of its metrics."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from analysis.synthetic import HELOC_LINEAR, HELOC_MLP, explained, study, without_metrics
+from verax.analysis.claims import QUESTIONS, claims
+from verax.analysis.readings import OWN, readings
+from verax.analysis.tables import MetricInfo
+
+FEW = 20  # resamples
+OTHERS = ["dpc_signed", "dpc_literal", "infidelity", "infidelity_baseline"]
+
+
+def few_members(model):
+    return explained(model.modality, 100)
+
+
+def asked_again(tables):
+    return readings(tables, claims(tables, missing=False, resamples=FEW), resamples=FEW)
+
+
+STUDY = study([HELOC_LINEAR, HELOC_MLP], inputs=6, members=few_members)
+FOUND = asked_again(STUDY)
+
+
+def cells(found, number, model="HELOC-Linear", words=""):
+    (row,) = [row for row in found.rows if (row.number, row.model) == (number, model) and words in row.claim]
+    return dict(zip((OWN, *(metric.column for metric in found.metrics)), row.claims, strict=True))
+
+
+def measured_as(column, **changes):
+    """The study with one more metric: DPC's scores times so much."""
+    info = MetricInfo(column, column, higher_is_better=True, kind="local", noisy=False)
+    factor = changes.pop("factor", 1.0)
+    scores = STUDY.scores.with_columns((factor * pl.col("dpc_magnitude")).alias(column))
+    return replace(STUDY, scores=scores, metrics=(*STUDY.metrics, replace(info, **changes)))
+
+
+def test_the_papers_own_reading_comes_first_and_is_what_the_claims_say():
+    assert [metric.column for metric in FOUND.metrics] == OTHERS
+    assert FOUND.heads[0] == OWN
+    asked = [question for question in QUESTIONS if question.reads]
+    own = claims(STUDY, missing=False, resamples=FEW, questions=asked)
+    assert [row.claims[0] for row in FOUND.rows] == own
+    assert {question.number for question in asked} == {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 17}
+
+
+def test_a_metric_stands_for_what_rates_the_same_kind_and_is_not_compared_with_itself():
+    assert cells(FOUND, 1)["infidelity_baseline"] is not None
+    assert cells(FOUND, 1)["dpc_signed"] is None
+    assert cells(FOUND, 6)["infidelity"] is not None
+    assert cells(FOUND, 6)["infidelity_baseline"] is None
+    assert cells(FOUND, 7)["infidelity"] is None
+    assert cells(FOUND, 7)["dpc_signed"] is not None
+
+
+def test_equal_scores_give_equal_answers_and_opposite_ones_the_opposite():
+    """The synthetic study has one and the same DPC in all readings."""
+    for row in FOUND.rows:
+        own, signed = row.claims[0], row.claims[1 + OTHERS.index("dpc_signed")]
+        assert signed is None or replace(signed, note=own.note) == own
+    against = asked_again(measured_as("against", factor=-1.0))
+    for number in (5, 6):
+        words = "gradient best" if number == 5 else ""
+        found = cells(against, number, words=words)
+        assert (found[OWN].verdict, found["against"].verdict) == ("reproduced", "not reproduced")
+
+
+def test_direction_is_taken_into_account():
+    """The negated DPC, of which lower is better, says what DPC says."""
+    found = asked_again(measured_as("loss", factor=-1.0, higher_is_better=False))
+    for row in found.rows:
+        own, loss = row.claims[0], row.claims[-1]
+        assert loss is None or (loss.ours, loss.verdict) == (own.ours, own.verdict)
+
+
+def test_survivors_are_those_of_the_claims_that_hold():
+    holding = [row for row in FOUND.rows if row.claims[0].verdict == "reproduced"]
+    assert FOUND.survivors[0] == f"{len(holding)} of {len(holding)}"
+    local = [row for row in holding if row.claims[1] is not None]
+    assert FOUND.survivors[1] == f"{len(local)} of {len(local)}"
+
+
+def test_the_table_is_the_same_in_every_form():
+    frame = FOUND.to_frame()
+    assert frame.height == sum(claim is not None for row in FOUND.rows for claim in row.claims)
+    for row in FOUND.rows:
+        part = frame.filter(pl.col("claim") == row.claim, pl.col("model") == row.model, pl.col("reading") == OWN)
+        assert part["ours"].item() == row.claims[0].ours
+    lines = FOUND.as_markdown().splitlines()
+    assert len(lines) == 2 + len(FOUND.rows) + 1
+    assert lines[0].startswith(f"| # | claim | model | {OWN} | DPC, signed order |")
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+    assert f"✓ {FOUND.rows[0].claims[0].ours}" in lines[2]
+
+
+@pytest.mark.parametrize("gone", [("dpc_magnitude",), ("pc", "infidelity"), ("dpc_signed", "dpc_literal")])
+def test_metrics_that_were_left_out_break_nothing(gone):
+    found = asked_again(without_metrics(STUDY, *gone))
+    assert [metric.column for metric in found.metrics] == [name for name in OTHERS if name not in gone]
+    for row in found.rows:
+        verdicts = {claim.verdict for claim in row.claims if claim}
+        assert row.claims[0] is not None
+        assert verdicts
+
+
+def test_a_metric_without_values_is_no_reading():
+    empty = STUDY.scores.with_columns(pl.lit(None, pl.Float32).alias("dpc_signed"))
+    found = asked_again(replace(STUDY, scores=empty))
+    assert "dpc_signed" not in [metric.column for metric in found.metrics]
+
+
+def test_a_metric_of_fewer_inputs_is_asked_on_those():
+    some = pl.when(pl.col("input") < 3).then("dpc_signed").alias("dpc_signed")
+    found = asked_again(replace(STUDY, scores=STUDY.scores.with_columns(some)))
+    assert cells(found, 6)["dpc_signed"].verdict == "reproduced"
