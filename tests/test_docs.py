@@ -32,7 +32,8 @@ from verax.study.spec import load_spec
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), DOCS / "faq.md", DOCS / "concepts.md"])
+ALONE = [DOCS / name for name in ("faq.md", "concepts.md", "open-questions.md")]
+PAGES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), *ALONE])
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -167,7 +168,7 @@ def test_every_page_is_in_the_navigation():
     assert sorted(found) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 
 
-MODULES = [verax, verax.attribution, verax.datasets, verax.metrics, verax.models, verax.tables]
+MODULES = [verax, verax.attribution, verax.datasets, verax.metrics, verax.models, verax.tables, verax.text]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

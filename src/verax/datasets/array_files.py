@@ -176,27 +176,29 @@ def table_array(table: Any, path: Path, *, gaps: bool = False) -> Array:
     return Array(table.cast(pl.Float64).to_numpy(order="c"), str(path), tuple(table.columns))
 
 
-def read_table(path: Path) -> Any:
-    """Read a CSV or Parquet file as a polars frame, with whatever its columns hold."""
+def read_table(path: Path, *, words: bool = False) -> Any:
+    """Read a CSV or Parquet file as a polars frame, with whatever its columns hold; of texts, words as they stand."""
     import polars as pl  # noqa: PLC0415
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file.")
     content = path.read_bytes()  # paths may be taken for patterns
     try:
-        table = _csv(path, content) if path.suffix.lower() == ".csv" else _parquet(path, content)
+        table = _csv(path, content, words) if path.suffix.lower() == ".csv" else _parquet(path, content)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # it panics over some damaged files
         raise ValueError(f"{path}: cannot be read as {path.suffix} file ({first_line(error)}).") from None
     _check_shape(path, table)
     return table
 
 
-def _csv(path: Path, content: bytes) -> Any:
+def _csv(path: Path, content: bytes, words: bool = False) -> Any:
     import polars as pl  # noqa: PLC0415
 
     if content.startswith(_PACKED):  # polars would unpack it, to whatever size
         raise ValueError(f"{path}: expected plain text, found a compressed file; unpack it first.")
     _check_header(path, content)
+    if words:
+        return pl.read_csv(io.BytesIO(content), infer_schema=False)
     return pl.read_csv(io.BytesIO(content), infer_schema_length=None, null_values=list(_MISSING))
 
 

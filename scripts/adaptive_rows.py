@@ -1,0 +1,70 @@
+"""Fixed and adaptive steps: how far a score is from that at one pixel per step, for so many model rows.
+
+Part of ``scripts/open_questions.py``. ``benchmarks/adaptive_steps.py`` measures the same over more models and metrics.
+"""
+
+import torch
+from answers import Answers
+from matplotlib.axes import Axes
+from study_subjects import Attributions, Subject
+
+import verax
+from verax.core.palette import BLUE, ORANGE, VERMILION
+from verax.display.figure import legend, panels
+from verax.metrics import DirectedPredictionChange
+
+FIXED = (5, 10, 20, 32, 48)
+TOLERANCES = (0.1, 0.03, 0.01, 0.003)
+COMPARED = ("gradient", "SmoothGrad", "gradient x input", "IG x input", "random")
+SERIES = {
+    "fixed steps, `sum`": (ORANGE, "s", [DirectedPredictionChange(steps=steps) for steps in FIXED]),
+    "fixed steps, `coherent`": (VERMILION, "^", [DirectedPredictionChange(steps=n, rule="coherent") for n in FIXED]),
+    "adaptive": (BLUE, "o", [DirectedPredictionChange(steps="adaptive", tolerance=one) for one in TOLERANCES]),
+}
+
+
+def compare_adaptive(subjects: list[Subject], answers: Answers) -> None:
+    """A panel per model: rows to the right, errors up."""
+    chart, axes = panels(len(subjects), width=3.0, height=2.4, columns=2)
+    lines = []
+    for ax, subject in zip(axes, subjects, strict=True):
+        given = {name: subject.attributions[name] for name in COMPARED}
+        full, most, _ = _values(subject, given, DirectedPredictionChange(steps=subject.finest))
+        lines.append([subject.name, "one pixel per step", f"{most:.0f}", "0", "", ""])
+        for name, (colour, marker, metrics) in SERIES.items():
+            rows, errors = [], []
+            for metric in metrics:
+                value, count, stated = _values(subject, given, metric)
+                error = (value - full).abs()
+                rows.append(count)
+                errors.append(float(error.quantile(0.95)))
+                what = f"tolerance {metric.tolerance}" if metric.steps == "adaptive" else f"{metric.steps} steps"
+                ends = (None, None) if stated is None else (stated, torch.tensor(metric.tolerance))
+                held = ["" if end is None else f"{float((error <= end).double().mean()):.0%}" for end in ends]
+                lines.append([subject.name, f"{name}, {what}", f"{count:.0f}", f"{errors[-1]:.3f}", *held])
+            ax.plot(rows, errors, color=colour, marker=marker, markersize=4, label=name.replace("`", ""))
+        _logarithmic(ax)
+        ax.set(title=subject.name, xlabel="model rows per image", ylabel="error, 95th percentile")
+    legend(chart, axes, columns=3)
+    answers.figure("adaptive", chart)
+    head = ["model", "steps", "model rows per image and attribution", "error, 95th percentile"]
+    head += ["below the stated error", "below the tolerance"]
+    answers.table("adaptive", head, lines)
+
+
+def _values(
+    subject: Subject, given: Attributions, metric: DirectedPredictionChange
+) -> tuple[torch.Tensor, float, torch.Tensor | None]:
+    """Scores, rows per input and attribution, and the stated errors of adaptive steps."""
+    found = verax.evaluate(subject.scorer, subject.inputs, given, [metric])["dpc"]
+    value = torch.stack(list(found.value.values())).double().cpu()
+    stated = torch.stack(list(found.error.values())).double().cpu() if metric.steps == "adaptive" else None
+    return value, found.rows / value.numel(), stated
+
+
+def _logarithmic(ax: Axes) -> None:
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xticks((10, 20, 40, 80), ("10", "20", "40", "80"))
+    ax.set_yticks((0.01, 0.1, 1), ("0.01", "0.1", "1"))
+    ax.minorticks_off()

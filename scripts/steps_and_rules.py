@@ -1,0 +1,118 @@
+"""How many steps does a ranking need? Digits of 64 pixels, the demo's models and configurations.
+
+``python scripts/steps_and_rules.py [--models linear inception] [--inputs 32]`` trains the models by their shipped
+recipes, explains the first test images with the demo's configurations, and prints two tables of the docs: Spearman's
+rank correlation over configurations between some number of steps and one pixel per step, for every rule and area; and
+the mean scores of a few methods in 20 steps and in 64.
+"""
+
+import argparse
+from typing import Any
+
+import numpy as np
+import torch
+
+import verax
+from verax.attribution import Gradient, IntegratedGradients, Random, attribute
+from verax.datasets import Dataset, load_digits
+from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
+from verax.models.recipes import recipe_for
+from verax.models.shipped import architecture_for
+from verax.models.training import train
+from verax.statistics.ranks import spearman
+from verax.study.configurations import AttributionsSpec
+
+STEPS = (5, 10, 20, 32)
+FULL = 64
+READINGS: dict[str, Any] = {
+    "PC, between": PredictionChange(),
+    "PC, morf": PredictionChange(area="morf"),
+    **{
+        f"DPC, {rule}, {area}": DirectedPredictionChange(rule=rule, area=area)
+        for area in ("between", "morf")
+        for rule in ("sum", "dot", "coherent")
+    },
+    "LPC, epsilon 0.1": LocalPredictionChange(epsilon=0.1),
+}
+SHOWN: dict[str, Any] = {
+    "gradient": Gradient(),
+    "gradient x input": None,
+    "IG x input": IntegratedGradients(baseline="mean"),
+    "random": Random(),
+}
+
+
+def main() -> None:
+    """Print both tables for each model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["linear", "inception"], choices=("linear", "inception"))
+    parser.add_argument("--inputs", type=int, default=32, help="test images, the first ones (default 32)")
+    parser.add_argument("--every", type=int, default=97, help="of LIME's configurations (default 97, as in the demo)")
+    given = parser.parse_args()
+    dataset = load_digits()
+    inputs, _ = dataset.part("test", given.inputs)
+    background, labels = dataset.part("train")
+    configurations = AttributionsSpec(every=given.every).configurations("image")
+    for name in given.models:
+        model = trained(dataset, name)
+        found = attribute(configurations, model, inputs, background=background, background_labels=labels)
+        means = mean_scores(model, inputs, found)
+        print(f"\n### Digits-{name.capitalize()}: {len(found)} configurations, {len(inputs)} images\n")
+        print("\n".join(agreement(means)))
+        print()
+        print("\n".join(few_methods(model, inputs, background)))
+
+
+def trained(dataset: Dataset, name: str) -> verax.Scorer:
+    """A model by its shipped recipe."""
+    found = train(architecture_for(name, dataset), dataset, recipe_for("digits", name), device="cpu")
+    return verax.Scorer(found.module, returns="logits")
+
+
+def mean_scores(model: verax.Scorer, inputs: torch.Tensor, attributions: dict[str, Any]) -> dict[str, Any]:
+    """Mean score of each configuration, by reading and number of steps; one call, so that rows are shared."""
+    metrics = {
+        f"{name}|{steps}": in_steps(metric, steps) for name, metric in READINGS.items() for steps in (*STEPS, FULL)
+    }
+    found = verax.evaluate(model, inputs, attributions, metrics)
+    return {name: np.array([float(one.mean()) for one in result.value.values()]) for name, result in found.items()}
+
+
+def in_steps(metric: Any, steps: int) -> Any:
+    """The same metric in other steps."""
+    return type(metric)(**{**vars(metric), "steps": steps})
+
+
+def agreement(means: dict[str, Any]) -> list[str]:
+    """The lines of a Markdown table: rank correlation with one pixel per step."""
+    lines = [f"| reading | {' | '.join(f'{steps} steps' for steps in STEPS)} |", "|---" * (len(STEPS) + 1) + "|"]
+    for name in READINGS:
+        full = means[f"{name}|{FULL}"]
+        cells = [f"{float(spearman(means[f'{name}|{steps}'], full)):.3f}" for steps in STEPS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def few_methods(model: verax.Scorer, inputs: torch.Tensor, background: torch.Tensor) -> list[str]:
+    """The lines of a Markdown table: mean DPC of a few methods, by area and rule, in 20 steps and one pixel each."""
+    methods = {name: method for name, method in SHOWN.items() if method is not None}
+    arrays = dict(
+        zip(methods, attribute(list(methods.values()), model, inputs, background=background).values(), strict=True)
+    )
+    arrays["gradient x input"] = arrays["gradient"] * inputs
+    lines = [f"| DPC | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
+    metrics = {
+        f"{area}, {rule or 'any rule'}, {20 if rule else FULL} steps": DirectedPredictionChange(
+            steps=20 if rule else FULL, rule=rule or "sum", area=area
+        )
+        for area in ("between", "morf")
+        for rule in ("sum", "dot", "coherent", None)
+    }
+    found = verax.evaluate(model, inputs, {name: arrays[name] for name in SHOWN}, metrics)
+    for name, result in found.items():
+        lines.append(f"| {name} | {' | '.join(f'{float(one.mean()):.3f}' for one in result.value.values())} |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
