@@ -137,3 +137,14 @@ def test_what_is_missing_is_said():
             verax.prediction_change(model, x, x, replacement=replacement)
     with pytest.raises(ValueError, match="expected rows of shape"):
         verax.prediction_change(model, x, x, replacement=Marginal(drawn(5, 3)))
+
+
+def test_what_is_drawn_has_neither_limits_nor_adaptive_steps():
+    x, train = drawn(3, 4), drawn(20, 4, seed=1)
+    model = scorer(lambda rows: rows.sum(1))
+    with pytest.raises(ValueError, match="whose limits are not known"):
+        verax.evaluate(model, x, x, ["pc"], replacement=Marginal(train), limits=True)
+    with pytest.raises(ValueError, match="whose limits are not known"):
+        verax.limits(model, x, replacement=Marginal(train))
+    with pytest.raises(ValueError, match="adaptive steps are for replacements that are not drawn"):
+        verax.evaluate(model, x, x, ["pc"], replacement=Marginal(train), steps="adaptive")

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from verax.core.shapes import Float
-from verax.metrics.base import GuidedMetric
+from verax.metrics.base import GuidedMetric, Metric
 from verax.metrics.result import Context, GuidedResult, Result
+from verax.perturbation.curve_lines import AdaptiveExperiment
 from verax.perturbation.guided import GuidedScores, guided_scores
 from verax.problem.problem import Problem, Task
 from verax.scoring.session import Session
@@ -17,6 +18,18 @@ from verax.scoring.session import Session
 def repeats_of(metric: GuidedMetric, problem: Problem) -> int:
     """How many times a metric's replacement is drawn."""
     return (metric.experiment.replacement or problem.replacement).repeats
+
+
+def check_repeats(metrics: Mapping[str, Metric], problem: Problem, limits: bool) -> None:
+    """Refuse what is defined for one value of each removed feature alone, where they are drawn several times."""
+    for name, metric in metrics.items():
+        if isinstance(metric, GuidedMetric) and repeats_of(metric, problem) > 1:
+            if isinstance(metric.experiment, AdaptiveExperiment):
+                raise ValueError(
+                    f"{name}: adaptive steps are for replacements that are not drawn; pass a number of steps."
+                )
+            if limits:
+                raise ValueError(f"limits: {name} has a replacement that is drawn, whose limits are not known.")
 
 
 class Drawn:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
-from verax.evaluation.drawn import Drawn, repeats_of
+from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
 from verax.evaluation.limit_search import caution
 from verax.evaluation.limits import ROWS, limits_of
 from verax.evaluation.result import Evaluation
@@ -49,6 +49,7 @@ def run(
         for draws in all_draws(metric):
             check_subset(draws, problem, name)
             check_sigma(draws, problem)
+    check_repeats(metrics, problem, limits)
     for one in metrics.values():
         one.check(problem)
     if limits and (words := _limits_caution(problem, metrics)):

@@ -10,6 +10,7 @@ import torch
 
 from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
+from verax.evaluation.drawn import check_repeats
 from verax.evaluation.limit_search import Found, caution, found_limits
 from verax.metrics.base import Metric
 from verax.metrics.choose import Metrics, chosen
@@ -106,6 +107,7 @@ def limits(
         replacement=replacement,
     )
     named = with_limits(chosen(metrics, {"steps": steps}, int(checked.features.counts(slice(None)).min())))
+    check_repeats(named, checked, limits=True)
     for metric in named.values():
         metric.check(checked)
     if words := caution(checked, named, rows):
