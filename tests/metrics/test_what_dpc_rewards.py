@@ -150,3 +150,16 @@ def test_modules_work_in_single_precision() -> None:
     single = verax.evaluate(model, x, {"g": gradient}, ["lpc"], target=1)["lpc"].value["g"]
     double = verax.evaluate(model.double(), x.double(), {"g": gradient}, ["lpc"], target=1)["lpc"].value["g"]
     torch.testing.assert_close(single.double(), double, rtol=0, atol=1e-4 * float(double.abs().max()))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lpc_of_the_gradient_reaches_its_exact_limit(name: str) -> None:
+    """Within one percent of the best that any attribution could get, in the mean over inputs."""
+    model, x = MODELS[name], drawn(ROWS, FEATURES, seed=1)
+    metric = LocalPredictionChange(epsilon=1e-4)
+    scorer = verax.Scorer(lambda rows: model(rows)[:, None], returns="values")
+    best = verax.limits(scorer, x, metrics=[metric])["lpc"]
+    value = scores(model, x, {"true": gradient_of(model, x)}, [metric])["lpc"].value["true"]
+    assert best.exact
+    assert (value <= best.best + 1e-12).all()
+    assert value.mean() > 0.99 * best.best.mean()

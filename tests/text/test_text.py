@@ -405,3 +405,20 @@ def test_scores_of_single_tokens_have_one_length(tokenizer: Any) -> None:
     found = verax.prediction_change(scorer, inputs, random, target=[4, 0], batch_size=1)
     assert (found.morf["r"][:, 0] < 0).all()
     assert not verax.prediction_change(scorer, inputs, random, target=[0, 3]).morf["r"][1].any()
+
+
+def test_one_token_of_a_tagger_is_a_classification(tokenizer: Any) -> None:
+    """A head for tokens has classes for each place; ``score`` says which place is explained."""
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        tagger = transformers.BertForTokenClassification(config).eval()
+    inputs = verax.text.tokenized(tokenizer, TEXTS[:2])
+    third = verax.Scorer(tagger, score=lambda output: output.logits[:, 3], returns="logits")
+    found = verax.prediction_change(third, inputs, {"a": torch.rand(inputs.values.shape)}, target=1)
+    for row, text in enumerate(TEXTS[:2]):
+        with torch.inference_mode():
+            score = tagger(**tokenizer(text, return_tensors="pt")).logits[0, 3].softmax(0)[1]
+        torch.testing.assert_close(found.morf["a"][row, 0], score, atol=1e-6, rtol=0)
