@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import ndimage
-from verax.replacement import Blur, Conditional, Marginal, Toward
+from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
 
 import verax
 from verax.metrics import DirectedPredictionChange
@@ -148,3 +148,48 @@ def test_what_is_drawn_has_neither_limits_nor_adaptive_steps():
         verax.limits(model, x, replacement=Marginal(train))
     with pytest.raises(ValueError, match="adaptive steps are for replacements that are not drawn"):
         verax.evaluate(model, x, x, ["pc"], replacement=Marginal(train), steps="adaptive")
+
+
+def dense_road(image: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """The equations of ROAD for one channel, written out and solved as they are."""
+    height, width = image.shape
+    places = [tuple(place) for place in np.argwhere(gone)]
+    matrix, right = np.zeros((len(places), len(places))), np.zeros(len(places))
+    for row, (i, j) in enumerate(places):
+        for di, dj in ((a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b):
+            near = (i + di, j + dj)
+            if 0 <= near[0] < height and 0 <= near[1] < width:
+                weight = 1 / 6 if 0 in (di, dj) else 1 / 12
+                matrix[row, row] += weight
+                if gone[near]:
+                    matrix[row, places.index(near)] -= weight
+                else:
+                    right[row] += weight * image[near]
+    found = image.copy()
+    found[gone] = np.linalg.solve(matrix, right)
+    return found
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
+def test_noisy_linear_solves_the_equations_of_road(share):
+    images = drawn(3, 2, 9, 12)
+    gone = torch.rand(3, 1, 9, 12, generator=torch.Generator().manual_seed(2)) < share
+    found = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)
+    for image, mask, solved in zip(images.numpy(), gone.numpy(), found.numpy(), strict=True):
+        for channel in range(2):
+            np.testing.assert_allclose(solved[channel], dense_road(image[channel], mask[0]), atol=1e-5)
+
+
+def test_noisy_linear_runs_through_curves_with_noise_of_its_own():
+    images, a = drawn(2, 1, 6, 6), drawn(2, 6, 6, seed=1)
+    model = scorer(lambda rows: rows.flatten(1)[:, 14] + rows.flatten(1)[:, 20])
+    noisy, calm = (
+        verax.prediction_change(model, images, {"a": a[:, None]}, replacement=NoisyLinear(noise=size), steps=6)
+        for size in (0.01, 0.0)
+    )
+    assert 0 < (noisy.morf["a"] - calm.morf["a"]).abs().max() < 0.1
+    torch.testing.assert_close(calm.morf["a"][:, -1], 2 * images.mean((1, 2, 3)))
+    alone = verax.prediction_change(
+        model, images[1:], {"a": a[1:, None]}, replacement=NoisyLinear(noise=0.01), steps=6, batch_size=3
+    )
+    torch.testing.assert_close(alone.value["a"], noisy.value["a"][1:])

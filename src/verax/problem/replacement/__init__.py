@@ -11,6 +11,7 @@ from verax.problem.replacement.base import (
 from verax.problem.replacement.blur import Blur
 from verax.problem.replacement.conditional import Conditional
 from verax.problem.replacement.marginal import Marginal
+from verax.problem.replacement.noisy_linear import NoisyLinear
 from verax.problem.replacement.toward import BASELINE, Baseline, Nudge, Toward
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Blur",
     "Conditional",
     "Marginal",
+    "NoisyLinear",
     "Nudge",
     "Own",
     "Replacement",
