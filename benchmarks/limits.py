@@ -26,7 +26,8 @@ def main() -> None:
     times = common.interleaved(cases(model, inputs), options.repeats)
     shares = {metric: float(found[SEARCH][metric].best / found[EXACT][metric].best) for metric in ("pc", "dpc", "lpc")}
     middle = common.medians(times)
-    counted = {name: found[name]["pc"].rows if name in found else 2**features for name in times}
+    both = {name: limits(model, inputs, rows, ("pc", "dpc"))["pc"].rows for name, rows in budgets(features).items()}
+    counted = {name: both.get(name, 2**features) for name in times}
     lines = [(name, f"{middle[name]:,.2f}", f"{counted[name]:,}") for name in times]
     common.print_table(("", "seconds", "model rows of PC and DPC"), lines)
     print("\nBound of the search over the limit: " + ", ".join(f"{name} {one:.4f}" for name, one in shares.items()))
