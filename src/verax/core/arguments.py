@@ -26,6 +26,13 @@ def checked_not_negative(name: str, value: Any) -> float:
     return float(value) + 0.0  # -0.0 becomes 0.0
 
 
+def checked_level(level: Any) -> float:
+    """Read the coverage of intervals: the share of them that are to hold what they are about."""
+    if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+        raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+    return level
+
+
 def checked_flag(name: str, value: Any) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool):

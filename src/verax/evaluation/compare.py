@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from verax.core.arguments import checked_level
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.evaluate import evaluate
 from verax.metrics.choose import Metrics
@@ -102,8 +103,7 @@ def compare(
     if not isinstance(attributions, Mapping) or not all(isinstance(name, str) for name in attributions):
         found = "a dict with other keys" if isinstance(attributions, Mapping) else type(attributions).__name__
         raise TypeError(f"attributions: expected a dict of names to arrays, found {found}.")
-    if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
-        raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+    checked_level(level)
     evaluation = evaluate(
         model,
         inputs,

@@ -123,8 +123,18 @@ class SymmetricRelevanceGain(CurveView):
         return areas[0] - areas[1]
 
 
+class ShareView(CurveView):
+    """A mean over some shares of the most relevant features."""
+
+    shares: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(self, shares=_checked_shares(self.shares))
+
+
 @dataclass(frozen=True)
-class Comprehensiveness(CurveView):
+class Comprehensiveness(ShareView):
     """Comprehensiveness: drop of the score without the most relevant features. Higher is better.
 
     ``mean_q (s(x) - s(x without the first q of its features))`` over the ``shares`` q, each rounded up to a step.
@@ -143,10 +153,6 @@ class Comprehensiveness(CurveView):
     higher_is_better: ClassVar[bool] = True
     citation: ClassVar[str] = "DeYoung et al.: ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        settle(self, shares=_checked_shares(self.shares))
-
     def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
         """Mean drop along the MoRF curve."""
         curve = scores.curves[:, :, 0]
@@ -154,7 +160,7 @@ class Comprehensiveness(CurveView):
 
 
 @dataclass(frozen=True)
-class Sufficiency(CurveView):
+class Sufficiency(ShareView):
     """Sufficiency: drop of the score with nothing but the most relevant features. Lower is better.
 
     ``mean_q (s(x) - s(the first q of its features alone))`` over the ``shares`` q, each rounded up to a step.
@@ -172,10 +178,6 @@ class Sufficiency(CurveView):
     asks: ClassVar[str] = "How much of the score is lost with the largest attributions alone?"
     higher_is_better: ClassVar[bool] = False
     citation: ClassVar[str] = "DeYoung et al.: ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        settle(self, shares=_checked_shares(self.shares))
 
     def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
         """Mean drop along the LeRF curve, seen from its end."""

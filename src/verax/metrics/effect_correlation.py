@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.core.arguments import checked_count
+from verax.core.arguments import checked_count, checked_level
 from verax.core.shapes import Float
 from verax.metrics.moments import Moments, Tile, tiles
-from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult, checked_level
+from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
 from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.sampled import Effects, Gathered

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.core.arguments import checked_flag
+from verax.core.arguments import checked_flag, checked_level
 from verax.core.shapes import Float
 from verax.metrics.moments import Moments, tiles
-from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult, checked_level
+from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
 from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.sampled import Effects, Gathered

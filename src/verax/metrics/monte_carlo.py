@@ -109,10 +109,3 @@ class MonteCarloResult(Result):
     def _mean_errors(self) -> list[float]:
         found: list[float] = (self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist()
         return found
-
-
-def checked_level(level: Any) -> float:
-    """Read the share of intervals that are to hold the score."""
-    if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
-        raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
-    return level

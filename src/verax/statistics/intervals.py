@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from verax.core.arguments import checked_choice, checked_count
+from verax.core.arguments import checked_choice, checked_count, checked_level
 from verax.core.digits import digits_of_interval
 from verax.core.shapes import Float
 from verax.statistics.bootstrap import resampled_means
@@ -74,8 +74,7 @@ def estimates(
     """
     checked_choice("interval", method, ("t", "normal", "bootstrap"))
     checked_count("resamples", resamples, least=2)
-    if not 0 < level < 1:
-        raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+    checked_level(level)
     values = values.double().cpu()
     mean, count = values.mean(1), values.shape[1]
     error = values.std(1) / count**0.5 if count > 1 else torch.full_like(mean, torch.nan)

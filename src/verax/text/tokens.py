@@ -36,12 +36,9 @@ class TextInputs(Inputs):
     def __getitem__(self, rows: Any) -> "TextInputs":
         """Some texts, with all that is held for each of them."""
         found: Any = super().__getitem__(rows)
-        which = (
-            range(len(self))[rows] if isinstance(rows, slice) else np.arange(len(self))[np.asarray(rows)].reshape(-1)
-        )
-        kept = [rows] if isinstance(rows, int) else list(which)
+        kept = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)].reshape(-1).tolist()
         parts = {
-            name: tuple(held[int(one)] for one in kept) if held else held
+            name: tuple(held[one] for one in kept) if held else held
             for name, held in (("tokens", self.tokens), ("pieces", self.pieces))
         }
         return replace(found, **parts)  # type: ignore[no-any-return]
@@ -105,8 +102,8 @@ def tokenized(
         unit: What one feature is: a ``"token"``, a ``"word"`` (needs a fast tokenizer) or a ``"sentence"``.
         replace: What a removed token becomes: the ``"mask"``, ``"pad"`` or ``"unk"`` token, or nothing: ``"delete"``
             closes the gap, so that what follows moves up. By default the first of them that the tokenizer has.
-        max_length: Longer texts are cut to so many tokens, with a word of warning by the tokenizer's own rules; by
-            default nothing is cut, and texts that are too long for the model are refused.
+        max_length: Longer texts are cut to so many tokens; by default nothing is cut, and texts that are too long for
+            the model are refused.
 
     Example:
         >>> import verax.text

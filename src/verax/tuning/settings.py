@@ -12,7 +12,7 @@ from torch import Tensor
 
 from verax.attribution import Place
 from verax.core import noise
-from verax.core.arguments import checked_count, checked_positive, checked_seed
+from verax.core.arguments import checked_count, checked_level, checked_positive, checked_seed
 from verax.core.arrays import as_tensor
 from verax.core.hashing import digest, tensor_hash
 from verax.core.registry import unknown
@@ -55,8 +55,7 @@ class SearchSettings:
         metrics, cost = _objectives(metric, int(features.counts(slice(None)).min()))
         if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
             raise ValueError(f"tolerance: expected a share from 0 to 1, such as 0.02, found {tolerance!r}.")
-        if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
-            raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+        checked_level(level)
         signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
         limit = math.inf if seconds is None else checked_positive("seconds", seconds)
         rule = Rule(signs, cost, float(tolerance), level)
