@@ -422,3 +422,12 @@ def test_one_token_of_a_tagger_is_a_classification(tokenizer: Any) -> None:
         with torch.inference_mode():
             score = tagger(**tokenizer(text, return_tensors="pt")).logits[0, 3].softmax(0)[1]
         torch.testing.assert_close(found.morf["a"][row, 0], score, atol=1e-6, rtol=0)
+
+
+def test_tune_takes_texts_and_leaves_out_what_needs_gradients(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS * 2)
+    found = verax.tune(bert, inputs, metric="pc", trials=4)
+    assert found.table.height == 4
+    assert "whole numbers" in found.left_out["SmoothGrad"]
+    with pytest.raises(TypeError, match="whole numbers"):
+        verax.evaluate(bert, inputs, {"SmoothGrad": verax.attribution.SmoothGrad()}, ["pc"])

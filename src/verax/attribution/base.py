@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.attributions import Attributions
-from verax.attribution.family import Family
+from verax.attribution.family import Family, check_family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core.arrays import Layout, kind_of
 from verax.core.registry import Registry
@@ -310,7 +310,7 @@ def stream(
     fmap, removed = asked.features, asked.baselines
     given = Given(x, rows, labels, features=fmap, baselines=removed, codes=asked.codes, model=scorer.adapter)
     for family, members in groups.items():
-        family.check(members, given)
+        check_family(family, members, given)
     with scorer.session(
         x, asked.kind, "logit", batch_size, device, gradients=gradients, companions=asked.companions
     ) as session:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.scoring.meter import Rows
+from verax.scoring.session import NOT_DIFFERENTIABLE
 
 
 class Family(ABC):
@@ -30,3 +31,10 @@ class Family(ABC):
     @abstractmethod
     def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:
         """Yield the members' attributions of all inputs, a bounded block at a time, in the order of the inputs."""
+
+
+def check_family(family: Family, members: Sequence[Any], given: Given) -> None:
+    """Refuse data that a family cannot use, before the model runs; gradients of whole numbers among them."""
+    if family.needs_gradients and not given.inputs.is_floating_point():
+        raise TypeError(NOT_DIFFERENTIABLE.format(what="its inputs are whole numbers"))
+    family.check(members, given)

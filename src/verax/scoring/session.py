@@ -144,8 +144,6 @@ class Session:
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"]
     ) -> Float[Tensor, "rows *shape"]:
         """Gradient of each row's target score with respect to the row; arguments as in ``target_scores``."""
-        if not self.dtype.is_floating_point:
-            raise TypeError(NOT_DIFFERENTIABLE.format(what="its inputs are whole numbers"))
         wanted = target[owner]
         done = 0
 

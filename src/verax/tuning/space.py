@@ -6,6 +6,7 @@ from typing import Any
 
 from verax.attribution import METHODS, Attribution, Given, Place, Rows, families, grid
 from verax.attribution.base import Modality
+from verax.attribution.family import check_family
 from verax.attribution.grid import removals
 from verax.core.registry import unknown
 
@@ -166,7 +167,7 @@ def _usable(members: list[Attribution], given: Given, gradients: bool) -> tuple[
     usable, reason = [], ""
     for configuration in members:
         try:
-            configuration.family.check([configuration], given)
+            check_family(configuration.family, [configuration], given)
         except (ImportError, TypeError, ValueError) as error:  # what families raise where data or model cannot serve
             reason = reason or str(error)
         else:

@@ -1,0 +1,1 @@
+"""Rows and attributions in many Parquet parts, scored part by part."""

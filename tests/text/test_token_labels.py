@@ -1,0 +1,77 @@
+"""Token classification: the logits of one word follow its row through padding, deletion and any batch."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import verax
+from verax.text.example import small_tokenizer
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["anna lives in rome", "rome", "in rome lives old anna and in old rome"]
+WORDS = ["rome", "rome", 4]
+
+
+@pytest.fixture(scope="module", name="tokenizer")
+def _tokenizer() -> Any:
+    return small_tokenizer(*TEXTS)
+
+
+@pytest.fixture(scope="module", name="tagger")
+def _tagger(tokenizer: Any) -> Any:
+    settings = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = transformers.BertConfig(vocab_size=len(tokenizer), num_labels=3, **settings)
+        return transformers.BertForTokenClassification(config).eval()
+
+
+def _logits(tokenizer: Any, tagger: Any, text: str, word: int) -> Tensor:
+    encoded = tokenizer(text, return_tensors="pt")
+    with torch.inference_mode():
+        return tagger(**encoded).logits[0, encoded.word_to_tokens(0, word).start].clone()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_score_is_that_of_the_word_in_question(tokenizer: Any, tagger: Any, side: str) -> None:
+    tokenizer.padding_side = side
+    model, inputs = verax.text.token_labels(tagger, tokenizer, TEXTS, WORDS)
+    tokenizer.padding_side = "right"
+    ones = [[1.0] * len(row) for row in inputs.tokens]
+    found = verax.evaluate(model, inputs, {"ones": ones}, ["pc"], target=2, output="logit", batch_size=1)["pc"]
+    for row, (text, word) in enumerate(zip(TEXTS, (3, 0, 4), strict=True)):
+        assert float(found.morf["ones"][row, 0]) == pytest.approx(
+            float(_logits(tokenizer, tagger, text, word)[2]), abs=1e-5
+        )
+
+
+def test_deletion_keeps_the_word_and_closes_the_gap(tokenizer: Any, tagger: Any) -> None:
+    model, inputs = verax.text.token_labels(tagger, tokenizer, [TEXTS[2]], [4], replace="delete")
+    ones = [[1.0] * len(inputs.tokens[0])]
+    found = verax.evaluate(model, inputs, {"ones": ones}, ["pc"], target=0, output="logit")["pc"]
+    alone = float(_logits(tokenizer, tagger, "anna", 0)[0])
+    assert float(found.morf["ones"][0, -1]) == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "words", "message"),
+    [
+        (TEXTS[2:], ["rome"], "2 times"),
+        (TEXTS[:1], ["paris"], "no such word"),
+        (TEXTS[:1], [4], "from 0 to 3, found 4"),
+        (TEXTS, ["rome"], "one for each of 3 texts, found 1"),
+    ],
+)
+def test_words_that_cannot_be_found_are_refused(
+    tokenizer: Any, tagger: Any, texts: list[str], words: list[Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        verax.text.token_labels(tagger, tokenizer, texts, words)
+
+
+def test_a_word_alone_cannot_be_explained_by_deletion(tokenizer: Any, tagger: Any) -> None:
+    with pytest.raises(ValueError, match="no token beside the word"):
+        verax.text.token_labels(tagger, tokenizer, ["rome"], ["rome"], replace="delete")
