@@ -42,6 +42,14 @@ reveal_type(verax.attribution.grid("tabular"))
 verax.prediction_change(model, x, x, steps="many")
 """
 
+CHECKER = """
+[mypy]
+strict = true
+
+[mypy-torch.*,numpy.*,polars.*,scipy.*,sklearn.*,matplotlib.*,pydantic.*]
+follow_imports = skip
+"""  # their types take half a minute to read, and are not what is asked
+
 
 def ran(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a program elsewhere, without anything that leads back to the source."""
@@ -123,19 +131,14 @@ def test_the_source_distribution_makes_the_same_wheel(distributions: tuple[Path,
 
 
 def test_the_wheel_runs_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
-    place = ran(installed / "python", "-c", "import verax; print(verax.__file__)", cwd=tmp_path).stdout
+    shipped = "import verax, verax.study.spec as s; print(s.load_spec('demo').name, verax.__file__)"
+    name, place = ran(installed / "python", "-c", shipped, cwd=tmp_path).stdout.split()
+    assert name == "demo"
     assert place.startswith(str(installed.parent))
     assert ran(installed / "verax", "--version", cwd=tmp_path).stdout == f"verax {verax.__version__}\n"
     found = ran(installed / "verax", "doctor", "--json", cwd=tmp_path)
     assert found.returncode == 0, found.stdout
     assert json.loads(found.stdout)["usable"]
-
-
-def test_the_wheel_plans_the_demo(installed: Path, tmp_path: Path) -> None:
-    found = ran(installed / "verax", "study", "run", "demo", "--limit", "1", "--dry-run", cwd=tmp_path)
-    assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("demo: 6 of 6 units to compute\n")
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_wheel_runs_a_study_to_its_report(installed: Path, tmp_path: Path) -> None:
@@ -151,7 +154,8 @@ def test_the_wheel_runs_a_study_to_its_report(installed: Path, tmp_path: Path) -
 
 def test_a_type_checker_sees_the_types_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(USER)
-    check = ["-m", "mypy", "--strict", "--python-executable", installed / "python", "--cache-dir", tmp_path / "cache"]
+    (tmp_path / "mypy.ini").write_text(CHECKER)
+    check = ["-m", "mypy", "--python-executable", installed / "python", "--cache-dir", tmp_path / "cache"]
     found = ran(sys.executable, *check, "user.py", cwd=tmp_path)
     notes, wrong, last = found.stdout.splitlines()[:2], found.stdout.splitlines()[2], found.stdout.splitlines()[-1]
     assert 'Revealed type is "verax.metrics.weighted_area.PredictionChangeResult"' in notes[0], found.stdout

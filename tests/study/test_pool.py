@@ -90,7 +90,7 @@ def test_an_error_in_a_worker_is_raised_here(copied: Path) -> None:
     study = open_study(copied)
     unknown = replace(study.units[0], model="unknown")
     with pytest.raises(KeyError, match="unknown"):
-        run_pool(study, [unknown, *study.units], HERE, Told(), workers=2)
+        run_pool(study, [unknown, *study.units], HERE, Told(), workers=1)
 
 
 def test_a_full_disk_is_told_by_the_worker_that_met_it(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_full_disk_is_told_by_the_worker_that_met_it(copied: Path, monkeypatch
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # workers inherit it
     try:
         with pytest.raises(OSError, match="File too large") as caught:
-            run_pool(study, study.units, HERE, Told(), workers=2)
+            run_pool(study, study.units, HERE, Told(), workers=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.errno == errno.EFBIG  # by which a run knows that there is no room
@@ -157,7 +157,6 @@ def stamps_or_none(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.usefixtures("at_once")
 def test_workers_end_with_the_run(
     started: subprocess.Popen[bytes], trained: Path, alone: Path, ending: signal.Signals
 ) -> None:
@@ -176,7 +175,7 @@ def test_workers_end_with_the_run(
         time.sleep(0.01)
     kept = stamps(trained)
     assert 0 < len(kept) < 16
-    assert ran(many(), trained, workers=2)[0].computed == 16 - len(kept)
+    assert ran(many(), trained)[0].computed == 16 - len(kept)
     assert kept.items() <= stamps(trained).items()
     assert same(scores(trained), scores(alone))
 
