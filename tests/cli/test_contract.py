@@ -30,13 +30,34 @@ NO_CUDA = "cuda:99"  # there is no machine with so many
 EVALUATE = "evaluate --model {model} --inputs {x.npy} --attributions {a.npy}"
 TRAIN = "train breast-cancer linear --epochs 1 --device cpu"
 STUDY = "study run {study.toml} --out {new}"
+MONITOR = "monitor --state {new}.json --model {model} --inputs {x.npy} --attributions ig={a.npy}"
 
 # What can be wrong, by command: what is typed, and what the line must say.
 CASES: dict[str, dict[str, tuple[str, str]]] = {
+    "audit": {
+        "an unknown metric": ("audit --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
+        "an unknown case": ("audit --case liner", "found 'liner'; did you mean 'linear'?"),
+        "an unknown trial": ("audit --trial truth_win", "found 'truth_win'; did you mean 'truth_wins'?"),
+        "rows without a model": ("audit --inputs {x.npy}", "--inputs: it belongs to a model"),
+        "a model without rows": ("audit --model {model}", "--inputs: a model of your own needs rows"),
+        "missing inputs": ("audit --model {model} --inputs {new}.npy", "no such file"),
+        "no rights": ("audit --out {forbidden}/audit", "--out: {forbidden}/audit cannot be"),
+    },
+    "monitor": {
+        "no arguments": ("monitor", "Missing option '--state'"),
+        "an unknown metric": (f"{MONITOR} --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
+        "a share that is none": (f"{MONITOR} --alarm 7", "alarm: expected a share of false alarms"),
+        "a state that is none": (
+            f"{MONITOR} --state {{study.toml}}",
+            "--state: expected a file name that ends in .json",
+        ),
+        "missing attributions": (MONITOR.replace("{a.npy}", "{new}.npy"), "o such file"),
+        "mismatched lengths": (MONITOR.replace("a.npy", "short.npy"), "expected one row for each of the 8 inputs"),
+    },
     "evaluate": {
         "no arguments": ("evaluate", "Missing option '--model'"),
         "an unknown option": (f"{EVALUATE} --colour red", "No such option: --colour"),
-        "no number": (f"{EVALUATE} --steps many", "'--steps'"),
+        "no number": (f"{EVALUATE} --steps many", "--steps: expected a whole number or adaptive"),
         "a missing model": ("evaluate --model {new}.onnx --inputs {x.npy} --attributions {a.npy}", "there is no file"),
         "a damaged model": (
             "evaluate --model {damaged/models/Cancer-Linear.safetensors} --inputs {x.npy} --attributions {a.npy}",

@@ -469,3 +469,73 @@ def test_help_and_missing_options():
     found = RUN.invoke(app, ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert "--attributions" in found.output
     assert invoke("--model", "m.onnx").exit_code == 2
+
+
+def command(folder):
+    return ["--model", folder / "m.safetensors", "--inputs", folder / "x.npy", "--attributions", *paths(folder)]
+
+
+@pytest.mark.parametrize(
+    ("words", "replacement"),
+    [
+        ("nudge:epsilon=0.1", verax.replacement.Nudge(0.1)),
+        ("toward:epsilon=0.5", verax.replacement.Toward(0.5)),
+        ("marginal:draws=3,seed=1", verax.replacement.Marginal(draws=3, seed=1)),
+        ("conditional", verax.replacement.Conditional()),
+    ],
+)
+def test_replacements_are_those_of_evaluate(folder, tmp_path, words, replacement):
+    out = tmp_path / "r.parquet"
+    background = ["--background", folder / "x.npy"]
+    ran(*command(folder), "--metric", "pc", "--replacement", words, *background, "--out", out, "--target", "1")
+    direct = verax.evaluate(scorer(), X, ATTRIBUTIONS, ["pc"], target=1, replacement=replacement, background=X)
+    for name, table in scores(out).items():
+        np.testing.assert_allclose(table["pc"], direct["pc"].value[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_second_replacement_asks_whether_the_ranking_survives(folder, tmp_path):
+    several = ["--replacement", "baseline", "--replacement", "toward:epsilon=0.5", "--replacement", "nudge:epsilon=0.1"]
+    found = ran(*command(folder), "--metric", "pc", *several, "--target", "1", "--report", tmp_path / "r.html")
+    assert "under Toward(epsilon=0.5)" in found.output
+    facts = json.loads(ran(*command(folder), "--metric", "pc", *several, "--target", "1", "--json").output)
+    assert facts["replacement"] == "Baseline"
+    assert [one["there"] for one in facts["survival"]] == ["Toward(epsilon=0.5)", "Nudge(epsilon=0.1)"]
+    assert "Does the ranking survive another replacement?" in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("nudje", "--replacement: expected blur, "),
+        ("nudge", "--replacement: nudge needs epsilon; say nudge:epsilon=NUMBER."),
+        ("conditional", "--replacement: conditional takes rows of the training data; pass --background FILE as well."),
+        ("blur:sigma=2", "replacement: Blur is for images"),
+    ],
+)
+def test_a_replacement_that_cannot_be_is_refused(folder, words, said):
+    found = invoke(*command(folder), "--metric", "pc", "--replacement", words)
+    assert found.exit_code == 2
+    assert said in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_adaptive_steps_and_limits(folder, tmp_path):
+    out = tmp_path / "r.parquet"
+    settings = ["--steps", "adaptive", "--tolerance", "0.001", "--limits", "--metric", "pc", "--target", "1"]
+    found = ran(*command(folder), *settings, "--out", out)
+    assert "of what is possible" in found.output
+    direct = verax.evaluate(scorer(), X, ATTRIBUTIONS, ["pc"], target=1, steps="adaptive", tolerance=0.001, limits=True)
+    frame = pl.read_parquet(out)
+    assert frame.columns == direct.to_frame().columns
+    np.testing.assert_allclose(frame["pc"], direct.to_frame()["pc"], rtol=1e-4, atol=1e-6)
+    wrong = invoke(*command(folder), "--limits", "--metric", "infidelity", *SETTINGS)
+    assert (wrong.exit_code, "limits: they are known of pc, dpc and lpc" in wrong.stderr) == (2, True)
+
+
+def test_the_distance_from_the_training_data_is_told(folder):
+    start = [*command(folder), "--metric", "pc", "--target", "1", "--distance"]
+    found = json.loads(ran(*start, "--background", folder / "x.npy", "--json").output)
+    assert {one["space"] for one in found["distance"]} == {"inputs"}
+    assert [one["attribution"] for one in found["distance"]] == ["", *ATTRIBUTIONS]
+    wrong = invoke(*start)
+    assert (wrong.exit_code, "--distance: it is measured from the training data" in wrong.stderr) == (2, True)

@@ -52,7 +52,7 @@ def evaluate(files: Path) -> list[str]:
 # Completion.
 
 OFFERED = {
-    "commands": ("", {"evaluate", "tune", "study", "verify", "train", "doctor"}),
+    "commands": ("", {"evaluate", "tune", "audit", "monitor", "study", "verify", "train", "doctor"}),
     "commands about studies": ("study ", {"run", "status", "report"}),
     "specs": ("study run ", {"demo", "paper-heloc", "paper-isic", "own.toml"}),
     "the rest of a spec": ("study run paper-h", {"paper-heloc"}),
@@ -179,7 +179,7 @@ def test_the_progress_bar_has_no_colours_if_none_are_wanted(monkeypatch: pytest.
 def test_the_exit_codes_of_the_help_are_those_of_the_guide() -> None:
     told_in_help = re.findall(r"^ +(\d+) +\w", told("--help").stdout.split("Exit codes:")[1], flags=re.MULTILINE)
     told_in_guide = re.findall(r"^\| (\d+) \|", GUIDE.read_text(), flags=re.MULTILINE)
-    assert told_in_help == told_in_guide == ["0", "1", "2", "130"]
+    assert told_in_help == told_in_guide == ["0", "1", "2", "3", "130"]
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["--help"], 0), ([], 2), (["study"], 2)])

@@ -268,3 +268,28 @@ def test_a_regression_head_gives_its_value(folder: Path, tmp_path: Path, tokeniz
     found = run(folder, "--metric", "pc", "--report", tmp_path / "r.html", model=str(tmp_path / "m"))
     assert found.exit_code == 0, found.output
     assert "the value" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_tune_takes_a_folder(folder: Path) -> None:
+    options = ["--model", folder / "m", "--inputs", folder / "texts.csv", "--methods", "occlusion,random", "--json"]
+    found = RUN.invoke(app, ["tune", *map(str, options)])
+    assert found.exit_code == 0, found.output
+    assert list(json.loads(found.stdout)["scores"]) == ["pc"]
+
+
+def test_a_tagger_follows_the_word_of_a_column(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    tagger = transformers.BertForTokenClassification(transformers.BertConfig(vocab_size=len(tokenizer), **small)).eval()
+    tagger.save_pretrained(tmp_path / "tagger")
+    tokenizer.save_pretrained(tmp_path / "tagger")
+    words = ["film", "null", "good"]
+    pl.DataFrame({"text": TEXTS, "word": words}).write_csv(tmp_path / "words.csv")
+    given = [folder / f"{name}.jsonl" for name in GIVEN]
+    files = {"model": "tagger", "inputs": "words.csv", "given": given}
+    found = told(tmp_path, "--word-column", "word", "--target", "1", **files)
+    same(found, wanted(*verax.text.token_labels(tagger, tokenizer, TEXTS, words), target=1))
+    for option, message in ((), "say the word whose class counts"), (("--word-column", "words"), "--word-column says"):
+        refused = run(tmp_path, *option, **files)
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+    refused = run(folder, "--word-column", "about")
+    assert (refused.exit_code, "there are none for each word" in refused.stderr) == (2, True)

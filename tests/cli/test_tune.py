@@ -273,3 +273,19 @@ def test_settings_can_be_read_by_a_study():
         LimeImage(pixel_mean=(0.5,), pixel_std=(0.2,)),
     ):
         assert configuration(json.loads(json.dumps(settings(one)))) == one
+
+
+def test_replacements_are_followed_and_are_part_of_the_search(folder, tmp_path):
+    settings = [*QUICK, "--replacement", "conditional", "--metric", "pc", "--json"]
+    found = json.loads(ran(folder, *settings, "--background", folder / "train.npy", "--out", tmp_path / "t").stdout)
+    plain = json.loads(ran(folder, *QUICK, "--metric", "pc", "--json").stdout)
+    assert found["scores"]["pc"]["mean"] != plain["scores"]["pc"]["mean"]
+    train = np.load(folder / "train.npy")
+    model = verax.Scorer(folder / "m.pt2", trust=True)
+    best = configuration(found["best"])(model, X, background=train)
+    wanted = verax.evaluate(model, X, best, ["pc"], replacement=verax.replacement.Conditional(train))["pc"].value
+    assert found["scores"]["pc"]["mean"] == pytest.approx(wanted.mean(), rel=1e-4)
+    other = invoke(folder, *QUICK, "--metric", "pc", "--background", folder / "train.npy", "--out", tmp_path / "t")
+    assert (other.exit_code, "a search with another metric" in other.stderr) == (2, True)
+    refused = invoke(folder, *QUICK, "--replacement", "marginal")
+    assert (refused.exit_code, "pass --background FILE as well" in refused.stderr) == (2, True)

@@ -9,7 +9,8 @@ from scipy import stats
 
 import verax
 from verax.core.arrays import Layout
-from verax.evaluation.comparison import NOT_TOLD_APART, Comparison
+from verax.evaluation.comparison import Comparison
+from verax.evaluation.difference import NOT_TOLD_APART
 from verax.evaluation.result import Evaluation
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, Result
 from verax.metrics.result import Context

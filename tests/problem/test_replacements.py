@@ -8,7 +8,7 @@ from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
 
 import verax
 from verax.metrics import DirectedPredictionChange
-from verax.problem.replacement import Rows
+from verax.problem.replacement import Rows, linear_imputation
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -170,14 +170,28 @@ def dense_road(image: np.ndarray, gone: np.ndarray) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
-def test_noisy_linear_solves_the_equations_of_road(share):
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.95])
+@pytest.mark.parametrize("limit", [0, 1 << 12, 1 << 27], ids=["conjugate gradients", "image by image", "together"])
+def test_noisy_linear_solves_the_equations_of_road(share, limit, monkeypatch):
+    monkeypatch.setattr(linear_imputation, "_TOGETHER", limit)
+    monkeypatch.setattr(linear_imputation, "_BANDED", 0 if limit == 0 else 1 << 27)
     images = drawn(3, 2, 9, 12)
     gone = torch.rand(3, 1, 9, 12, generator=torch.Generator().manual_seed(2)) < share
     found = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)
     for image, mask, solved in zip(images.numpy(), gone.numpy(), found.numpy(), strict=True):
         for channel in range(2):
             np.testing.assert_allclose(solved[channel], dense_road(image[channel], mask[0]), atol=1e-5)
+
+
+def test_noisy_linear_takes_channels_apart_and_one_that_is_all_gone():
+    images = drawn(2, 2, 5, 6)
+    gone = torch.rand(2, 2, 5, 6, generator=torch.Generator().manual_seed(3)) < 0.5
+    gone[1, 1] = True
+    found = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)
+    for image, channel in ((0, 0), (0, 1), (1, 0)):
+        wanted = dense_road(images[image, channel].numpy(), gone[image, channel].numpy())
+        np.testing.assert_allclose(found[image, channel].numpy(), wanted, atol=1e-5)
+    torch.testing.assert_close(found[1, 1], images[1, 1].mean().expand(5, 6))
 
 
 def test_noisy_linear_runs_through_curves_with_noise_of_its_own():
@@ -193,3 +207,26 @@ def test_noisy_linear_runs_through_curves_with_noise_of_its_own():
         model, images[1:], {"a": a[1:, None]}, replacement=NoisyLinear(noise=0.01), steps=6, batch_size=3
     )
     torch.testing.assert_close(alone.value["a"], noisy.value["a"][1:])
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_conditional_is_fitted_once_for_a_call_and_anew_for_the_next(own, monkeypatch):
+    fits, plain = [], torch.linalg.inv
+    monkeypatch.setattr(torch.linalg, "inv", lambda matrix: fits.append(1) or plain(matrix))
+    x, train = gaussian_rows(8), gaussian_rows(50)
+    model = scorer(lambda rows: rows.sum(1) + rows[:, 0] * rows[:, 1])
+    replacement = Conditional(train) if own else Conditional()
+    settings = {"replacement": replacement, "background": None if own else train, "batch_size": 3}
+    before = verax.evaluate(model, x, x, ["pc", "deletion"], **settings)["pc"].value
+    assert len(fits) == 1
+    train += 1  # in place: a fit that was kept would not notice
+    after = verax.evaluate(model, x, x, ["pc"], **settings)["pc"].value
+    assert len(fits) == 2
+    assert not torch.allclose(before, after)
+
+
+def test_conditional_refuses_rows_of_another_shape():
+    with pytest.raises(ValueError, match=r"background: expected rows of shape \(4,\), found shape \(9, 3\)"):
+        verax.prediction_change(
+            scorer(lambda rows: rows.sum(1)), drawn(3, 4), drawn(3, 4), replacement=Conditional(drawn(9, 3))
+        )

@@ -5,13 +5,14 @@ from typing import Annotated
 import typer
 
 import verax
-from verax.cli import doctor, evaluate, study, train, tune
+from verax.cli import audit, doctor, evaluate, monitor, study, train, tune
 from verax.cli.common import EXIT_CODES, PLAIN, Commands, examples
 
 START = examples(
     "verax doctor                     # is everything there?",
     "verax study run demo             # a whole study in minutes, with a report",
     "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy",
+    "verax audit --model m.onnx --inputs x.parquet     # which metric can be trusted here?",
     "verax --install-completion       # complete commands and names with TAB",
 )
 
@@ -26,6 +27,8 @@ app = typer.Typer(
 )
 app.command("evaluate", cls=evaluate.SeveralPaths, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
+app.command("audit", cls=evaluate.SeveralPaths, epilog=audit.EXAMPLES)(audit.audit)
+app.command("monitor", cls=evaluate.SeveralPaths, epilog=monitor.EXAMPLES)(monitor.monitor)
 app.add_typer(study.study_app, name="study")
 app.command("verify", epilog=study.VERIFY)(study.verify)
 app.command("train", epilog=train.EXAMPLES)(train.train)

@@ -80,6 +80,18 @@ def replacements(incomplete: str) -> list[str]:
     return _beginning(incomplete, ("mask", "pad", "unk", "delete"))
 
 
+def replacing(incomplete: str) -> list[str]:
+    """Names of replacements, each with the settings that it needs."""
+    from verax.problem.replacement.words import sayable
+
+    return _beginning(incomplete, [form.split("=")[0] for form in sayable().values()])
+
+
+def steps(incomplete: str) -> list[str]:
+    """The only word for a number of steps."""
+    return _beginning(incomplete, ("adaptive",))
+
+
 def sigma(incomplete: str) -> list[str]:
     """The only word for a standard deviation."""
     return _beginning(incomplete, ("std",))

@@ -24,6 +24,7 @@ ADDS = {
     "captum": "attributions and layers of Captum beside verax.interop.captum",
     "shap": "explainers of SHAP beside verax.interop.shap",
     "text": "token attributions of transformers: verax.text",
+    "stream": "quantiles of streams: verax.stream(..., quantiles=True)",
     "dev": "tests, checks and the libraries that results are compared with",
     "docs": "building the documentation",
     "bench": "benchmarks beside the package lime",

@@ -75,14 +75,14 @@ class Subject:
 
 def open_subject(files: Files) -> Subject:
     """Open the model, read what goes with it in its order, and try some rows; the model's kind is checked first."""
-    _check(files)
+    check_model(files)
     scorer = _opened(files)
     subject = _subject(files, scorer)
     _try(subject, files.model)
     return subject
 
 
-def _check(files: Files) -> None:
+def check_model(files: Files) -> None:
     """What can be refused before anything is opened."""
     from verax.models.foreign_files import check_model_name
 
@@ -106,23 +106,15 @@ def check_returns(word: str | None) -> None:
 
 
 def _opened(files: Files) -> "Scorer":
-    from verax import Scorer
-    from verax.models import ModelFileError, load, open_model
+    from verax.models import ModelFileError
+    from verax.models.scorers import open_scorer
 
-    if files.model.suffix.lower() == ".safetensors":
-        saved = load(files.model)
-        return Scorer(
-            saved.module,
-            returns=files.returns or saved.returns,
-            device=files.device,
-            feature_names=saved.feature_names or None,
-            labels=saved.class_names or None,
-        )
     try:
-        adapter = open_model(files.model, returns=files.returns, trust=files.trust)
+        return open_scorer(files.model, returns=files.returns, device=files.device, trust=files.trust)
     except ModelFileError as error:
+        if files.model.suffix.lower() == ".safetensors":  # which it names itself
+            raise
         raise ModelFileError(f"--model: {error}") from None
-    return Scorer(adapter, returns=files.returns, device=files.device)
 
 
 def _subject(files: Files, scorer: "Scorer") -> Subject:

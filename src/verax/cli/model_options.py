@@ -2,20 +2,22 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from verax.cli import complete
+from verax.problem.replacement.words import needs_background, replacement_from, sayable
 
 if TYPE_CHECKING:
     from verax.datasets.array_files import Array
+    from verax.problem.replacement import Replacement
 
 ModelFile = Annotated[
     Path,
     typer.Option(
         help=".onnx, .skops (scikit-learn), .safetensors (verax train), .json or .ubj (XGBoost), .txt (LightGBM), or "
-        ".pt2 (torch.export; needs --trust-model); evaluate also takes a folder of transformers."
+        ".pt2 (torch.export; needs --trust-model); evaluate and tune also take a folder of transformers."
     ),
 ]
 TrustModel = Annotated[
@@ -35,7 +37,11 @@ InputsFile = Annotated[
 ]
 Background = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Rows of the training data, which --baselines, --sigma and some methods need."),
+    typer.Option(
+        metavar="FILE",
+        help="Rows of the training data, which some words for --baselines, --sigma and --replacement need, --distance, "
+        "and some methods.",
+    ),
 ]
 Features = Annotated[
     str | None,
@@ -104,6 +110,32 @@ EffectWord = Annotated[
         autocompletion=complete.effects,
     ),
 ]
+_BECOME = f"What removed features become: {', '.join(sayable().values())}; baseline by default."
+ReplacementWords = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME:SETTING=VALUE,...",
+        help=_BECOME,
+        autocompletion=complete.replacing,
+    ),
+]
+SeveralReplacements = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replacement",
+        metavar="NAME:SETTING=VALUE,...",
+        help=f"{_BECOME} Repeat it to see whether the ranking under the first survives the others.",
+        autocompletion=complete.replacing,
+    ),
+]
+StepsWord = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|adaptive",
+        help="PC, DPC and LPC: steps from input to baseline, 20 by default, or adaptive: as many as --tolerance needs.",
+        autocompletion=complete.steps,
+    ),
+]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 DeviceName = Annotated[str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=complete.devices)]
 BatchSize = Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")]
@@ -158,6 +190,25 @@ def sigma_of(text: str | None, background: Path | None) -> float | str | None:
     if background is None:
         raise ValueError("--sigma: std is that of the training data; pass --background FILE as well.")
     return "std"
+
+
+def steps_of(text: str | None) -> int | Literal["adaptive"] | None:
+    """Read ``--steps``: a whole number, or adaptive."""
+    if text is None:
+        return None
+    if text == "adaptive":
+        return "adaptive"
+    if not re.fullmatch(r"\d+", text):
+        raise ValueError(f"--steps: expected a whole number or adaptive, found {text}.")
+    return int(text)
+
+
+def replacement_of(words: str, background: Path | None) -> "Replacement":
+    """Read one ``--replacement``; what it needs of the training data must be there."""
+    found = replacement_from(words, "--replacement")
+    if needs_background(found) and background is None:
+        raise ValueError(f"--replacement: {words} takes rows of the training data; pass --background FILE as well.")
+    return found
 
 
 def number(option: str, text: str, wanted: str) -> float:

@@ -10,7 +10,7 @@ import typer
 
 from verax.cli import complete, model_options
 from verax.cli.common import checked_device_name
-from verax.cli.model_inputs import Files, check_returns
+from verax.cli.model_inputs import Files, Subject, check_returns, open_subject
 
 if TYPE_CHECKING:
     from verax import Scorer
@@ -26,6 +26,10 @@ _LEFT_OUT = (
 
 TextColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Texts: the column, or the key of a .jsonl line; text by default.")
+]
+WordColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Texts of a tagger: the column, or the key, of the word whose class counts."),
 ]
 UnitWord = Annotated[
     str | None,
@@ -48,6 +52,7 @@ class TextOptions:
     """What a command is given about texts, as the options say it."""
 
     text_column: str | None
+    word_column: str | None
     unit: str | None
     replace: str | None
 
@@ -69,6 +74,7 @@ class TextSubject:
         files: Where everything comes from.
         inputs: The texts, tokenized.
         removed: What removed tokens become, in words.
+        tagger: Whether the model has classes for each token.
         background: There is none.
         metrics: What is measured where nothing is said.
         left_out: What is not, and why.
@@ -78,6 +84,7 @@ class TextSubject:
     files: Files
     inputs: "TextInputs"
     removed: str
+    tagger: bool
     background: Any = None
     metrics: tuple[str, ...] = ("pc", "infidelity")
     left_out: str = _LEFT_OUT
@@ -87,9 +94,12 @@ class TextSubject:
     def scorer(self) -> "Scorer":
         """The model, opened when it is asked for: after everything else was read and found to fit."""
         from verax import Scorer
+        from verax.text import TokenLabelScore
         from verax.text.model_folder import open_classifier
 
-        return Scorer(open_classifier(self.files.model), returns=self.files.returns, device=self.files.device)
+        model = open_classifier(self.files.model, words=self.tagger)
+        whole = TokenLabelScore(model) if self.tagger else model
+        return Scorer(whole, returns=self.files.returns, device=self.files.device)
 
     @property
     def explained(self) -> str:
@@ -103,6 +113,19 @@ class TextSubject:
         return read_token_attributions(paths, self.inputs)
 
 
+def open_explained(files: Files, options: TextOptions) -> Subject | TextSubject:
+    """What is explained: texts where the model is a folder, otherwise rows.
+
+    Args:
+        files: Model and inputs.
+        options: How texts are read; refused for other inputs.
+    """
+    if files.model.is_dir():
+        return open_texts(files, options)
+    options.refuse(files.model)
+    return open_subject(files)
+
+
 def open_texts(files: Files, options: TextOptions) -> TextSubject:
     """Check the folder, read and tokenize the texts; the model itself is opened last.
 
@@ -110,21 +133,35 @@ def open_texts(files: Files, options: TextOptions) -> TextSubject:
         files: The folder of the model and the file of texts; what belongs to other kinds of models is refused.
         options: How the texts are read.
     """
-    from verax.text import tokenized
     from verax.text.files import read_texts
     from verax.text.model_folder import check_folder, open_tokenizer
 
     _check(files, options)
-    check_folder(files.model)
+    tagger = check_folder(files.model)
+    if tagger != (options.word_column is not None):
+        found = "there are none for each word in" if options.word_column else "say the word whose class counts, for"
+        raise ValueError(f"--word-column: it is about classes of words; {found} {files.model}.")
     texts = read_texts(files.inputs, options.text_column or _COLUMN)
+    words = None if options.word_column is None else read_texts(files.inputs, options.word_column, "--word-column")
     tokenizer = open_tokenizer(files.model)
     try:
-        inputs = tokenized(tokenizer, texts, unit=options.unit or "token", replace=options.replace)  # type: ignore[arg-type]  # checked above
+        inputs = _tokenized(tokenizer, texts, words, options)
     except ValueError as error:
         raise ValueError(f"{files.inputs}: {error}") from None
     gone = inputs.baselines < 0
     removed = "nothing: they are deleted" if gone else str(tokenizer.convert_ids_to_tokens(int(inputs.baselines)))
-    return TextSubject(files, inputs, removed)
+    return TextSubject(files, inputs, removed, tagger)
+
+
+def _tokenized(tokenizer: Any, texts: list[str], words: list[str] | None, options: TextOptions) -> "TextInputs":
+    from verax.text import tokenized
+    from verax.text.token_labels import words_in_question
+
+    unit: Any = options.unit or "token"
+    replace: Any = options.replace
+    if words is None:
+        return tokenized(tokenizer, texts, unit=unit, replace=replace)
+    return words_in_question(tokenizer, texts, words, unit, replace)
 
 
 def _check(files: Files, options: TextOptions) -> None:

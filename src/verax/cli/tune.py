@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.attribution import METHODS
-from verax.cli import common, complete, model_inputs, model_options
+from verax.cli import common, complete, model_inputs, model_options, texts
 from verax.cli.extras import check_extra
 from verax.core import extensions
 from verax.core.settings import plain
@@ -23,6 +23,7 @@ STORE = "trials.parquet"
 EXAMPLES = common.examples(
     "verax tune --model m.pt2 --trust-model --inputs x.npy --background train.npy --out tuned",
     "verax tune --model m.onnx --inputs x.csv --methods lime --trials 64 --out tuned     # again: goes on",
+    "verax tune --model FOLDER --inputs texts.csv --unit word --methods kernelshap,occlusion",
     "verax tune --model m.safetensors --inputs x.npy --metric dpc --metric pc --metric cost --json",
 )
 
@@ -44,7 +45,8 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help=f"{', '.join(METRICS)}; dpc by default. Repeat it, also with cost, for all that no other beats.",
+            help=f"{', '.join(METRICS)}; dpc by default, pc for texts. Repeat it, also with cost, for all that no "
+            "other beats.",
             autocompletion=complete.metrics,
         ),
     ] = None,
@@ -54,8 +56,13 @@ def tune(
     seed: Annotated[int, typer.Option(help="Same seed, same search.")] = 0,
     level: model_options.Level = 0.95,
     target: model_options.Target = None,
+    text_column: texts.TextColumn = None,
+    word_column: texts.WordColumn = None,
+    unit: texts.UnitWord = None,
+    replace: texts.ReplaceWord = None,
     features: model_options.Features = None,
     baselines: model_options.Baselines = None,
+    replacement: model_options.ReplacementWords = None,
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
     output: model_options.FollowedScore = "probability",
@@ -85,11 +92,14 @@ def tune(
         for name in metric or ():
             common.checked_name("--metric", name, [*METRICS, "cost"])
         model_options.check_words(output=output, effect=effect)
-        objectives = _objectives(metric or ["dpc"], model_options.sigma_of(sigma, background), effect)
+        objectives = _objectives(
+            metric or ["pc" if model.is_dir() else "dpc"], model_options.sigma_of(sigma, background), effect
+        )
+        replaced = None if replacement is None else model_options.replacement_of(replacement, background)
         wanted = None if methods is None else _methods(methods)
         if out is not None:
             common.check_folder("--out", out)
-        subject = model_inputs.open_subject(
+        subject = texts.open_explained(
             model_inputs.Files(
                 model=model,
                 inputs=inputs,
@@ -100,7 +110,8 @@ def tune(
                 missing=missing,
                 device=device,
                 trust=trust_model,
-            )
+            ),
+            texts.TextOptions(text_column, word_column, unit, replace),
         )
         labels = background_labels and model_options.class_numbers("--background-labels", str(background_labels))
         found = search(
@@ -117,6 +128,7 @@ def tune(
             tolerance=tolerance,
             level=level,
             target=model_options.target_of(target),
+            replacement=replaced,
             output=output,  # type: ignore[arg-type]  # checked above
             batch_size=batch_size,
             progress=common.tell,

@@ -1,6 +1,7 @@
 """Classes by name: what a program defines is known by its name from then on, and what it misspells is refused."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -51,6 +52,16 @@ class Registry(Generic[Kind]):
     def values(self) -> Iterable[type[Kind]]:
         """All classes, in the order in which they were defined."""
         return self._known.values()
+
+
+def file_name(kind: type) -> str:
+    """The name of a class as files and commands write it.
+
+    Example:
+        >>> file_name(type("NoisyLinear", (), {}))
+        'noisy_linear'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def unknown(name: object, known: Iterable[str]) -> str:

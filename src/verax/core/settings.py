@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from verax.core.registry import file_name
+
 
 def made(kind: type[Any], settings: Mapping[str, Any]) -> Any:
     """Make a value from its settings; one that is itself a value is a table that says of which class.
@@ -72,7 +74,7 @@ def _read(kind: type[Any], name: str, value: Any) -> Any:
 def _title(kind: type[Any]) -> dict[str, str]:
     """How a table says of which class its value is."""
     if any(inspect.isabstract(base) for base in kind.__mro__):
-        return {"name": kind.__name__.lower()}
+        return {"name": file_name(kind)}
     return {"method": kind.__name__}
 
 

@@ -1,18 +1,24 @@
 """Which attribution is the most faithful to a model, and is it told apart from the next one? Paired over inputs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from verax.core.arguments import checked_level
+from verax.evaluation.asked import Asked, asked, follows_replacement
 from verax.evaluation.comparison import Comparison
-from verax.evaluation.evaluate import evaluate
+from verax.evaluation.engine import run
+from verax.evaluation.result import Evaluation
+from verax.evaluation.survival import Elsewhere
+from verax.metrics.base import GuidedMetric
 from verax.metrics.choose import Metrics
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
-from verax.problem.replacement import ReplacementLike
+from verax.problem.inputs import inputs_of
+from verax.problem.replacement import Replacement, ReplacementLike, checked_replacement
 from verax.scoring.class_scores import Output
+from verax.scoring.meter import Cost
 
 
 def compare(
@@ -36,7 +42,9 @@ def compare(
     background: Any = None,
     background_labels: Any = None,
     replacement: ReplacementLike = None,
+    replacements: Any = (),
     limits: bool = False,
+    distance: bool = False,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -74,8 +82,13 @@ def compare(
         background_labels: Their classes, for methods that draw from each class alike.
         replacement: What removed features become, one of ``verax.replacement``; their baselines by default. Metrics
             that have a replacement of their own keep it.
+        replacements: Others to rank under as well, in a list, or in a dict that names them: does the ranking survive?
+            Metrics that add noise or have a replacement of their own are left out there, and so is DPC where features
+            have no direction. Each costs about as many model rows again.
         limits: Whether to find what PC, DPC and LPC could be at best, too (see ``verax.limits``, which says what it
             costs); results then have ``limits`` and ``normalised``.
+        distance: Whether to measure how far perturbed rows lie from the background, under every replacement (see
+            ``verax.evaluate``, which says what it costs).
         output: The score that is followed, ``"probability"`` or ``"logit"``.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
@@ -99,34 +112,75 @@ def compare(
         (['x times gradient', 'random'], 'worse')
         >>> found.best("pc")
         ['x times gradient']
+
+    Example: does it survive another replacement?
+        >>> two = {"x": x, "minus x": -x}
+        >>> found = verax.compare(model, x, two, ["pc"], replacements=[verax.replacement.Toward(0.5)])
+        >>> [(one.there, one.tau.mean) for one in found.survival()]
+        [('Toward(epsilon=0.5)', 1.0)]
     """
     if not isinstance(attributions, Mapping) or not all(isinstance(name, str) for name in attributions):
         found = "a dict with other keys" if isinstance(attributions, Mapping) else type(attributions).__name__
         raise TypeError(f"attributions: expected a dict of names to arrays, found {found}.")
     checked_level(level)
-    evaluation = evaluate(
+    others = _named(replacements)
+    settings = {
+        "steps": steps,
+        "tolerance": tolerance,
+        "sigma": sigma,
+        "subset": subset,
+        "samples": samples,
+        "normalize": normalize,
+        "perturbation": perturbation,
+        "effect": effect,
+        "seed": seed,
+    }
+    call = asked(
         model,
-        inputs,
+        inputs_of(inputs, features, baselines),
         attributions,
         metrics,
+        settings,
         target=target,
-        baselines=baselines,
-        features=features,
-        steps=steps,
-        tolerance=tolerance,
-        sigma=sigma,
-        subset=subset,
-        samples=samples,
-        normalize=normalize,
-        perturbation=perturbation,
-        effect=effect,
-        seed=seed,
         background=background,
         background_labels=background_labels,
         replacement=replacement,
-        limits=limits,
         output=output,
         batch_size=batch_size,
         device=device,
     )
-    return Comparison(evaluation, level)
+    here = call.problem.replacement.short_form
+    others = {name: other for name, other in others.items() if name != here}
+    if others and not any(map(follows_replacement, call.metrics.values())):
+        named = ", ".join(call.metrics)
+        raise ValueError(f"replacements: {named} do not depend on what removed features become; add pc or dpc.")
+    evaluation = run(*call, limits, distance)
+    elsewhere = tuple(_elsewhere(call, name, other, distance) for name, other in others.items())
+    return Comparison(evaluation, level, here, elsewhere)
+
+
+def _named(replacements: Any) -> dict[str, Replacement]:
+    """Other replacements by name: their own, or what the call says."""
+    if isinstance(replacements, Replacement | str) or callable(replacements) or not isinstance(replacements, Iterable):
+        raise TypeError(f"replacements: expected a list of replacements or a dict, found {replacements!r}.")
+    named = replacements.items() if isinstance(replacements, Mapping) else ((None, one) for one in replacements)
+    found: dict[str, Replacement] = {}
+    for name, one in named:
+        checked = checked_replacement(one)
+        if checked is None:
+            raise TypeError("replacements: expected a replacement, found None; say verax.replacement.Baseline().")
+        called = checked.short_form if name is None else str(name)
+        if called in found:
+            raise ValueError(f"replacements: two are called {called}; pass a dict of names to replacements.")
+        found[called] = checked
+    return found
+
+
+def _elsewhere(call: Asked, name: str, replacement: Replacement, distance: bool) -> Elsewhere:
+    """Measure what another replacement makes a difference to."""
+    there = call.under(replacement)
+    lost = {one: metric for one, metric in call.metrics.items() if one not in there.metrics}
+    refused = {one: metric.refusal(there.problem) for one, metric in lost.items() if follows_replacement(metric)}
+    guided = any(isinstance(metric, GuidedMetric) for metric in there.metrics.values())
+    found = run(*there, distance=distance and guided) if there.metrics else Evaluation({}, Cost())
+    return Elsewhere(name, found, refused)

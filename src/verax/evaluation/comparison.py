@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from verax.core.saving import save_as
 from verax.core.text_tables import Table
+from verax.evaluation.difference import Difference
 from verax.evaluation.ranking import best_first, not_told_apart
 from verax.evaluation.result import Evaluation
+from verax.evaluation.survival import Elsewhere, Survival, survivals
 from verax.metrics.result import Result
 from verax.metrics.weighted_area import PredictionChangeResult
 from verax.statistics.intervals import Estimate
@@ -15,38 +17,6 @@ from verax.statistics.paired import paired_difference
 
 if TYPE_CHECKING:
     import polars as pl
-
-NOT_TOLD_APART = "not told apart"
-
-
-@dataclass(frozen=True)
-class Difference(Estimate):
-    """Two attributions under one metric, on the same inputs: the mean over inputs of first minus second.
-
-    Attributes:
-        first: Name of the first attribution.
-        second: Name of the second.
-        metric: What was compared.
-        higher_is_better: The direction of the metric.
-    """
-
-    first: str
-    second: str
-    metric: str
-    higher_is_better: bool
-
-    @property
-    def word(self) -> str:
-        """The first one is ``"better"`` or ``"worse"``; ``"not told apart"`` where the interval contains 0."""
-        if self.may_be_zero:
-            return NOT_TOLD_APART
-        return "better" if (self.mean > 0) == self.higher_is_better else "worse"
-
-    def __str__(self) -> str:
-        if self.word == NOT_TOLD_APART:
-            return f"{self.first} and {self.second} are {NOT_TOLD_APART}: {super().__str__()}"
-        size = self if self.mean > 0 else Estimate(-self.mean, self.standard_error, -self.high, -self.low)
-        return f"{self.first} is {self.word} than {self.second} by {Estimate.__str__(size)}"
 
 
 @dataclass(frozen=True)
@@ -71,10 +41,14 @@ class Comparison:
     Attributes:
         evaluation: All results of the one pass that served every attribution and metric.
         level: Coverage of each interval.
+        replacement: What removed features become, where metrics do not say it themselves; empty where it is not known.
+        elsewhere: The results under other replacements, where some were asked for.
     """
 
     evaluation: Evaluation
     level: float
+    replacement: str = ""
+    elsewhere: tuple[Elsewhere, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,6 +64,11 @@ class Comparison:
     def inputs(self) -> int:
         """How many inputs were compared."""
         return self.evaluation.inputs
+
+    @property
+    def rows(self) -> int:
+        """Model rows, those under other replacements included."""
+        return self.evaluation.rows + sum(other.evaluation.rows for other in self.elsewhere)
 
     def ranking(self, metric: str) -> list[Ranked]:
         """Attributions from best to worst mean, each with the paired difference to the next."""
@@ -123,6 +102,39 @@ class Comparison:
         pairs = (one.against_next for one in self.ranking(metric))
         return [f"{self.evaluation.label(metric)}: {pair}" for pair in pairs if pair is not None]
 
+    def survival(self, metric: str | None = None) -> list[Survival]:
+        """Whether the ranking survives each other replacement that was asked for, under one metric or under all."""
+        asked = self.evaluation if metric is None else {metric: self._result(metric)}
+        found = survivals(self.evaluation, self.replacement, self.elsewhere, self.level)
+        return [one for one in found if one.metric in asked]
+
+    def survival_frame(self) -> "pl.DataFrame":
+        """One row for each metric and other replacement, as a polars data frame.
+
+        Columns: ``metric``, ``here`` and ``there`` (the replacements), ``word``, ``tau`` with ``low`` and ``high``
+        (Kendall's, of the two rankings), and of all pairs of attributions how many are ``told_apart`` here, and how
+        many of those ``stay`` so or ``turn``.
+        """
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return pl.DataFrame([one.facts() for one in self.survival()])
+
+    def elsewhere_words(self) -> list[str]:
+        """The same in words, and which metrics cannot be measured under which replacement; nothing without others."""
+        refused = [
+            f"{self.evaluation.label(name)}: not measured under {other.replacement} ({why})"
+            for other in self.elsewhere
+            for name, why in other.refused.items()
+        ]
+        return [*map(str, self.survival()), *refused]
+
+    def distance_words(self) -> list[str]:
+        """How far perturbed rows lie from the data, under each replacement; nothing where it was not asked for."""
+        if not self.elsewhere:
+            return self.evaluation.distance_words(self.level)
+        under = [(self.replacement, self.evaluation), *((one.replacement, one.evaluation) for one in self.elsewhere)]
+        return [line for name, one in under for line in one.distance_words(self.level, f" under {name}")]
+
     def possible(self, metric: str) -> list[str]:
         """In words how much of what is possible each attribution attains, best first; nothing without limits."""
         result = self._result(metric)
@@ -150,8 +162,20 @@ class Comparison:
         return self.evaluation.caption(self.level)
 
     def to_frame(self) -> "pl.DataFrame":
-        """One row per attribution and input with the scores of all metrics, as ``Evaluation.to_frame`` describes."""
-        return self.evaluation.to_frame()
+        """One row per attribution and input with the scores of all metrics, as ``Evaluation.to_frame`` describes.
+
+        Where other replacements were asked for, there are rows for each, with its name in the column ``replacement``;
+        metrics that were not measured under it are null there.
+        """
+        frame = self.evaluation.to_frame()
+        if not self.elsewhere:
+            return frame
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        frames = {self.replacement: frame}
+        frames |= {other.replacement: other.evaluation.to_frame() for other in self.elsewhere if other.evaluation}
+        named = [one.insert_column(3, pl.lit(name).alias("replacement")) for name, one in frames.items()]
+        return pl.concat(named, how="diagonal")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the scores, or the report: the ending of the path says which.
@@ -175,7 +199,8 @@ class Comparison:
 
     def _table(self) -> Table:
         words = [line for metric in self.metrics for line in (*self.sentences(metric), *self.possible(metric))]
-        return self.evaluation.table(self.level, notes=(*words, *self.blind_spots()))
+        further = (*self.elsewhere_words(), *self.distance_words(), *self.blind_spots())
+        return self.evaluation.table(self.level, notes=(*words, *further))
 
     def _page(self) -> str:
         from verax.report.comparison import comparison_page  # noqa: PLC0415  # to keep ``import verax`` light

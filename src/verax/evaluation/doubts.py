@@ -9,6 +9,7 @@ from torch import Tensor
 from verax.core.shapes import Float, Shaped
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.problem.problem import Problem, Task
+from verax.problem.replacement import Baseline, Toward
 from verax.problem.typical_rows import spreads as typical_spreads
 from verax.scoring.class_scores import Output
 from verax.scoring.session import Session
@@ -26,7 +27,9 @@ def warn_of_scales(problem: Problem, metrics: Mapping[str, Metric]) -> None:
         return
     sampled = [draws for metric in metrics.values() if isinstance(metric, SampledMetric) for draws in all_draws(metric)]
     replaces = any(draws.perturbation == "baseline" for draws in sampled)
-    if replaces or any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
+    guided = [metric.experiment.replacement for metric in metrics.values() if isinstance(metric, GuidedMetric)]
+    become = [one or problem.replacement for one in (*guided, *([None] if replaces else []))]
+    if any(isinstance(one, Baseline | Toward) for one in become):
         _warn_of_baselines(problem)
     noisy = any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled)
     local = [metric.label for metric in metrics.values() if isinstance(metric, GuidedMetric) and metric.kind == "local"]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from verax.evaluation.distance import check_distance, distances
 from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
 from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
 from verax.evaluation.limit_search import caution
@@ -38,20 +39,19 @@ def run(
     batch_size: int | None,
     device: str | torch.device | None,
     limits: bool = False,
+    distance: bool = False,
 ) -> Evaluation:
     """Score the unperturbed inputs, then run the guided pass and each sampled experiment that some metric needs."""
     checked_output(output)
     checked_batch_size(batch_size)
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
     sampled = {name: metric for name, metric in metrics.items() if isinstance(metric, SampledMetric)}
-    for metric in sampled.values():
-        name = "subset" if hasattr(metric, "subset") else "sizes"
-        for draws in all_draws(metric):
-            check_subset(draws, problem, name)
-            check_sigma(draws, problem)
+    _check_draws(problem, sampled)
     check_repeats(metrics, problem, limits)
     for one in metrics.values():
         one.check(problem)
+    if distance:
+        check_distance(problem, metrics)
     if limits and (words := _limits_caution(problem, metrics)):
         warnings.warn(words, stacklevel=3)
     warn_of_scales(problem, metrics)
@@ -73,9 +73,19 @@ def run(
             results |= _with_limits(session, task, results, meter)
         if sampled:
             results |= _run_sampled(session, task, sampled, meter, first)
+        labels = next(iter(results.values())).labels
+        far = distances(session, task, metrics, labels) if distance else None
     for name, result in results.items():
         _check_scores(metrics[name], result.scores, problem)
-    return Evaluation({name: results[name] for name in metrics}, meter.total())
+    return Evaluation({name: results[name] for name in metrics}, meter.total(), far)
+
+
+def _check_draws(problem: Problem, metrics: Mapping[str, SampledMetric]) -> None:
+    for metric in metrics.values():
+        name = "subset" if hasattr(metric, "subset") else "sizes"
+        for draws in all_draws(metric):
+            check_subset(draws, problem, name)
+            check_sigma(draws, problem)
 
 
 def _run_guided(

@@ -1,23 +1,18 @@
 """Several metrics in one pass, on attributions that are given or computed on the way."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from verax.attribution.base import Attribution, attribute
+from verax.evaluation.asked import asked
 from verax.evaluation.engine import run
 from verax.evaluation.result import Evaluation
-from verax.metrics.choose import Metrics, chosen
+from verax.metrics.choose import Metrics
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
-from verax.problem.given_attributions import fitted_attributions, plain_attributions
 from verax.problem.inputs import inputs_of
-from verax.problem.problem import problem
 from verax.problem.replacement import ReplacementLike
 from verax.scoring.class_scores import Output
-from verax.scoring.frames import column_order
-from verax.scoring.scorer import scorer_of
 
 
 def evaluate(
@@ -42,6 +37,7 @@ def evaluate(
     background_labels: Any = None,
     replacement: ReplacementLike = None,
     limits: bool = False,
+    distance: bool = False,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -85,6 +81,11 @@ def evaluate(
             that have a replacement of their own keep it.
         limits: Whether to find what PC, DPC and LPC could be at best, too (see ``verax.limits``, which says what it
             costs); results then have ``limits`` and ``normalised``.
+        distance: Whether to measure, too, how far perturbed rows lie from the background, beside its own distances:
+            Mahalanobis, of tables in the inputs, of networks in what reaches their last linear layer. ``distance`` of
+            what comes back then has a median ratio and the share beyond the background's 99 % quantile. At most 128
+            inputs and five points of each curve are looked at; a network scores those rows and the background once
+            more, other models score none.
         output: The score that is followed, ``"probability"`` or ``"logit"``; a regressor's value is followed as it is.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
@@ -103,18 +104,6 @@ def evaluate(
         >>> list(verax.evaluate(model, x, {"gradient": verax.attribution.Gradient()}, ["dpc"])["dpc"].value)
         ['gradient']
     """
-    scorer = scorer_of(model)
-    asked = inputs_of(inputs, features, baselines)
-    order = column_order(scorer.feature_names, asked.values)
-    asked, given, data = (
-        asked.ordered(order),
-        order("attributions", plain_attributions(fitted_attributions(attributions, asked.fitted))),
-        order("background", background),
-    )
-    arrays = _computed(given, scorer, asked, target, data, background_labels, batch_size, device)
-    checked = problem(
-        asked, arrays, target=target, background=data, takes_missing=scorer.takes_missing, replacement=replacement
-    )
     settings = {
         "steps": steps,
         "tolerance": tolerance,
@@ -126,37 +115,18 @@ def evaluate(
         "effect": effect,
         "seed": seed,
     }
-    named = chosen(metrics, settings, int(checked.features.counts(slice(None)).min()))
-    return run(scorer, checked, named, output, batch_size, device, limits)
-
-
-def _computed(
-    attributions: Any,
-    model: Any,
-    inputs: Any,
-    target: Any,
-    background: Any,
-    background_labels: Any,
-    batch_size: int | None,
-    device: str | torch.device | None,
-) -> Any:
-    """Put arrays in the place of methods; those that can share model evaluations are computed together."""
-    if not isinstance(attributions, Mapping):
-        return attributions
-    methods = [method for method in attributions.values() if isinstance(method, Attribution)]
-    if not methods:
-        return attributions
-    found = attribute(
-        methods,
+    call = asked(
         model,
-        inputs,
+        inputs_of(inputs, features, baselines),
+        attributions,
+        metrics,
+        settings,
         target=target,
         background=background,
         background_labels=background_labels,
+        replacement=replacement,
+        output=output,
         batch_size=batch_size,
         device=device,
     )
-    return {
-        name: found[value.canonical] if isinstance(value, Attribution) else value
-        for name, value in attributions.items()
-    }
+    return run(*call, limits, distance)

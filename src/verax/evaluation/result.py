@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from verax.core.saving import save_as
 from verax.core.text_tables import Table, cost, counted, metric_head, shortened
+from verax.evaluation.distance import Distances
 from verax.evaluation.ranking import not_told_apart
 from verax.metrics.result import Result, score_frame
 from verax.scoring.meter import Cost
@@ -22,6 +23,7 @@ class Evaluation(dict[str, Any]):
     Attributes:
         rows: Model rows of the call, shared ones counted once.
         seconds: Wall-clock time of the call.
+        distance: How far perturbed rows lie from the background, where the call asked for it.
 
     Example:
         >>> import torch, verax
@@ -38,8 +40,9 @@ class Evaluation(dict[str, Any]):
         (['attribution', 'input', 'target', 'pc', 'dpc'], 18)
     """
 
-    def __init__(self, results: Mapping[str, Result], cost: Cost) -> None:
+    def __init__(self, results: Mapping[str, Result], cost: Cost, distance: Distances | None = None) -> None:
         super().__init__(results)
+        self.distance = distance
         self.rows = cost.rows.forward
         self.seconds = cost.seconds
 
@@ -109,6 +112,16 @@ class Evaluation(dict[str, Any]):
         rows = list(zip(self.labels, *columns, strict=True))
         return Table(("attribution", *self.heads()), tuple(rows), self.caption(level) + after, notes, frozenset(bold))
 
+    def distance_words(self, level: float = LEVEL, under: str = "") -> list[str]:
+        """How far perturbed rows lie from the data, a sentence per metric and space; nothing where it was not asked.
+
+        Args:
+            level: Coverage of the intervals.
+            under: What the sentences say after the metric.
+        """
+        labels = {name: self.label(name) + under for name in self}
+        return [] if self.distance is None else self.distance.sentences(labels, level)
+
     def caption(self, level: float = LEVEL) -> str:
         """What the table shows."""
         star = "; *: not told apart from the best, paired" if len(self.labels) > 1 else ""
@@ -120,7 +133,7 @@ class Evaluation(dict[str, Any]):
         return results_page(self, self.rows, self.seconds)
 
     def _table(self) -> Table:
-        whole = self.table(after=f"; {cost(self.rows, self.seconds)}")
+        whole = self.table(after=f"; {cost(self.rows, self.seconds)}", notes=tuple(self.distance_words()))
         return replace(whole, rows=shortened(whole.rows))
 
     def __repr__(self) -> str:

@@ -84,8 +84,14 @@ class Metric(ABC):
         own = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in settings.items() if name in own})
 
-    def check(self, problem: Problem) -> None:  # noqa: B027  # most have nothing to check
+    def refusal(self, problem: Problem) -> str:
+        """Why the metric cannot answer a call, a sentence; empty where it can."""
+        return ""
+
+    def check(self, problem: Problem) -> None:
         """Refuse a call that the metric cannot answer, or warn of what it will not see; before the model runs."""
+        if words := self.refusal(problem):
+            raise ValueError(words)
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -133,14 +133,7 @@ def _or_one(size: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 
 @dataclass(frozen=True, repr=False)
 class EffectCorrelationResult(MonteCarloResult):
-    """Effect correlation: ``value`` is in [-1, 1]; higher is better, 0 is chance.
-
-    Attributes:
-        errors: Monte-Carlo standard error per attribution and input (jackknife).
-        moments: Sums over draws per attribution and input.
-    """
-
-    moments: Moments
+    """Effect correlation: ``value`` is in [-1, 1]; higher is better, 0 is chance."""
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Where each input's score would lie with endless draws: from, to.

@@ -140,14 +140,7 @@ def _left_to_others(predicted: Float[Tensor, "k b samples"], sums: Moments) -> F
 
 @dataclass(frozen=True, repr=False)
 class InfidelityResult(MonteCarloResult):
-    """Infidelity: ``value`` is the mean squared difference over draws; lower is better.
-
-    Attributes:
-        errors: Monte-Carlo standard error per attribution and input (jackknife).
-        moments: Sums over draws per attribution and input.
-    """
-
-    moments: Moments
+    """Infidelity: ``value`` is the mean squared difference over draws; lower is better."""
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Where each input's score would lie with endless draws: from, to.

@@ -9,6 +9,7 @@ from torch import Tensor
 from verax.core.arguments import checked_count, checked_seed, settle
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
+from verax.metrics.moments import Moments
 from verax.metrics.result import Context, Result
 from verax.perturbation.draws import Draws, Effect, Perturbation, checked_sigma
 
@@ -77,9 +78,11 @@ class MonteCarloResult(Result):
 
     Attributes:
         errors: Monte-Carlo standard error per attribution and input (jackknife).
+        moments: Sums over draws per attribution and input.
     """
 
     errors: Float[Tensor, "k n"]
+    moments: Moments
 
     @property
     def standard_error(self) -> Any:

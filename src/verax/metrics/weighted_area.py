@@ -120,22 +120,27 @@ class DirectedArea(WeightedArea):
         """0, except where one curve alone is read and signs are in the order already."""
         return 0.0 if self.reading == "magnitude" else super().chance
 
-    def check(self, problem: Problem) -> None:
-        """Codes have no direction: refuse where nothing else is, and say which features count 0."""
+    def refusal(self, problem: Problem) -> str:
+        """What has no direction: codes, and features that become what the others make of them."""
         moves = self.experiment.replacement or problem.replacement
         if moves.setwise:
-            raise ValueError(
+            return (
                 f"{self.name}: with {type(moves).__name__} what a feature becomes depends on what else goes, so it has "
                 f"no direction (x - baseline) for {self.label} to follow; use PC, or another replacement."
             )
-        codes = problem.given.codes
-        if codes is None:
-            return
-        if bool(codes.all()):
-            raise ValueError(
+        if problem.given.codes is not None and bool(problem.given.codes.all()):
+            return (
                 f"{self.name}: the inputs are codes, which have no direction (x - baseline), so {self.label} would be "
                 "0; use PC, or, for tokens, explain their embeddings."
             )
+        return ""
+
+    def check(self, problem: Problem) -> None:
+        """Say which features count 0, because codes have no direction."""
+        super().check(problem)
+        codes = problem.given.codes
+        if codes is None:
+            return
         features = problem.features.reduce(codes[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
         names = problem.given.names or tuple(map(str, range(problem.features.most)))
         warnings.warn(

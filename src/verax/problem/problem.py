@@ -52,6 +52,17 @@ class Problem:
         """Standard deviation of each element of a row over the background; None where there is no background."""
         return None if self.background is None else spreads(self.background)
 
+    def fitted(self, replacement: Replacement) -> Replacement:
+        """A replacement that has learnt what it needs of the background, once for all of the call."""
+        if id(replacement) not in self._fitted:
+            self._fitted[id(replacement)] = (replacement, replacement.fitted(self.background))
+        return self._fitted[id(replacement)][1]
+
+    @cached_property
+    def _fitted(self) -> dict[int, tuple[Replacement, Replacement]]:
+        """By identity, because settings need not be hashable; the first of each keeps its identity alive."""
+        return {}
+
     @property
     def inputs(self) -> Shaped[Tensor, "n *shape"]:
         """One row per input."""
@@ -106,7 +117,7 @@ class Task:
     @property
     def moves(self) -> Replacement:
         """What removed features become."""
-        return self.replacement or self.problem.replacement
+        return self.problem.fitted(self.replacement or self.problem.replacement)
 
     def replaced(self, rows: slice, device: torch.device) -> Shaped[Tensor, "b *shape"]:
         """Some inputs with everything removed, on a device: what their removed features become."""

@@ -14,6 +14,7 @@ from verax.display.figure import CURVES
 from verax.display.plots import MOST_PANELS, rankings, single_curves
 from verax.display.svg import fixed_style, inline
 from verax.evaluation.comparison import Comparison
+from verax.evaluation.distance import percent
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import GuidedResult, Result
 from verax.report.html import rendered
@@ -52,22 +53,49 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
         colours={"morf": VERMILION, "lerf": BLUE},
         most=MOST_PANELS,
         texts=shown_texts(comparison),
+        replacement=comparison.replacement,
+        survival=comparison.survival(),
+        elsewhere=comparison.elsewhere_words(),
+        distances=_distances(comparison),
     )
 
 
 def results_page(results: Mapping[str, Result], rows: int, seconds: float) -> str:
     """The same page of results that nobody has compared yet, with 95 % intervals."""
-    return comparison_page(Comparison(Evaluation(results, Cost(Rows(rows), seconds)), LEVEL))
+    distance = results.distance if isinstance(results, Evaluation) else None
+    return comparison_page(Comparison(Evaluation(results, Cost(Rows(rows), seconds), distance), LEVEL))
 
 
 def _own_facts(comparison: Comparison) -> dict[str, str]:
     scores = dict.fromkeys(result.context.score for result in comparison.evaluation.values())
+    others = [other.replacement for other in comparison.elsewhere]
+    become = {"replacement": ", ".join([comparison.replacement, *others])} if comparison.replacement else {}
     return {
         "score": ", ".join(scores),
         "number of inputs": f"{comparison.inputs:,}",
-        "model rows": f"{comparison.evaluation.rows:,}",
+        **become,
+        "model rows": f"{comparison.rows:,}",
         "made by": f"Verax {__version__}",
     }
+
+
+def _distances(comparison: Comparison) -> list[dict[str, str]]:
+    """How far perturbed rows lie from the data, under each replacement; the inputs as they are once for each space."""
+    under = {comparison.replacement: comparison.evaluation}
+    under |= {other.replacement: other.evaluation for other in comparison.elsewhere}
+    return [
+        {
+            "metric": comparison.evaluation.label(one.metric) if one.metric else "none",
+            "replacement": replacement if one.metric else "inputs as they are",
+            "attribution": one.attribution,
+            "space": one.space,
+            "beyond": percent(one.beyond(comparison.level)),
+            "ratio": f"{one.ratio:.2g}",
+        }
+        for replacement, evaluation in under.items()
+        for one in evaluation.distance or ()
+        if one.metric or evaluation is comparison.evaluation
+    ]
 
 
 def _section(comparison: Comparison, metric: str) -> dict[str, Any]:

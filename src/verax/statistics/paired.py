@@ -26,7 +26,17 @@ def paired_differences(
     first: Float[Tensor, " n"], others: Float[Tensor, "k n"], level: float = LEVEL
 ) -> list[Estimate]:
     """The same for one against each of several others."""
+    return estimates(real_differences(first, others), level=level)
+
+
+def real_differences(first: Float[Tensor, " n"], others: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+    """First minus each of the others, input by input; 0 where they differ by no more than rounding.
+
+    Example:
+        >>> real_differences(torch.tensor([1.0, 2.0]), torch.tensor([[1.0 + 1e-7, 1.0]])).tolist()
+        [[0.0, 1.0]]
+    """
     first, others = first.double().cpu(), others.double().cpu()
     difference = first - others
     same = difference.abs() <= _ROUNDING * torch.maximum(first.abs(), others.abs())
-    return estimates(torch.where(same, 0.0, difference), level=level)
+    return torch.where(same, 0.0, difference)

@@ -31,20 +31,21 @@ class TokenNumbers:
     source: str
 
 
-def read_texts(path: Path, column: str = "text") -> list[str]:
+def read_texts(path: Path, column: str = "text", option: str = "--text-column") -> list[str]:
     """Read the texts of a file, one per row.
 
     Args:
         path: ``.csv`` or ``.parquet`` with a column of texts, or ``.jsonl``: a text, or an object with one, per line.
         column: Name of the column, or of the key.
+        option: What says the name, for messages.
     """
     suffix = _checked_suffix(path, TEXTS)
     if suffix == ".jsonl":
-        return [_text(path, number, line, column) for number, line in _lines(path)]
+        return [_text(path, number, line, column, option) for number, line in _lines(path)]
     table = read_table(path, words=True)
     if column not in table.columns:
         raise ValueError(
-            f"{path}: expected a column {column!r} with texts, found {listed(table.columns)}; --text-column says which."
+            f"{path}: expected a column {column!r} with texts, found {listed(table.columns)}; {option} says which."
         )
     texts: list[str] = table[column].to_list()
     for row, text in enumerate(texts):
@@ -162,12 +163,12 @@ def _lines(path: Path) -> list[tuple[int, Any]]:
     return found
 
 
-def _text(path: Path, number: int, line: Any, column: str) -> str:
+def _text(path: Path, number: int, line: Any, column: str, option: str) -> str:
     text = line.get(column) if isinstance(line, dict) else line
     if isinstance(text, str) and text.encode(errors="ignore").decode() != text:
         raise ValueError(f"{path}: line {number}: expected a text, found half of a character (a lone surrogate).")
     if not isinstance(text, str):
-        keys = f", found the keys {listed(list(line))}; --text-column says which" if isinstance(line, dict) else ""
+        keys = f", found the keys {listed(list(line))}; {option} says which" if isinstance(line, dict) else ""
         raise ValueError(f"{path}: line {number}: expected a text, or an object with one as {column!r}{keys}.")
     return text
 

@@ -9,15 +9,18 @@ from typing import Any
 from verax.core.packages import optional_package
 from verax.datasets.array_files import first_line
 
-_HEAD = "ForSequenceClassification"
+_TEXTS, _WORDS = "ForSequenceClassification", "ForTokenClassification"
 _SAVE = "model.save_pretrained and tokenizer.save_pretrained save both in one folder"
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> bool:
     """Refuse a folder that holds no model, pickled weights alone, or a model that needs code of its own.
 
     Args:
         folder: What is to be opened; nothing in it is run or unpickled here or later.
+
+    Returns:
+        Whether the model gives classes for each token, not for the text.
     """
     config = _json(folder / "config.json")
     if config is None:
@@ -25,12 +28,13 @@ def check_folder(folder: Path) -> None:
     _check_code(folder)
     _check_weights(folder)
     kinds = config.get("architectures") or []
-    if not kinds or not str(kinds[0]).endswith(_HEAD):
+    if not kinds or not str(kinds[0]).endswith((_TEXTS, _WORDS)):
         raise ValueError(
-            f"{folder}: expected a model whose name ends in {_HEAD} (classes, or one value), found "
+            f"{folder}: expected a model whose name ends in {_TEXTS} (classes, or one value) or {_WORDS}, found "
             f"{kinds[0] if kinds else 'no architectures in config.json'}. Language models are scored in Python: "
             "verax.text.continuation."
         )
+    return str(kinds[0]).endswith(_WORDS)
 
 
 def open_tokenizer(folder: Path) -> Any:
@@ -42,15 +46,21 @@ def open_tokenizer(folder: Path) -> Any:
         raise ValueError(f"{folder}: its tokenizer cannot be opened ({first_line(error)}); {_SAVE}.") from None
 
 
-def open_classifier(folder: Path) -> Any:
-    """The model of a checked folder, in single precision, ready to score; weights that are missing are not made up."""
+def open_classifier(folder: Path, words: bool = False) -> Any:
+    """The model of a checked folder, in single precision, ready to score; weights that are missing are not made up.
+
+    Args:
+        folder: What ``check_folder`` has seen.
+        words: Whether it gives classes for each token.
+    """
     import safetensors  # noqa: PLC0415  # beside transformers
     import torch  # noqa: PLC0415
 
     transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
+    kind = transformers.AutoModelForTokenClassification if words else transformers.AutoModelForSequenceClassification
     try:
         with _quiet(transformers):
-            model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+            model, loading = kind.from_pretrained(
                 folder,
                 local_files_only=True,
                 use_safetensors=True,

@@ -74,6 +74,13 @@ def token_labels(
         >>> verax.prediction_change(model, inputs, {"random": torch.rand(1, 6)}, target=2).value["random"].shape
         torch.Size([1])
     """
+    return Scorer(TokenLabelScore(model), returns="logits"), words_in_question(tokenizer, texts, words, unit, replace)
+
+
+def words_in_question(
+    tokenizer: Any, texts: Sequence[str], words: Sequence[str | int], unit: Unit, replace: Replace | None
+) -> TextInputs:
+    """Texts with one word of each marked, as ``TokenLabelScore`` takes them; arguments as in ``token_labels``."""
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError("tokenizer: words are found by a fast tokenizer, which knows where tokens come from.")
     listed, wanted = list(texts), list(words)
@@ -91,13 +98,12 @@ def token_labels(
         row = int((features < 0).all(1).nonzero()[0])
         raise ValueError(f"texts: row {row} has no token beside the word in question: {listed[row]!r}.")
     trim: Trim = inputs.collate  # type: ignore[assignment]  # of ``tokenized``
-    joined = dataclasses.replace(
+    return dataclasses.replace(
         inputs,
         features=_renumbered(features),
         alongside={**inputs.alongside, _ASKED: asked},
         collate=dataclasses.replace(trim, along=(*trim.along, _ASKED)),
     )
-    return Scorer(TokenLabelScore(model), returns="logits"), joined
 
 
 def _place(encoded: Any, row: int, text: str, word: str | int) -> int:

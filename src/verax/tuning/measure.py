@@ -14,6 +14,7 @@ from verax.evaluation.evaluate import evaluate
 from verax.metrics.base import Metric
 from verax.problem.checked_inputs import CheckedInputs
 from verax.problem.inputs import Inputs
+from verax.problem.replacement import Replacement
 from verax.scoring.class_scores import Output
 from verax.scoring.meter import Meter
 from verax.scoring.scorer import Scorer
@@ -38,6 +39,7 @@ class Subject:
     output: Output  # the score that metrics follow
     batch_size: int | None
     device: Any
+    replacement: Replacement | None = None  # what removed features become, instead of their baselines
 
     @property
     def inputs(self) -> Shaped[Tensor, "n *shape"]:
@@ -104,6 +106,7 @@ class Bench:
             by_number = {str(candidate.number): attributions[candidate.configuration] for candidate in ready}
             data = (subject.scorer, subject.asked[rows], by_number)
             further = {"background": subject.background, "output": subject.output, **subject.call(rows)}
+            further |= {"replacement": subject.replacement}
             result = evaluate(*data, self.metrics, **further)
             scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
             for candidate, further in zip(ready, scores, strict=True):

@@ -118,7 +118,7 @@ def facts_of(settings: SearchSettings, subject: Subject, space: Space, target: A
         "target": _target_fact(checked_target(target, len(subject.inputs))),
         "baselines": tensor_hash(baselines if baselines.stride(0) else baselines[:1]),
         "methods": digest(configurations=[(one.canonical, one.family.version) for one in space.configurations]),
-        "metric": repr((metrics, settings.rule.cost)),
+        "metric": repr((metrics, settings.rule.cost, *_replaced(subject))),
         "seed": str(settings.seed),
         "tolerance": str(settings.rule.tolerance),
         "level": str(settings.rule.level),
@@ -130,6 +130,14 @@ def _inputs_fact(inputs: CheckedInputs) -> str:
     beside = {} if inputs.companions is None else inputs.companions.alongside
     groups = [inputs.features.numbers()] if isinstance(inputs.features, Groups) else []
     return tensor_hash(inputs.values, *groups, *(beside[name] for name in sorted(beside)))
+
+
+def _replaced(subject: Subject) -> tuple[str, ...]:
+    """What removed features become, where it is not their baselines: said, and what it has of rows of its own."""
+    if subject.replacement is None:
+        return ()
+    own = getattr(subject.replacement, "background", None)
+    return (repr(subject.replacement), *([] if own is None else [tensor_hash(own)]))
 
 
 def _target_fact(target: Target) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from verax.attribution.base import Modality
+from verax.problem.replacement import ReplacementLike, checked_replacement
 from verax.scoring.class_scores import Output
 from verax.scoring.meter import Cost, Meter, Rows
 from verax.scoring.scorer import Scorer
@@ -40,6 +41,7 @@ def tune(
     level: float = 0.95,
     target: Any = None,
     baselines: Any = 0.0,
+    replacement: ReplacementLike = None,
     output: Output = "probability",
     batch_size: int | None = None,
     device: str | torch.device | None = None,
@@ -76,6 +78,7 @@ def tune(
         level: Coverage of the intervals.
         target: The class to explain: predicted (``None``), one number, or one number per row.
         baselines: What features become that a metric removes: a number or anything that broadcasts to the inputs.
+        replacement: What they become instead, one of ``verax.replacement``. Metrics that have one of their own keep it.
         output: The score that metrics follow, ``"probability"`` or ``"logit"``; a value is followed as it is.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
@@ -104,6 +107,7 @@ def tune(
     subject, clean, place = subject_of(
         scorer, inputs, background, background_labels, target, baselines, settings.seed, output, batch_size, device
     )
+    subject = replace(subject, replacement=checked_replacement(replacement))
     modality: Modality = "image" if subject.inputs.ndim == 4 else "tabular"
     space = space_of(methods, modality, subject.given, scorer.differentiable)
     asked = stores.Asked(facts_of(settings, subject, space, target), clean)

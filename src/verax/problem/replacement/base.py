@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from verax.core.registry import Registry
+from verax.core.registry import Registry, file_name
 from verax.core.shapes import Bool, Float, Int, Shaped
 
 REPLACEMENTS: "Registry[Replacement]" = Registry("replacement")
@@ -57,7 +57,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Replacement(ABC):
-    """What a removed feature becomes. Defining a subclass makes its name, in lower case, known to files.
+    """What a removed feature becomes. Defining a subclass makes its name, such as ``noisy_linear``, known to files.
 
     Class attributes:
         setwise: Whether what an element becomes depends on what else is removed. Such elements have no direction of
@@ -68,12 +68,29 @@ class Replacement(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        REPLACEMENTS.add(cls.__name__.lower(), cls)
+        REPLACEMENTS.add(file_name(cls), cls)
 
     @property
     def repeats(self) -> int:
         """How many times it is drawn, where it is drawn; scores are means over them."""
         return 1
+
+    @property
+    def short_form(self) -> str:
+        """What people read: the name with every setting that is not the default, without rows.
+
+        Example:
+            >>> import verax
+            >>> verax.replacement.Nudge(0.1).short_form, verax.replacement.Marginal(torch.zeros(9, 2)).short_form
+            ('Nudge(epsilon=0.1)', 'Marginal')
+        """
+        shown = [(field.name, getattr(self, field.name), field.default) for field in fields(self) if field.repr]
+        changed = [f"{name}={value!r}" for name, value, default in shown if value != default]
+        return f"{type(self).__name__}({', '.join(changed)})" if changed else type(self).__name__
+
+    def fitted(self, background: Shaped[Tensor, "m *shape"] | None) -> "Replacement":
+        """The same, ready for a call: asked once, with the call's background, by those that learn from it."""
+        return self
 
     @abstractmethod
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
@@ -126,6 +143,11 @@ class Own(Replacement):
 
     function: Any
     setwise: ClassVar[bool] = True
+
+    @property
+    def short_form(self) -> str:
+        """The function's own name."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
         """Ask the function."""

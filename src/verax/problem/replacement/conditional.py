@@ -1,6 +1,7 @@
 """Conditional: removed features of a table become what the others make likely, under a Gaussian distribution."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -31,7 +32,7 @@ class Conditional(Replacement):
         True
     """
 
-    background: Any = None
+    background: Any = field(default=None, repr=False)
     ridge: float = 1e-6
     setwise: ClassVar[bool] = True
 
@@ -40,13 +41,21 @@ class Conditional(Replacement):
         if self.background is not None:
             settle(self, background=as_tensor("background", self.background))
 
+    def fitted(self, background: Shaped[Tensor, "m *shape"] | None) -> "Conditional":
+        """With rows to fit to, and not fitted yet: own rows may have changed since the last call."""
+        return replace(self, background=background if self.background is None else self.background)
+
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
         """The conditional means, one small system of equations for each row."""
         if rows.values.ndim != 2 or rows.still is not None:
             shape = tuple(rows.values.shape)
             raise ValueError(f"replacement: Conditional is for tables of numbers without gaps, found shape {shape}.")
-        others = (rows.needed("Conditional") if self.background is None else self.background).double()
-        mean, precision = self._fitted(others.to(rows.values.device))
+        if self.background is None:
+            return self.fitted(rows.needed("Conditional")).fill(rows, removed)
+        if self.background.shape[1:] != rows.values.shape[1:]:
+            wanted, shape = tuple(rows.values.shape[1:]), tuple(self.background.shape)
+            raise ValueError(f"background: expected rows of shape {wanted}, found shape {shape}.")
+        mean, precision = (one.to(rows.values.device) for one in self._gaussian)
         gone = torch.ones_like(rows.values, dtype=torch.bool) if removed is None else removed.expand(rows.values.shape)
         mask, away = gone.double(), rows.values.double() - mean
         # in terms of the precision P: P_SS (x_S - m_S) = -P_SK (x_K - m_K); rows of what stays say that it stays
@@ -55,7 +64,10 @@ class Conditional(Replacement):
         found = mean + torch.linalg.solve(system, right)
         return torch.where(gone, found.to(rows.values), rows.values)
 
-    def _fitted(self, others: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
+    @cached_property
+    def _gaussian(self) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
+        """Mean and inverse covariance of the background, computed once for a call."""
+        others = self.background.double()
         mean = others.mean(0)
         centred = others - mean
         covariance = centred.T @ centred / max(1, len(others) - 1)

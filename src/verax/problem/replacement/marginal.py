@@ -1,6 +1,6 @@
 """Marginal: a removed feature becomes that of another row, drawn at random."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -33,7 +33,7 @@ class Marginal(Replacement):
         torch.Size([3])
     """
 
-    background: Any = None
+    background: Any = field(default=None, repr=False)
     draws: int = 16
     seed: int = 0
 

@@ -5,15 +5,12 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from verax.core import noise
 from verax.core.arguments import checked_not_negative, checked_seed, settle
-from verax.core.shapes import Bool, Float, Shaped
+from verax.core.shapes import Bool, Shaped
 from verax.problem.replacement.base import Replacement, Rows
-
-_SMALL = 1e-7  # relative residual at which an image counts as solved
-_MOST = 4000  # iterations; images of 224 x 224 need a few hundred
+from verax.problem.replacement.linear_imputation import imputed
 
 
 @dataclass(frozen=True)
@@ -54,64 +51,12 @@ class NoisyLinear(Replacement):
             raise ValueError(
                 f"replacement: NoisyLinear is for images (N, channels, height, width), found shape {shape}."
             )
-        gone = torch.ones_like(values, dtype=torch.bool) if removed is None else removed.expand(values.shape)
-        found = _smooth(values.double().flatten(0, 1)[:, None], gone.flatten(0, 1)[:, None]).reshape(values.shape)
+        gone = torch.ones_like(values, dtype=torch.bool) if removed is None else removed
+        found = imputed(values.double(), gone)
         empty = gone.flatten(2).all(2)[..., None, None]
-        found = torch.where(empty, values.double().mean((2, 3), keepdim=True), found)
+        if bool(empty.any()):
+            found = torch.where(empty, values.double().mean((2, 3), keepdim=True), found)
         if self.noise and rows.keys is not None:
             drawn = noise.normals(rows.keys + self.seed, 0, 1, values[0].numel(), torch.float64)
-            found = found + self.noise * drawn.reshape(values.shape)
-        return torch.where(gone, found.to(values), values)
-
-
-def _smooth(images: Float[Tensor, "n 1 h w"], gone: Bool[Tensor, "n 1 h w"]) -> Float[Tensor, "n 1 h w"]:
-    """Solve for the removed pixels by conjugate gradients, all images at once.
-
-    The matrix is that of a graph's Laplacian on the removed pixels: symmetric, and positive definite where some pixel
-    is known.
-    """
-    mask = gone.double()
-    known = images * (1 - mask)
-    weight = _stencil(torch.ones_like(images[:1]))  # of the neighbours that an image has
-
-    def applied(u: Tensor) -> Tensor:
-        return mask * (weight * u - _stencil(u))
-
-    right = mask * _stencil(known)
-    solution = mask * _surroundings(known, 1 - mask)
-    residual = right - applied(solution)
-    size = right.flatten(1).norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
-    scaled = residual / weight
-    direction, product = scaled, (residual * scaled).flatten(1).sum(1)
-    for _ in range(_MOST):
-        if bool((residual.flatten(1).norm(dim=1) <= _SMALL * size).all()):
-            break
-        moved = applied(direction)
-        step = product / (direction * moved).flatten(1).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
-        solution = solution + step[:, None, None, None] * direction
-        residual = residual - step[:, None, None, None] * moved
-        scaled = residual / weight
-        before, product = product, (residual * scaled).flatten(1).sum(1)
-        ratio = product / before.clamp(min=torch.finfo(torch.float64).tiny)
-        direction = scaled + ratio[:, None, None, None] * direction
-    return known + solution
-
-
-def _stencil(images: Float[Tensor, "n 1 h w"]) -> Float[Tensor, "n 1 h w"]:
-    """Weighted sums of the eight neighbours; there are none beyond the borders."""
-    near, far = 1 / 6, 1 / 12
-    kernel = images.new_tensor([[far, near, far], [near, 0, near], [far, near, far]])
-    return functional.conv2d(images, kernel[None, None], padding=1)
-
-
-def _surroundings(known: Float[Tensor, "n 1 h w"], there: Float[Tensor, "n 1 h w"]) -> Float[Tensor, "n 1 h w"]:
-    """A first guess: means of what is known in the smallest square of a pyramid that holds something."""
-    if min(known.shape[2:]) < 2:
-        total, count = known.sum((2, 3), keepdim=True), there.sum((2, 3), keepdim=True)
-        return (total / count.clamp(min=1)).expand_as(known)
-    pooled = [functional.avg_pool2d(one, 2, ceil_mode=True, count_include_pad=False) for one in (known, there)]
-    coarse_sum, coarse_count = pooled
-    coarse = coarse_sum / coarse_count.clamp(min=1e-12)
-    have = (coarse_count > 0).double()
-    coarse = torch.where(have > 0, coarse, _surroundings(coarse * have, have))
-    return functional.interpolate(coarse, size=known.shape[2:], mode="bilinear", align_corners=False)
+            found = found + self.noise * gone * drawn.reshape(values.shape)
+        return found.to(values)

@@ -1,0 +1,200 @@
+"""The command ``verax audit``: which metric can be trusted, on models whose truth is known or on one's own."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verax.cli import common, complete, model_inputs, model_options
+from verax.core import extensions
+from verax.core.saving import ENDINGS
+from verax.metrics import METRICS
+from verax.problem.replacement.words import replacement_from, sayable
+
+if TYPE_CHECKING:
+    from verax.auditing import Audit
+
+EXAMPLES = common.examples(
+    "verax audit --model m.onnx --inputs x.parquet --attributions shap.parquet --out audit",
+    "verax audit --model m.skops --inputs x.csv --background train.csv --metric pc --metric dpc",
+    "verax audit --out audit                      # all metrics on models whose truth is known; again: goes on",
+    "verax audit --import my_metrics --metric mine --trial truth_wins --out mine.html",
+)
+
+
+def audit(
+    model: Annotated[
+        Path | None,
+        typer.Option(help="A model of your own, as verax evaluate takes it; left out: cases of known truth."),
+    ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv.")
+    ] = None,
+    attributions: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE...", help="Files of explanations; by default some are computed."),
+    ] = None,
+    background: model_options.Background = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help=f"{', '.join(METRICS)}; repeat it; all by default.", autocompletion=complete.metrics
+        ),
+    ] = None,
+    replacement: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:SETTING=VALUE,...",
+            help=f"What removed features become: {', '.join(sayable().values())}; repeat it. By default all of them "
+            "for cases; for a model baseline, with --background also marginal and conditional.",
+            autocompletion=complete.replacing,
+        ),
+    ] = None,
+    case: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A case of known truth; repeat it.")] = None,
+    trial: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Such as truth_wins or tells_apart; repeat it.")
+    ] = None,
+    target: model_options.Target = None,
+    features: model_options.Features = None,
+    baselines: model_options.Baselines = None,
+    missing: model_options.Missing = None,
+    returns: model_options.Returned = None,
+    output: model_options.FollowedScore = "probability",
+    trust_model: model_options.TrustModel = False,
+    seed: Annotated[int, typer.Option(help="Same seed, same draws.")] = 0,
+    level: model_options.Level = 0.95,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR|FILE",
+            help="A folder for audit.parquet, report.html and what is finished, to go on from; or one .html, .parquet, "
+            ".csv or .json file.",
+        ),
+    ] = None,
+    device: model_options.DeviceName = None,
+    batch_size: model_options.BatchSize = None,
+    imports: common.Imports = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Find out which metric can be trusted: three sentences, then a table.
+
+    Without a model, all metrics are tried on small models whose true explanations are known. With one, the command says
+    which metric, with how many inputs, tells explanations of it apart, and which cannot. With --out DIR, the same
+    command goes on where an earlier one stopped.
+    """
+    folder = out is not None and out.suffix.lower() not in ENDINGS
+    stopped = "Run the same again to go on with what is finished." if folder else "Nothing was written."
+    with common.one_line_errors(stopped):
+        from verax.auditing import audit as audited
+
+        extensions.load(imports or ())
+        for name in metric or ():
+            common.checked_name("--metric", name, list(METRICS))
+        model_options.check_words(output=output, effect=None)
+        moves = _replacements(replacement or (), model, background)
+        _check_out(out, folder, [model, inputs, background, *(attributions or [])])
+        settings: dict[str, Any] = {
+            "metrics": metric or None,
+            "replacements": moves or None,
+            "trials": trial or None,
+            "seed": seed,
+            "level": level,
+            "out": out if folder else None,
+        }
+        if model is None:
+            _refuse_files(inputs=inputs, attributions=attributions, background=background)
+            with _shown() as tell:
+                found = audited(cases=case or None, progress=tell, **settings)
+        else:
+            if inputs is None:
+                raise ValueError("--inputs: a model of your own needs rows to explain; pass --inputs FILE as well.")
+            subject = model_inputs.open_subject(
+                model_inputs.Files(
+                    model=model,
+                    inputs=inputs,
+                    background=background,
+                    features=features,
+                    baselines=baselines,
+                    returns=returns,
+                    missing=missing,
+                    device=device,
+                    trust=trust_model,
+                )
+            )
+            given = subject.attributions(attributions) if attributions else None
+            with _shown() as tell:
+                found = audited(
+                    subject.scorer,
+                    subject.inputs,
+                    given,
+                    cases=case or None,
+                    background=subject.background,
+                    target=model_options.target_of(target),
+                    output=output,  # type: ignore[arg-type]  # checked above
+                    batch_size=batch_size,
+                    progress=tell,
+                    **settings,
+                )
+        written = _write(found, out, folder)
+    common.show(facts(found), str(found), as_json=as_json, written=written)
+
+
+def facts(found: "Audit") -> dict[str, Any]:
+    """What was found, as plain values."""
+    return {
+        "sentences": list(found.sentences),
+        "blind_spots": found.blind_spots,
+        "misled": found.misled,
+        "inputs_needed": found.inputs_needed,
+        "findings": found.to_frame().to_dicts(),
+        "left_out": list(found.notes),
+        "rows": found.rows,
+        "seconds": found.seconds,
+    }
+
+
+def _replacements(several: Iterable[str], model: Path | None, background: Path | None) -> list[Any]:
+    """Read them; cases bring rows of their own."""
+    if model is None:
+        return [replacement_from(words, "--replacement") for words in several]
+    return [model_options.replacement_of(words, background) for words in several]
+
+
+def _check_out(out: Path | None, folder: bool, taken: list[Path | None]) -> None:
+    """Refuse what cannot be written before any work."""
+    if out is not None and folder:
+        common.check_folder("--out", out)
+    elif out is not None:
+        common.check_file("--out", out, out.suffix.lower(), [path for path in taken if path is not None])
+
+
+def _refuse_files(**files: Any) -> None:
+    for name, value in files.items():
+        if value:
+            raise ValueError(f"--{name}: it belongs to a model; pass --model FILE as well.")
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[Callable[[str], None]]:
+    """Tells how far it is: in a line that changes on a terminal, in lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield common.tell
+        return
+    from rich.console import Console
+
+    from verax.core.printable import printable
+
+    with Console(stderr=True).status("begins") as status:
+        yield lambda line: status.update(printable(line))
+
+
+def _write(found: "Audit", out: Path | None, folder: bool) -> list[Path]:
+    if out is None:
+        return []
+    files = [out / "audit.parquet", out / "report.html"] if folder else [out]
+    for path in files:
+        found.save(path)
+    return files

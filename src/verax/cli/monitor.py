@@ -1,0 +1,222 @@
+"""The command ``verax monitor``: one more batch into a small state file; whether the fidelity fell comes out."""
+
+import hashlib
+import json
+import math
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verax.cli import common, complete, model_inputs, model_options
+from verax.core import extensions
+from verax.core.printable import printable
+from verax.core.saving import finite
+from verax.metrics import METRICS
+from verax.statistics.intervals import Estimate
+
+if TYPE_CHECKING:
+    from verax.monitoring import Monitor, Window
+
+ALARM = 3  # the exit code that schedulers look for
+
+EXAMPLES = common.examples(
+    "verax monitor --state state.json --model m.onnx --inputs monday.parquet --attributions shap=monday-shap.parquet",
+    "verax monitor --state state.json --model m.onnx --inputs x.npy --attributions ig=a.npy --window 500 --metric pc",
+    "verax monitor --state state.json --model m.onnx --inputs x.npy --attributions shap=a.npy --report state.html",
+)
+
+
+def monitor(
+    state: Annotated[Path, typer.Option(help="A .json file, made by the first call and kept by every one.")],
+    model: model_options.ModelFile,
+    inputs: model_options.InputsFile,
+    attributions: Annotated[
+        list[str],
+        typer.Option(
+            metavar="[NAME=]FILE...",
+            help="Attributions of these inputs; each keeps its name from call to call, 'attribution' where one file "
+            "has none.",
+        ),
+    ],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"{', '.join(METRICS)}; dpc by default. Repeat it for several.",
+            autocompletion=complete.metrics,
+        ),
+    ] = None,
+    window: Annotated[int | None, typer.Option(help="Rows of a window; by default each call is one.")] = None,
+    reference: Annotated[
+        int | None, typer.Option(help="First windows, which later ones are compared with; 1 by default.")
+    ] = None,
+    alarm: Annotated[
+        float | None, typer.Option(help="False alarms, at most, over all calls together; 0.05 by default.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="What the windows are called; by default the time, UTC.")] = None,
+    report: Annotated[Path | None, typer.Option(help="An .html file with a chart of all windows.")] = None,
+    target: model_options.Target = None,
+    features: model_options.Features = None,
+    baselines: model_options.Baselines = None,
+    background: model_options.Background = None,
+    missing: model_options.Missing = None,
+    returns: model_options.Returned = None,
+    output: model_options.FollowedScore = "probability",
+    trust_model: model_options.TrustModel = False,
+    device: model_options.DeviceName = None,
+    batch_size: model_options.BatchSize = None,
+    imports: common.Imports = None,
+    as_json: Annotated[
+        bool, typer.Option("--json/--text", help="Print a line of JSON for each window, or one to read.")
+    ] = True,
+) -> None:
+    """Watch the fidelity of a model's attributions in production.
+
+    Folds one batch of inputs and attributions into the state file and prints a line of JSON for each window that it
+    finishes: mean score with a 95 % interval, and whether it fell since the first windows. The test may be asked as
+    often as you like: the chance of a false alarm, ever, stays below --alarm. A batch that was folded before changes
+    nothing. Exit code 3: the fidelity fell, in this call or before. Begin a new state for a new model.
+    """
+    with common.one_line_errors("The state is what it was."):
+        extensions.load(imports or ())
+        for name in metric or ():
+            common.checked_name("--metric", name, list(METRICS))
+        model_options.check_words(output=output, effect=None)
+        named = _named(attributions)
+        taken = [model, inputs, *named.values(), *([] if background is None else [background])]
+        common.check_file("--state", state, ".json", taken)
+        if report is not None:
+            common.check_file("--report", report, ".html", [*taken, state])
+        files = model_inputs.Files(
+            model=model,
+            inputs=inputs,
+            background=background,
+            features=features,
+            baselines=baselines,
+            returns=returns,
+            missing=missing,
+            device=device,
+            trust=trust_model,
+        )
+        model_inputs.check_model(files)
+        about = _about(files, metric or ["dpc"], target, output)
+        held = _opened(state, about, reference, window, alarm)
+        batch = _content([inputs, *named.values()])
+        windows = []
+        if held.knows(batch):
+            common.tell(f"verax: {inputs} was folded before, and is left out.")
+        else:
+            subject = model_inputs.open_subject(files)
+            given = {name: _one(subject.attributions([path])) for name, path in named.items()}
+            windows = held.fold(
+                _measured(subject, given, metric or ["dpc"], target, output, batch_size),
+                label=label or datetime.now(UTC).isoformat(timespec="seconds"),
+                batch=batch,
+            )
+        _write(held, state, report)
+    for one in windows:
+        typer.echo(json.dumps(finite(asdict(one)), allow_nan=False) if as_json else printable(_line(one)))
+    if held.alarmed:
+        raise typer.Exit(ALARM)
+
+
+def _write(held: "Monitor", state: Path, report: Path | None) -> None:
+    """Write the state and, where there is something to show, the page: both or none."""
+    files = {state: held.content()}
+    if report is not None and held.windows:
+        from verax.report.monitoring import monitoring_page
+
+        files[report] = monitoring_page(held).encode()
+    elif report is not None:
+        common.tell(f"verax: no window is finished yet, so {report} is not written.")
+    common.write_together(files)
+
+
+def _line(window: "Window") -> str:
+    """A window in words."""
+    mean = Estimate(window.mean, math.nan, window.low, window.high)
+    state = "it fell" if window.alarm else "reference" if window.reference else "no sign of a fall"
+    many = f"{window.rows:,} rows"
+    return f"{window.label}, window {window.window}: {window.metric} of {window.attribution} {mean}, {many}; {state}"
+
+
+def _named(attributions: list[str]) -> dict[str, Path]:
+    """Files by the names of their attributions."""
+    named: dict[str, Path] = {}
+    for said in attributions:
+        name, equals, path = said.partition("=")
+        name, path = (name, path) if equals else ("attribution", said)
+        if name in named or not name or not path:
+            raise ValueError(f"--attributions: expected a name of its own for each file, NAME=FILE, found {said}.")
+        named[name] = Path(path)
+    return named
+
+
+def _one(found: dict[str, Any]) -> Any:
+    """The attribution of a file that holds one."""
+    if len(found) != 1:
+        raise ValueError(f"--attributions: expected one attribution in each file, found {', '.join(found)} in one.")
+    return next(iter(found.values()))
+
+
+def _measured(
+    subject: model_inputs.Subject, given: dict[str, Any], metrics: list[str], target: str | None, output: Any, size: Any
+) -> Any:
+    from verax.evaluation.stream import stream
+
+    return stream(
+        subject.scorer,
+        subject.inputs,
+        given,
+        metrics,
+        target=model_options.target_of(target),
+        background=subject.background,
+        output=output,
+        batch_size=size,
+    )
+
+
+def _about(files: model_inputs.Files, metrics: list[str], target: str | None, output: str) -> dict[str, str]:
+    """What is watched, as the state keeps it: later calls must ask for the same."""
+    said = {
+        "metrics": ", ".join(metrics),
+        "target": "one per row" if target is not None and model_options.is_file(target) else target,
+        "output": output,
+        "features": files.features,
+        "baselines": files.baselines,
+        "returns": files.returns,
+    }
+    return {"model": _content([files.model])} | {name: str(value) for name, value in said.items() if value is not None}
+
+
+def _content(paths: list[Path]) -> str:
+    """The hash of the content of files."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
+
+
+def _opened(
+    state: Path, about: dict[str, str], reference: int | None, window: int | None, alarm: float | None
+) -> "Monitor":
+    """The monitor of a state file, or a new one; what is asked must be what the state began with."""
+    from verax.monitoring import Monitor
+
+    if not state.exists():
+        share = 0.05 if alarm is None else alarm
+        return Monitor(reference=1 if reference is None else reference, window=window, alarm=share, about=about)
+    held = Monitor.load(state)
+    for name, value in (("reference", reference), ("window", window), ("alarm", alarm)):
+        if value is not None and value != getattr(held, name):
+            raise ValueError(f"--{name}: {state} began with {getattr(held, name)}, found {value}; leave it out.")
+    different = [name for name in {**held.about, **about} if held.about.get(name) != about.get(name)]
+    if different:
+        raise ValueError(
+            f"--state: {state} watches another question: {', '.join(different)} differ; begin a new file for this one."
+        )
+    return held

@@ -1,0 +1,184 @@
+"""Out of distribution, as a number: how far do the rows that guided metrics perturb lie from the data?"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from verax.core.shapes import Bool, Float
+from verax.evaluation.spaces import Space, spaces
+from verax.metrics.base import GuidedMetric, Metric
+from verax.perturbation.block import Block, load
+from verax.perturbation.order import ranks, removal_order
+from verax.perturbation.perturbed_rows import PerturbedRows
+from verax.perturbation.removed_sets import Experiment
+from verax.problem.problem import Problem, Task
+from verax.scoring.session import Session
+from verax.statistics.intervals import LEVEL, Estimate
+from verax.statistics.mahalanobis import FAR, FEWEST
+from verax.statistics.proportions import proportion
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_STRETCHES, _LENGTH = 16, 8  # of inputs that are looked at, evenly spaced
+_POINTS = 5  # of each curve: after every fifth part of the features
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the perturbed rows of one attribution lie from the background, under one metric.
+
+    Attributes:
+        metric: Its name among the results; empty for the inputs as they are.
+        attribution: Whose order features were removed in; empty for the inputs as they are.
+        space: Where it is measured: ``"inputs"``, or ``"features"``, the network's own.
+        ratio: Median distance of the rows, over that of the background.
+        shares: For each input that was looked at, the share of its rows beyond the background's 99 % quantile.
+    """
+
+    metric: str
+    attribution: str
+    space: str
+    ratio: float
+    shares: Float[Tensor, " n"]
+
+    def beyond(self, level: float = LEVEL) -> Estimate:
+        """The share of rows that lie further out than 99 % of the background.
+
+        Its interval is Wilson's with one draw per input, which is careful: several rows of an input tell more than one.
+        """
+        return proportion(self.shares, level)
+
+
+class Distances(list[Distance]):
+    """All distances of a call, the inputs as they are first."""
+
+    def to_frame(self, level: float = LEVEL) -> "pl.DataFrame":
+        """One row each: ``metric``, ``attribution``, ``space``, ``ratio``, ``beyond`` with ``low`` and ``high``."""
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        rows = []
+        for one in self:
+            share = one.beyond(level)
+            about = {"metric": one.metric, "attribution": one.attribution, "space": one.space, "ratio": one.ratio}
+            rows.append(about | {"beyond": share.mean, "low": share.low, "high": share.high})
+        return pl.DataFrame(rows)
+
+    def sentences(self, labels: Mapping[str, str], level: float = LEVEL) -> list[str]:
+        """A sentence for each metric and space, over all attributions.
+
+        Args:
+            labels: What people read for each metric.
+            level: Coverage of the intervals.
+        """
+        as_they_are = {one.space: one.beyond(level) for one in self if not one.metric}
+        found = []
+        for metric, space in dict.fromkeys((one.metric, one.space) for one in self if one.metric):
+            these = [one for one in self if (one.metric, one.space) == (metric, space)]
+            pooled = replace(these[0], shares=torch.stack([one.shares for one in these]).mean(0)).beyond(level)
+            nearest, furthest = min(one.ratio for one in these), max(one.ratio for one in these)
+            where = "" if space == "inputs" else " in the model's own features"
+            found.append(
+                f"{labels[metric]}: {percent(pooled)} of perturbed rows lie further from the background than "
+                f"{100 * FAR:.0f} % of its own rows{where} (inputs as they are: {percent(as_they_are[space])}); their "
+                f"median distance is {_span(nearest, furthest)} times its own"
+            )
+        return found
+
+
+def check_distance(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+    """Refuse what has no distance, before the model runs."""
+    if not any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
+        raise ValueError(f"distance: it is that of rows with removed features, found metrics {', '.join(metrics)}.")
+    if problem.background is None:
+        raise ValueError("distance: it is measured from training data; pass background=train_inputs as well.")
+    if len(problem.background) < FEWEST:
+        raise ValueError(f"distance: expected a background of at least {FEWEST} rows, found {len(problem.background)}.")
+
+
+def distances(session: Session, task: Task, metrics: Mapping[str, Metric], names: Sequence[str]) -> Distances:
+    """Measure at most 128 inputs, evenly spaced, at five points of each curve.
+
+    In a network's features that costs a model row each, and one for every row of the background; else none.
+
+    Args:
+        session: The model.
+        task: Inputs, attributions and background.
+        metrics: What is measured, by name.
+        names: What the attributions are called.
+    """
+    looked = _stretches(len(task.problem))
+    inputs = torch.cat([task.problem.inputs[rows] for rows in looked])
+    guided = {name: metric.experiment for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
+    asked = {_key(experiment): experiment for experiment in guided.values()}
+    found = Distances()
+    for space in spaces(session, task.problem):
+        found.append(_summary("", "", space, space.distances(inputs)[:, None]))
+        by_key = {key: _measured(session, task, experiment, space, looked) for key, experiment in asked.items()}
+        found += [
+            _summary(metric, name, space, by_key[_key(experiment)][at])
+            for metric, experiment in guided.items()
+            for at, name in enumerate(names)
+        ]
+    return found
+
+
+def _key(experiment: Experiment) -> tuple[Any, ...]:
+    return experiment.order, experiment.curves, experiment.replacement
+
+
+def _summary(metric: str, name: str, space: Space, measured: Float[Tensor, "n rows"]) -> Distance:
+    shares = (measured > space.reference.far).double().mean(1)
+    return Distance(metric, name, space.name, float(measured.median()) / space.reference.typical, shares)
+
+
+def _measured(
+    session: Session, task: Task, experiment: Experiment, space: Space, looked: Iterable[slice]
+) -> Float[Tensor, "k n rows"]:
+    """Distances of all rows of an experiment's points, for each attribution and input that is looked at."""
+    task = replace(task, replacement=experiment.replacement)
+    every = slice(0, len(task.problem.attributions))
+    found = []
+    for rows in looked:
+        block = load(session, task, rows, every, False)
+        removed = _removed(block, experiment)
+        at = torch.arange(len(block.inputs), device=session.device)[:, None].expand(removed.shape[1:3])
+        made = PerturbedRows(session, task, block)
+        each = [space.distances(made(one.flatten(0, 1), at.flatten())).reshape(at.shape) for one in removed]
+        found.append(torch.stack(each))
+    return torch.cat(found, dim=1)
+
+
+def _removed(block: Block, experiment: Experiment) -> Bool[Tensor, "k b rows features"]:
+    """Which features are gone after each fifth part of them, from the top and, where both curves run, the bottom."""
+    counts = block.counts.to(block.attributions.device)[:, None]
+    place = ranks(removal_order(block.attributions, experiment.order, block.counts.expand(block.inputs.shape[0])))
+    from_top = [place < torch.ceil(point * counts / _POINTS) for point in range(1, _POINTS + 1)]
+    last = counts - 1 - place
+    from_bottom = [(last >= 0) & (last < torch.ceil(point * counts / _POINTS)) for point in range(1, _POINTS)]
+    return torch.stack(from_top + (from_bottom if experiment.curves > 1 else []), dim=2)
+
+
+def _stretches(count: int) -> list[slice]:
+    """Evenly spaced stretches of inputs, or all of them."""
+    if count <= _STRETCHES * _LENGTH:
+        return [slice(start, min(start + _LENGTH, count)) for start in range(0, count, _LENGTH)]
+    starts = [place * (count - _LENGTH) // (_STRETCHES - 1) for place in range(_STRETCHES)]
+    return [slice(start, start + _LENGTH) for start in starts]
+
+
+def percent(share: Estimate) -> str:
+    """A share with its interval.
+
+    Example:
+        >>> percent(Estimate(0.125, 0.01, 0.1, 0.15))
+        '12.5 % [10.0, 15.0]'
+    """
+    return f"{100 * share.mean:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"

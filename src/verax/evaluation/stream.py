@@ -1,0 +1,242 @@
+"""Many rows in constant memory: evaluated as they come, summed up, and stopped when enough is known."""
+
+import functools
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from verax.evaluation.evaluate import evaluate
+from verax.evaluation.result import Evaluation
+from verax.evaluation.row_parts import joined, part_of
+from verax.evaluation.stream_batches import Batch, BatchReader
+from verax.evaluation.stream_sources import (
+    FEWEST,
+    RowSource,
+    Stretch,
+    as_they_come,
+    is_rows,
+    regrouped,
+)
+from verax.evaluation.totals import Totals
+from verax.metrics.choose import Metrics, chosen
+from verax.metrics.weighted_area import Steps
+from verax.perturbation.draws import Effect, Perturbation
+from verax.problem.given_attributions import fitted_attributions, plain_attributions
+from verax.problem.inputs import Inputs
+from verax.problem.replacement import ReplacementLike
+from verax.scoring.class_scores import Output
+from verax.scoring.scorer import scorer_of
+from verax.statistics.quantiles import sketches
+
+Until = float | Mapping[str, float] | None
+
+
+class Stream(Iterator[Evaluation]):
+    """Evaluations as they come, and their totals; what ``verax.stream`` gives.
+
+    Iterate over it for the results of each batch, once; ``totals()`` evaluates what is left and sums all up.
+
+    Attributes:
+        so_far: Totals of what was evaluated until now; None before the first rows.
+        stopped: Whether it ended early because the intervals were narrow enough.
+    """
+
+    def __init__(self, stretches: Iterator[Stretch], measure: Any, until: Mapping[str, float], quantiles: bool) -> None:
+        self.so_far: Totals | None = None
+        self.stopped = False
+        self._until, self._quantiles = until, quantiles
+        self._warned: set[str] = set()
+        self._evaluated = self._run(stretches, measure)
+        self._batches = self._by_batch()
+
+    def __next__(self) -> Evaluation:
+        return next(self._batches)
+
+    def totals(self) -> Totals:
+        """Evaluate what is left, and give the totals of all."""
+        for _ in self._evaluated:
+            pass
+        if self.so_far is None:
+            raise ValueError("batches: expected at least one with rows, found none.")
+        return self.so_far
+
+    def _run(self, stretches: Iterator[Stretch], measure: Any) -> Iterator[tuple[Stretch, Evaluation]]:
+        metrics: Any = None
+        for stretch in stretches:
+            try:
+                evaluation = self._quietly(functools.partial(measure, stretch.batch, metrics))
+            except (TypeError, ValueError) as error:
+                before = 0 if self.so_far is None else self.so_far.count
+                error.add_note(f"Rows are counted from row {before} of the stream.")
+                raise
+            metrics = {name: result.metric for name, result in evaluation.items()}
+            found = Totals.of(evaluation, stretch.batch.segments, self._quantiles)
+            self.so_far = found if self.so_far is None else self.so_far.merge(found)
+            self.stopped = self._until != {} and narrow_enough(self.so_far, self._until)
+            yield stretch, evaluation
+            if self.stopped:
+                return
+
+    def _by_batch(self) -> Iterator[Evaluation]:
+        parts: list[Evaluation] = []
+        for stretch, evaluation in self._evaluated:
+            start = 0
+            for count, ends in stretch.cuts:
+                parts.append(part_of(evaluation, slice(start, start + count)))
+                start += count
+                if ends:
+                    yield joined(parts)
+                    parts = []
+
+    def _quietly(self, work: Any) -> Evaluation:
+        """Do some work; what it warns of is said once in a stream, not for each stretch."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found: Evaluation = work()
+        for one in caught:
+            kind = str(one.message).split(":")[0]
+            if kind not in self._warned:
+                self._warned.add(kind)
+                warnings.warn(one.message, one.category, stacklevel=5)
+        return found
+
+
+def narrow_enough(totals: Totals, until: Mapping[str, float]) -> bool:
+    """Whether the 95 % intervals of these metrics reach no further than asked, from 256 rows on."""
+    means = ((totals[name].listed_means(), reach) for name, reach in until.items())
+    return totals.count >= FEWEST and all(one.high - one.low <= 2 * reach for many, reach in means for one in many)
+
+
+def stream(
+    model: Any,
+    batches: Any,
+    attributions: Any = None,
+    metrics: Metrics = ("pc", "dpc", "infidelity"),
+    *,
+    by: Any = None,
+    until: Until = None,
+    stratify: Any = None,
+    quantiles: bool = False,
+    target: Any = None,
+    baselines: Any = 0.0,
+    features: Any = "auto",
+    steps: Steps | None = None,
+    tolerance: float | None = None,
+    sigma: Any = None,
+    subset: int | None = None,
+    samples: int | None = None,
+    normalize: bool | None = None,
+    perturbation: Perturbation | None = None,
+    effect: Effect | None = None,
+    seed: int | None = None,
+    background: Any = None,
+    background_labels: Any = None,
+    replacement: ReplacementLike = None,
+    output: Output = "probability",
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+) -> Stream:
+    """Measure many rows in constant memory, with the numbers of one ``verax.evaluate`` over all of them.
+
+    Rows are evaluated in stretches (32,768 rows of a table on a CPU), whatever the batches they come in. A call of
+    ``evaluate`` is cut at the same places, so that the model is asked the same and every score has the same bits.
+    Takes the arguments of ``verax.evaluate`` except ``limits``, and:
+
+    Args:
+        model: A model of any kind that ``evaluate`` takes.
+        batches: An iterable of batches: pairs ``(inputs, attributions)``; dicts with the keys ``inputs``,
+            ``attributions``, ``target``, ``by``; or, with ``attributions``, inputs alone (of a tuple such as a
+            ``DataLoader`` gives, the first). Inputs are arrays, data frames, Arrow tables or ``verax.Inputs``; those of
+            the last kind are evaluated batch by batch, with equal numbers up to the model's rounding. Or all rows at
+            once, in something with numbered rows (an array, a memory map, a data frame, ``Inputs``), which is cut here.
+        attributions: Where the batches bring none: a dict of methods, computed on the way. Where the rows are given at
+            once: as in ``evaluate``, also arrays of all rows.
+        metrics: As in ``evaluate``.
+        by: Segments of the data to sum up apart: the name of a column, which is then no feature, a function from a
+            batch's inputs to one label per row, or, for rows given at once, one label per row.
+        until: Stop when the 95 % intervals of all means reach no further than this to each side; a dict says it per
+            metric. Rows that are given at once are drawn at random, others are taken as they come. A look at the
+            intervals is taken at 256 rows and whenever there are a quarter more, for batches after each.
+        stratify: With ``until`` and rows given at once: one label per row; each is drawn by its share. Intervals are
+            those of plain draws, and so rather too wide.
+        quantiles: Whether to keep sketches for ``totals()[metric].quantile(share)``.
+
+    Returns:
+        An iterator over Evaluations, one per batch, with ``totals()``.
+
+    Example:
+        >>> import torch, verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(50, 4)
+        >>> batches = [(part, {"x": part}) for part in x.split(20)]
+        >>> [len(found["pc"].value["x"]) for found in verax.stream(model, batches, metrics=["pc"])]
+        [20, 20, 10]
+        >>> totals = verax.stream(model, x, {"gradient": verax.attribution.Gradient()}, ["dpc"]).totals()
+        >>> totals["dpc"].mean()["gradient"].low <= totals["dpc"].mean()["gradient"].high
+        True
+    """
+    scorer = scorer_of(model)
+    settings = {
+        "steps": steps,
+        "tolerance": tolerance,
+        "sigma": sigma,
+        "subset": subset,
+        "samples": samples,
+        "normalize": normalize,
+        "perturbation": perturbation,
+        "effect": effect,
+        "seed": seed,
+    }
+    reaches = _reaches(until, list(chosen(metrics, settings, 1 << 62)))
+    if quantiles:
+        sketches()
+    if stratify is not None and (until is None or not is_rows(batches)):
+        raise ValueError("stratify: it says how rows are drawn, with until and rows that are given at once.")
+    reader = BatchReader(scorer.feature_names, features, baselines, attributions, target, by)
+
+    def measure(batch: Batch, known: Any) -> Evaluation:
+        order = reader.first
+        return evaluate(
+            scorer,
+            batch.inputs,
+            batch.attributions,
+            known or metrics,
+            target=batch.target,
+            **settings,
+            background=background if order is None else order("background", background),
+            background_labels=background_labels,
+            replacement=replacement,
+            output=output,
+            batch_size=batch_size,
+            device=device,
+        )
+
+    def length(batch: Batch) -> int:
+        return scorer.stretch(batch.inputs.values, batch_size, device)
+
+    if is_rows(batches):
+        if attributions is None:
+            raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
+        fitted = fitted_attributions(attributions, batches.fitted) if isinstance(batches, Inputs) else attributions
+        reader.attributions = plain_attributions(fitted)
+        rows = RowSource(batches, reader)
+        stretches = rows.in_order(length) if until is None else rows.at_random(length, seed or 0, stratify)
+    else:
+        if not hasattr(batches, "__iter__"):
+            raise TypeError(f"batches: expected an iterable of batches, or rows, found {type(batches).__name__}.")
+        stretches = regrouped(batches, reader, length) if until is None else as_they_come(batches, reader)
+    return Stream(stretches, measure, reaches, quantiles)
+
+
+def _reaches(until: Until, names: list[str]) -> Mapping[str, float]:
+    """How far the interval of each metric may reach, by name; nothing where nobody asked."""
+    if until is None:
+        return {}
+    reaches = until if isinstance(until, Mapping) else dict.fromkeys(names, until)
+    if not reaches or set(reaches) - set(names):
+        raise ValueError(f"until: expected names among {', '.join(names)}, found {', '.join(map(str, reaches))}.")
+    for name, reach in reaches.items():
+        if isinstance(reach, bool) or not isinstance(reach, int | float) or not reach > 0:
+            raise ValueError(f"until: expected half of an interval's width, above 0, found {reach!r} for {name}.")
+    return reaches

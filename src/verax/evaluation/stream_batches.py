@@ -1,0 +1,239 @@
+"""Batches: rows with their attributions as they come, and how those of several batches become one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.problem.checked_inputs import checked_values
+from verax.problem.given_attributions import fitted_attributions, plain_attributions
+from verax.problem.inputs import Inputs, PlainInputs, inputs_of
+from verax.scoring.frames import ColumnOrder, column_names, column_order
+
+_KEYS = ("inputs", "attributions", "target", "by")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows, ready to be evaluated.
+
+    Attributes:
+        inputs: The rows, with features and baselines.
+        attributions: Of them: an array, a stack or a dict of arrays and methods.
+        target: The class to follow: one for all, or one per row.
+        segments: Of each row, the segment of the data it belongs to; None where nobody asked.
+    """
+
+    inputs: Inputs
+    attributions: Any
+    target: Any = None
+    segments: Any = None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def rows(self, rows: slice) -> "Batch":
+        """Some of the rows."""
+        if rows.start == 0 and rows.stop == len(self):
+            return self
+        return Batch(
+            replace(self.inputs, values=self.inputs.values[rows]),
+            of_rows(self.attributions, rows, tuple(self.inputs.values.shape)),
+            target_of_rows(self.target, rows, len(self)),
+            None if self.segments is None else self.segments[rows],
+        )
+
+    @property
+    def joins(self) -> bool:
+        """Whether it can be cut and joined with others: rows alone, whose features and baselines the call says."""
+        return isinstance(self.inputs, PlainInputs)
+
+
+@dataclass
+class BatchReader:
+    """Reads batches of any kind.
+
+    Attributes:
+        names: The columns that the model knows, or those of the first data frame.
+        features: What one feature is, as the call says.
+        baselines: What removed features become, as the call says.
+        attributions: Methods of the call, for batches that bring none.
+        target: Of the call.
+        by: Of the call.
+    """
+
+    names: Sequence[str] | None
+    features: Any
+    baselines: Any
+    attributions: Any
+    target: Any
+    by: Any
+    first: ColumnOrder | None = None  # of the first batch: what the call says of columns, it says in this order
+
+    def read(self, given: Any, number: int) -> Batch:
+        """One batch: a pair of inputs and attributions, a dict of them, or inputs alone."""
+        parts = self._parts(given, number)
+        values, segments = self._segments(parts["inputs"], parts.get("by"))
+        inputs = inputs_of(values, self.features, self.baselines)
+        order = column_order(self.names, inputs.values)
+        self.first = self.first or order
+        self.names = self.names or order.names
+        plain = plain_attributions(fitted_attributions(parts["attributions"], inputs.fitted))
+        attributions = order("attributions", plain)
+        batch = Batch(_plain(inputs, order), _arrays(attributions), parts.get("target", self.target), segments)
+        _check_lengths(batch, number)
+        return batch
+
+    def _parts(self, given: Any, number: int) -> dict[str, Any]:
+        """What a batch brings, by name."""
+        if isinstance(given, Mapping):
+            if "inputs" not in given or set(given) - set(_KEYS):
+                raise ValueError(
+                    f"batches[{number}]: expected keys among {', '.join(_KEYS)}, found {', '.join(given)}."
+                )
+            return {"attributions": self.attributions} | dict(given)
+        if self.attributions is not None:  # what follows the inputs, as from a DataLoader, are labels
+            return {"inputs": given[0] if isinstance(given, tuple | list) else given, "attributions": self.attributions}
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise TypeError(
+                f"batches[{number}]: expected a pair (inputs, attributions), found {_kind(given)}; or pass "
+                "attributions={name: method} to compute them."
+            )
+        return {"inputs": given[0], "attributions": given[1]}
+
+    def _segments(self, values: Any, own: Any) -> tuple[Any, Any]:
+        """The rows, and the segment of each; a column that names it is no feature."""
+        values = _frame_of_arrow(values)
+        if own is not None or self.by is None:
+            return values, own
+        if callable(self.by):
+            return values, self.by(values)
+        if not isinstance(self.by, str):
+            raise TypeError(
+                "by: one label per row goes with inputs that are one array; for batches name a column, pass a function "
+                'of the inputs, or give each batch as {"inputs": ..., "attributions": ..., "by": ...}.'
+            )
+        if self.by not in (column_names(values) or ()):
+            raise ValueError(f"by: no column {self.by!r} in the inputs, {_kind(values)}.")
+        left = [name for name in values.columns if name != self.by]
+        return values[left], np.asarray(values[self.by])
+
+
+def joined_batches(batches: Sequence[Batch]) -> Batch:
+    """The rows of several batches as one."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    inputs = replace(first.inputs, values=joined_rows([one.inputs.values for one in batches]))
+    segments = None if first.segments is None else [label for one in batches for label in one.segments]
+    targets = [one.target for one in batches]
+    target = targets[0] if not _is_list(targets[0]) else [one for part in targets for one in part]
+    return Batch(inputs, _joined_attributions(batches), target, segments)
+
+
+def of_rows(attributions: Any, rows: Any, shape: tuple[int, ...]) -> Any:
+    """Attributions of some rows of inputs of a shape: of an array, a stack of them, or every array of a dict."""
+    if isinstance(attributions, Mapping):
+        return {name: of_rows(one, rows, shape) for name, one in attributions.items()}
+    if not hasattr(attributions, "shape"):  # a method, which has no rows
+        return attributions
+    return attributions[:, rows] if _is_stack(attributions, shape) else taken(attributions, rows)
+
+
+def target_of_rows(target: Any, rows: Any, count: int) -> Any:
+    """The class of some of the rows, where there is one for each."""
+    if not _is_list(target):
+        return target
+    if len(target) != count:
+        raise ValueError(f"target: expected one class, or one for each of {count} rows, found {len(target)}.")
+    return np.asarray(target)[rows] if not isinstance(target, Tensor) else target[rows]
+
+
+def taken(values: Any, rows: Any) -> Any:
+    """Some rows of an array or a data frame."""
+    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
+
+
+def _frame_of_arrow(values: Any) -> Any:
+    """A table or record batch of Arrow as a data frame of polars, which shares its memory."""
+    if not type(values).__module__.startswith("pyarrow"):
+        return values
+    import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+    return pl.from_arrow(values)
+
+
+def _plain(inputs: Inputs, order: ColumnOrder) -> Inputs:
+    """Inputs whose data frame, if they are one, became an array in the model's order."""
+    if column_names(inputs.values) is None and isinstance(inputs.values, np.ndarray | Tensor):
+        return inputs
+    ordered = inputs.ordered(order)
+    rows = checked_values(ordered.values, whole=True, missing=True)
+    return replace(ordered, values=rows.numpy())
+
+
+def _arrays(attributions: Any) -> Any:
+    """Attributions with data frames as arrays; methods stay what they are."""
+    if isinstance(attributions, Mapping):
+        return {name: _arrays(one) for name, one in attributions.items()}
+    frame = hasattr(attributions, "to_numpy") and not isinstance(attributions, np.ndarray | Tensor)
+    return attributions.to_numpy() if frame else attributions
+
+
+def _check_lengths(batch: Batch, number: int) -> None:
+    held = batch.attributions if isinstance(batch.attributions, Mapping) else {"": batch.attributions}
+    for name, one in held.items():
+        if hasattr(one, "shape") and len(batch) not in tuple(one.shape)[:2]:
+            label = f"attributions[{name!r}]" if name else "attributions"
+            raise ValueError(
+                f"batches[{number}]: {label} of shape {tuple(one.shape)} do not fit {len(batch)} rows of inputs."
+            )
+    if batch.segments is not None and len(batch.segments) != len(batch):
+        raise ValueError(f"batches[{number}]: expected by for each of {len(batch)} rows, found {len(batch.segments)}.")
+
+
+def _joined_attributions(batches: Sequence[Batch]) -> Any:
+    first = batches[0].attributions
+    if isinstance(first, Mapping):
+        names = [list(one.attributions) for one in batches]
+        if different := next((other for other in names if other != names[0]), None):
+            raise ValueError(f"batches: expected the same attributions in all, found {names[0]} and {different}.")
+        return {
+            name: joined_rows([one.attributions[name] for one in batches]) if hasattr(held, "shape") else held
+            for name, held in first.items()
+        }
+    stacked = _is_stack(first, tuple(batches[0].inputs.values.shape))
+    return joined_rows([one.attributions for one in batches], axis=int(stacked))
+
+
+def joined_rows(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Arrays of one kind as one."""
+    if len(arrays) == 1:
+        return arrays[0]
+    kinds = {str(one.dtype) for one in arrays}
+    if len(kinds) > 1:
+        raise TypeError(f"batches: expected numbers of one kind in all, found {' and '.join(sorted(kinds))}.")
+    if isinstance(arrays[0], Tensor):
+        return torch.cat(list(arrays), dim=axis)
+    return np.concatenate(list(arrays), axis=axis)
+
+
+def _is_stack(array: Any, inputs: tuple[int, ...]) -> bool:
+    """Whether the rows of an array of attributions are its second axis."""
+    several = len(array.shape) > 1 and array.shape[1] == inputs[0]
+    return several and (len(array.shape) > len(inputs) or array.shape[0] != inputs[0])
+
+
+def _is_list(target: Any) -> bool:
+    return hasattr(target, "__len__") and not isinstance(target, str)
+
+
+def _kind(given: Any) -> str:
+    shape = getattr(given, "shape", None)
+    words = type(given).__name__
+    if isinstance(given, tuple | list):
+        return f"a {words} of {len(given)}"
+    return words if shape is None else f"{words} of shape {tuple(shape)}"

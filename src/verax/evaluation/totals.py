@@ -1,0 +1,224 @@
+"""Totals: means, intervals and quantiles of scores that are not kept; those of several streams merge exactly."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.core.arguments import checked_level
+from verax.core.arrays import Layout
+from verax.core.shapes import Int
+from verax.core.text_tables import Table, cost, counted, metric_head, shortened
+from verax.evaluation.result import Evaluation
+from verax.metrics.result import Result
+from verax.statistics.intervals import LEVEL, Estimate
+from verax.statistics.quantiles import QuantileSketch, merged_sketches
+from verax.statistics.totals import ScoreSums
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Total:
+    """The scores of one metric, summed up: one set of sums per attribution.
+
+    Attributes:
+        metric: What was measured, with its settings.
+        labels: What the attributions are called.
+        layout: The form in which they were given, and in which figures go back.
+        sums: Of each attribution.
+        sketches: Of each, where quantiles were asked for.
+    """
+
+    metric: Any
+    labels: tuple[str, ...]
+    layout: Layout
+    sums: tuple[ScoreSums, ...]
+    sketches: tuple[QuantileSketch, ...] | None
+
+    @classmethod
+    def of(cls, result: Result, quantiles: bool, which: Int[Tensor, " m"] | None = None) -> "Total":
+        """The total of a result, or of some of its inputs."""
+        scores = [one if which is None else one[which] for one in result.scores.cpu()]
+        sketches = tuple(map(QuantileSketch, scores)) if quantiles else None
+        return cls(result.metric, result.labels, result.context.layout, tuple(map(ScoreSums.of, scores)), sketches)
+
+    @property
+    def count(self) -> int:
+        """How many inputs there were."""
+        return self.sums[0].count
+
+    def mean(self, *, level: float = LEVEL) -> Any:
+        """Mean over inputs with Student's t interval: one estimate, a list or a dict, as the attributions were given.
+
+        Args:
+            level: Coverage of the interval.
+        """
+        return self.layout.arrange(self.listed_means(level))
+
+    def listed_means(self, level: float = LEVEL) -> list[Estimate]:
+        """The same in a list whatever the form of the attributions."""
+        checked_level(level)
+        return [one.estimate(level) for one in self.sums]
+
+    def quantile(self, share: float) -> Any:
+        """The score that this share of all inputs is at most, within one per cent of it.
+
+        Args:
+            share: From 0 to 1; 0.5 is the median.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share: expected a number from 0 to 1, found {share!r}.")
+        if self.sketches is None:
+            raise ValueError("quantile: none were kept; pass verax.stream(..., quantiles=True).")
+        return self.layout.arrange([one.quantile(share) for one in self.sketches])
+
+    def merge(self, other: "Total") -> "Total":
+        """The total of both, as if their inputs had come in one stream."""
+        if (self.metric, self.labels) != (other.metric, other.labels):
+            mine, theirs = (f"{one.metric.short_form} of {', '.join(one.labels)}" for one in (self, other))
+            raise ValueError(f"merge: expected totals of the same metrics and attributions, found {mine} and {theirs}.")
+        sums = tuple(mine + theirs for mine, theirs in zip(self.sums, other.sums, strict=True))
+        sketches = merged_sketches(self.sketches, other.sketches)
+        return Total(self.metric, self.labels, self.layout, sums, sketches)
+
+
+class Totals(dict[str, Total]):
+    """Totals by metric name, as ``verax.stream(...).totals()`` gives them; shown as a table.
+
+    Sums are exact, so that totals do not depend on the cutting into batches, nor on the order in which they are merged.
+    Only the seconds do.
+
+    Attributes:
+        count: Inputs.
+        rows: Model rows.
+        seconds: Wall-clock time of the model's calls and all around them.
+        per_class: Totals of the inputs of each class (or output) that was followed, by its number.
+        per_segment: Totals of each segment of the data, where ``by`` named some.
+
+    Example:
+        >>> import verax
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(60, 4)
+        >>> a, b = (verax.stream(model, part, {"x": part}, ["pc"]).totals() for part in (x[:20], x[20:]))
+        >>> whole = verax.stream(model, x, {"x": x}, ["pc"]).totals()
+        >>> a.merge(b)["pc"].mean()["x"] == whole["pc"].mean()["x"], whole.count
+        (True, 60)
+    """
+
+    def __init__(
+        self,
+        totals: dict[str, Total],
+        count: int,
+        rows: int,
+        seconds: float,
+        per_class: "dict[Hashable, Totals] | None" = None,
+        per_segment: "dict[Hashable, Totals] | None" = None,
+    ) -> None:
+        super().__init__(totals)
+        self.count, self.rows, self.seconds = count, rows, seconds
+        self.per_class = per_class or {}
+        self.per_segment = per_segment or {}
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, segments: Any = None, quantiles: bool = False) -> "Totals":
+        """The totals of some results.
+
+        Args:
+            evaluation: The results.
+            segments: Of each input, the segment of the data that it belongs to.
+            quantiles: Whether to keep sketches for them.
+        """
+        first: Result = next(iter(evaluation.values()))
+        classes = first.context.target.cpu().numpy()
+
+        def total(which: Int[Tensor, " m"] | None, count: int, whole: bool) -> Totals:
+            held = {name: Total.of(result, quantiles, which) for name, result in evaluation.items()}
+            return cls(held, count, evaluation.rows if whole else 0, evaluation.seconds if whole else 0.0)
+
+        def apart(labels: Any) -> dict[Hashable, Totals]:
+            return {label: total(own, len(own), whole=False) for label, own in _places(labels).items()}
+
+        found = total(None, evaluation.inputs, whole=True)
+        found.per_class = apart(classes)
+        found.per_segment = {} if segments is None else apart(segments)
+        return found
+
+    def merge(self, other: "Totals") -> "Totals":
+        """The totals of both, as if their inputs had come in one stream.
+
+        Args:
+            other: Totals of the same metrics and attributions.
+        """
+        if list(self) != list(other):
+            raise ValueError(f"merge: expected totals of the same metrics, found {list(self)} and {list(other)}.")
+        return Totals(
+            {name: total.merge(other[name]) for name, total in self.items()},
+            self.count + other.count,
+            self.rows + other.rows,
+            self.seconds + other.seconds,
+            _merged(self.per_class, other.per_class),
+            _merged(self.per_segment, other.per_segment),
+        )
+
+    def to_frame(self, level: float = LEVEL) -> "pl.DataFrame":
+        """Means with their intervals as a polars data frame, over all inputs, per class and per segment.
+
+        Args:
+            level: Coverage of the intervals.
+        """
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        groups = [("all", "", self)]
+        groups += [("class", str(label), one) for label, one in self.per_class.items()]
+        groups += [("segment", str(label), one) for label, one in self.per_segment.items()]
+        return pl.DataFrame(
+            [
+                {
+                    "of": kind,
+                    "which": label,
+                    "metric": name,
+                    "attribution": attribution,
+                    "inputs": one.count,
+                    "mean": mean.mean,
+                    "standard_error": mean.standard_error,
+                    "low": mean.low,
+                    "high": mean.high,
+                }
+                for kind, label, one in groups
+                for name, total in one.items()
+                for attribution, mean in zip(total.labels, total.listed_means(level), strict=True)
+            ]
+        )
+
+    def table(self) -> Table:
+        """Means with their intervals, one line per attribution."""
+        labels = next(iter(self.values())).labels if self else ()
+        columns = [[str(mean) for mean in total.listed_means()] for total in self.values()]
+        heads = [metric_head(total.metric.label, total.metric.higher_is_better) for total in self.values()]
+        caption = f"Means over {counted(self.count, 'input')} with 95 % intervals; {cost(self.rows, self.seconds)}"
+        return Table(("attribution", *heads), shortened(list(zip(labels, *columns, strict=True))), caption)
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def _merged(first: dict[Hashable, Totals], second: dict[Hashable, Totals]) -> dict[Hashable, Totals]:
+    labels = dict.fromkeys((*first, *second))
+    both = {label: [held[label] for held in (first, second) if label in held] for label in labels}
+    return {label: held[0] if len(held) == 1 else held[0].merge(held[1]) for label, held in both.items()}
+
+
+def _places(labels: Any) -> dict[Hashable, Int[Tensor, " m"]]:
+    """The places of each label, which is a plain value of Python whatever array holds it."""
+    array = np.asarray(labels)
+    array = array if array.dtype.kind != "O" else array.astype(str)  # a column of text, maybe with gaps
+    known, group, sizes = np.unique(array, return_inverse=True, return_counts=True)
+    parts = np.split(np.argsort(group, kind="stable"), np.cumsum(sizes)[:-1])
+    return {label: torch.from_numpy(own) for label, own in zip(known.tolist(), parts, strict=True)}

@@ -1,0 +1,96 @@
+"""Replacements in words, as commands take them: a name and settings, ``marginal:draws=16,seed=1``."""
+
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from verax.core.registry import unknown
+from verax.problem.replacement.base import REPLACEMENTS, Replacement
+
+_TRUTH = {"true": True, "false": False}
+_READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    float: ("NUMBER", float),
+    int: ("COUNT", int),
+    bool: ("true|false", lambda word: _TRUTH[word]),
+    str: ("WORD", str),
+}
+
+
+def replacement_from(words: str, argument: str = "replacement") -> Replacement:
+    """Read a replacement: its name, and after a colon its settings with commas between them.
+
+    Args:
+        words: What was said.
+        argument: What it was said for, for messages.
+
+    Example:
+        >>> replacement_from("nudge:epsilon=0.1"), replacement_from("conditional")
+        (Nudge(epsilon=0.1), Conditional(ridge=1e-06))
+        >>> replacement_from("nudge")
+        Traceback (most recent call last):
+        ValueError: replacement: nudge needs epsilon; say nudge:epsilon=NUMBER.
+    """
+    name, _, rest = words.partition(":")
+    known = {one: REPLACEMENTS.get(one) for one in sayable()}
+    if name not in known:
+        raise ValueError(f"{argument}: {unknown(name, known)}")
+    settings = _settings(known[name], name, rest, argument)
+    if missing := [field.name for field in fields(known[name]) if _required(field) and field.name not in settings]:
+        raise ValueError(f"{argument}: {name} needs {', '.join(missing)}; say {_form(name, known[name])}.")
+    try:
+        return known[name](**settings)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{argument}: {name}: {error}") from None
+
+
+def sayable() -> dict[str, str]:
+    """Names of all replacements that words can say, each with the settings that it cannot do without.
+
+    Example:
+        >>> sayable()["blur"], sayable()["noisy_linear"], "own" in sayable()  # which is a function
+        ('blur:sigma=NUMBER', 'noisy_linear', False)
+    """
+    kinds = {name: REPLACEMENTS.get(name) for name in REPLACEMENTS}
+    return {name: _form(name, kind) for name, kind in kinds.items() if _can_be_said(kind)}
+
+
+def needs_background(replacement: Replacement) -> bool:
+    """Whether it takes rows of training data and has none of its own."""
+    return getattr(replacement, "background", ...) is None
+
+
+def _settings(kind: type[Replacement], name: str, text: str, argument: str) -> dict[str, Any]:
+    said = _settings_of(kind)
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if key not in said or not equals:
+            what = f"it has {', '.join(said)}" if said else "it has none"
+            raise ValueError(f"{argument}: {name}: expected setting=value, found {part!r}; {what}.")
+        wanted, read = _READERS[said[key]]
+        try:
+            found[key] = read(value)
+        except (ValueError, KeyError):
+            raise ValueError(f"{argument}: {name}: {key}: expected {wanted}, found {value!r}.") from None
+    return found
+
+
+def _settings_of(kind: type[Replacement]) -> dict[str, Any]:
+    """Settings that a word can be read for, with their types."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if hints[field.name] in _READERS}
+
+
+def _can_be_said(kind: type[Replacement]) -> bool:
+    return all(field.name in _settings_of(kind) for field in fields(kind) if _required(field))
+
+
+def _required(field: "Field[Any]") -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _form(name: str, kind: type[Replacement]) -> str:
+    said = _settings_of(kind)
+    needed = [f"{field.name}={_READERS[said[field.name]][0]}" for field in fields(kind) if _required(field)]
+    return f"{name}:{','.join(needed)}" if needed else name

@@ -1,0 +1,101 @@
+"""Sums of scores that add up exactly: the same mean and interval, whatever parts the scores came in."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from verax.core.arguments import checked_level
+from verax.core.shapes import Float
+from verax.statistics.intervals import LEVEL, Estimate, t_quantile
+
+_UNIT = 1130  # sums are whole numbers of 2**-1130: every float64, the smallest with all its 53 places, is one
+_HALF = 26  # bits of the lower half of a mantissa, so that float64 adds up 2**26 halves without rounding
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """Number, sum and sum of squares of some scores, without rounding; ``+`` joins those of two parts.
+
+    Sums of floating-point numbers depend on their order. These are whole numbers: to add is associative and
+    commutative to the last bit, and the mean is the sum rounded once. A square is rounded to float64 before it is
+    added; squares of float32 scores are exact.
+
+    Attributes:
+        count: Scores.
+        total: Their sum, in units of ``2**-1130``.
+        squares: The sum of their squares, in the same unit.
+        unknown: Scores among them that are not finite; with one of them nothing is known of the mean.
+
+    Example:
+        >>> values = torch.tensor([1e16, 1.0, -1e16], dtype=torch.float64)
+        >>> float(values.sum()), (ScoreSums.of(values[:2]) + ScoreSums.of(values[2:])).mean * 3
+        (0.0, 1.0)
+        >>> print(ScoreSums.of(torch.tensor([1.0, 2.0, 3.0])).estimate())
+        2.0 [-0.5, 4.5]
+    """
+
+    count: int = 0
+    total: int = 0
+    squares: int = 0
+    unknown: int = 0
+
+    @classmethod
+    def of(cls, scores: Float[Tensor, " n"]) -> "ScoreSums":
+        """The sums of some scores."""
+        values = scores.detach().to("cpu", torch.float64).numpy()
+        known = np.isfinite(values) & (np.abs(values) < 1e150)  # beyond, squares overflow
+        values = values[known]
+        return cls(len(known), _exact_sum(values), _exact_sum(values * values), int((~known).sum()))
+
+    def __add__(self, other: "ScoreSums") -> "ScoreSums":
+        return ScoreSums(
+            self.count + other.count,
+            self.total + other.total,
+            self.squares + other.squares,
+            self.unknown + other.unknown,
+        )
+
+    @property
+    def mean(self) -> float:
+        """The mean, rounded once; not a number of no scores."""
+        return self.total / (self.count << _UNIT) if self.count and not self.unknown else math.nan
+
+    @property
+    def variance(self) -> float:
+        """The variance of the scores' source, over ``count - 1``; not a number of fewer than two."""
+        if self.count < 2 or self.unknown:
+            return math.nan
+        spread = (self.count * self.squares << _UNIT) - self.total**2
+        return max(0, spread) / (self.count * (self.count - 1) << 2 * _UNIT)
+
+    def estimate(self, level: float = LEVEL) -> Estimate:
+        """The mean with Student's t interval, as ``estimates`` gives it for scores that are all at hand."""
+        error = math.sqrt(self.variance / self.count) if self.count > 1 else math.nan
+        reach = error * t_quantile((1 + checked_level(level)) / 2, self.count - 1)
+        return Estimate(self.mean, error, self.mean - reach, self.mean + reach)
+
+    def to_json(self) -> list[str]:
+        """Four whole numbers as text: most readers of JSON round long ones."""
+        return [hex(one) for one in (self.count, self.total, self.squares, self.unknown)]
+
+    @classmethod
+    def from_json(cls, texts: list[str]) -> "ScoreSums":
+        """What ``to_json`` wrote."""
+        return cls(*(int(text, 16) for text in texts))
+
+
+def _exact_sum(values: npt.NDArray[np.float64]) -> int:
+    """The sum as a whole number of units: mantissas of equal exponents are added as whole numbers."""
+    parts, exponents = np.frexp(values)
+    mantissas = np.ldexp(parts, 53).astype(np.int64)
+    present, place = np.unique(exponents, return_inverse=True)
+    high = np.bincount(place, weights=mantissas >> _HALF, minlength=len(present))
+    low = np.bincount(place, weights=mantissas & ((1 << _HALF) - 1), minlength=len(present))
+    return sum(
+        ((int(above) << _HALF) + int(below)) << (_UNIT - 53 + int(exponent))
+        for exponent, above, below in zip(present, high, low, strict=True)
+    )

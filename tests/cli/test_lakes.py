@@ -1,0 +1,76 @@
+"""``verax evaluate`` on a lake: patterns, names, what is printed, what is refused."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from lakes.lakes import SmallLake, same
+from verax.cli import app
+from verax.core.threads import one_thread_on_cpu
+
+RUN = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+    return SmallLake(tmp_path_factory.mktemp("lake"))
+
+
+def call(lake: SmallLake, *words: str) -> Any:
+    before = Path.cwd()
+    os.chdir(lake.folder)
+    try:
+        given = ["evaluate", "--model", "m.safetensors", "--inputs", "rows/*.parquet", "--workers", "1"]
+        return RUN.invoke(app, [*given, *words])
+    finally:
+        os.chdir(before)
+
+
+def test_a_lake_is_scored_and_its_means_are_printed(lake: SmallLake) -> None:
+    words = ("--attributions", "shap=shap/*.parquet", "lime/*.parquet", "--samples", "16", "--out", "scores")
+    found = call(lake, *words)
+    assert found.exit_code == 0, found.output
+    assert "Means over 90 rows of 4 parts with 95 % intervals" in found.output
+    assert "4 of 4 parts scored now" in found.output
+    with one_thread_on_cpu("cpu"):
+        assert same(lake.table(), lake.expected())
+    again = call(lake, *words, "--json")
+    told = json.loads(again.stdout)
+    assert (told["rows"], told["parts"], told["computed"]) == (90, 4, 0)
+    mean = lake.table().filter(pl.col("attribution") == "lime")["dpc"].mean()
+    assert told["metrics"]["dpc"]["lime"]["mean"] == pytest.approx(mean, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "other", "--report", "r.html"], "--report: is not for a lake"),
+        ([], "--out: say in which folder"),
+        (["--out", "other", "--level", "95"], "level: expected a number between 0 and 1"),
+        (["--out", "m.safetensors"], "--out: m.safetensors is a file"),
+        (["--out", "other", "--target", "targets.npy"], "--target: targets.npy has one class per row"),
+        (["--out", "other", "--baselines", "mean"], "--baselines: mean is one of the training data"),
+        (["--out", "other", "--address", "auto"], "--address: is that of a Ray cluster"),
+        (["--out", "other", "--attributions", "a=shap", "a=lime"], "--attributions: a second one called a"),
+        (["--out", "other", "--attributions", "none=none/*.parquet"], "none: there is no such folder."),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_line(lake: SmallLake, words: list[str], message: str) -> None:
+    given = words if "--attributions" in words else ["--attributions", "shap=shap/*.parquet", *words]
+    found = call(lake, *given)
+    assert found.exit_code == 2
+    assert message in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+    assert not (lake.folder / "other").exists()
+
+
+def test_options_of_a_lake_are_refused_for_one_file(lake: SmallLake) -> None:
+    words = ["evaluate", "--model", "m.onnx", "--inputs", "x.npy", "--attributions", "a.npy", "--key", "id"]
+    found = RUN.invoke(app, words)
+    assert found.exit_code == 2
+    assert "--key: is for a lake; --inputs x.npy is one file." in found.stderr

@@ -1,0 +1,308 @@
+"""Streams: the bits of one call for any cutting, totals that merge, sources of every kind, and stopping early."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
+
+import verax
+from verax.attribution import Gradient, IntegratedGradients, KernelShap
+from verax.evaluation.evaluate import evaluate
+from verax.evaluation.stream import stream
+from verax.evaluation.stream_sources import looks
+from verax.metrics import DirectedPredictionChange, PredictionChange
+from verax.statistics.totals import ScoreSums
+
+ROWS, COLUMNS = 150, 7
+METRICS = ("pc", "infidelity", "sensitivity_n", "effect_correlation")
+CALL = {"batch_size": 3, "samples": 20, "steps": 3}  # stretches of 48 rows
+
+
+@pytest.fixture(scope="module")
+def model() -> torch.nn.Module:
+    """One output: its last layer is a product of a matrix with a vector, whose bits hang on the rows beside a row."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(COLUMNS, 33), torch.nn.ReLU(), torch.nn.Linear(33, 1)).eval()
+
+
+@pytest.fixture(scope="module")
+def scorer(model: torch.nn.Module) -> verax.Scorer:
+    return verax.Scorer(model, returns="logits")
+
+
+@pytest.fixture(scope="module")
+def x() -> torch.Tensor:
+    return torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def given_two(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"noise": torch.randn(x.shape, generator=torch.Generator().manual_seed(2)), "inputs": x.clone()}
+
+
+@pytest.fixture(scope="module")
+def whole(scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor]) -> verax.Evaluation:
+    return evaluate(scorer, x, given_two, METRICS, **CALL)
+
+
+@pytest.fixture(scope="module")
+def directed(scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor]) -> verax.Evaluation:
+    return evaluate(scorer, x, given_two, ["dpc"], **CALL)
+
+
+def cut(x: torch.Tensor, attributions: dict[str, torch.Tensor], sizes: list[int]):
+    for rows in torch.arange(len(x)).split(sizes):
+        yield x[rows], {name: one[rows] for name, one in attributions.items()}
+
+
+def same(found: list[verax.Evaluation], wanted: verax.Evaluation) -> bool:
+    return all(
+        torch.equal(torch.cat([one[name].value[label] for one in found]), value)
+        for name, result in wanted.items()
+        for label, value in result.value.items()
+    )
+
+
+def test_the_bits_of_one_call(scorer, x, given_two, whole) -> None:
+    sizes = [1, 40, 7, 48, 54]
+    streamed = stream(scorer, cut(x, given_two, sizes), metrics=METRICS, **CALL)
+    found = list(streamed)
+    assert [one.inputs for one in found] == sizes
+    assert same(found, whole)
+    curves = torch.cat([one["pc"].morf["noise"] for one in found])
+    assert torch.equal(curves, whole["pc"].morf["noise"])
+    assert sum(one.rows for one in found) == whole.rows == streamed.totals().rows
+
+
+@settings(derandomize=True, max_examples=8, deadline=None)
+@given(st.sets(st.integers(1, ROWS - 1), max_size=8))
+def test_the_bits_of_one_call_for_any_cutting(scorer, x, given_two, directed, places) -> None:
+    ends = [0, *sorted(places), ROWS]
+    sizes = [stop - start for start, stop in itertools.pairwise(ends)]
+    found = list(stream(scorer, cut(x, given_two, sizes), metrics=["dpc"], **CALL))
+    assert [one.inputs for one in found] == sizes
+    assert same(found, directed)
+
+
+def test_the_bits_hang_on_the_cutting_where_nobody_cares(scorer, x, given_two, directed) -> None:
+    """What the stretches are for: calls of other lengths give other last bits."""
+    apart = [evaluate(scorer, *batch, ["dpc"], **CALL) for batch in cut(x, given_two, [47, 47, 56])]
+    assert not same(apart, directed)
+
+
+def test_adaptive_steps_drawn_replacements_and_many_features_keep_their_bits() -> None:
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(70, 9), torch.nn.Tanh(), torch.nn.Linear(9, 1))
+    scorer, x = verax.Scorer(model, returns="logits"), torch.randn(40, 70)
+    moved = verax.replacement.Marginal(draws=2)
+    metrics = {
+        "adaptive": PredictionChange(steps="adaptive", tolerance=0.1),
+        "drawn": PredictionChange(steps=4, replacement=moved),
+        "coherent": DirectedPredictionChange(steps=4, rule="coherent"),
+    }
+    call = {"batch_size": 1, "background": x[:10]}  # stretches of 16 rows
+    wanted = evaluate(scorer, x, {"x": x}, metrics, **call)
+    for sizes in ([13, 27], [16, 16, 8]):
+        assert same(list(stream(scorer, cut(x, {"x": x}, sizes), metrics=metrics, **call)), wanted)
+    lone = evaluate(scorer, x, {"x": x}, ["pc"], batch_size=1)
+    assert same(list(stream(scorer, cut(x, {"x": x}, [13, 27]), metrics=["pc"], batch_size=1)), lone)
+
+
+def test_methods_are_computed_on_the_way_with_the_same_bits(scorer, x) -> None:
+    methods = {"ig": IntegratedGradients(baseline="mean", points=4), "shap": KernelShap(samples=16), "g": Gradient()}
+    call = {"batch_size": 4, "background": x[:20], "steps": 3}  # stretches of 64 rows
+    wanted = evaluate(scorer, x, methods, ["pc", "dpc"], **call)
+    for batches in (x.split(33), DataLoader(TensorDataset(x, torch.zeros(ROWS)), batch_size=40)):
+        assert same(list(stream(scorer, batches, methods, ["pc", "dpc"], **call)), wanted)
+
+
+def test_rows_given_at_once_are_cut_here(scorer, x, given_two, whole, directed, tmp_path) -> None:
+    np.save(tmp_path / "x.npy", x.numpy())
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    arrays = {name: one.numpy() for name, one in given_two.items()}
+    for rows in (x, verax.Inputs(x, baselines=0.0)):
+        assert same(list(stream(scorer, rows, given_two, ["dpc"], **CALL)), directed)
+    for rows in (mapped, x.numpy()):
+        found = list(stream(scorer, rows, arrays, ["pc"], **CALL))
+        assert [one.inputs for one in found] == [48, 48, 48, 6]
+        assert np.array_equal(
+            np.concatenate([one["pc"].value["noise"] for one in found]), whole["pc"].value["noise"].numpy()
+        )
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_columns_of_tables_are_found_by_name_and_segments_by_theirs(model, x, make) -> None:
+    names = [f"c{place}" for place in range(COLUMNS)]
+    scorer = verax.Scorer(model, returns="logits", feature_names=names)
+    columns = {name: x[:, place].numpy() for place, name in enumerate(names)}
+    region = np.array(["north", "south", "south"] * (ROWS // 3))
+    backwards = dict(reversed(columns.items()))
+    table = make(backwards | {"region": region})
+    wanted = evaluate(scorer, x, {"x": x}, ["pc"])
+    attributions = {"x": pl.DataFrame(backwards)}
+    for totals in (
+        stream(scorer, table, attributions, ["pc"], by="region").totals(),
+        stream(scorer, [(table, attributions)], metrics=["pc"], by="region").totals(),
+    ):
+        assert {label: one.count for label, one in totals.per_segment.items()} == {"north": 50, "south": 100}
+        south = wanted["pc"].value["x"][torch.from_numpy(region == "south")].double().mean()
+        assert totals.per_segment["south"]["pc"].mean()["x"].mean == pytest.approx(float(south), rel=1e-12)
+    batches = table.to_batches() if make is pa.table else [table]
+    found = stream(scorer, batches, {"g": Gradient()}, ["pc"], by="region").totals()
+    assert found.per_segment["north"].count == 50
+
+
+def test_totals_are_those_of_one_call_and_merge(scorer, x, given_two, whole) -> None:
+    labels = ["a", "b"] * (ROWS // 2)
+    batches = [
+        {"inputs": part, "attributions": one, "by": labels[:50], "target": [0] * 50}
+        for part, one in cut(x, given_two, [50, 50, 50])
+    ]
+    totals = stream(scorer, batches, metrics=["pc"], quantiles=True).totals()
+    first, second, third = (stream(scorer, [one], metrics=["pc"], quantiles=True).totals() for one in batches)
+    for merged in (first.merge(second).merge(third), third.merge(first.merge(second))):
+        assert merged["pc"].sums == totals["pc"].sums
+        assert merged["pc"].quantile(0.9) == totals["pc"].quantile(0.9)
+        assert merged.per_segment["b"]["pc"].sums == totals.per_segment["b"]["pc"].sums
+    free = stream(scorer, x, given_two, METRICS, **CALL).totals()
+    for name, result in whole.items():
+        for label, mean in result.mean().items():
+            own = free[name].mean()[label]
+            assert (own.mean, own.low, own.high) == pytest.approx((mean.mean, mean.low, mean.high), rel=1e-9)
+    assert sum(one.count for one in free.per_class.values()) == free.count == ROWS
+    assert free.to_frame().filter(pl.col("of") == "class").height == 2 * 2 * len(METRICS)
+    assert "Means over 150 inputs" in repr(free)
+    with pytest.raises(ValueError, match="same metrics"):
+        totals.merge(free)
+
+
+def test_quantiles_are_within_a_hundredth(scorer, x, given_two) -> None:
+    totals = stream(scorer, x, given_two, ["pc"], quantiles=True).totals()
+    values = evaluate(scorer, x, given_two, ["pc"])["pc"].value["noise"].double().numpy()
+    for share in (0.0, 0.1, 0.5, 0.99, 1.0):
+        below, above = np.quantile(values, share, method="lower"), np.quantile(values, share, method="higher")
+        found = totals["pc"].quantile(share)["noise"]
+        assert below - 0.01 * abs(below) <= found <= above + 0.01 * abs(above)
+    with pytest.raises(ValueError, match="quantiles=True"):
+        stream(scorer, x, given_two, ["pc"]).totals()["pc"].quantile(0.5)
+
+
+def test_one_array_and_a_stack_go_back_in_their_form(scorer, x, given_two) -> None:
+    stack = torch.stack(list(given_two.values()))
+    lone = stream(scorer, [(part, part) for part in x.split(40)], metrics=["pc"]).totals()["pc"].mean()
+    both = stream(scorer, zip(x.split(40), stack.split(40, dim=1), strict=True), metrics=["pc"]).totals()["pc"].mean()
+    assert both[1] == lone == stream(scorer, x, stack, ["pc"]).totals()["pc"].mean()[1]
+
+
+def test_inputs_with_companions_come_batch_by_batch() -> None:
+    def model(values: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+        return (values * shift).sum(1)
+
+    scorer, x, shift = verax.Scorer(model, returns="values"), torch.rand(10, 3), torch.rand(10, 1)
+    inputs = verax.Inputs(x, alongside={"shift": shift}, baselines=0.0)
+    wanted = evaluate(scorer, inputs, {"x": x}, ["pc"])
+    batches = [(inputs[rows], {"x": x[rows]}) for rows in (slice(0, 4), slice(4, 10))]
+    assert same(list(stream(scorer, batches, metrics=["pc"])), wanted)
+
+
+def test_it_stops_when_the_interval_is_narrow_enough(scorer) -> None:
+    x = torch.randn(6000, COLUMNS, generator=torch.Generator().manual_seed(4))
+    full = stream(scorer, x, {"x": x}, ["pc", "dpc"]).totals()
+    reach = 6 * (full["dpc"].mean()["x"].high - full["dpc"].mean()["x"].mean)
+    early = stream(scorer, x, {"x": x}, ["pc", "dpc"], until={"dpc": reach})
+    totals = early.totals()
+    mean = totals["dpc"].mean()["x"]
+    assert early.stopped
+    assert 256 <= totals.count < 600
+    assert mean.high - mean.low <= 2 * reach
+    again = stream(scorer, x, {"x": x}, ["pc", "dpc"], until={"dpc": reach}).totals()
+    assert again["dpc"].sums == totals["dpc"].sums
+    labels = np.repeat([0, 1], [5000, 1000])
+    drawn = stream(scorer, x, {"x": x}, ["dpc"], until=reach, stratify=labels, by=labels).totals()
+    assert drawn.per_segment[1].count == pytest.approx(drawn.count / 6, abs=1)
+    taken = stream(scorer, ((part, {"x": part}) for part in x.split(100)), metrics=["dpc"], until=reach)
+    assert 256 <= taken.totals().count < 600
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_intervals_keep_their_coverage_when_they_say_when_to_stop(skewed) -> None:
+    """Fixed-width intervals by sequential draws (Chow and Robbins): 95 % of them hold the mean, or hardly fewer."""
+    draws = np.random.default_rng(5)
+    held = []
+    for _ in range(400):
+        values = draws.exponential(size=4000) if skewed else draws.normal(1.0, 1.0, size=4000)
+        sums = ScoreSums()
+        for look in looks(len(values), most=1000):
+            sums += ScoreSums.of(torch.from_numpy(values[look]))
+            found = sums.estimate()
+            if found.high - found.low <= 2 * 0.07:  # about 780 rows
+                break
+        held.append(found.low <= 1.0 <= found.high)
+    assert np.mean(held) >= 0.92
+
+
+def test_batches_are_asked_for_when_they_are_needed(scorer, x) -> None:
+    asked = []
+
+    def endless():
+        while True:
+            asked.append(1)
+            yield x[:30], {"x": x[:30]}
+
+    streamed = stream(scorer, endless(), metrics=["pc"], batch_size=3)
+    next(streamed)
+    assert len(asked) == 2  # 48 rows
+    assert streamed.so_far is not None
+    assert streamed.so_far.count == 48
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_doubt_is_told_once(scorer, x) -> None:
+    with pytest.warns(UserWarning, match="baselines: outside") as told:
+        stream(scorer, x.split(50), {"g": Gradient()}, ["pc"], baselines=99.0, batch_size=3).totals()
+    assert len(told) == 1
+
+
+def test_what_cannot_be_done_is_said(scorer, x, given_two) -> None:
+    with pytest.raises(ValueError, match="nothing about them"):
+        stream(scorer, x)
+    with pytest.raises(ValueError, match=r"attributions\['a'\]: shape \(5, 7\) does not fit 150 rows"):
+        stream(scorer, x, {"a": x[:5]})
+    with pytest.raises(TypeError, match=r"batches\[0\]: expected a pair"):
+        stream(scorer, [x]).totals()
+    with pytest.raises(ValueError, match=r"batches\[1\]: attributions\['a'\] of shape \(3, 7\) do not fit 5 rows"):
+        stream(scorer, [(x[:5], {"a": x[:5]}), (x[:5], {"a": x[:3]})]).totals()
+    with pytest.raises(ValueError, match="the same attributions"):
+        stream(scorer, [(x[:5], {"a": x[:5]}), (x[:5], {"b": x[:5]})]).totals()
+    with pytest.raises(TypeError, match="numbers of one kind"):
+        stream(scorer, [(x[:5], {"a": x[:5]}), (x[:5].double(), {"a": x[:5]})]).totals()
+    with pytest.raises(ValueError, match="expected keys among"):
+        stream(scorer, [{"rows": x}]).totals()
+    with pytest.raises(ValueError, match="found none"):
+        stream(scorer, []).totals()
+    with pytest.raises(TypeError, match="iterable of batches"):
+        stream(scorer, 3)
+    with pytest.raises(ValueError, match="until: expected names among pc"):
+        stream(scorer, x, given_two, ["pc"], until={"dpc": 0.1})
+    with pytest.raises(ValueError, match="above 0"):
+        stream(scorer, x, given_two, ["pc"], until=-1.0)
+    with pytest.raises(ValueError, match="stratify"):
+        stream(scorer, x, given_two, ["pc"], stratify=[0] * ROWS)
+    with pytest.raises(ValueError, match="no column 'region'"):
+        stream(scorer, x, given_two, ["pc"], by="region").totals()
+    with pytest.raises(ValueError, match="one label for each of 150 rows"):
+        stream(scorer, x, given_two, ["pc"], by=["a"]).totals()
+    with pytest.raises(TypeError, match="name a column"):
+        stream(scorer, x.split(50), {"g": Gradient()}, ["pc"], by=["a"] * ROWS).totals()
+    bad = x.clone()
+    bad[60, 2] = torch.nan
+    with pytest.raises(ValueError, match="in row 12") as found:
+        stream(scorer, bad.split(50), {"g": Gradient()}, ["pc"], batch_size=3).totals()
+    assert "from row 48 of the stream" in found.value.__notes__[0]

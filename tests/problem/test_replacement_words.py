@@ -1,0 +1,65 @@
+"""Replacements in words: what was registered can be said, and what cannot is refused with what can."""
+
+from dataclasses import dataclass, fields
+
+import pytest
+from verax.replacement import Marginal, NoisyLinear, Nudge, Replacement
+
+from verax.core.settings import made, plain
+from verax.metrics import PredictionChange
+from verax.problem.replacement import REPLACEMENTS
+from verax.problem.replacement.words import needs_background, replacement_from, sayable
+
+
+@pytest.mark.parametrize("name", sorted(set(REPLACEMENTS) - {"own"}))
+def test_every_replacement_is_said_by_its_name_in_words_and_in_files(name):
+    said = replacement_from(sayable()[name].replace("NUMBER", "0.5"))
+    assert type(said) is REPLACEMENTS.get(name)
+    written = plain(PredictionChange(replacement=said))["replacement"]
+    assert written["name"] == name
+    assert made(PredictionChange, {"replacement": written}).replacement.short_form == said.short_form
+
+
+def test_settings_are_read_by_their_types():
+    assert replacement_from("nudge:epsilon=0.1") == Nudge(0.1)
+    assert replacement_from("noisy_linear:noise=0, seed=3") == NoisyLinear(noise=0.0, seed=3)
+    drawn = replacement_from("marginal:draws=8,seed=2")
+    assert (drawn.draws, drawn.seed, drawn.background) == (8, 2, None)
+    assert needs_background(drawn)
+    assert not needs_background(Nudge(0.1))
+    assert not needs_background(Marginal([[0.0]]))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("nudje:epsilon=1", "found 'nudje'; did you mean 'nudge'?"),
+        ("own", "expected blur, conditional"),
+        ("nudge", "nudge needs epsilon; say nudge:epsilon=NUMBER."),
+        ("nudge:0.1", "found '0.1'; it has epsilon."),
+        ("nudge:epsilon=far", "epsilon: expected NUMBER, found 'far'"),
+        ("marginal:draws=2.5", "draws: expected COUNT, found '2.5'"),
+        ("marginal:background=train", "it has draws, seed"),
+        ("baseline:epsilon=1", "it has none"),
+        ("toward:epsilon=2", "--replacement: toward: epsilon: expected a part of the way"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_what_can(words, said):
+    with pytest.raises(ValueError, match=r"^--replacement: ") as found:
+        replacement_from(words, "--replacement")
+    assert said in str(found.value)
+
+
+def test_one_of_ones_own_is_said_like_ours():
+    @dataclass(frozen=True)
+    class HalfWay(Replacement):
+        strong: bool = False
+        word: str = "x"
+
+        def fill(self, rows, removed=None):
+            return rows.values / 2
+
+    found = replacement_from("half_way:strong=true,word=y")
+    assert [getattr(found, field.name) for field in fields(found)] == [True, "y"]
+    with pytest.raises(ValueError, match=r"expected true\|false, found 'yes'"):
+        replacement_from("half_way:strong=yes")
