@@ -1,1 +1,10 @@
-"""Which metric can be trusted: cases with known truth, trials, and `verax.audit`."""
+"""Which metric can be trusted: cases with known truth, trials, and ``verax.audit``."""
+
+from verax.auditing import trials
+from verax.auditing.audit import audit
+from verax.auditing.case import Case, Truth
+from verax.auditing.cases import cases
+from verax.auditing.finding import Finding, LeftOut
+from verax.auditing.result import Audit
+
+__all__ = ["Audit", "Case", "Finding", "LeftOut", "Truth", "audit", "cases", "trials"]

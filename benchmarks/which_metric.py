@@ -1,0 +1,316 @@
+"""Which metric can be trusted: every metric, ours and the peers', on the cases with known truth.
+
+python benchmarks/which_metric.py
+
+Prints the tables of docs/which-metric.md, puts them there, and keeps every figure in results/which_metric.parquet.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median_high
+
+import common
+import peer_metrics
+import polars as pl
+import torch
+from torch import Tensor, nn
+
+import verax
+from verax.auditing.bench import Bench, refusal
+from verax.auditing.case import Case, Truth
+from verax.auditing.cases import cases
+from verax.auditing.subject import Ground, Subject, case_subject
+from verax.auditing.trials.falls_with_damage import FallsWithDamage
+from verax.auditing.trials.peaks_at_truth import PeaksAtTruth
+from verax.auditing.trials.truth_wins import TruthWins, differs
+from verax.metrics import (
+    Comprehensiveness,
+    Deletion,
+    DirectedPredictionChange,
+    EffectCorrelation,
+    Infidelity,
+    Insertion,
+    Kind,
+    LocalPredictionChange,
+    Metric,
+    PredictionChange,
+    SensitivityN,
+    Sufficiency,
+    SymmetricRelevanceGain,
+    cmi,
+    pes,
+)
+from verax.problem.replacement import BASELINE
+
+PAGE = Path(__file__).parent.parent / "docs" / "which-metric.md"
+KINDS: tuple[Kind, ...] = ("local", "baseline")
+TRIALS = (TruthWins(), FallsWithDamage(), PeaksAtTruth())
+WINS, DAMAGE, PEAK = "truth_wins: ", "smallest_damage_found", "peaks_at_truth"
+SUMMARIES = {"PES of PC": pes, "CMI of PC": cmi}  # of the scores of all inputs: one number
+FALSE = {
+    "random": ("random", "permuted"),
+    "`-a`": ("-a",),
+    "`-1/a`": ("-1/a",),
+    "half the signs": ("half-reversed signs",),
+    "constant": ("a constant added",),
+    "resized": ("sign(g) |g (x - b)|",),
+    "other truth": ("the truth of the other kind",),
+    "noise": ("noise 1.0",),
+}  # by column of the page, the false explanations of the trial
+
+
+DRAWS = (20, 160, 640, 1280)
+OURS: dict[str, Metric] = {
+    "LPC": LocalPredictionChange(),
+    "LPC, epsilon 0.2": LocalPredictionChange(epsilon=0.2),
+    **{f"Effect correlation, {n} draws": EffectCorrelation(samples=n) for n in DRAWS[:3]},
+    **{f"Infidelity, {n} draws": Infidelity(samples=n) for n in DRAWS},
+    "Infidelity without normalisation, 640 draws": Infidelity(normalize=False),
+    "DPC (the paper's)": DirectedPredictionChange(),
+    "DPC, signed": DirectedPredictionChange(order="signed"),
+    "DPC, literal": DirectedPredictionChange(order="literal"),
+    "DPC, MoRF area": DirectedPredictionChange(area="morf"),
+    "DPC, signed, MoRF area": DirectedPredictionChange(order="signed", area="morf"),
+    "DPC, 4 steps, sum": DirectedPredictionChange(steps=4),
+    "DPC, 4 steps, dot": DirectedPredictionChange(steps=4, rule="dot"),
+    "DPC, 4 steps, coherent": DirectedPredictionChange(steps=4, rule="coherent"),
+    "DPC, 4 steps, coherent, MoRF area": DirectedPredictionChange(steps=4, rule="coherent", area="morf"),
+    **{
+        f"Effect correlation (removal), {n} draws": EffectCorrelation(perturbation="baseline", samples=n)
+        for n in DRAWS[:3]
+    },
+    **{f"Infidelity (removal), {n} draws": Infidelity(perturbation="baseline", samples=n) for n in DRAWS},
+    "Infidelity (removal) of slopes, 640 draws": Infidelity(perturbation="baseline", effect="dot"),
+    "Sensitivity-N, 3 x 64 draws": SensitivityN(sizes=(1, 2, 4)),
+    "PC": PredictionChange(),
+    "PC, MoRF area": PredictionChange(area="morf"),
+    "PC, by magnitude": PredictionChange(order="magnitude"),
+    "SRG (plain area)": SymmetricRelevanceGain(),
+    "Deletion": Deletion(),
+    "Insertion": Insertion(),
+    "Comprehensiveness": Comprehensiveness(),
+    "Sufficiency": Sufficiency(),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure: what a trial found of a metric on a case."""
+
+    metric: str
+    kind: Kind
+    case: str
+    trial: str
+    value: float
+    low: float
+    high: float
+    passed: bool | None
+    ties: float
+    inputs: int
+
+
+def main() -> None:
+    options = common.arguments(__doc__)
+    inputs = 8 if options.quick else 64
+    common.print_header(f"Which metric can be trusted: {inputs} inputs of each case")
+    found = [one for case in cases(inputs) for kind in KINDS for one in findings(case, kind)]
+    costs = rows_of_ours() | rows_of_peers()
+    tables = tables_of(found, costs)
+    for name, table in tables.items():
+        print(f"\n{name}\n\n{table}")
+    path = common.write_results("which_metric", options, inputs=inputs, rows=costs)
+    figures = path.with_suffix(".parquet")
+    pl.DataFrame([asdict(one) for one in found]).write_parquet(figures)
+    if not options.quick:
+        put(PAGE, tables)
+    print(f"\nAll figures: {figures}")
+
+
+def tables_of(found: Sequence[Finding], costs: dict[str, str]) -> dict[str, str]:
+    """The tables of the page, by the name of their place on it."""
+    tables = {"cases": of_cases()}
+    for kind in KINDS:
+        ours = [name for name, metric in OURS.items() if metric.kind == kind]
+        metrics = ours + [peer.name for peer in peer_metrics.PEERS if peer.kind == kind]
+        tables[kind] = condensed(metrics + (list(SUMMARIES) if kind == "baseline" else []), found, costs)
+        tables[f"{kind} cases"] = by_case(metrics, found)
+    return tables
+
+
+def findings(case: Case, kind: Kind) -> Iterable[Finding]:
+    """What the trials find of every metric of a kind on a case; nothing where its truth is not known."""
+    truth = case.truth(kind)
+    if truth is None:
+        return
+    subject = case_subject(case, {})
+    ground = Ground(subject, kind, truth.attribution, seed=0, level=0.95)
+    shown = {name: one for trial in TRIALS for name, one in trial.explanations(ground).items()}
+    for bench in benches(subject, kind):
+        scores = bench.scores(shown)
+        for trial in TRIALS:
+            for metric, one in trial.outcomes(ground, shown, scores, bench):
+                value = one.value
+                figures = (value.mean, value.low, value.high, one.passed, one.ties, one.inputs)
+                yield Finding(metric, kind, case.name, one.trial, *figures)
+        if "PC" in scores:
+            yield from of_summaries(case.name, shown, scores["PC"])
+
+
+def benches(subject: Subject, kind: Kind) -> Iterable[Bench]:
+    """One for each metric of a kind that takes these inputs: each is climbed from the truth by itself."""
+    for name, metric in OURS.items():
+        if metric.kind == kind and not refusal(metric, subject, BASELINE):
+            yield Bench(subject, {name: metric}, BASELINE)
+    for peer in peer_metrics.PEERS:
+        if peer.kind == kind:
+            yield peer_metrics.PeerBench(subject, {}, BASELINE, peer)
+
+
+def of_summaries(case: str, shown: dict[str, Tensor], scores: Mapping[str, Tensor]) -> Iterable[Finding]:
+    """PES and CMI are one number for all inputs: by how much that of the truth is the higher one."""
+    for false in (name for names in FALSE.values() for name in names if name in shown):
+        asked = differs(shown["truth"], shown[false])
+        for metric, summary in SUMMARIES.items():
+            above = float(summary(scores["truth"][asked]) - summary(scores[false][asked]))
+            passed = above > 0 if int(asked.sum()) >= TruthWins().fewest else None
+            figures = (above, math.nan, math.nan, passed, float(above == 0), int(asked.sum()))
+            yield Finding(metric, "baseline", case, WINS + false, *figures)
+
+
+def condensed(metrics: Sequence[str], found: Sequence[Finding], costs: dict[str, str]) -> str:
+    """One line for each metric: how often truth wins, what it falls for, what damage it finds, what it costs."""
+    lines = []
+    for metric in metrics:
+        own = [one for one in found if one.metric == metric]
+        shares = [one.value for one in own if one.trial.startswith(WINS) and metric not in SUMMARIES]
+        lines.append(
+            (
+                metric,
+                f"{fmean(shares):.0%}" if shares else "-",
+                *(cases_lost(own, names) for names in FALSE.values()),
+                damage_in_words([one.value for one in own if one.trial == DAMAGE]),
+                peak_in_words([one.value for one in own if one.trial == PEAK]),
+                costs.get(metric, costs["PC"]),
+            )
+        )
+    return markdown(("metric", "truth wins", *FALSE, "finds damage of", "peak", "model rows"), lines)
+
+
+def cases_lost(own: Sequence[Finding], names: Sequence[str]) -> str:
+    """In how many cases the truth is not above on more than half of the inputs, in bold if that is most of them."""
+    lost: dict[str, bool] = {}
+    for one in own:
+        if one.trial.removeprefix(WINS) in names and one.passed is not None:
+            lost[one.case] = lost.get(one.case, False) or not one.passed
+    if not lost:
+        return "-"
+    count = sum(lost.values())
+    text = f"{count} of {len(lost)}" if count else ""
+    return f"**{text}**" if 2 * count > len(lost) else text
+
+
+def damage_in_words(damages: Sequence[float]) -> str:
+    if not damages:
+        return "-"
+    middle, missed = median_high(damages), sum(math.isinf(one) for one in damages)
+    if 2 * missed > len(damages):
+        return f"**none in {missed} of {len(damages)}**"
+    return f"{middle:g}" + (f", none in {missed}" if missed else "")
+
+
+def peak_in_words(shares: Sequence[float]) -> str:
+    if not shares or math.isnan(fmean(shares)):  # where all explanations have the same score
+        return "-"
+    text = f"{fmean(shares):.2f}"
+    return text if fmean(shares) >= PeaksAtTruth().share else f"**{text}**"
+
+
+def of_cases() -> str:
+    """What each model does, and in which sense its slopes are true."""
+    lines = [(case.name, case.summary, "-" if case.local is None else case.local.says) for case in cases(inputs=1)]
+    return markdown(("case", "model", "truth of slopes"), lines)
+
+
+def by_case(metrics: Sequence[str], found: Sequence[Finding]) -> str:
+    """The share of inputs and alternatives on which truth wins, by metric and case."""
+    names = list(dict.fromkeys(one.case for one in found if one.metric in metrics))
+    lines = []
+    for metric in metrics:
+        cells = []
+        for case in names:
+            own = [one for one in found if (one.metric, one.case) == (metric, case)]
+            shares = [one.value for one in own if one.trial.startswith(WINS)]
+            cells.append(f"{fmean(shares):.0%}")
+        lines.append((metric, *cells))
+    return markdown(("metric", *names), lines)
+
+
+class Sum(nn.Module):
+    """A sum of twenty features: nothing but rows counts here."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """One value per row."""
+        return rows.sum(1)
+
+
+def twenty_features() -> tuple[Case, Tensor]:
+    x = common.normal_inputs(4).double()
+    none = Truth(torch.zeros_like(x), "nothing")
+    case = Case("cost", "", verax.Scorer(Sum(), returns="values"), verax.Inputs(x, baselines=0.0), x, none, none)
+    return case, torch.randn(11, *x.shape, generator=torch.Generator().manual_seed(3)).double()
+
+
+def rows_of_ours() -> dict[str, str]:
+    """Rows per input of one and of eleven random attributions, twenty features: a line through both."""
+    case, attributions = twenty_features()
+    counts = {}
+    for name, metric in OURS.items():
+        one, eleven = (
+            verax.evaluate(case.model, case.inputs, attributions[:m], [metric], background=case.background).rows
+            / len(case.inputs)
+            for m in (1, 11)
+        )
+        counts[name] = line(one, (eleven - one) / 10)
+    return counts
+
+
+def rows_of_peers() -> dict[str, str]:
+    case, attributions = twenty_features()
+    subject = case_subject(case, {})
+    module = case.model.adapter.module
+    counts = {}
+    for peer in peer_metrics.PEERS:
+        with common.recorded(module) as seen:
+            peer_metrics.PeerBench(subject, {}, BASELINE, peer).scores({"one": attributions[0]})
+        each = sum(seen) / len(subject)
+        counts[peer.name] = line(each, each)
+    return counts
+
+
+def line(one: float, more: float) -> str:
+    """Rows of m attributions: those of the first, and those of every further one."""
+    shared = max(0, round(one - more))
+    parts = (f"{round(more)} m" if round(more) else "", str(shared) if shared else "")
+    return " + ".join(part for part in parts if part)
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *lines))
+
+
+def put(page: Path, tables: dict[str, str]) -> None:
+    """Put each table between its two marks on the page."""
+    text = page.read_text()
+    for name, table in tables.items():
+        first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, rest = text.split(first)
+        _, after = rest.split(last)
+        text = f"{before}{first}\n\n{table}\n\n{last}{after}"
+    page.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

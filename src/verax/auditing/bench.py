@@ -1,0 +1,114 @@
+"""A bench: the metrics that are tried on a subject with one replacement; explanations in, comparable scores out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.auditing.subject import Subject
+from verax.core.shapes import Float
+from verax.evaluation.asked import follows_replacement
+from verax.evaluation.drawn import check_repeats
+from verax.evaluation.evaluate import evaluate
+from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
+from verax.perturbation.draws import check_sigma, check_subset
+from verax.problem.inputs import Inputs
+from verax.problem.problem import Task
+from verax.problem.replacement import Replacement
+from verax.scoring.targets import Columns
+
+Scores = Mapping[str, Mapping[str, Float[Tensor, " n"]]]
+"""By metric, then by explanation: one score per input, higher is better whatever the metric's own direction."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Metrics on a subject.
+
+    Attributes:
+        subject: What they are tried on.
+        metrics: By name.
+        replacement: What removed features become, for metrics that do not say it themselves.
+    """
+
+    subject: Subject
+    metrics: Mapping[str, Metric]
+    replacement: Replacement
+
+    def scores(self, explanations: Mapping[str, Float[Tensor, "n features"]], inputs: Inputs | None = None) -> Scores:
+        """Score explanations with all metrics in one pass, so that they share draws and model rows.
+
+        Args:
+            explanations: One number per input and feature, by name.
+            inputs: Other inputs to score them on, as many and of the same features; the subject's own by default.
+        """
+        subject = self.subject
+        found = evaluate(
+            subject.scorer,
+            subject.inputs if inputs is None else inputs,
+            {name: _like(subject.shaped(values), subject.inputs.values) for name, values in explanations.items()},
+            self.metrics,
+            target=Columns(subject.target),
+            background=subject.background,
+            replacement=self.replacement,
+            output=subject.output,
+            batch_size=subject.batch_size,
+            device=subject.device,
+        )
+        return {
+            name: dict(zip(explanations, _upwards(found[name].scores, metric), strict=True))
+            for name, metric in self.metrics.items()
+        }
+
+    def at(self, rows: slice) -> "Bench":
+        """The same with some of the inputs."""
+        return replace(self, subject=self.subject.at(rows))
+
+
+def _like(values: Tensor, inputs: Any) -> Any:
+    """Values as the inputs are: a tensor on their device, or an array."""
+    return values.to(inputs.device) if isinstance(inputs, Tensor) else values.numpy()
+
+
+def _upwards(scores: Float[Tensor, "k n"], metric: Metric) -> Float[Tensor, "k n"]:
+    values = scores.double().cpu()
+    return values if metric.higher_is_better else -values
+
+
+def own_replacement(metric: Metric) -> str:
+    """What a metric does to features whatever the call says; empty where it removes them as the call says."""
+    if follows_replacement(metric):
+        return ""
+    own = metric.experiment.replacement if isinstance(metric, GuidedMetric) else None
+    return "noise" if own is None else own.short_form
+
+
+def unfit(replacement: Replacement, subject: Subject) -> str:
+    """Why a replacement is not for these inputs, asked of their first row; empty where it is."""
+    asked = subject.asked(replacement)
+    task = Task(asked, subject.target, subject.clean)
+    try:
+        rows = task.context(slice(0, 1), asked.inputs.device)
+        removed = None
+        if replacement.setwise:  # one element stays, since some look at what is left
+            removed = torch.ones_like(rows.values, dtype=torch.bool)
+            removed.reshape(-1)[0] = False
+        task.moves.fill(rows, removed)
+    except (ValueError, TypeError) as error:  # what replacements raise for inputs that they are not for
+        return str(error)
+    return ""
+
+
+def refusal(metric: Metric, subject: Subject, replacement: Replacement) -> str:
+    """Why a metric cannot be measured on a subject, asked as every call asks it before the model runs; or nothing."""
+    asked = subject.asked(replacement)
+    try:
+        for draws in all_draws(metric) if isinstance(metric, SampledMetric) else ():
+            check_subset(draws, asked)
+            check_sigma(draws, asked)
+        check_repeats({metric.name: metric}, asked, limits=False)
+    except ValueError as error:  # what these three say; nothing else runs here
+        return str(error)
+    return metric.refusal(asked)

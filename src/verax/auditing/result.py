@@ -1,0 +1,140 @@
+"""What an audit found: three sentences, a table by metric, and every figure behind it."""
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from verax.auditing.finding import COLUMNS, Finding, LeftOut
+from verax.auditing.sentences import blind_spots, by, case_sentences, cut, misled, model_sentences, name_of, told_apart
+from verax.auditing.store import finding_frame
+from verax.auditing.trials.base import Trial
+from verax.core.saving import save_as
+from verax.core.text_tables import Table, cost, shortened
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_NOTES = 8  # lines about what was left out
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Audit:
+    """What ``verax.audit`` found; shown as three sentences and a table.
+
+    Attributes:
+        findings: Every figure.
+        left_out: What was not tried, and why.
+        trials: What was asked; their ``passes`` say the thresholds.
+        inputs: Inputs of one's own model; 0 for cases.
+        rows: Model rows, those of earlier runs not counted.
+        seconds: Wall-clock time.
+        level: Coverage of the intervals.
+        cannot_see: What metrics are known not to see, by name, as they say it themselves.
+    """
+
+    findings: Sequence[Finding]
+    left_out: Sequence[LeftOut]
+    trials: Sequence[Trial]
+    inputs: int
+    rows: int
+    seconds: float
+    level: float
+    cannot_see: Mapping[str, str]
+
+    @property
+    def sentences(self) -> tuple[str, str, str]:
+        """Three sentences to act on."""
+        if self.inputs:
+            return model_sentences(self.findings, self.inputs, self.cannot_see)
+        return case_sentences(self.findings)
+
+    @property
+    def blind_spots(self) -> dict[str, list[str]]:
+        """For each metric, the false explanations that it gives the truth's score on every input of most cases."""
+        return blind_spots(self.findings)
+
+    @property
+    def misled(self) -> dict[str, list[str]]:
+        """For each metric, the false explanations that it surely puts above the truth on most inputs of most cases."""
+        return misled(self.findings)
+
+    @property
+    def counter_examples(self) -> dict[tuple[str, str, str], str]:
+        """By metric, replacement and case: an explanation that the metric likes better than the truth, in words."""
+        climbs = [one for one in self.findings if one.trial == "peaks_at_truth" and one.says]
+        return {(one.metric, one.replacement, one.case): one.says for one in climbs}
+
+    @property
+    def inputs_needed(self) -> dict[str, float]:
+        """For each metric, the inputs that tell an explanation of one's own model from what is surely worse.
+
+        Of several explanations the one that takes fewest; infinity where none is told.
+        """
+        return {name: count for name, (count, _) in told_apart(self.findings).items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, a sentence each; the same reason is given once."""
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for one in self.left_out:
+            reasons.setdefault((one.what, one.why.rstrip(".")), []).append(one.case)
+        return tuple(f"Left out: {what} ({cut(cases)}): {why}." for (what, why), cases in reasons.items())
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per metric, replacement, case and trial, as a polars data frame.
+
+        Columns: ``metric``, ``replacement``, ``case``, ``trial`` (its name, and after a colon what it was about),
+        ``value`` with its interval ``low`` and ``high``, and ``passed``, null where nothing is asked of a figure.
+        ``findings`` has more: kind, scale, inputs, ties, and what was found in words.
+        """
+        return finding_frame(self.findings).select(COLUMNS)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table, or a page about it: the ending of the path says which.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
+                with the sentences, the table, the thresholds and what failed, which needs no network.
+        """
+        save_as(path, self.to_frame, self._page)
+
+    def table(self) -> Table:
+        """By metric and replacement: how many trials of each family were passed, of those that were made."""
+        families = list(dict.fromkeys(one.family for one in self.findings if one.passed is not None))
+        needed = self.inputs_needed if self.inputs else {}
+        rows = []
+        for _, own in by(self.findings, lambda one: f"{one.metric}\n{one.replacement}"):
+            first = own[0]
+            cells = [_share([one for one in own if one.family == family]) for family in families]
+            extra = [_inputs(needed.get(name_of(first)))] if self.inputs else []
+            rows.append((first.metric, first.kind, first.replacement, *extra, *cells))
+        head = ("metric", "rates", "replacement", *(["inputs needed"] if self.inputs else []), *families)
+        caption = f"Trials passed of those made, {100 * self.level:.4g} % intervals; {cost(self.rows, self.seconds)}"
+        return Table(head, tuple(rows), caption)
+
+    def _page(self) -> str:
+        from verax.report.audit import audit_page  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return audit_page(self)
+
+    def __repr__(self) -> str:
+        notes = self.notes
+        more = [f"... and {len(notes) - _NOTES} more left out; see .notes."] if len(notes) > _NOTES else []
+        whole = self.table()
+        table = replace(whole, rows=shortened(whole.rows)) if whole.rows else whole
+        return "\n".join([*self.sentences, "", table.text(), *notes[:_NOTES], *more])
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{html.escape(one)}</p>" for one in self.sentences)
+        return f"{said}{self.table().html()}"
+
+
+def _share(findings: Sequence[Finding]) -> str:
+    judged = [one.passed for one in findings if one.passed is not None]
+    return f"{sum(judged)}/{len(judged)}" if judged else ""
+
+
+def _inputs(count: float | None) -> str:
+    return "" if count is None else "never" if count == float("inf") else f"{count:,.0f}"

@@ -1,0 +1,101 @@
+"""An audit on disk: one sealed Parquet file for each finished piece, so that what was done is not done again.
+
+A piece is a subject with one replacement. Its file is named by a hash of all that it depends on and by one of its own
+content: what belongs to another audit is not looked at, and what is damaged is named and computed anew.
+"""
+
+import io
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from verax.auditing.finding import Finding
+from verax.auditing.subject import Subject
+from verax.auditing.trials.base import Trial
+from verax.core.files import Sealed, write_atomically
+from verax.core.hashing import digest, tensor_hash
+from verax.core.version import __version__
+from verax.metrics.base import Metric
+from verax.problem.replacement import Replacement
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMAT = 1  # raise it when the file or a trial changes
+FOLDER = "pieces"
+
+
+def piece_key(
+    subject: Subject,
+    replacement: Replacement,
+    metrics: Mapping[str, Metric],
+    trials: Sequence[Trial],
+    seed: int,
+    level: float,
+) -> str:
+    """Hash of all that a piece depends on."""
+    values = subject.problem.given
+    known = [truth.attribution for truth in subject.truths.values()]
+    rows = subject.problem.background
+    return digest(
+        format=FORMAT,
+        version=__version__,
+        case=subject.name,
+        inputs=tensor_hash(values.values, values.baselines.contiguous(), subject.counts.contiguous()),
+        explanations=tensor_hash(*known, *subject.given.values()),
+        names=[*subject.truths, *subject.given],
+        model=tensor_hash(subject.target, subject.clean),
+        background="" if rows is None else tensor_hash(rows),
+        output=subject.output,
+        replacement=_form(replacement),
+        metrics=[(name, _form(metric), metric.version) for name, metric in metrics.items()],
+        trials=[_form(trial) for trial in trials],
+        methods=[f"{kind} {method.canonical}" for kind, method in subject.methods.items()],
+        seed=seed,
+        level=level,
+    )[:32]
+
+
+def read_piece(folder: Path, key: str) -> list[Finding] | None:
+    """The findings of a piece; None where it is not there, or damaged, which is said."""
+    import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+    for path in sorted((folder / FOLDER).glob(f"{key}.*.parquet")):
+        content = Sealed.read(path)
+        if content is not None:
+            return [Finding(**row) for row in pl.read_parquet(io.BytesIO(content)).iter_rows(named=True)]
+        warnings.warn(f"out: {path} is damaged; it is removed and what it held is computed anew.", stacklevel=3)
+        path.unlink(missing_ok=True)
+    return None
+
+
+def write_piece(folder: Path, key: str, findings: Iterable[Finding]) -> None:
+    """Store the findings of a piece, whole or not at all."""
+    buffer = io.BytesIO()
+    finding_frame(findings).write_parquet(buffer)
+    content = buffer.getvalue()
+    write_atomically(folder / FOLDER / Sealed.name(key, content, ".parquet"), content)
+
+
+def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
+    """Findings as a polars data frame, with all columns."""
+    import polars as pl  # noqa: PLC0415
+
+    types: dict[str, Any] = {"passed": pl.Boolean, "inputs": pl.Int64}
+    types |= dict.fromkeys(("value", "low", "high", "scale", "ties"), pl.Float64)
+    schema = {field.name: types.get(field.name, pl.String) for field in fields(Finding)}
+    return pl.DataFrame([one.plain() for one in findings], schema=schema)
+
+
+def _form(value: Any) -> str:
+    """A frozen value in words that are the same in every process; rows as a hash of them."""
+    if isinstance(value, Tensor):
+        return tensor_hash(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        settings = ", ".join(f"{field.name}={_form(getattr(value, field.name))}" for field in fields(value))
+        return f"{type(value).__module__}.{type(value).__qualname__}({settings})"
+    return repr(value)

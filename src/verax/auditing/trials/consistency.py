@@ -1,0 +1,155 @@
+"""MetaQuantus' consistency scores, under their own names, for those who know them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from verax.auditing.bench import Bench, Scores
+from verax.auditing.explanations import DRAWN, damaged, randomly
+from verax.auditing.subject import Ground, Subject, classes_of
+from verax.auditing.trials.base import Explanations, Outcome, Trial
+from verax.auditing.trials.falls_with_damage import damaged_name
+from verax.core import noise
+from verax.core.shapes import Bool, Float, Shaped
+from verax.problem.inputs import Inputs
+from verax.problem.typical_rows import spreads
+from verax.statistics.intervals import Estimate, estimates
+from verax.statistics.paired import real_differences
+from verax.statistics.signed_ranks import signed_rank_p
+
+_FEWEST = 3  # inputs to compare
+_HALF = 0.5  # the damage of the middle one of three explanations
+
+
+@dataclass(frozen=True)
+class Consistency(Trial):
+    """IAC, IEC and MC of MetaQuantus' input perturbation test.
+
+    The same explanations are scored on inputs with a little uniform noise, which must change nothing (noise resilience,
+    NR: those of the same predicted class), and with much, which must (adversary reactivity, AR: those of another
+    class; of regressors all inputs). ``IAC`` is the p-value of Wilcoxon's signed-rank test of the scores with and
+    without noise (NR), or one minus it (AR); ``IEC`` the share of inputs on which the explanations rank as before (NR),
+    or score lower than before (AR). ``consistency: MC`` is the mean of the four. Explanations are an anchor, the same
+    half damaged, and a random one. Intervals are over repeated noise.
+
+    Source: Hedström et al., The meta-evaluation problem in explainable AI: identifying reliable estimators with
+    MetaQuantus, TMLR 2023.
+
+    Args:
+        little: Size of the noise that must change nothing, in standard deviations of each feature.
+        much: Size of the noise that must.
+        repeats: How often each is drawn.
+        inputs: The first so many are used.
+        least: MC passes whose interval is above it.
+    """
+
+    little: float = 0.001
+    much: float = 1.0
+    repeats: int = 3
+    inputs: int = 32
+    least: float = 0.5
+
+    name: ClassVar[str] = "consistency"
+    asks: ClassVar[str] = "Do scores stay with a little noise on the inputs, and change with much? (MetaQuantus)"
+    validity: ClassVar[bool] = False
+
+    @property
+    def passes(self) -> str:
+        """When it is passed, and how ties count."""
+        return f"The interval of MC is above {self.least:g}. Scores that tie count as the same rank and as not lower."
+
+    def left_out(self, ground: Ground) -> str:
+        """Codes cannot be moved a little."""
+        given = ground.subject.problem.given
+        if given.codes is not None or given.missing or not given.values.is_floating_point():
+            return "inputs with codes or gaps take no noise"
+        return ""
+
+    def explanations(self, ground: Ground) -> Explanations:
+        """Three of different worth."""
+        name, values = next(iter(ground.anchors.items()))
+        half = damaged(ground.subject, ground.seed, values, _HALF)
+        return {
+            name: values,
+            damaged_name(name, _HALF): half,
+            DRAWN: randomly(ground.subject, ground.seed, values),
+        }
+
+    def outcomes(
+        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+    ) -> Iterator[tuple[str, Outcome]]:
+        """The four scores and their mean."""
+        some = slice(0, self.inputs)
+        rated = {name: shown[name][some] for name in self.explanations(ground)}
+        few = bench.at(some)
+        found: dict[str, dict[str, list[float]]] = {metric: {} for metric in scores}
+        for number in range(self.repeats):
+            for size, resilient in ((self.little, True), (self.much, False)):
+                inputs, kept = _noised(few.subject, size, f"{ground.seed}/{size}/{number}", resilient)
+                if int(kept.sum()) < _FEWEST:
+                    continue
+                after = few.scores(rated, inputs)
+                for metric, own in scores.items():
+                    pair = (torch.stack([one[name] for name in rated]) for one in (_part(own, some), after[metric]))
+                    before, now = (values[:, kept] for values in pair)
+                    for name, value in _scores(before, now, resilient).items():
+                        found[metric].setdefault(name, []).append(value)
+        for metric, values in found.items():
+            yield from ((metric, outcome) for outcome in self._told(values, ground.level, len(few.subject)))
+
+    def _told(self, values: dict[str, list[float]], level: float, inputs: int) -> Iterator[Outcome]:
+        for name, several in values.items():
+            yield Outcome(f"{self.name}: {name}", _over_noise(several, level), None, inputs)
+        if len(values) == 4 and len({len(several) for several in values.values()}) == 1:
+            means = [sum(four) / 4 for four in zip(*values.values(), strict=True)]
+            whole = _over_noise(means, level)
+            yield Outcome(f"{self.name}: MC", whole, whole.low > self.least, inputs)
+
+
+def _part(own: Any, rows: slice) -> dict[str, Float[Tensor, " n"]]:
+    return {name: values[rows] for name, values in own.items()}
+
+
+def _noised(subject: Subject, size: float, purpose: str, resilient: bool) -> tuple[Inputs, Bool[Tensor, " n"]]:
+    """Inputs with noise, and which of them belong to the test: those of the same class, or of another one."""
+    values = subject.problem.inputs
+    drawn = noise.uniforms(noise.input_keys(values, 0, f"audit/consistency/{purpose}"), 0, 1, values[0].numel())
+    reach = size * (subject.problem.spread if subject.problem.spread is not None else spreads(values))
+    moved = values + (2 * drawn[:, 0].reshape(values.shape) - 1).to(values) * reach.to(values)
+    fixed = subject.problem.given.fixed(slice(None))
+    moved = moved if fixed is None else torch.where(fixed.to(moved.device), values, moved)
+    inputs = replace(subject.inputs, values=_like(moved, subject.inputs.values))
+    if subject.scorer.adapter.returns == "values":
+        return inputs, torch.ones(len(values), dtype=torch.bool)
+    settings = (subject.background, subject.output, subject.batch_size, subject.device)
+    before, _ = classes_of(subject.scorer, subject.inputs, None, *settings)
+    after, _ = classes_of(subject.scorer, inputs, None, *settings)
+    return inputs, (before == after) if resilient else (before != after)
+
+
+def _like(values: Shaped[Tensor, "n *shape"], given: Any) -> Any:
+    return values if isinstance(given, Tensor) else values.cpu().numpy()
+
+
+def _scores(before: Float[Tensor, "k n"], now: Float[Tensor, "k n"], resilient: bool) -> dict[str, float]:
+    """IAC and IEC of one draw of noise."""
+    lowered = torch.stack([real_differences(one, two[None])[0] for one, two in zip(before, now, strict=True)])
+    same = sum(signed_rank_p(one) for one in lowered) / len(lowered)
+    if resilient:
+        return {"IAC_NR": same, "IEC_NR": float((_ranks(before) == _ranks(now)).double().mean())}
+    return {"IAC_AR": 1 - same, "IEC_AR": float((lowered > 0).double().mean())}
+
+
+def _ranks(scores: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+    """How many explanations each one is above; rounding puts none above another."""
+    return torch.stack([(real_differences(one, scores) > 0).double().sum(0) for one in scores])
+
+
+def _over_noise(values: list[float], level: float) -> Estimate:
+    if len(values) < 2:
+        return Estimate(values[0], math.nan, math.nan, math.nan)
+    return estimates(torch.tensor([values], dtype=torch.float64), level=level)[0]

@@ -1,0 +1,108 @@
+"""Falls with damage: does a score fall as an explanation is mixed with more and more noise?"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.auditing.bench import Bench, Scores
+from verax.auditing.explanations import damaged
+from verax.auditing.subject import Ground
+from verax.auditing.trials.base import Explanations, Outcome, Trial
+from verax.core.shapes import Float
+from verax.statistics.intervals import Estimate, estimates
+from verax.statistics.paired import real_differences
+from verax.statistics.power import POWER, effect_size, power
+from verax.statistics.ranks import spearman
+
+DAMAGES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class FallsWithDamage(Trial):
+    """Rank correlation of score and intactness along a path from an explanation to noise of its own size.
+
+    ``(1 - t) a + t noise`` for t of 0.1 to 1. Two rows: ``falls_with_damage`` is the mean over inputs of Spearman's
+    correlation of score and ``1 - t`` (0 for an input whose scores are all the same); ``smallest_damage_found`` is the
+    smallest t that a paired t-test finds, at the level of the intervals, with a power of 95 % and as many inputs as
+    there are: infinity where it finds none, its interval from that of the size of the effect.
+
+    Args:
+        correlation: A correlation passes whose interval is above it.
+        damage: The smallest damage found passes that is no larger.
+    """
+
+    correlation: float = 0.3
+    damage: float = 0.5
+
+    name: ClassVar[str] = "falls_with_damage"
+    asks: ClassVar[str] = "Does the score fall as an explanation is damaged, and how little damage is found?"
+
+    @property
+    def passes(self) -> str:
+        """When it is passed, and how ties count."""
+        return (
+            f"The interval of the rank correlation is above {self.correlation:g}, and a damage of {self.damage:g} or "
+            "less is found. Ties share their rank; an input whose scores are all tied counts 0."
+        )
+
+    def explanations(self, ground: Ground) -> Explanations:
+        """Each anchor, and what is left of it."""
+        found: dict[str, Tensor] = dict(ground.anchors)
+        for anchor, values in ground.anchors.items():
+            for size in DAMAGES:
+                found[damaged_name(anchor, size)] = damaged(ground.subject, ground.seed, values, size)
+        return found
+
+    def outcomes(
+        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+    ) -> Iterator[tuple[str, Outcome]]:
+        """Two for each anchor."""
+        for anchor in ground.anchors:
+            for metric, found in scores.items():
+                path = torch.stack([found[anchor], *(found[damaged_name(anchor, size)] for size in DAMAGES)])
+                count = path.shape[1]
+                fall = estimates(_correlations(path)[None], level=ground.level)[0]
+                yield (
+                    metric,
+                    Outcome(ground.named(self.name, anchor), fall, fall.low > self.correlation, count),
+                )
+                least = _smallest(path, ground.level)
+                yield (
+                    metric,
+                    Outcome(ground.named("smallest_damage_found", anchor), least, least.mean <= self.damage, count),
+                )
+
+
+def damaged_name(anchor: str, size: float) -> str:
+    """What a damaged explanation is called."""
+    return f"{anchor} damaged by {size}"
+
+
+def _correlations(path: Float[Tensor, "levels n"]) -> Float[Tensor, " n"]:
+    """Spearman's correlation of score and intactness for each input."""
+    intact = np.array([1.0, *(1 - size for size in DAMAGES)])
+    rounded = real_differences(path[0], path)  # differences of nothing but rounding are ties
+    found = spearman(-rounded.T.numpy(), np.broadcast_to(intact, rounded.T.shape))
+    return torch.from_numpy(np.nan_to_num(np.asarray(found, dtype=np.float64)))
+
+
+def _smallest(path: Float[Tensor, "levels n"], level: float) -> Estimate:
+    """The smallest damage that lowers the mean score by as much as the test finds, by the effect and both its ends."""
+    effects = [effect_size(one, level) for one in real_differences(path[0], path[1:])]
+    ends = ([one.mean for one in effects], [one.high for one in effects], [one.low for one in effects])
+    found = [_first(effect, path.shape[1], level) for effect in ends]
+    return Estimate(found[0], math.nan, min(found), max(found))
+
+
+def _first(effects: list[float], inputs: int, level: float) -> float:
+    seen = (
+        size
+        for size, effect in zip(DAMAGES, effects, strict=True)
+        if effect > 0 and power(effect, inputs, level) >= POWER
+    )
+    return next(seen, math.inf)

@@ -1,0 +1,188 @@
+"""Peaks at the truth: is there an explanation near the true one that a metric likes better?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from verax.auditing.bench import Bench, Scores
+from verax.auditing.explanations import present, randomly
+from verax.auditing.subject import Ground, Subject
+from verax.auditing.trials.base import Explanations, Outcome, Trial
+from verax.core import noise
+from verax.core.shapes import Float
+from verax.evaluation.limits import limits
+from verax.metrics.weighted_area import WeightedArea
+from verax.scoring.targets import Columns
+from verax.statistics.intervals import Estimate
+from verax.statistics.paired import real_differences
+from verax.statistics.ratios import ratios_of_means
+
+RANDOM = ("random", "random 1", "random 2", "random 3")
+_FEW = 10  # features whose exact limits cost little
+_SHOWN = 8  # features of a counter-example
+
+
+@dataclass(frozen=True)
+class PeaksAtTruth(Trial):
+    """The part of the best score found that the truth reaches, where random explanations reach 0.
+
+    Hill-climbing from the truth: in each round two features change places, one changes its sign or its size; of all
+    that were tried, also for other metrics, every input keeps what the metric likes best. ``peaks_at_truth`` is 1 where
+    nothing better was found; the input with the largest gain is the counter-example in ``says``. Where exact limits are
+    known and cheap (PC, DPC and LPC on up to ten features), ``peaks_at_truth: of the exact limit`` is the part of the
+    best possible score.
+
+    Args:
+        share: A share passes that is at least so large.
+        inputs: The first so many are used.
+        rounds: Of the climb.
+        proposals: For each metric and round.
+    """
+
+    share: float = 0.95
+    inputs: int = 16
+    rounds: int = 3
+    proposals: int = 6
+
+    name: ClassVar[str] = "peaks_at_truth"
+    asks: ClassVar[str] = "Does any explanation near the truth score better than the truth?"
+    needs_truth: ClassVar[bool | None] = True
+
+    @property
+    def passes(self) -> str:
+        """When it is passed, and how ties count."""
+        return (
+            f"The truth reaches at least {self.share:g} of the best score found, or of the exact limit. A tie with the "
+            "truth is none better."
+        )
+
+    def explanations(self, ground: Ground) -> Explanations:
+        """The truth, and random ones for the scale."""
+        if ground.truth is None:
+            return {}
+        return {"truth": ground.truth, **random_explanations(ground, ground.truth)}
+
+    def outcomes(
+        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+    ) -> Iterator[tuple[str, Outcome]]:
+        """Climb for all metrics at once."""
+        if ground.truth is None:
+            return
+        some = slice(0, self.inputs)
+        few, truth = bench.at(some), ground.truth[some]
+        climbs = self._climbed(few, truth, {name: found["truth"][some] for name, found in scores.items()}, ground.seed)
+        for name, found in scores.items():
+            chance = torch.stack([found[one][some] for one in RANDOM]).mean()
+            own, best = found["truth"][some], climbs[name].scores
+            share = ratios_of_means((own - chance)[None], best - chance, ground.level)[0]
+            says = _counter_example(truth, own, climbs[name])
+            yield name, Outcome(self.name, share, share.mean >= self.share, len(own), says=says)
+        for name, share in _shares_of_limits(
+            few, ground, {name: found["truth"][some] for name, found in scores.items()}
+        ):
+            outcome = Outcome(f"{self.name}: of the exact limit", share, share.mean >= self.share, len(truth))
+            yield name, outcome
+
+    def _climbed(
+        self, bench: Bench, truth: Float[Tensor, "n features"], own: dict[str, Float[Tensor, " n"]], seed: int
+    ) -> dict[str, "_Climb"]:
+        climbs = {name: _Climb(truth, start) for name, start in own.items()}
+        for number in range(self.rounds):
+            tried = {
+                f"{name}/{at}": _moved(bench.subject, climb.place, f"{seed}/{name}", number * self.proposals + at)
+                for name, climb in climbs.items()
+                for at in range(self.proposals)
+            }
+            values = torch.stack(list(tried.values()))
+            found = bench.scores(tried)
+            climbs = {
+                name: climb.better(values, torch.stack(list(found[name].values()))) for name, climb in climbs.items()
+            }
+        return climbs
+
+
+@dataclass(frozen=True)
+class _Climb:
+    """Where a climb is: an explanation and its score for each input."""
+
+    place: Float[Tensor, "n features"]
+    scores: Float[Tensor, " n"]
+
+    def better(self, tried: Float[Tensor, "t n features"], scores: Float[Tensor, "t n"]) -> "_Climb":
+        """Keep for each input what is best."""
+        best = scores.argmax(0)
+        top = scores.gather(0, best[None])[0]
+        gain = real_differences(self.scores, top[None])[0] < 0
+        place = tried[best, torch.arange(len(best))]
+        return _Climb(torch.where(gain[:, None], place, self.place), torch.where(gain, top, self.scores))
+
+
+def random_explanations(ground: Ground, like: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
+    """Several that know nothing: what a metric gives them is chance."""
+    return {name: randomly(ground.subject, ground.seed, like, draw) for draw, name in enumerate(RANDOM)}
+
+
+def _moved(
+    subject: Subject, place: Float[Tensor, "n features"], purpose: str, number: int
+) -> Float[Tensor, "n features"]:
+    """A small step: two features change places, or one its sign, or one its size."""
+    keys = noise.input_keys(subject.values, 0, f"audit/climb/{purpose}")
+    lots = noise.words(keys, 4 * number, 4)
+    counts = present(subject).sum(1)
+    one, other = ((lots[:, at] & 0x7FFFFFFF) % counts for at in (0, 1))
+    rows, kind = torch.arange(len(place)), (lots[:, 2] & 0x7FFFFFFF) % 3
+    factor = noise.normals(keys + number, 0, 1, 1, torch.float64)[:, 0, 0].exp()
+    first, second = place[rows, one], place[rows, other]
+    moved = place.clone()
+    moved[rows, other] = torch.where(kind == 0, first, second)
+    moved[rows, one] = torch.where(kind == 0, second, first * torch.where(kind == 1, -1.0, factor))
+    return moved
+
+
+def _counter_example(truth: Float[Tensor, "n features"], own: Float[Tensor, " n"], climb: _Climb) -> str:
+    gains = -real_differences(own, climb.scores[None])[0]
+    at = int(gains.argmax())
+    if not gains[at] > 0:
+        return ""
+    text = f"on input {at} another explanation scores {climb.scores[at]:.4g}, the truth {own[at]:.4g}"
+    if truth.shape[1] > _SHOWN:
+        return text
+    return f"{text}: {_listed(climb.place[at])} instead of {_listed(truth[at])}"
+
+
+def _listed(values: Float[Tensor, " features"]) -> str:
+    return f"({', '.join(f'{value:.2g}' for value in values.tolist())})"
+
+
+def _shares_of_limits(
+    bench: Bench, ground: Ground, own: dict[str, Float[Tensor, " n"]]
+) -> Iterator[tuple[str, Estimate]]:
+    subject = bench.subject
+    known = {
+        name: metric
+        for name, metric in bench.metrics.items()
+        if isinstance(metric, WeightedArea)
+        and isinstance(metric.steps, int)
+        and metric.steps >= subject.features
+        and (metric.experiment.replacement or bench.replacement).repeats == 1
+    }
+    if not known or subject.features > _FEW:
+        return
+    found = limits(
+        subject.scorer,
+        subject.inputs,
+        metrics=known,
+        target=Columns(subject.target),
+        replacement=bench.replacement,
+        background=subject.background,
+        output=subject.output,
+        batch_size=subject.batch_size,
+        device=subject.device,
+    )
+    for name, limit in found.items():
+        if limit.exact and not bool(limit.random.isnan().any()):
+            above, room = limit.above_chance(own[name][None])
+            yield name, ratios_of_means(above, room, ground.level)[0]

@@ -1,0 +1,168 @@
+"""Notices a randomised model: explanations of shuffled weights must fall to chance on the real model."""
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from verax.attribution.base import Attribution
+from verax.auditing.bench import Bench, Scores
+from verax.auditing.subject import Ground, Subject
+from verax.auditing.trials.base import Explanations, Outcome, Trial
+from verax.auditing.trials.peaks_at_truth import RANDOM, random_explanations
+from verax.core import noise
+from verax.core.shapes import Float
+from verax.scoring.adapters.torch_module import TorchModule
+from verax.scoring.scorer import Scorer
+from verax.scoring.targets import Columns
+from verax.statistics.intervals import Estimate, estimates
+from verax.statistics.paired import paired_differences
+
+
+@dataclass(frozen=True)
+class RandomisedModel(Trial):
+    """What explanations of a randomised model keep of the real one's advantage over random explanations.
+
+    Layers are randomised in turn, the last first: the weights of each are shuffled, so that their distribution stays.
+    All explanations are scored on the real model. The row ``randomised_model: all layers`` is judged; with fewer layers
+    something may be left to explain. The figure is a mean over several randomisations, and so is its interval: a single
+    one may be like the model by chance. Where the explanations themselves stay alike, as in a model of few weights,
+    there is nothing to notice, and the figure is not judged.
+
+    Source: Adebayo et al., Sanity checks for saliency maps, NeurIPS 2018, turned to metrics.
+
+    Args:
+        share: A share passes whose interval is below it.
+        alike: Mean cosine of both explanations from which they count as alike.
+        randomisations: With all layers randomised; stages before have a quarter of them.
+        inputs: The first so many are used.
+    """
+
+    share: float = 0.5
+    alike: float = 0.3
+    randomisations: int = 16
+    inputs: int = 64
+
+    name: ClassVar[str] = "randomised_model"
+    asks: ClassVar[str] = "Does the explanation of a randomised model fall to chance on the real one?"
+
+    @property
+    def passes(self) -> str:
+        """When it is passed, and how ties count."""
+        return (
+            "The real model's explanation is above random ones, and the interval of what is left with all layers "
+            f"randomised is below {self.share:g} of that. A tie is a difference of 0."
+        )
+
+    def left_out(self, ground: Ground) -> str:
+        """It takes layers, and a method that explains them."""
+        subject = ground.subject
+        if not isinstance(subject.scorer.adapter, TorchModule):
+            return "the model is no torch module, so it has no layers to randomise"
+        if not subject.values.is_floating_point() or ground.kind not in subject.methods:
+            return "no gradient method can explain these inputs"
+        if not _layers(subject.scorer.adapter.module):
+            return "the model has no weights to randomise"
+        try:
+            _explained(subject.at(slice(0, 2)), subject.scorer, subject.methods[ground.kind])
+        except (ValueError, TypeError) as error:  # what methods raise for a model that they are not for
+            return str(error)
+        return ""
+
+    def outcomes(
+        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+    ) -> Iterator[tuple[str, Outcome]]:
+        """One for each stage."""
+        few = bench.at(slice(0, self.inputs))
+        some = replace(ground, subject=few.subject)
+        method = few.subject.methods[ground.kind]
+        real = _explained(few.subject, few.subject.scorer, method)
+        stages = {
+            stage: [
+                _explained(few.subject, _randomised(few.subject, stage, ground.seed, at), method) for at in range(many)
+            ]
+            for stage, many in self._stages(few.subject).items()
+        }
+        listed = {f"{stage}, {at}": one for stage, several in stages.items() for at, one in enumerate(several)}
+        found = few.scores({"real": real, **random_explanations(some, real), **listed})
+        last = max(stages)
+        cosine = _cosine(real, torch.stack(stages[last]))
+        for metric, own in found.items():
+            chance = torch.stack([own[name] for name in RANDOM]).mean(0)
+            above = paired_differences(own["real"], chance[None], ground.level)[0]
+            for stage, several in stages.items():
+                means = torch.stack([own[f"{stage}, {at}"] for at in range(len(several))]).mean(1)
+                kept = _kept(means, float(own["real"].mean()), float(chance.mean()), ground.level)
+                if stage < last:
+                    yield metric, Outcome(f"{self.name}: last {stage}", kept, None, len(real))
+                else:
+                    yield metric, self._judged(kept, above, cosine, len(real))
+
+    def _judged(self, kept: Estimate, above: Estimate, cosine: float, inputs: int) -> Outcome:
+        words = f"{self.name}: all layers"
+        if cosine > self.alike:
+            says = f"explanations of randomised models stay alike (mean cosine {cosine:.2g}), so nothing is asked"
+            return Outcome(words, kept, None, inputs, says=says)
+        says = "" if above.low > 0 else "does not put the explanation of the real model above random ones"
+        return Outcome(words, kept, above.low > 0 and kept.high < self.share, inputs, says=says)
+
+    def _stages(self, subject: Subject) -> dict[int, int]:
+        """Numbers of layers, counted from the output (one, half of them, all), and randomisations of each."""
+        adapter = subject.scorer.adapter
+        count = len(_layers(adapter.module)) if isinstance(adapter, TorchModule) else 0
+        stages = sorted({1, math.ceil(count / 2), count})
+        return {stage: self.randomisations if stage == count else self.randomisations // 4 for stage in stages}
+
+
+def _cosine(real: Float[Tensor, "n features"], others: Float[Tensor, "r n features"]) -> float:
+    return float(torch.nn.functional.cosine_similarity(real[None], others, dim=-1).mean())
+
+
+def _layers(module: nn.Module) -> list[str]:
+    """Parts that have weights of their own, in the order in which they were defined."""
+    return [name for name, part in module.named_modules() if next(part.parameters(recurse=False), None) is not None]
+
+
+def _randomised(subject: Subject, layers: int, seed: int, number: int) -> Scorer:
+    adapter = subject.scorer.adapter
+    assert isinstance(adapter, TorchModule)  # noqa: S101  # left_out has asked
+    module = copy.deepcopy(adapter.module)
+    chosen = _layers(module)[-layers:]
+    with torch.no_grad():
+        for name, part in module.named_modules():
+            for own, weights in part.named_parameters(recurse=False) if name in chosen else ():
+                weights.copy_(_shuffled(weights, f"{seed}/{name}/{own}/{number}"))
+    known = subject.scorer
+    return Scorer(module, returns=adapter.returns, score=adapter.score, device=known.device, labels=known.labels)
+
+
+def _shuffled(weights: Tensor, purpose: str) -> Tensor:
+    """The same numbers on other places, each with a sign by lot, so that a bias or a lone weight changes, too."""
+    key = noise.input_keys(torch.zeros(1, 1), 0, f"audit/randomised/{purpose}")
+    count = weights.numel()
+    order = noise.words(key, 0, count)[0].argsort(stable=True).to(weights.device)
+    signs = torch.where(noise.words(key, count, count)[0] > 0, 1.0, -1.0).to(weights)
+    return (weights.reshape(-1)[order] * signs).reshape(weights.shape)
+
+
+def _explained(subject: Subject, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
+    values = method(
+        scorer,
+        subject.inputs,
+        target=Columns(subject.target),
+        batch_size=subject.batch_size,
+        device=subject.device,
+    )
+    return subject.problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
+
+
+def _kept(means: Float[Tensor, " r"], real: float, chance: float, level: float) -> Estimate:
+    """What is left over chance, as a share of what the real explanation has over it."""
+    room = real - chance
+    if room == 0:
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
+    return estimates(((means - chance) / room)[None], level=level)[0]

@@ -1,0 +1,46 @@
+"""The page of an audit: what to use, what each metric passed, where it failed, and what was asked."""
+
+from typing import TYPE_CHECKING, Any
+
+from verax.core.digits import significant
+from verax.core.version import __version__
+from verax.report.html import rendered
+
+if TYPE_CHECKING:
+    from verax.auditing.finding import Finding
+    from verax.auditing.result import Audit
+
+_MOST = 500  # failures on a page; the table in a file has all
+
+
+def audit_page(audit: "Audit") -> str:
+    """The page as text; it needs no network and runs no script.
+
+    Args:
+        audit: What was found.
+    """
+    table = audit.table()
+    failed = [one for one in audit.findings if one.passed is False]
+    return rendered(
+        "audit.html",
+        about="your model" if audit.inputs else "models whose true explanations are known",
+        sentences=audit.sentences,
+        head=table.head,
+        rows=table.rows,
+        caption=table.caption,
+        trials=[(trial.name, trial.asks, trial.passes, trial.validity) for trial in audit.trials],
+        blind=list(audit.blind_spots.items()),
+        misled=list(audit.misled.items()),
+        failed=[_cells(one) for one in failed[:_MOST]],
+        more=max(0, len(failed) - _MOST),
+        notes=audit.notes,
+        version=__version__,
+    )
+
+
+def _cells(finding: "Finding") -> list[Any]:
+    value, low, high = (significant(one, 3) for one in (finding.value, finding.low, finding.high))
+    scale = "" if finding.scale is None else f", within {finding.scale:g}"
+    kind = f"{finding.kind}{scale}"
+    where = (finding.metric, kind, finding.replacement, finding.case, finding.trial)
+    return [*where, f"{value} [{low}, {high}]", f"{finding.inputs:,}", f"{100 * finding.ties:.0f} %", finding.says]
