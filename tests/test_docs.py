@@ -32,7 +32,7 @@ from verax.study.spec import load_spec
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-ALONE = [DOCS / name for name in ("faq.md", "concepts.md", "open-questions.md")]
+ALONE = [DOCS / name for name in ("faq.md", "concepts.md", "open-questions.md", "which-metric.md")]
 PAGES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), *ALONE])
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 

@@ -23,7 +23,9 @@ from verax.scoring import adapters
 from verax.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
-    from verax import datasets, interop, models, text
+    from verax import auditing, datasets, interop, models, monitoring, text
+    from verax.auditing.audit import audit
+    from verax.evaluation.stream import stream
     from verax.study.live import run_study
     from verax.tuning import tune
 
@@ -38,10 +40,14 @@ sys.modules.update(
 )
 
 _LAZY = {
+    "audit": "auditing",
+    "auditing": "",
     "datasets": "",
     "interop": "",
     "models": "",
+    "monitoring": "",
     "run_study": "study.live",
+    "stream": "evaluation.stream",
     "text": "",
     "tune": "tuning",
 }  # large: imported when they are first used
@@ -54,6 +60,8 @@ __all__ = [
     "__version__",
     "adapters",
     "attribution",
+    "audit",
+    "auditing",
     "compare",
     "datasets",
     "directed_prediction_change",
@@ -65,9 +73,11 @@ __all__ = [
     "limits",
     "metrics",
     "models",
+    "monitoring",
     "prediction_change",
     "replacement",
     "run_study",
+    "stream",
     "tables",
     "text",
     "tune",
