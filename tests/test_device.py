@@ -210,3 +210,52 @@ def test_inputs_with_all_that_travels_along_agree_between_devices() -> None:
     torch.testing.assert_close(occlusion(scorer, inputs, device="cuda"), occlusion(scorer, inputs), rtol=0, atol=1e-9)
     shap = verax.attribution.KernelShap(samples=300)
     torch.testing.assert_close(shap(scorer, inputs, device="cuda"), shap(scorer, inputs), rtol=1e-6, atol=1e-6)
+
+
+# Rows written by kernels
+
+
+@pytest.mark.parametrize("precision", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize("replacement", [None, verax.replacement.Nudge(0.1)])
+def test_kernels_write_the_rows_that_are_made_otherwise(precision, replacement, monkeypatch) -> None:
+    """One attribution, and several in both rules, with baselines for all inputs or one each: bit for bit."""
+    model, x = normed_network().cuda(), images(5).cuda()
+    several = torch.stack([images(5, seed=seed).cuda() for seed in (2, 3, 4)])
+    metrics = {
+        "pc": "pc",
+        "dpc": verax.metrics.DirectedPredictionChange(),
+        "split": verax.metrics.DirectedPredictionChange(rule="coherent"),
+    }
+    scorer = verax.Scorer(model, precision=precision)
+
+    def found() -> list[torch.Tensor]:
+        calls = [(several[0], ["pc"]), (several, metrics)]
+        return [
+            result.scores
+            for attributions, asked in calls
+            for result in verax.evaluate(scorer, x, attributions, asked, replacement=replacement).values()
+        ]
+
+    written = found()
+    monkeypatch.setattr("verax.perturbation.perturbed_rows.can_write", lambda device, layout: False)
+    for one, other in zip(written, found(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_lime_on_images_agrees_between_devices(monkeypatch) -> None:
+    coarse = nn.functional.interpolate(images(5)[..., :4, :4], size=(32, 32)).double()
+    model, x = normed_network().double(), coarse + images(5, seed=3).double() / 10
+    settings = [
+        verax.attribution.LimeImage(alpha, 0.5, replacement, segmenter, samples=300, distance=distance)
+        for alpha in (0.001, 0.1)
+        for replacement in ("segment", "image", "dataset")
+        for segmenter in (verax.attribution.Slic(60), verax.attribution.Quickshift(5.0))
+        for distance in ("masks", "inputs")
+    ]
+    here = verax.attribution.attribute(settings, model, x)
+    there = verax.attribution.attribute(settings, model, x, device="cuda")
+    for name, wanted in here.items():
+        torch.testing.assert_close(there[name], wanted, rtol=0, atol=1e-8 * float(wanted.abs().max()))
+    monkeypatch.setattr("verax.attribution.segment_rows.can_write", lambda device, layout: False)
+    again = verax.attribution.attribute(settings, model, x, device="cuda")
+    assert all(torch.equal(again[name], there[name]) for name in here)

@@ -14,9 +14,11 @@ import verax
 from attribution.networks import convnet, rows
 from attribution.test_segmentation import direct
 from verax.attribution.base import attribute, families
-from verax.attribution.lime_image import LimeImage, filling, masks, perturbed
+from verax.attribution.lime_image import LimeImage
+from verax.attribution.segment_rows import SegmentedImages, colours, masks
 from verax.attribution.segmentation import PixelScale, Quickshift, Slic, segmentations
 from verax.core import noise
+from verax.scoring.inference import Runner
 
 SIZE = 12
 SEGMENTERS = [Quickshift(5.0), Quickshift(10.0, 1.0), Slic(8), Slic(6, 1.0)]
@@ -151,14 +153,40 @@ def thinned():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_pixel_is_either_the_image_or_its_replacement(dtype):
-    image, segments = images(1, dtype=dtype)[0], torch.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7
-    off = filling(image, segments, "segment")
-    on = masks(image, 50, 7, seed=0)
-    found = perturbed(image, off, segments, on.to(dtype))
-    assert torch.equal(found, torch.where(on[:, segments][:, None], image, off))
-    for segment in range(7):
-        inside = segments == segment
-        torch.testing.assert_close(off[:, inside], image[:, inside].mean(1, keepdim=True).expand(-1, int(inside.sum())))
+    x, segments = images(2, dtype=dtype), np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 7
+    maps = [segments, segments % 3]  # images with unlike numbers of segments
+    hidden = [colours(image, where, "segment") for image, where in zip(x.numpy(), maps, strict=True)]
+    found = SegmentedImages.of(x, maps, hidden, 50, seed=0)
+    build = found.rows(Runner(verax.Scorer(model()).adapter, dtype, torch.preserve_format))
+    assert not found.on[1, :, 3:].any()
+    wanted = [
+        torch.where(on[:, where][:, None], image, off)
+        for image, off, where, on in zip(x, found.off, found.segments, found.on, strict=True)
+    ]
+    assert torch.equal(
+        torch.cat([build(start, min(start + 30, 100)) for start in range(0, 100, 30)]), torch.cat(wanted)
+    )
+    for image, off, where in zip(x, found.off, found.segments, strict=True):
+        for segment in range(int(where.max()) + 1):
+            inside = where == segment
+            mean = image[:, inside].mean(1, keepdim=True)
+            torch.testing.assert_close(off[:, inside], mean.expand(-1, int(inside.sum())))
+
+
+def test_images_solved_together_are_as_images_alone(monkeypatch):
+    """As on a GPU, where images with unlike numbers of segments are solved at once."""
+    network, x = model(), images(5)
+    several = [
+        LimeImage(alpha, 0.5, replacement, Quickshift(2.0), samples=40, distance=distance)
+        for alpha in (0.001, 0.1)
+        for replacement in REPLACEMENTS
+        for distance in ("masks", "inputs")
+    ]
+    alone = attribute(several, network, x)
+    monkeypatch.setattr("verax.attribution.lime_image.together", lambda device: 3)
+    assert len({int(one.max()) for one in segmentations(x.numpy(), Quickshift(2.0))}) > 1
+    for name, found in attribute(several, network, x).items():
+        torch.testing.assert_close(found, alone[name], rtol=1e-9, atol=1e-11)
 
 
 def test_the_grid_needs_48_sets_of_rows():
@@ -208,13 +236,13 @@ def test_seeds():
 
 
 def test_masks_are_fair_and_depend_on_image_and_seed_alone():
-    first, second = images(2)
+    first, second = images(2)[:, None]
     drawn = masks(first, 4000, 30, seed=0)
     assert abs(float(drawn.double().mean()) - 0.5) < 4 * 0.5 / math.sqrt(drawn.numel())
-    assert torch.equal(masks(first, 50, 30, seed=0), drawn[:50])
-    assert torch.equal(masks(first.float(), 50, 30, seed=0), drawn[:50])
-    assert not torch.equal(masks(first, 50, 30, seed=1), drawn[:50])
-    assert not torch.equal(masks(second, 50, 30, seed=0), drawn[:50])
+    assert torch.equal(masks(first, 50, 30, seed=0), drawn[:, :50])
+    assert torch.equal(masks(first.float(), 50, 30, seed=0), drawn[:, :50])
+    assert not torch.equal(masks(first, 50, 30, seed=1), drawn[:, :50])
+    assert not torch.equal(masks(second, 50, 30, seed=0), drawn[:, :50])
 
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)

@@ -127,6 +127,21 @@ def test_both_ways_agree(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(eliminated, weighted_ridge(design, scores, weights, (alpha,)), atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("alpha", [5.5e-5, 30.0])
+@pytest.mark.parametrize("features", [40, 150])
+def test_factors_give_what_eigenvectors_give(features: int, alpha: float) -> None:
+    """The way of a GPU; also where there are fewer rows than features, and features that no row has."""
+    design, scores, weights = gaussian_rows(100, features)
+    design = (design > 0).double()
+    design[..., -3:] = 0
+    sums = weighted_sums(design - design[:, :1], scores - scores[:, :1], weights)
+    centred = sums[..., 1:, 1:] - sums[..., 1:, :1] / sums[..., :1, :1] * sums[..., :1, 1:]
+    penalties = torch.tensor([alpha, 2 * alpha], dtype=torch.float64)
+    found, wanted = ridge._by_factors(centred, penalties), ridge._by_eigenvectors(centred, penalties)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-8 * float(wanted.abs().max()))
+    assert torch.equal(found[..., -3:], torch.zeros_like(found[..., -3:]))
+
+
 def test_sums_of_parts_add_up() -> None:
     design, scores, weights = gaussian_rows(100, 6)
     parts = [

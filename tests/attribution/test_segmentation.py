@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import jaxtyping
 import numpy as np
@@ -11,7 +12,15 @@ import torch
 
 from attribution.networks import rows
 from verax.attribution import segmentation
-from verax.attribution.segmentation import CACHE, Cache, PixelScale, Quickshift, Slic, segmentations
+from verax.attribution.segmentation import (
+    CACHE,
+    Cache,
+    PixelScale,
+    Quickshift,
+    Slic,
+    segment_ahead,
+    segmentations,
+)
 
 SEGMENTERS = [Quickshift(cut, sigma) for cut in (5.0, 7.5, 10.0, 200.0) for sigma in (0.0, 4.0)]
 SEGMENTERS += [Slic(count, sigma) for count in (48, 128) for sigma in (0.0, 4.0)]
@@ -196,6 +205,30 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
     monkeypatch.setattr(skimage.segmentation, "slic", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         segmentations(blocks(3), Slic())
+
+
+def test_what_was_begun_ahead_is_waited_for_and_used(monkeypatch):
+    calls, images = counted(monkeypatch, "slic"), blocks(3)
+    gate = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(gate.wait)
+        segment_ahead(images, Slic(10), None, threads)
+        segment_ahead(images, Slic(10), None, threads)  # begun already
+        assert not calls
+        gate.set()
+        found = segmentations(images, Slic(10))
+    assert len(calls) == 3
+    assert all(np.array_equal(one, direct(image, Slic(10))) for one, image in zip(found, images, strict=True))
+
+
+def test_what_was_given_up_ahead_is_made_when_it_is_needed():
+    images, gate = blocks(2), threading.Event()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(gate.wait)
+    segment_ahead(images, Slic(10), None, threads)
+    threads.shutdown(wait=False, cancel_futures=True)
+    gate.set()
+    assert np.array_equal(segmentations(images, Slic(10))[1], direct(images[1], Slic(10)))
 
 
 def test_the_cache_is_bounded():

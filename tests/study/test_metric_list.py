@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import tomli_w
 
+import verax
 from study.studies import HERE, ran, spec, table
 from verax.analysis.matrices import matrix
 from verax.analysis.summary import configurations
@@ -240,3 +241,32 @@ def test_every_reading_can_be_listed_and_survives_its_form() -> None:
     assert metrics["lpc_far"] == LocalPredictionChange(epsilon=0.5)
     frozen = tomllib.loads(tomli_w.dumps(own.form()))
     assert metrics_of(parse_spec(frozen, "study.toml").metrics) == metrics
+
+
+def test_adaptive_steps_and_replacements_of_the_training_data(trained: Path) -> None:
+    listed = [
+        "pc",
+        {"metric": "pc", "replacement": {"name": "conditional"}, "as": "pc_fit"},
+        {"metric": "pc", "replacement": {"name": "marginal", "draws": 2}, "steps": 4, "as": "pc_rows"},
+    ]
+    own = spec(table(others=FEW), metrics={"list": listed, "steps": "adaptive", "tolerance": 0.001})
+    assert metrics_of(own.metrics)["pc"] == PredictionChange(steps="adaptive", tolerance=0.001)
+    ran(own, trained)
+    study = open_study(trained)
+    tables = read_results(study).tables
+    assert [metric.column for metric in tables.metrics if metric.noisy] == ["pc_rows"]
+    model = next(iter(study.models.values()))
+    for column, metric in study.metrics.items():
+        settings = {"background": model.background, "device": "cpu"}
+        values = model.configurations[0](model.scorer(False), model.inputs, **settings)
+        wanted = verax.evaluate(
+            model.scorer(False), model.material.given(slice(0, 10), "cpu"), values, [metric], **settings
+        )
+        found = tables.scores.filter(pl.col("configuration") == model.configurations[0].canonical)[column]
+        assert found.to_list() == pytest.approx(wanted["pc"].value.tolist(), abs=1e-5)
+    assert verify(study, 1.0, HERE).passed
+    with pytest.raises(SpecError, match=r"metrics\.steps"):
+        spec(metrics={"steps": "few"})
+    unit = study.units[0]
+    rows = read_facts(study.store.contents("scores").found[unit.stem])["guided_rows"]
+    assert rows <= forecast(model, unit.rows, study.metrics, HERE).guided

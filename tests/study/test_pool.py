@@ -17,6 +17,7 @@ import pytest
 
 from study import crew
 from study.studies import HERE, content, ran, same, scores, spec, stamps, table
+from verax.study.machine import Machine
 from verax.study.plan import Plan, plan_of
 from verax.study.pool import run_pool
 from verax.study.spec import StudySpec, parse_spec
@@ -197,3 +198,20 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_several_gpus_share_the_units(tmp_path: Path, alone: Path) -> None:
+    """Here CPUs stand for them: a worker each, with the unit to come begun and the last one written beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
+        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
+        patch.setattr(Machine, "gpus", lambda self: (self, self))
+        ran(many(), tmp_path / "study")
+    assert same(scores(tmp_path / "study"), scores(alone))
+
+
+def test_each_gpu_is_a_machine_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    assert [one.device for one in Machine("cuda", 64).gpus()] == ["cuda:0", "cuda:1", "cuda:2"]
+    assert Machine("cuda:1").gpus() == (Machine("cuda:1"),)
+    assert Machine().gpus() == (Machine(),)

@@ -2,9 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from typing import Any, ClassVar
 
+import numpy as np
+
 from verax.attribution.given import Explained, Given, Piece, Place
+from verax.core.shapes import Shaped
 from verax.scoring.meter import Rows
 from verax.scoring.session import NOT_DIFFERENTIABLE
 
@@ -27,6 +31,9 @@ class Family(ABC):
     def rows(self, members: Sequence[Any], given: Given, place: Place) -> Rows | None:
         """Model rows that ``pieces`` will evaluate, to tell before a study starts; None where that is not known."""
         return None
+
+    def begin(self, inputs: Shaped[np.ndarray, "n *shape"], threads: Executor) -> None:  # noqa: B027  # most have none
+        """Begin, in other threads, what the processor has to do for inputs whose ``pieces`` will be asked for later."""
 
     @abstractmethod
     def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:

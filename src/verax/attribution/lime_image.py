@@ -1,6 +1,7 @@
 """Image LIME: a weighted ridge regression on segments switched on and off at random."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,15 +13,23 @@ from verax.attribution.base import Attribution, Modality
 from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.attribution.ridge import weighted_ridge
-from verax.attribution.segmentation import PixelScale, Quickshift, Segmenter, checked_images, segmentations
-from verax.core import noise, palette
+from verax.attribution.segment_rows import Replacement, SegmentedImages, colours
+from verax.attribution.segmentation import (
+    PixelScale,
+    Quickshift,
+    Segmenter,
+    checked_images,
+    segment_ahead,
+    segmentations,
+)
+from verax.core import palette
 from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.cores import available_cores
-from verax.core.shapes import Bool, Float, Int
+from verax.core.shapes import Float, Int
+from verax.core.transfer import on_host, to_device
 from verax.scoring.meter import Rows
 
-Replacement = Literal["segment", "image", "dataset"]
 Distance = Literal["masks", "inputs"]
 _DEFAULT = Quickshift()
 
@@ -124,114 +133,103 @@ class LimeImageFamily(Family):
         """One per perturbed copy."""
         return Rows(len(given.inputs) * self.samples)
 
+    def begin(self, inputs: Float[np.ndarray, "n c h w"], threads: Executor) -> None:
+        """Segment images."""
+        segment_ahead(inputs, self.segmenter, self.scale, threads)
+
     def pieces(self, members: Sequence[LimeImage], explained: Explained) -> Iterator[Piece]:
-        """Yield the members' attributions of one image after the other."""
-        inputs = explained.inputs
+        """Yield the members' attributions, on a CPU of one image after the other, on a GPU of some at once."""
+        inputs, device = explained.inputs, explained.session.device
         # images are segmented together to keep the cores busy; a picture holds 24 bytes a pixel
-        together = max(available_cores(), block_bytes(inputs.device) // (24 * inputs[0, 0].numel()))
-        for chunk in pieces(len(inputs), min(together, 64)):
-            images = inputs[chunk].cpu()
-            maps = segmentations(images.float().numpy(), self.segmenter, self.scale)
-            for row, image, segments in zip(range(chunk.start, chunk.stop), images, maps, strict=True):
-                values = self._explain(members, explained, row, image, torch.from_numpy(segments))
-                yield Piece(slice(row, row + 1), values[:, None])
+        many = max(available_cores(), block_bytes(inputs.device) // (24 * inputs[0, 0].numel()))
+        for chunk in pieces(len(inputs), min(many, 64)):
+            images = on_host(inputs[chunk])
+            maps = segmentations(images, self.segmenter, self.scale)
+            hidden = [colours(image, where, self.replacement) for image, where in zip(images, maps, strict=True)]
+            for some in pieces(len(images), together(device)):
+                rows = slice(chunk.start + some.start, chunk.start + some.stop)
+                shown = to_device(inputs[rows], device)
+                segmented = SegmentedImages.of(shown, maps[some], hidden[some], self.samples, self.seed)
+                parts = zip(images[some], maps[some], hidden[some], strict=True)
+                products = [_products(*one) for one in parts if any(each.distance == "inputs" for each in members)]
+                yield Piece(rows, self._explain(members, explained, rows, segmented, products))
 
     def _explain(
         self,
         members: Sequence[LimeImage],
         explained: Explained,
-        row: int,
-        image: Float[Tensor, "c h w"],
-        segments: Int[Tensor, "h w"],
-    ) -> Float[Tensor, "k c h w"]:
-        device = explained.session.device
-        off = filling(image, segments, self.replacement).to(device)
-        image, segments = image.to(device), segments.to(device)
-        on = masks(image, self.samples, int(segments.max()) + 1, self.seed)
-        shown = on.to(image.dtype)
-        owner = torch.full((self.samples,), row, device=device)
-        scores = explained.session.target_scores(
-            lambda start, stop: perturbed(image, off, segments, shown[start:stop]), owner, explained.target
-        )
-        # the unperturbed image is the first row of the regression
-        design = torch.cat((torch.ones_like(on[:1]), on)).double()
-        distances: dict[Distance, Tensor] = {"masks": mask_distance(design)}
-        if any(one.distance == "inputs" for one in members):
-            distances["inputs"] = image_distance(design, image, off, segments)
-        found = fit(design, torch.cat((explained.clean[row : row + 1], scores)), distances, members)
-        per_pixel = found.to(image.dtype)[:, segments][:, None] / len(image)
-        return per_pixel.expand(-1, *image.shape)
+        rows: slice,
+        segmented: SegmentedImages,
+        products: Sequence[Float[np.ndarray, "3 _"]],
+    ) -> Float[Tensor, "k b c h w"]:
+        session = explained.session
+        owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(self.samples)
+        build = segmented.rows(session.runner)
+        scores = session.target_scores(build, owner, explained.target, streamed=True).reshape(-1, self.samples)
+        design = segmented.design()
+        distances: dict[Distance, Tensor] = {"masks": mask_distance(design, segmented.counts)}
+        if products:
+            distances["inputs"] = image_distance(design, products)
+        found = fit(design, torch.cat((explained.clean[rows, None], scores), dim=1), distances, members)
+        images = segmented.images
+        # the coefficient of each pixel's segment, an even share of it for each of its channels
+        index = segmented.segments.flatten(1).expand(len(members), -1, -1)
+        per_pixel = found.to(images.dtype).gather(2, index).reshape(-1, len(images), 1, *images.shape[2:])
+        return (per_pixel / images.shape[1]).expand(-1, *images.shape)
 
 
-def masks(image: Float[Tensor, "c h w"], samples: int, segments: int, seed: int) -> Bool[Tensor, "samples segments"]:
-    """Which segments are on in each sample; depends on the image and the seed, not on the segmenter."""
-    key = noise.input_keys(image[None], seed, "lime-image")
-    return noise.uniforms(key, 0, samples, segments)[0] < 0.5
+def together(device: torch.device) -> int:
+    """Images whose regressions are solved at once: on a GPU many, for which one launch is as good as for one."""
+    return 1 if device.type == "cpu" else 16
 
 
-def filling(
-    image: Float[Tensor, "c h w"], segments: Int[Tensor, "h w"], replacement: Replacement
-) -> Float[Tensor, "c h w"]:
-    """What is seen where a segment is off. Sums run on the host in float64, so that they are the same everywhere."""
-    if replacement == "dataset":
-        return torch.zeros_like(image)
-    where = segments.flatten().numpy() if replacement == "segment" else np.zeros(segments.numel(), dtype=np.int64)
-    size = np.bincount(where)
-    colours = [np.bincount(where, channel.flatten().double().numpy()) / size for channel in image]
-    return torch.from_numpy(np.stack(colours)[:, where]).to(image.dtype).reshape(image.shape)
-
-
-def perturbed(
-    image: Float[Tensor, "c h w"],
-    off: Float[Tensor, "c h w"],
-    segments: Int[Tensor, "h w"],
-    shown: Float[Tensor, "b segments"],
-) -> Float[Tensor, "b c h w"]:
-    """The image where its segment is shown (1), its replacement elsewhere (0)."""
-    # exact at both ends, and faster than torch.where with a mask that broadcasts over channels
-    return torch.lerp(off, image, shown[:, segments][:, None])
-
-
-def mask_distance(design: Float[Tensor, "n segments"]) -> Float[Tensor, " n"]:
+def mask_distance(design: Float[Tensor, "b n segments"], counts: Int[Tensor, " b"]) -> Float[Tensor, "b n"]:
     """Cosine distance of each mask to the one with all segments on; of m of S ones the cosine is sqrt(m / S)."""
-    return 1 - design.mean(1).sqrt()
+    return 1 - (design.sum(2) / counts[:, None]).sqrt()
 
 
 def image_distance(
-    design: Float[Tensor, "n segments"],
-    image: Float[Tensor, "c h w"],
-    off: Float[Tensor, "c h w"],
-    segments: Int[Tensor, "h w"],
-) -> Float[Tensor, " n"]:
+    design: Float[Tensor, "b n segments"], sums: Sequence[Float[np.ndarray, "3 _"]]
+) -> Float[Tensor, "b n"]:
     """Cosine distance of each perturbed image to the image; of the first, which is the image itself, 0 in any case."""
-    shown, hidden, where = image.double().cpu().numpy(), off.double().cpu().numpy(), segments.flatten().cpu().numpy()
-    products = (shown * shown, shown * hidden, hidden * hidden)  # a perturbed image is one or the other by segment
-    sums = np.stack([np.bincount(where, each.sum(0).ravel()) for each in products])
-    own, mixed, replaced = torch.from_numpy(sums).to(design).unbind()
-    length = (design @ own + (1 - design) @ replaced).sqrt() * own.sum().sqrt()
-    cosine = (design @ own + (1 - design) @ mixed) / length.clamp(min=torch.finfo(length.dtype).tiny)
-    cosine[0] = 1
-    return 1 - cosine
+    found = []
+    for padded, products in zip(design, sums, strict=True):
+        rows = padded[:, : products.shape[1]]
+        own, mixed, replaced = to_device(torch.from_numpy(products), design.device).unbind()
+        length = (rows @ own + (1 - rows) @ replaced).sqrt() * own.sum().sqrt()
+        cosine = (rows @ own + (1 - rows) @ mixed) / length.clamp(min=torch.finfo(length.dtype).tiny)
+        cosine[0] = 1
+        found.append(1 - cosine)
+    return torch.stack(found)
+
+
+def _products(
+    image: Float[np.ndarray, "c h w"], where: Int[np.ndarray, "h w"], hidden: Float[np.ndarray, "c segments"]
+) -> Float[np.ndarray, "3 segments"]:
+    """Sums over each segment of products of an image and its replacement: a perturbed image is one or the other."""
+    shown, off = image.astype(np.float64), hidden[:, where].astype(np.float64)
+    products = (shown * shown, shown * off, off * off)
+    return np.stack([np.bincount(where.ravel(), each.sum(0).ravel()) for each in products])
 
 
 def fit(
-    design: Float[Tensor, "n segments"],
-    scores: Float[Tensor, " n"],
-    distances: Mapping[Distance, Float[Tensor, " n"]],
+    design: Float[Tensor, "b n segments"],
+    scores: Float[Tensor, "b n"],
+    distances: Mapping[Distance, Float[Tensor, "b n"]],
     members: Sequence[LimeImage],
-) -> Float[Tensor, "k segments"]:
-    """Coefficients of the segments, for each member."""
+) -> Float[Tensor, "k b segments"]:
+    """Coefficients of the segments, for each member; 0 for segments that an image does not have."""
     kernels = list(dict.fromkeys((one.distance, one.kernel_width) for one in members))
     alphas = list(dict.fromkeys(one.alpha for one in members))
-    weights = torch.stack([torch.exp(-(distances[kind] ** 2) / (2 * width**2)) for kind, width in kernels])
-    if design.shape[1] > len(design):
+    weights = torch.stack([torch.exp(-(distances[kind] ** 2) / (2 * width**2)) for kind, width in kernels], dim=1)
+    if design.shape[2] > design.shape[1]:
         # the solution lies in the span of the rows; in a basis of it the problem is no larger than its samples
         basis, rows = torch.linalg.qr(design.mT)
-        found = weighted_ridge(rows.mT[None], scores[None], weights[None], alphas)[0] @ basis.mT
+        found = weighted_ridge(rows.mT, scores, weights, alphas) @ basis.mT[:, None]
     else:
-        found = weighted_ridge(design[None], scores[None], weights[None], alphas)[0]
-    places = ((kernels.index((one.distance, one.kernel_width)), alphas.index(one.alpha)) for one in members)
-    return torch.stack([found[place] for place in places])
+        found = weighted_ridge(design, scores, weights, alphas)
+    places = [(kernels.index((one.distance, one.kernel_width)), alphas.index(one.alpha)) for one in members]
+    return torch.stack([found[:, kernel, alpha] for kernel, alpha in places])
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...] | None:

@@ -9,8 +9,9 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,7 @@ class Cache:
 
 
 CACHE = Cache(limit=1 << 29)  # all 16 segmentations of the paper for about 300 images of 224 x 224
+_BEGUN: dict[Hashable, Future[None]] = {}  # ahead of need, and not done yet
 
 
 def segmentations(
@@ -181,14 +183,40 @@ def segmentations(
         segmenter: How.
         scale: Undoes a standardisation; without it every image is brought to [0, 1] by its own least and largest value.
     """
-    pictures = [picture(image, scale) for image in images]
-    keys = [(hashlib.blake2b(one.tobytes()).digest(), one.shape, segmenter.shared) for one in pictures]
+    keys = [_key(image, segmenter, scale) for image in images]
+    wait([begun for key in keys if (begun := _BEGUN.get(key))])  # what went wrong goes wrong below again, and is raised
     ready = {key: kept for key in dict.fromkeys(keys) if (kept := CACHE.get(key)) is not None}
-    missing = {key: one for key, one in zip(keys, pictures, strict=True) if key not in ready}
-    for key, arrays in zip(missing, _in_parallel(segmenter.prepare, list(missing.values())), strict=True):
+    missing = {key: image for key, image in zip(keys, images, strict=True) if key not in ready}
+    prepared = in_parallel(lambda image: segmenter.prepare(picture(image, scale)), list(missing.values()))
+    for key, arrays in zip(missing, prepared, strict=True):
         CACHE.put(key, arrays)
         ready[key] = arrays
     return [segmenter.cut(ready[key]) for key in keys]
+
+
+def segment_ahead(
+    images: Float[np.ndarray, "n c h w"], segmenter: Segmenter, scale: PixelScale | None, threads: Executor
+) -> None:
+    """Begin to segment images in other threads, for a later call of ``segmentations``."""
+    for image in images:
+        key = _key(image, segmenter, scale)
+        if CACHE.get(key) is None and key not in _BEGUN:
+            _BEGUN[key] = threads.submit(_prepare, key, image, segmenter, scale)
+            _BEGUN[key].add_done_callback(partial(_forget, key))  # at once, if it is done already
+
+
+def _prepare(key: Hashable, image: Float[np.ndarray, "c h w"], segmenter: Segmenter, scale: PixelScale | None) -> None:
+    CACHE.put(key, segmenter.prepare(picture(image, scale)))
+
+
+def _forget(key: Hashable, done: Future[None]) -> None:
+    """It is kept, it went wrong, or it was given up."""
+    _BEGUN.pop(key, None)
+
+
+def _key(image: Float[np.ndarray, "c h w"], segmenter: Segmenter, scale: PixelScale | None) -> Hashable:
+    read = np.ascontiguousarray(image, dtype=np.float32)
+    return hashlib.blake2b(read.data).digest(), read.shape, scale, segmenter.shared
 
 
 def picture(image: Float[np.ndarray, "c h w"], scale: PixelScale | None) -> Float[np.ndarray, "h w 3"]:
@@ -217,7 +245,8 @@ def need(module: str) -> Any:
     return optional_package(module, "verax[study]", "a segmentation or an edge map")
 
 
-def _in_parallel(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+def in_parallel(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Do the same work on several things, in threads over the cores."""
     workers = min(len(items), available_cores())
     if workers < 2:
         return [work(item) for item in items]
@@ -226,7 +255,10 @@ def _in_parallel(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 
 
 def _consecutive(labels: Shaped[np.ndarray, "h w"]) -> Int[np.ndarray, "h w"]:
-    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+    """Number labels anew without gaps; they are at most as many as pixels, so that nothing has to be sorted."""
+    there = np.zeros(int(labels.max()) + 1, dtype=bool)
+    there[labels] = True
+    return np.asarray((np.cumsum(there) - 1)[labels])
 
 
 def _size(arrays: Arrays) -> int:

@@ -1,6 +1,8 @@
 """Transfers: data goes to a GPU while it computes."""
 
+import contextlib
 import functools
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +16,16 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
         moved = values.to(device)  # the host waits for this copy alone: nothing else is in the stream
     moved.record_stream(torch.cuda.current_stream(device))
     return moved
+
+
+def on_host(values: Tensor) -> Any:
+    """The values as a NumPy array, from a GPU beside its running work; for tensors that are complete, such as inputs.
+
+    Half precision, which NumPy has only in part, becomes single.
+    """
+    with torch.cuda.stream(_copies(values.device)) if values.device.type == "cuda" else contextlib.nullcontext():
+        half = values.is_floating_point() and values.element_size() < 4
+        return (values.float() if half else values).cpu().numpy()
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:

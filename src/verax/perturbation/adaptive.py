@@ -79,7 +79,8 @@ def adaptive_scores(
 def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperiment, AdaptiveScores]) -> None:
     replaced = everything_replaced(session, task)
     predicted = any(experiment.rule != "sum" for experiment in results)
-    for rows, parts in joint_blocks(task.problem, *_SIZES, block_bytes(session.device)):
+    stretch = session.stretch(task.problem.inputs)
+    for rows, parts in joint_blocks(task.problem, *_SIZES, block_bytes(session.device), stretch):
         known = Known(session, task, rows, replaced[rows])
         for which in parts:
             block = load(session, task, rows, which, predicted)

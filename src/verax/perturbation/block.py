@@ -63,28 +63,33 @@ def load(session: Session, task: Task, rows: slice, which: slice, predicted: boo
     )
 
 
-def shared_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
+def shared_blocks(
+    problem: Problem, experiments: int, jobs: int, budget: int, stretch: int
+) -> Iterator[tuple[slice, list[slice]]]:
     """Blocks that hold all attributions of their inputs, because these share rows; ``jobs`` rows per attribution."""
     k, n = len(problem.attributions), len(problem)
     # keys, their sort and its indices; a sequence for every experiment, float64 sums for one
     per_pair = 48 * jobs + problem.features.most * (16 * experiments + 48)
     height = max(1, min(n, budget // (k * per_pair)))
-    for rows in pieces(n, height):
+    for rows in pieces(n, height, stretch):
         yield rows, [slice(0, k)]
 
 
-def joint_blocks(problem: Problem, experiments: int, jobs: int, budget: int) -> Iterator[tuple[slice, list[slice]]]:
+def joint_blocks(
+    problem: Problem, experiments: int, jobs: int, budget: int, stretch: int
+) -> Iterator[tuple[slice, list[slice]]]:
     """For inputs with many features: blocks of inputs with all attributions, or of one input with some after others."""
     k, n = len(problem.attributions), len(problem)
     pairs = max(1, budget // (_ranked_bytes(problem, experiments, jobs) + 16 * problem.features.most))
-    for rows in pieces(n, max(1, min(n, pairs // k))):
+    for rows in pieces(n, max(1, min(n, pairs // k)), stretch):
         yield rows, list(pieces(k, pairs))
 
 
-def lone_blocks(problem: Problem, jobs: int, budget: int, batch_size: int) -> Iterator[slice]:
+def lone_blocks(problem: Problem, jobs: int, budget: int, batch_size: int, stretch: int) -> Iterator[slice]:
     """Blocks of inputs with many features and one attribution each, whose rows fill whole batches."""
     pairs = max(1, budget // _ranked_bytes(problem, 1, jobs))
-    yield from pieces(len(problem), min(len(problem), whole_batches(pairs, jobs, batch_size)))
+    height = pairs // batch_size * batch_size or whole_batches(pairs, jobs, batch_size)
+    yield from pieces(len(problem), min(len(problem), height), stretch)
 
 
 def _ranked_bytes(problem: Problem, experiments: int, jobs: int) -> int:

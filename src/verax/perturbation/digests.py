@@ -56,8 +56,9 @@ class Known:
         fresh = torch.ones_like(ordered, dtype=torch.bool)
         fresh[1:] = ordered[1:] != ordered[:-1]
         fresh &= self.digests[self._place(ordered)] != ordered
-        self._add(ordered[fresh], ask(position[fresh]))
-        self.session.counts.rows_spared += digests.numel() - int(fresh.sum())
+        chosen = fresh.nonzero()[:, 0]  # the one moment at which a GPU is waited for
+        self._add(ordered[chosen], ask(position[chosen]))
+        self.session.counts.rows_spared += digests.numel() - len(chosen)
         return self.scores[self._place(digests)]
 
     def _ask(self, block: Block, removals: Sequence[RemovedSets], jobs: Int[Tensor, " m"]) -> Float[Tensor, " m"]:
@@ -71,7 +72,7 @@ class Known:
 
         def build(start: int, stop: int) -> Tensor:
             chosen = slice(start, stop)
-            return rows((places[line[chosen]] < bound[chosen, None]) != least[chosen, None], row[chosen])
+            return rows.cut(places, (line[chosen], bound[chosen], least[chosen]), row[chosen])
 
         return session.target_scores(build, row + block.rows.start, task.target, streamed=True)
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from verax.core.blocks import pieces
 from verax.core.shapes import Bool, Float, Shaped
 from verax.problem.features import FeatureMap, spread
 
+_PRODUCTS = 1 << 25  # numbers
 _ALIKE = 1 - 1e-12  # sums of numbers of one sign equal the sums of their sizes, but for the order of adding
 
 
@@ -31,6 +33,11 @@ class FeatureSums:
     def size(self) -> Float[Tensor, "*k b features"]:
         """The sums of numbers without their signs."""
         return self.values.abs() if self.sizes is None else self.sizes
+
+    @property
+    def spacing(self) -> float | Float[Tensor, "k 1 1 1"]:
+        """The precision, for sums over the features of some steps of some curves."""
+        return self.precision if isinstance(self.precision, float) else self.precision[..., None]
 
     @property
     def rounding(self) -> Float[Tensor, "*k b features"]:
@@ -59,7 +66,7 @@ def direction_sums(
 ) -> FeatureSums:
     """``x - baseline`` of each feature, which is as exact as both are; 0 for elements ``without`` a direction."""
     precision = _spacing(inputs)
-    inputs, baselines = inputs.double(), baselines.double()
+    inputs, baselines = inputs.double(), _unexpanded(baselines).double()
     if without is not None:
         inputs, baselines = inputs.masked_fill(without, 0), baselines.masked_fill(without, 0)
     difference = inputs - baselines
@@ -89,19 +96,31 @@ def predicted_sums(
     inputs, baselines, without = moves
     if _one_each(features, stacked[0, 0].numel(), rows):  # all elements of a feature share its number
         return size_times_sign(attribution, direction, attribution.signs())
-    difference = inputs.double() - baselines.double()
-    reach = inputs.double().abs() + baselines.double().abs()
+    ends = inputs.double(), _unexpanded(baselines).double()
+    difference, reach = ends[0] - ends[1], ends[0].abs() + ends[1].abs()
     if without is not None:
         difference, reach = difference.masked_fill(without, 0), reach.masked_fill(without, 0)
     shape = tuple(inputs.shape[1:])
     found = []
-    for one in stacked:  # one at a time: products of all would be the largest thing in memory
-        spread_out = spread(one, shape).double()
+    for some in pieces(len(stacked), _together(inputs)):  # products of all would be the largest thing in memory
+        spread_out = spread(stacked[some], shape).double()
         parts = (spread_out * difference, (spread_out * difference).abs(), spread_out.abs() * reach)
         found.append([features.reduce(part, rows) for part in parts])
-    values, sizes, rounded = (torch.stack(part) for part in zip(*found, strict=True))
+    values, sizes, rounded = (torch.cat(part) for part in zip(*found, strict=True))
     precision = torch.as_tensor(attribution.precision, device=values.device).clamp(min=_spacing(inputs))
     return FeatureSums(values, sizes, rounded, precision)
+
+
+def _unexpanded(values: Shaped[Tensor, "*shape"]) -> Shaped[Tensor, "..."]:
+    """Values that are seen again and again, such as one baseline for all, once, to be broadcast."""
+    for axis, step in enumerate(values.stride()):
+        values = values.narrow(axis, 0, 1) if step == 0 and values.shape[axis] else values
+    return values
+
+
+def _together(inputs: Shaped[Tensor, "b *shape"]) -> int:
+    """Attributions whose products are made at once: one on a CPU, many on a GPU, where each operation is a launch."""
+    return 1 if inputs.device.type == "cpu" else max(1, _PRODUCTS // inputs.numel())
 
 
 def _one_each(features: FeatureMap, numbers: int, rows: slice) -> bool:

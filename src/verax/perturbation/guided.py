@@ -16,6 +16,7 @@ from verax.core.transfer import send
 from verax.perturbation import bit_masks
 from verax.perturbation.block import Block, joint_blocks, load, lone_blocks, shared_blocks
 from verax.perturbation.digests import Known
+from verax.perturbation.perturbed_rows import PerturbedRows, writes_at_once
 from verax.perturbation.removed_sets import Experiment, RemovedSets
 from verax.perturbation.split_steps import SplitSets
 from verax.problem.problem import Task
@@ -70,7 +71,8 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
         experiment.curves * experiment.points * min(experiment.steps, problem.features.most)
         for experiment in experiments
     )
-    sizes = (len(experiments) + 3 * split, jobs, block_bytes(session.device))  # split steps have longer sequences
+    budget = block_bytes(session.device)
+    sizes = (len(experiments) + 3 * split, jobs, budget, session.stretch(problem.inputs))  # split ones are longer
     # an input with fewer features than steps repeats its last row, which only those who compare sets will see
     repeats = int(problem.features.counts(slice(None)).min()) < min(problem.features.most, experiments[0].steps)
     if problem.features.most <= bit_masks.MOST_FEATURES:
@@ -89,7 +91,7 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
                 _store(results, removals, block, known.score(block, removals), replaced[rows])
     else:  # one ranking of each input: its sets differ, so that nothing has to wait until they are compared
         replaced = everything_replaced(session, task)
-        for rows in lone_blocks(problem, jobs - experiments[0].curves, sizes[-1], session.batch_size):
+        for rows in lone_blocks(problem, jobs - experiments[0].curves, budget, session.batch_size, sizes[-1]):
             block = load(session, task, rows, slice(0, 1), predicted)
             removal = RemovedSets(block, experiments[0])
             _store(results, [removal], block, _score_ranked(session, task, block, removal), replaced[rows])
@@ -116,6 +118,22 @@ def _removed_sets(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, 
 
 def _score_ranked(session: Session, task: Task, block: Block, removal: RemovedSets) -> Float[Tensor, "b jobs"]:
     """Score every removed set of a block with one attribution, whose features are too many for bit masks."""
+    if writes_at_once(session, task):
+        rows = PerturbedRows(session, task, block)
+        ranked, lines = removal.ranks(), [part.flatten() for part in removal.lines()]
+        at = torch.arange(len(block.inputs), device=session.device).repeat_interleave(removal.jobs)
+
+        def write(start: int, stop: int) -> Tensor:
+            line, bound, least = (part[start:stop] for part in lines)
+            return rows.cut(ranked, (line, bound, least), at[start:stop])
+
+        found = session.target_scores(write, at + block.rows.start, task.target, streamed=True)
+        return found.reshape(-1, removal.jobs)
+    return _score_rectangles(session, task, block, removal)
+
+
+def _score_rectangles(session: Session, task: Task, block: Block, removal: RemovedSets) -> Float[Tensor, "b jobs"]:
+    """The same in rectangles of inputs and points of their curves, where no kernel makes rows at once."""
     ranks, cuts, counts = removal.ranks(), removal.cuts[:, 1:-1].to(torch.int32), removal.counts.to(torch.int32)
     curves = removal.experiment.curves
     places = torch.stack((ranks, (counts - 1) - ranks)[:curves], dim=1)  # from the top for MoRF, the bottom for LeRF
@@ -124,7 +142,7 @@ def _score_ranked(session: Session, task: Task, block: Block, removal: RemovedSe
     owner = torch.arange(block.rows.start, block.rows.stop, device=session.device)
 
     def build(start: int, stop: int) -> Tensor:
-        """Make rows in one go for each rectangle of inputs and points of their curves, straight into the batch."""
+        """Make rows in one go for each rectangle, straight into the batch."""
         batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=_dense(layout))
         done = 0
         for rows, points in rectangles(start, stop, curves * removal.inner):

@@ -3,11 +3,15 @@
 import torch
 from torch import Tensor
 
+from verax.core.image_rows import can_write, rows_by_rank
 from verax.core.shapes import Bool, Int, Shaped
 from verax.perturbation.block import Block
 from verax.problem.baselines import differs, must_choose, replaced
+from verax.problem.features import Grid
 from verax.problem.problem import Task
 from verax.scoring.session import Session
+
+Cuts = tuple[Int[Tensor, " m"], Int[Tensor, " m"], Bool[Tensor, " m"]]
 
 
 class PerturbedRows:
@@ -28,6 +32,23 @@ class PerturbedRows:
         self.baselines = baselines.to(dtype, memory_format=self.layout)
         self.chosen = must_choose(self.inputs, self.baselines)
         self.context = task.context(block.rows, session.device) if task.moves.setwise else None
+        self.at_once = writes_at_once(session, task)
+
+    def cut(
+        self, ranks: Int[Tensor, "lines features"], cuts: Cuts, at: Int[Tensor, " m"]
+    ) -> Shaped[Tensor, "m *shape"]:
+        """Rows whose features before a cut of a ranking are gone, or those behind it.
+
+        Args:
+            ranks: The place of each feature in some rankings.
+            cuts: For each row its line in ``ranks``, the rank where it is cut, and whether the features before stay.
+            at: The place of each row's input in the block.
+        """
+        if self.at_once:
+            inputs, baselines = (one.contiguous(memory_format=self.layout) for one in (self.inputs, self.baselines))
+            return rows_by_rank(inputs, baselines, at, ranks, cuts)
+        line, bound, least = cuts
+        return self((ranks[line] < bound[:, None]) != least[:, None], at)
 
     def __call__(self, removed: Shaped[Tensor, "m features"], at: Int[Tensor, " m"]) -> Shaped[Tensor, "m *shape"]:
         """Rows of their own, which a model may overwrite.
@@ -51,6 +72,13 @@ class PerturbedRows:
         mask = self.task.removable(mask.expand(rows.values.shape), at + self.block.rows.start)
         found = self.task.moves.fill(rows, mask)
         return torch.where(mask, found, rows.values).to(self.inputs.dtype).to(memory_format=self.layout)
+
+
+def writes_at_once(session: Session, task: Task) -> bool:
+    """Whether a kernel writes rows straight from ranks: pixels of images go, each to a baseline of its own."""
+    features = task.problem.features
+    pixelwise = isinstance(features, Grid) and features.most == task.problem.inputs[0, 0].numel()
+    return pixelwise and not task.moves.setwise and can_write(session.device, session.runner.layout)
 
 
 def features_that_matter(

@@ -107,7 +107,7 @@ class RemovedSets:
         line = torch.arange(k * b, device=device).reshape(k, b).T[:, :, None, None]
         inner = self.cuts[:, 1:-1]
         bound = torch.stack((inner, self.counts - inner)[:curves], dim=1)[:, None]
-        least = torch.tensor((False, True)[:curves], device=device)[:, None]
+        least = torch.arange(curves, device=device)[:, None] > 0
         shape = (b, k, curves, self.inner)
         found = tuple(part.expand(shape).reshape(b, -1) for part in (line, bound, least))
         return found[0], found[1], found[2]
@@ -119,8 +119,10 @@ class RemovedSets:
             if self.one_each:
                 return torch.stack((ordered, ordered.flip(-1))[: self.experiment.curves], dim=2)
             return self._step_sums(ordered)
-        parts = (summed.values.double(), summed.size.double(), summed.rounding)
-        return signs(*(self._step_sums(self._in_order(part)) for part in parts)).to(torch.int8)
+        sums, sizes = (self._step_sums(self._in_order(part.double())) for part in (summed.values, summed.size))
+        # spacings are powers of two, so that a multiple of a sum is the sum of multiples
+        rounded = sizes if summed.rounded is None else self._step_sums(self._in_order(summed.rounded.double()))
+        return signs(sums, sizes, rounded * summed.spacing).to(torch.int8)
 
     def predicted(self) -> FeatureSums:
         """The drop that attributions predict for each feature; where signs are in the order already, without them."""

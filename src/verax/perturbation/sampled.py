@@ -78,7 +78,7 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
     # one buffer for all blocks: memory that is new to a process costs more than the numbers written to it
     height = min(height, len(problem))
     buffer = torch.empty(height, k, draws.samples, dtype=problem.layout.dtype, device=session.device)
-    for rows in pieces(len(problem), height):
+    for rows in pieces(len(problem), height, session.stretch(problem.inputs)):
         inputs = problem.inputs[rows].to(session.device)
         predicted = buffer[: len(inputs)]
         actual = torch.empty(len(inputs), draws.samples, dtype=torch.float64, device=session.device)
@@ -188,4 +188,5 @@ def _predict(
         attributions = spread(attributions, tuple(problem.inputs.shape[1:])).flatten(2)
     else:
         attributions = problem.features.reduce(attributions, rows)
-    torch.bmm(attributions.to(out.dtype).transpose(0, 1), weights.to(out.dtype).transpose(1, 2), out=out)
+    by_input = attributions.to(out.dtype).transpose(0, 1).contiguous()  # how rows lie in memory may change a last bit
+    torch.bmm(by_input, weights.to(out.dtype).transpose(1, 2), out=out)

@@ -57,6 +57,40 @@ class Counts:
     model_seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A moment in a model's work. On a GPU it is put into the queue, so that the host need not wait for it.
+
+    Example:
+        >>> counts = Counts()
+        >>> before = Mark.of(counts, torch.device("cpu"))
+        >>> counts.rows += 3
+        >>> Mark.of(counts, torch.device("cpu")).since(before).rows
+        Rows(forward=3, backward=0)
+    """
+
+    rows: Rows
+    seconds: float
+    event: torch.cuda.Event | None = None
+
+    @classmethod
+    def of(cls, counts: Counts, device: torch.device) -> "Mark":
+        """Now."""
+        event = None
+        if device.type == "cuda":
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record(torch.cuda.current_stream(device))
+        return cls(Rows(counts.rows, counts.rows_backward), time.perf_counter(), event)
+
+    def since(self, before: "Mark") -> Cost:
+        """The cost since another mark; on a GPU this waits until it got here."""
+        rows = Rows(self.rows.forward - before.rows.forward, self.rows.backward - before.rows.backward)
+        if self.event is None or before.event is None:
+            return Cost(rows, self.seconds - before.seconds)
+        self.event.synchronize()
+        return Cost(rows, before.event.elapsed_time(self.event) / 1000)
+
+
 class Meter:
     """Rows and seconds since the last reading, and in all.
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verax.core.arrays import ArrayKind
+from verax.core.arrays import ArrayKind, as_tensor
+from verax.core.blocks import stretch_of
 from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
@@ -55,7 +56,8 @@ class Scorer:
         device: Where to run. A module is moved there for the call and moved back afterwards.
         precision: In what precision a torch module runs on a GPU: ``"float32"`` (exact), ``"tf32"``, ``"bfloat16"`` or
             ``"float16"`` (the faster, the less exact; of the two last, float16 is the more exact). None leaves torch's
-            settings alone. Scores are computed from the outputs in single precision at least.
+            settings alone. Scores are computed from the outputs in single precision at least, and a class that half
+            precision leaves undecided is predicted in exact single precision, by a few rows that are not counted.
         compile: Whether to use ``torch.compile``. It costs seconds at the first call and gains most on a GPU; partial
             batches are filled up, so that it happens once. Keep the Scorer: another one compiles again.
         trust: Whether a ``.pt2`` file may be opened: torch runs code that such a file holds. Say True only of files
@@ -153,6 +155,22 @@ class Scorer:
     def __repr__(self) -> str:
         return f"Scorer({type(self.adapter).__name__}, returns={self.adapter.returns!r}, rows={self.rows})"
 
+    def rows_per_call(
+        self, inputs: Shaped[Tensor, "n *shape"], batch_size: int | None, device: str | torch.device | None
+    ) -> int:
+        """Rows of a model call in a session with such inputs: as the call says, or this Scorer, or automatic."""
+        place = checked_device(device) or self.device or adapters.home(self.adapter, fallback=inputs.device)
+        elements = inputs[0].numel()
+        if not inputs.is_floating_point():  # ids, which a model turns into many numbers each
+            elements = numbers_of(self.adapter.module, elements)
+        return checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(elements, place)
+
+    def stretch(self, inputs: Any, batch_size: int | None, device: str | torch.device | None) -> int:
+        """Inputs after which a session with such inputs cuts its work anew (``verax.core.blocks.stretch_of``)."""
+        row = as_tensor("inputs", inputs[:1])
+        row = row if row.is_floating_point() else row.long()
+        return stretch_of(self.rows_per_call(row, batch_size, device), row.nbytes)
+
     @contextlib.contextmanager
     def session(
         self,
@@ -178,8 +196,7 @@ class Scorer:
         if dtype.is_floating_point:  # whole numbers, such as ids of tokens, are taken as they are
             dtype = adapters.floating_dtype(self.adapter, fallback=dtype)
         layout = best_layout(inputs, place)
-        elements = inputs[0].numel() if dtype.is_floating_point else numbers_of(module, inputs[0].numel())
-        size = checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(elements, place)
+        size = self.rows_per_call(inputs, batch_size, device)
         with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
             beside = None if companions is None else companions.on(place)
             plain = Runner(self.adapter, dtype, layout)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
+from verax.core.blocks import stretch_of
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
 from verax.scoring.class_scores import (
@@ -26,6 +27,7 @@ from verax.scoring.finite import FiniteCheck
 from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Runner
 from verax.scoring.meter import Counts
+from verax.scoring.precision import single_precision
 from verax.scoring.probabilities import ProbabilityCheck, resolution
 from verax.scoring.targets import Target, check_labels, resolve_target
 
@@ -35,6 +37,7 @@ NOT_DIFFERENTIABLE = (
     "model: {what}, so gradients cannot be taken through it. Methods that need none work, LIME among them."
 )
 _JOINED = 1 << 15  # outputs
+_UNDECIDED = 32  # spacings of half precision: a logit that went through many layers is no better known
 _SORTED, _SORTED_BYTES = 16, 1 << 26  # batches, and their size, of which rows are sorted by length
 
 
@@ -72,6 +75,10 @@ class Session:
         """What a score is called where people read it."""
         return "value" if self.returns == "values" else "class score"
 
+    def stretch(self, inputs: Shaped[Tensor, "n *shape"]) -> int:
+        """Inputs after which work is cut anew (``verax.core.blocks.stretch_of``)."""
+        return stretch_of(self.batch_size, inputs[0].nbytes)
+
     @property
     def module(self) -> nn.Module | None:
         """The torch module that is held, if the model is one."""
@@ -85,6 +92,8 @@ class Session:
         labels = labels_of(self.plain.adapter) if self.labels is None else self.labels  # some models tell as they run
         values = self.returns == "values"
         check_labels(labels, self.classes, values)
+        if target is None and not values:
+            predicted = self._decided(inputs, scores, predicted)
         classes = resolve_target(target, predicted, self.classes, labels, values)
         return classes, scores.gather(1, classes[:, None])[:, 0]
 
@@ -106,6 +115,30 @@ class Session:
         self.probable.settle()
         self.classes = scores.shape[1]
         return scores, torch.cat(predicted)
+
+    def _decided(
+        self, inputs: Shaped[Tensor, "n *shape"], scores: Float[Tensor, "n classes"], predicted: Int[Tensor, " n"]
+    ) -> Int[Tensor, " n"]:
+        """Predict in single precision what half precision leaves undecided, by the module itself; counts no rows.
+
+        With another class an input would have other scores, not slightly other ones.
+        """
+        if self.runner.dtype.itemsize >= self.plain.dtype.itemsize or scores.shape[1] < 2:
+            return predicted
+        first, second = scores.topk(2, dim=1).values.unbind(1)
+        slack = _UNDECIDED * torch.finfo(self.runner.dtype).eps * first.abs().clamp(min=1)
+        rows = (first - second <= slack).nonzero()[:, 0]
+
+        def exactly(batch: Tensor, owner: Tensor) -> Tensor:
+            return self._run(batch.to(self.plain.dtype, memory_format=self.plain.layout), self.plain, owner)
+
+        def build(start: int, stop: int) -> Tensor:
+            return inputs[rows[start:stop].to(inputs.device)].to(self.device)
+
+        with single_precision("float32"):
+            found = [predicted_classes(raw, self.returns) for raw in self._batches(build, rows, exactly, fixed=False)]
+        self.counts.rows -= len(rows)
+        return predicted.index_copy(0, rows, torch.cat(found)) if found else predicted
 
     def target_scores(
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"], streamed: bool = False

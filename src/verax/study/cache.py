@@ -61,13 +61,17 @@ class Cache:
             path.unlink(missing_ok=True)  # damaged or under another's name: worth nothing, and computed anew
         return None
 
+    def takes(self, values: Float[Tensor, "*shape"]) -> bool:
+        """Whether attributions are small enough to be kept at all."""
+        return values.numel() * values.element_size() + 1024 <= self.limit
+
     def put(self, key: str, values: Float[Tensor, "*shape"], cost: Cost) -> None:
         """Keep attributions, and drop the least recently used where there is no room; too large ones are not kept.
 
         What they cost is kept with them, so that a unit made from the cache has the cost of one made without.
         """
         size = values.numel() * values.element_size() + 1024
-        if size > self.limit:
+        if not self.takes(values):
             return
         known = self._known()
         if self._used + self._added + size > self.limit or self._added > self.limit // _SHARE:

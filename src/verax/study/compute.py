@@ -12,14 +12,13 @@ import verax
 from verax.analysis.tables import COST_COLUMNS, scores_schema
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, SampledMetric
-from verax.metrics.monte_carlo import EffectMetric
 from verax.scoring.meter import Cost, Rows
 from verax.study.cache import Cache
 from verax.study.explained_models import ExplainedModel
 from verax.study.explanations import Explanations, Tell, explain
 from verax.study.machine import Machine
 from verax.study.materials import said_before
-from verax.study.metrics import StudyMetrics, described
+from verax.study.metrics import StudyMetrics, described, is_drawn
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,12 @@ def compute(
     before, spared = scorer.model_seconds, scorer.rows_spared
     with said_before():
         evaluation = verax.evaluate(
-            scorer, inputs, explanations.values, metrics.on(rows), batch_size=machine.batch_size, device=machine.device
+            scorer,
+            inputs,
+            explanations.values,
+            metrics.on_data(rows, model.background),
+            batch_size=machine.batch_size,
+            device=machine.device,
         )
     guided, sampled = _costs(evaluation)
     table = _within_limits(_table(model, rows, explanations, evaluation, metrics), rows, metrics)
@@ -91,7 +95,7 @@ def _table(
     names = _names(model, rows, evaluation)
     measured = _scores(explanations, evaluation) | _shares(model, rows.stop - rows.start, explanations, evaluation)
     infos = [
-        described(name, metric, f"{name}_se" in measured if name in evaluation else isinstance(metric, EffectMetric))
+        described(name, metric, f"{name}_se" in measured if name in evaluation else is_drawn(metric))
         for name, metric in metrics.items()
     ]
     schema = scores_schema(infos)
@@ -144,8 +148,9 @@ def _scores(explanations: Explanations, evaluation: Evaluation) -> dict[str, Any
     columns = {"attribution_norm": torch.stack(norms)}
     for name, result in evaluation.items():
         columns[name] = result.scores
-        if hasattr(result, "errors"):
-            columns[f"{name}_se"] = result.errors
+        errors = getattr(result, "errors", getattr(result, "draw_errors", None))
+        if errors is not None:
+            columns[f"{name}_se"] = errors
     return {name: values.flatten().cpu().numpy() for name, values in columns.items()}
 
 

@@ -2,13 +2,20 @@
 
 import sys
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
+import torch
+
+from verax.attribution import families
 from verax.core import extensions
-from verax.study.compute import compute
+from verax.study.compute import UnitResult, compute
 from verax.study.explanations import Tell
 from verax.study.machine import Machine
 from verax.study.progress import Watcher
+from verax.study.read_ahead import Written, begun_ahead
 from verax.study.store import parquet, versions
 from verax.study.study import Study, open_study
 from verax.study.units import Unit
@@ -43,7 +50,15 @@ class StudyAddress:
 
 def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = lambda family: None) -> int:
     """Compute a unit, write its file and return its model rows."""
-    result = compute(study.models[unit.model], unit.rows, study.metrics, machine, study.cache, tell)
+    return store(study, unit, _computed(study, unit, machine, tell))
+
+
+def _computed(study: Study, unit: Unit, machine: Machine, tell: Tell) -> UnitResult:
+    return compute(study.models[unit.model], unit.rows, study.metrics, machine, study.cache, tell)
+
+
+def store(study: Study, unit: Unit, result: UnitResult) -> int:
+    """Write the file of a unit, whole or not at all, and return its model rows."""
     facts = {"unit": unit.stem, "model": unit.model, "inputs": unit.inputs, "key": unit.key}
     content = parquet(result.table, {**facts, **result.costs, "versions": versions()})
     study.store.put("scores", unit.stem, content, ".parquet")
@@ -52,5 +67,27 @@ def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = l
 
 def run_local(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher) -> None:
     """Run units one after the other in this process, on one core or one GPU."""
-    for unit in units:
-        watcher.done(compute_and_store(study, unit, machine, watcher.family))
+    if torch.device(machine.device).type == "cpu":
+        for unit in units:
+            watcher.done(compute_and_store(study, unit, machine, watcher.family))
+    else:
+        run_beside(study, units, machine, watcher)
+
+
+def run_beside(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher) -> None:
+    """Run units on a GPU; the processor segments the inputs of the next and writes the table of the last meanwhile.
+
+    Models take turns on the same inputs, whose segments serve all of them.
+    """
+    order = sorted(units, key=lambda unit: unit.rows.start)
+    with Written(watcher.done) as written, closing(begun_ahead(order, partial(_begin, study))) as jobs:
+        for unit in jobs:
+            written.put(partial(store, study, unit, _computed(study, unit, machine, watcher.family)))
+
+
+def _begin(study: Study, unit: Unit, threads: Executor) -> None:
+    """Begin what the processor has to do for a unit."""
+    model = study.models[unit.model]
+    inputs = model.inputs[unit.rows].numpy()
+    for family in families([model.used(method) for method in model.configurations]):
+        family.begin(inputs, threads)

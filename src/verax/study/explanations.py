@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from verax.attribution import Attribution, Family, Rows, families, stream
 from verax.core.shapes import Float
-from verax.scoring.meter import Cost, Meter
+from verax.scoring.meter import Cost, Mark
 from verax.study.cache import Cache
 from verax.study.explained_models import ExplainedModel
 from verax.study.keys import attributions_key
@@ -16,6 +17,7 @@ from verax.study.machine import Machine
 
 Tell = Callable[[str], None]
 Groups = dict[Family, list[Attribution]]
+Spent = Callable[[], Cost]  # asked for when all is queued: to know it, the host waits for a GPU
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,14 @@ def explain(
     groups = families(list(names))
     inputs = model.inputs[rows].to(machine.device)
     values: dict[str, Float[Tensor, "n *shape"]] = {}
+    costs: dict[Family, Spent] = {}
+    for family, stack, spent in _cached_or_computed(model, groups, rows, inputs, machine, cache, tell):
+        costs[family] = spent
+        values |= {names[method]: part for method, part in zip(groups[family], stack, strict=True)}
     shares: dict[str, tuple[float, float, float]] = {}
     total = Cost(Rows(len(inputs)))  # the unperturbed inputs, which no family pays for alone
-    for family, stack, cost in _cached_or_computed(model, groups, rows, inputs, machine, cache, tell):
-        members = groups[family]
-        values |= {names[method]: part for method, part in zip(members, stack, strict=True)}
+    for family, spent in costs.items():
+        cost, members = spent(), groups[family]
         share = (
             len(inputs) / len(names) + cost.rows.forward / len(members),
             cost.rows.backward / len(members),
@@ -70,7 +75,7 @@ def _cached_or_computed(
     machine: Machine,
     cache: Cache,
     tell: Tell,
-) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Cost]]:
+) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Spent]]:
     """Each family with its members' attributions and what they cost: first those that are kept."""
     keys = {family: attributions_key(model, rows, family, members) for family, members in groups.items()}
     missing: Groups = {}
@@ -79,16 +84,17 @@ def _cached_or_computed(
         if kept is None:
             missing[family] = members
         else:
-            yield family, kept[0].to(machine.device), kept[1]
+            yield family, kept[0].to(machine.device), partial(_known, kept[1])
     if missing:
-        for family, values, cost in _computed(model, missing, rows, inputs, machine, tell):
-            cache.put(keys[family], values, cost)
-            yield family, values, cost
+        for family, values, spent in _computed(model, missing, rows, inputs, machine, tell):
+            if cache.takes(values):
+                cache.put(keys[family], values, spent())
+            yield family, values, spent
 
 
 def _computed(
     model: ExplainedModel, groups: Groups, rows: slice, inputs: Float[Tensor, "n *shape"], machine: Machine, tell: Tell
-) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Cost]]:
+) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Spent]]:
     """Run families one after the other."""
     scorer = model.scorer(machine.compile)
     pieces = stream(
@@ -100,20 +106,27 @@ def _computed(
         batch_size=machine.batch_size,
         device=machine.device,
     )
-    meter = Meter(scorer.counts)
-    cost = Cost(Rows(-len(inputs)))  # the unperturbed inputs are scored first and belong to no family
+    start = end = Mark.of(scorer.counts, inputs.device)
+    clean = Rows(-len(inputs))  # the unperturbed inputs are scored first and belong to no family
     current: Family | None = None
     values = torch.empty(0)
     for family, piece in pieces:
-        spent = meter.read(inputs.device)  # on this piece, which may be the first of its family
         if family is not current:
             if current is not None:
-                yield current, values, cost
-                cost = Cost()
-            current = family
+                yield current, values, partial(_between, start, end, clean)
+                clean = Rows(0)
+            current, start = family, end
             tell(groups[family][0].label)
             values = torch.empty(len(groups[family]), *inputs.shape, dtype=inputs.dtype, device=inputs.device)
-        cost += spent
         values[:, piece.rows] = piece.values.to(values)
+        end = Mark.of(scorer.counts, inputs.device)
     if current is not None:
-        yield current, values, cost
+        yield current, values, partial(_between, start, end, clean)
+
+
+def _known(cost: Cost) -> Cost:
+    return cost
+
+
+def _between(start: Mark, end: Mark, further: Rows) -> Cost:
+    return end.since(start) + Cost(further)

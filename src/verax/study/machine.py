@@ -1,7 +1,7 @@
 """Where and how a study is computed."""
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -21,6 +21,12 @@ class Machine:
     device: str = "cpu"
     batch_size: int | None = None
     compile: bool = False
+
+    def gpus(self) -> tuple["Machine", ...]:
+        """The same for each of its GPUs, where none is named and there are several; this one alone otherwise."""
+        device = torch.device(self.device)
+        count = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+        return tuple(replace(self, device=f"cuda:{number}") for number in range(count)) if count > 1 else (self,)
 
     @property
     def name(self) -> str:

@@ -2,20 +2,23 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Annotated, Any
+from dataclasses import fields, replace
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
+from torch import Tensor
 
 from verax.analysis.tables import MetricInfo, scores_schema
 from verax.core.settings import plain
 from verax.metrics import Infidelity
-from verax.metrics.base import METRICS, Metric
+from verax.metrics.base import METRICS, GuidedMetric, Metric
 from verax.metrics.choose import metric_from
+from verax.metrics.monte_carlo import EffectMetric
+from verax.problem.replacement.words import needs_background
 from verax.study.spec_table import Count, SpecTable, plain_name, unknown_name
 
 _OWN = ("as", "none", "limit")  # keys of an entry that are no settings of its metric
-_SETTINGS = ("steps", "samples", "sigma", "subset", "seed")
+_SETTINGS = ("steps", "tolerance", "samples", "sigma", "subset", "seed")
 _GUIDED: tuple[Any, ...] = (
     "pc",
     {"metric": "dpc", "order": "magnitude", "as": "dpc_magnitude"},
@@ -48,8 +51,9 @@ class MetricsSpec(SpecTable):
             name), ``limit``, on how many inputs of each model, the first ones, it is computed (else on all), and
             settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is the
             paper's: PC, DPC in three readings, and Infidelity.
-        steps: Perturbation steps of PC and DPC. This and the keys below are also for any other listed metric that has
-            such a setting and does not say its own, where the spec says them.
+        steps: Perturbation steps of PC and DPC, or ``"adaptive"``. This and the keys below are also for any other
+            listed metric that has such a setting and does not say its own, where the spec says them.
+        tolerance: With adaptive steps, the error of a score to stop at; the metrics' own where left out.
         infidelity: Without a list: whether Infidelity, local and baseline-oriented, is measured as well.
         samples: Infidelity's draws per input.
         sigma: Standard deviation of its Gaussian perturbation.
@@ -58,7 +62,8 @@ class MetricsSpec(SpecTable):
     """
 
     listed: tuple[Any, ...] | None = Field(default=None, alias="list")
-    steps: Count = 20
+    steps: Count | Literal["adaptive"] = 20
+    tolerance: Annotated[float, Field(gt=0)] | None = None
     infidelity: bool = True
     samples: Count = 640
     sigma: Annotated[float, Field(gt=0)] = 0.2
@@ -105,6 +110,10 @@ class StudyMetrics(dict[str, Metric]):
         """Those that some of these inputs have."""
         cut = self.cut(rows)
         return {column: metric for column, metric in self.items() if cut.get(column, 1)}
+
+    def on_data(self, rows: slice, background: Tensor) -> dict[str, Metric]:
+        """Those that some of these inputs have, with training rows for replacements that take some."""
+        return {column: _with_rows(metric, background) for column, metric in self.on(rows).items()}
 
     def form(self) -> list[dict[str, Any]]:
         """All of them in full, as the list of a spec."""
@@ -161,10 +170,23 @@ def described(column: str, metric: Metric, noisy: bool) -> MetricInfo:
     )
 
 
+def is_drawn(metric: Metric) -> bool:
+    """Whether scores have a Monte-Carlo error: of random draws, or of replacements that are drawn."""
+    replacement = metric.experiment.replacement if isinstance(metric, GuidedMetric) else None
+    return isinstance(metric, EffectMetric) or (replacement is not None and replacement.repeats > 1)
+
+
 def local_infidelity(metrics: Mapping[str, Metric]) -> Infidelity | None:
     """The first local Infidelity of a study, whose own error can be studied."""
     infidelities = (metric for metric in metrics.values() if isinstance(metric, Infidelity))
     return next((metric for metric in infidelities if metric.kind == "local"), None)
+
+
+def _with_rows(metric: Metric, background: Tensor) -> Metric:
+    replacement = getattr(metric, "replacement", None)
+    if replacement is None or not needs_background(replacement):
+        return metric
+    return replace(metric, replacement=replace(replacement, background=background))  # type: ignore[call-arg]
 
 
 def _read(table: Mapping[str, Any], spec: MetricsSpec, place: str) -> tuple[str, Metric]:

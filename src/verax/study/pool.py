@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
-from verax.study.engine import StudyAddress, compute_and_store
+from verax.study.engine import StudyAddress, compute_and_store, run_beside
 from verax.study.machine import Machine
 from verax.study.progress import Watcher
 from verax.study.study import Study
@@ -46,10 +46,33 @@ def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Wat
                 else:
                     busy.remove(pipe)
     finally:
-        for pipe, process in crew.items():
-            process.kill()
-            process.join()
-            pipe.close()
+        _dismiss(crew)
+
+
+def run_gpus(study: Study, units: Sequence[Unit], machines: Sequence[Machine], watcher: Watcher) -> None:
+    """Run units on several GPUs, one worker process each; the units of the same inputs go to the same one."""
+    starts = {start: place for place, start in enumerate(sorted({unit.rows.start for unit in units}))}
+    crew: dict[Connection, BaseProcess] = {}
+    left: dict[Connection, int] = {}
+    try:
+        for number, machine in enumerate(machines[: len(starts)]):
+            share = [unit.stem for unit in units if starts[unit.rows.start] % len(machines) == number]
+            pipe, process = _hire(study, machine)
+            crew[pipe], left[pipe] = process, len(share)
+            _give(share, pipe, process)
+        while any(left.values()):
+            ready = wait([pipe for pipe, count in left.items() if count])
+            for pipe in set(left).intersection(ready):
+                left[pipe] -= _finished(pipe, crew[pipe], watcher)
+    finally:
+        _dismiss(crew)
+
+
+def _dismiss(crew: dict[Connection, BaseProcess]) -> None:
+    for pipe, process in crew.items():
+        process.kill()
+        process.join()
+        pipe.close()
 
 
 def _hire(study: Study, machine: Machine) -> tuple[Connection, BaseProcess]:
@@ -74,7 +97,7 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
             del os.environ[name]
 
 
-def _give(stem: str, pipe: Connection, process: BaseProcess) -> None:
+def _give(stem: str | list[str], pipe: Connection, process: BaseProcess) -> None:
     try:
         pipe.send(stem)
     except ConnectionError:
@@ -113,9 +136,20 @@ def _work(address: StudyAddress, machine: Machine, pipe: Connection) -> None:
         study = address.open()
         units = {unit.stem: unit for unit in study.units}
         while True:
-            pipe.send(compute_and_store(study, units[pipe.recv()], machine, pipe.send))
+            asked = pipe.recv()
+            if isinstance(asked, list):
+                run_beside(study, [units[stem] for stem in asked], machine, _Piped(pipe))
+            else:
+                pipe.send(compute_and_store(study, units[asked], machine, pipe.send))
     except Exception as error:  # whatever it is: it is raised again where the study was started
         pipe.send(error)
+
+
+class _Piped:
+    """Passes on what a watcher is told."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.log = self.family = self.done = pipe.send
 
 
 def _end_with_parent() -> None:

@@ -15,7 +15,7 @@ from verax.study.metrics import local_infidelity
 from verax.study.model_quality import weak_models
 from verax.study.own_models import Live
 from verax.study.plan import Plan, plan_of
-from verax.study.pool import run_pool
+from verax.study.pool import run_gpus, run_pool
 from verax.study.progress import Watcher, watching
 from verax.study.ray_engine import Cluster, connected, run_ray
 from verax.study.report import need_study_extra, write_study_report
@@ -109,6 +109,8 @@ def _run(
         with watching(len(todo)) as watcher:
             if cluster is not None:
                 run_ray(study, todo, machine, watcher, cluster)
+            elif len(gpus := machine.gpus()) > 1 and live is None:
+                run_gpus(study, todo, gpus, watcher)
             elif workers > 1 and len(todo) > 1 and live is None and not plan.quicker_than(_QUICK):
                 run_pool(study, todo, machine, watcher, workers)
             else:

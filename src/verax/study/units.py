@@ -162,8 +162,11 @@ def _rows_per_input(metrics: Sequence[Metric], attributions: int, features: int)
     sampled = sum(each.samples for each in draws)
     if not experiments:
         return 0, 1 + sampled
-    ends = 1 + len({experiment.replacement for experiment in experiments})  # unperturbed, and all replaced in each way
-    inner = sum(each.curves * (each.points * min(each.steps, features) - 1) for each in experiments)
+    drawn = {each.replacement: each.replacement.repeats if each.replacement else 1 for each in experiments}
+    ends = 1 + sum(drawn.values())  # unperturbed, and all replaced in each way
+    inner = sum(
+        drawn[each.replacement] * each.curves * (each.points * min(each.steps, features) - 1) for each in experiments
+    )
     return ends + attributions * inner, sampled
 
 

@@ -1,0 +1,125 @@
+"""Units beside a GPU, here on a CPU: the same tables, one unit begun ahead, one written behind, errors raised."""
+
+import contextlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from study.studies import images, ran, same, scores, spec
+from verax.attribution import segmentation
+from verax.study import engine
+from verax.study.machine import Machine
+from verax.study.progress import watching
+from verax.study.read_ahead import Written, begun_ahead
+from verax.study.spec import StudySpec
+from verax.study.store import Store
+from verax.study.study import Study
+
+ALONE = {"uncertainty": {"inputs": 0}, "examples": 0}
+NO_REPORT = "verax.study.run.write_study_report"
+
+
+def small() -> StudySpec:
+    """Two models of three images, in units of one."""
+    data = images(chunk=1)
+    data["models"] = [{"name": name, "architecture": "linear"} for name in ("First", "Second")]
+    return spec(data, **ALONE)
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run units as beside a GPU."""
+    monkeypatch.setattr(NO_REPORT, lambda study: study.store.folder)
+    monkeypatch.setattr("verax.study.run.run_local", engine.run_beside)
+
+
+def test_the_tables_are_those_of_units_one_after_the_other(
+    beside: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segmentation.CACHE.clear()
+    order: list[str] = []
+    real = engine.store
+
+    def store(study: object, unit: engine.Unit, result: object) -> int:
+        order.append(unit.stem.rpartition(".")[0])
+        return real(study, unit, result)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine, "store", store)
+    ran(small(), tmp_path / "beside")
+    places = [(number, name) for number in range(3) for name in ("First", "Second")]
+    assert order == [f"{name}.{number:06d}-{number + 1:06d}" for number, name in places]
+    monkeypatch.undo()
+    monkeypatch.setattr(NO_REPORT, lambda study: study.store.folder)
+    ran(small(), tmp_path / "alone")
+    assert same(scores(tmp_path / "beside"), scores(tmp_path / "alone"))
+
+
+def test_one_unit_is_begun_ahead() -> None:
+    begun: list[str] = []
+    seen = [(job, "".join(begun)) for job in begun_ahead(list("abcd"), lambda job, threads: begun.append(job))]
+    assert seen == [("a", "ab"), ("b", "abc"), ("c", "abcd"), ("d", "abcd")]
+
+
+def test_segments_made_ahead_are_used(beside: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segmentation.CACHE.clear()
+    names: list[str] = []
+    real = segmentation.Slic.prepare
+
+    def prepare(self: segmentation.Slic, picture: object) -> segmentation.Arrays:
+        names.append(threading.current_thread().name)
+        return real(self, picture)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(segmentation.Slic, "prepare", prepare)
+    ran(small(), tmp_path / "study")
+    assert len(names) == 3  # once for each image, though two models are explained on it
+    assert all(name.startswith("ThreadPoolExecutor") for name in names)
+
+
+def test_an_error_ahead_is_raised_where_segments_are_needed(
+    beside: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segmentation.CACHE.clear()
+    monkeypatch.setattr(segmentation.Slic, "prepare", lambda self, picture: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ran(small(), tmp_path / "study")
+
+
+def test_what_cannot_be_written_stops_the_run_and_keeps_the_rest(
+    beside: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    real = engine.store
+
+    def store(study: object, unit: engine.Unit, result: object) -> int:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("no room")
+        return real(study, unit, result)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine, "store", store)
+    with pytest.raises(RuntimeError, match="no room"):
+        ran(small(), tmp_path / "study")
+    assert len(list((tmp_path / "study" / "scores").glob("*.parquet"))) == 2
+    monkeypatch.setattr(engine, "store", real)
+    finished, _ = ran(small(), tmp_path / "study")
+    assert finished.computed == 4
+
+
+def test_the_last_work_is_told_even_after_an_error() -> None:
+    told: list[int] = []
+    with contextlib.suppress(KeyError), Written(told.append) as written:
+        written.put(lambda: 1)
+        raise KeyError
+    assert told == [1]
+
+
+def test_a_cpu_runs_units_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ways: list[str] = []
+    monkeypatch.setattr(engine, "run_beside", lambda *arguments: ways.append("beside"))
+    study = Study(small(), Store(tmp_path))
+    with watching(0) as watcher:
+        engine.run_local(study, [], Machine("cpu"), watcher)
+        assert not ways
+        engine.run_local(study, [], Machine("cuda"), watcher)
+    assert ways == ["beside"]
