@@ -112,12 +112,10 @@ def compare(
         (['x times gradient', 'random'], 'worse')
         >>> found.best("pc")
         ['x times gradient']
-
-    Example: does it survive another replacement?
-        >>> two = {"x": x, "minus x": -x}
+        >>> two = {"x": x, "minus x": -x}  # does their ranking survive another replacement?
         >>> found = verax.compare(model, x, two, ["pc"], replacements=[verax.replacement.Toward(0.5)])
-        >>> [(one.there, one.tau.mean) for one in found.survival()]
-        [('Toward(epsilon=0.5)', 1.0)]
+        >>> found.survival()[0].there, found.survival()[0].tau.mean
+        ('Toward(epsilon=0.5)', 1.0)
     """
     if not isinstance(attributions, Mapping) or not all(isinstance(name, str) for name in attributions):
         found = "a dict with other keys" if isinstance(attributions, Mapping) else type(attributions).__name__

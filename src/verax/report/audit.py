@@ -1,5 +1,6 @@
 """The page of an audit: what to use, what each metric passed, where it failed, and what was asked."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from verax.core.digits import significant
@@ -39,8 +40,12 @@ def audit_page(audit: "Audit") -> str:
 
 
 def _cells(finding: "Finding") -> list[Any]:
-    value, low, high = (significant(one, 3) for one in (finding.value, finding.low, finding.high))
+    value, low, high = (_figure(one) for one in (finding.value, finding.low, finding.high))
     scale = "" if finding.scale is None else f", within {finding.scale:g}"
     kind = f"{finding.kind}{scale}"
     where = (finding.metric, kind, finding.replacement, finding.case, finding.trial)
     return [*where, f"{value} [{low}, {high}]", f"{finding.inputs:,}", f"{100 * finding.ties:.0f} %", finding.says]
+
+
+def _figure(value: float) -> str:
+    return "none" if math.isinf(value) else significant(value, 3)  # no damage is found, or no number of inputs is enough
