@@ -48,4 +48,4 @@ def _cells(finding: "Finding") -> list[Any]:
 
 
 def _figure(value: float) -> str:
-    return "none" if math.isinf(value) else significant(value, 3)  # no damage is found, or no number of inputs is enough
+    return "none" if math.isinf(value) else significant(value, 3)  # no damage is found, or no number is enough
