@@ -33,8 +33,9 @@ def model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[str
     found = [(count, name, which) for name, (count, which) in told_apart(findings).items()]
     if not found:
         return _counts(findings)
-    found.sort(key=lambda one: (one[0], bool(blind.get(_metric(one[1]))), one[1]))
+    found.sort()
     able, unable = ([one for one in found if (one[0] <= inputs) is told] for told in (True, False))
+    able.sort(key=lambda one: bool(blind.get(_metric(one[1]))))  # worth some inputs more
     second = _also(able) if able else _nearest(unable)
     return _use(able, inputs, blind), second, _cannot(unable, able, inputs)
 
