@@ -70,6 +70,14 @@ class MetricsSpec(SpecTable):
     subset: Count | None = None
     seed: int = 0
 
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _steps_or_adaptive(cls, value: Any) -> Any:
+        """One refusal, not one for each of the two kinds."""
+        if value != "adaptive" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError("expected a whole number from 1 on or 'adaptive'")
+        return value
+
     @field_validator("listed", mode="before")
     @classmethod
     def _as_tuple(cls, listed: Any) -> Any:
