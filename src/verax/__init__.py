@@ -4,6 +4,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+import verax.core.room  # noqa: F401  # first: says in a line that there is no room for what follows
 from verax import attribution, metrics
 from verax.core.version import __version__
 from verax.evaluation.compare import compare

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from verax.datasets.array_files import read_arrays
@@ -46,6 +48,16 @@ def test_a_panic_of_polars_is_an_error_like_others(tmp_path: Path, monkeypatch: 
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match=r"t\.parquet: cannot be read as .* \(range end index out of range\)"):
         read_arrays(tmp_path / "t.parquet")
+
+
+def test_what_polars_panics_over_is_told_by_its_cause(tmp_path: Path) -> None:
+    """A time zone that it does not know; where it has learned not to panic, the column is named."""
+    path = tmp_path / "t.parquet"
+    when = pa.array([1, 2, 3], pa.timestamp("ns", tz="+07:30"))
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "when": when}), path)
+    told = r"t\.parquet: (cannot be read as \.parquet file \(unable to parse time zone: '\+07:30'|.* not so in when)"
+    with pytest.raises(ValueError, match=told):
+        read_arrays(path)
 
 
 def test_columns_that_are_there_twice_are_found_among_many(tmp_path: Path) -> None:

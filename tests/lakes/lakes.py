@@ -1,5 +1,7 @@
 """Small lakes: rows and attributions in parts that are cut and sorted differently, and a model file."""
 
+import functools
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from verax.models import MLP, save
 FEATURES = ("age", "income", "height", "weight")
 SETTINGS = Settings(samples=16)
 NAMES = ("shap", "lime")
+ROWS = 48
 
 
 class SmallLake:
     """A lake in a folder, and the same rows at hand."""
 
-    def __init__(self, folder: Path, rows: int = 90, parts: int = 4) -> None:
+    def __init__(self, folder: Path, rows: int = ROWS, parts: int = 4) -> None:
         self.folder, self.rows = folder, rows
         draws = np.random.default_rng(0)
         self.keys = draws.permutation(10 * rows)[:rows]
@@ -71,8 +74,17 @@ class SmallLake:
 
 
 def save_model(path: Path, seed: int = 0) -> None:
+    for suffix, content in _model_files(seed).items():
+        path.with_suffix(suffix).write_bytes(content)
+
+
+@functools.cache
+def _model_files(seed: int) -> dict[str, bytes]:
     architecture = MLP(len(FEATURES), hidden=(8,), outputs=2)
-    save(path, architecture.build(seed=seed), architecture, dataset=None, hyperparameters={}, metrics={}, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "m.safetensors")
+        save(path, architecture.build(seed=seed), architecture, dataset=None, hyperparameters={}, metrics={}, seed=seed)
+        return {one.suffix: one.read_bytes() for one in Path(folder).iterdir()}
 
 
 def same(found: pl.DataFrame, wanted: pl.DataFrame) -> bool:

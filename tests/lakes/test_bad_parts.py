@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lakes.lakes import FEATURES, SmallLake
+from lakes.lakes import FEATURES, ROWS, SmallLake
 from verax.lakes import Settings, score_lake
 from verax.lakes.columns import model_columns
 from verax.lakes.keys import find_holders, hashes
@@ -196,7 +196,7 @@ def test_keys_of_many_kinds(lake: SmallLake, kind: Any) -> None:
     for path in [path for name in ("rows", "shap", "lime") for path in (lake.folder / name).iterdir()]:
         pl.read_parquet(path).with_columns(text.cast(kind)).write_parquet(path)
     assert lake.score(settings=Settings(("pc",))).computed == 4
-    assert lake.table()["id"].n_unique() == 90
+    assert lake.table()["id"].n_unique() == ROWS
 
 
 def test_a_gap_in_the_first_row_is_told_before_any_work(lake: SmallLake) -> None:

@@ -23,7 +23,7 @@ def test_a_cluster_gives_the_same_files_and_a_lost_actor_is_replaced(
     monkeypatch.setenv("RAY_TMPDIR", "/tmp")  # noqa: S108  # names of its sockets may not be long
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else it kills workers where other work fills the memory
     lake = SmallLake(tmp_path)
-    marked = pl.when(pl.int_range(pl.len()) == 9).then(2.5).otherwise("age").alias("age")
+    marked = pl.when(pl.int_range(pl.len()) == 5).then(2.5).otherwise("age").alias("age")
     lake.change("rows", 2, lambda table: table.with_columns(marked))
     died = tmp_path / "died"
     died.mkdir()

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import verax
-from lakes.lakes import FEATURES, NAMES, SETTINGS, SmallLake, same, save_model
+from lakes.lakes import FEATURES, NAMES, ROWS, SETTINGS, SmallLake, same, save_model
 from verax.core.threads import one_thread_on_cpu
 from verax.lakes import ModelFile, Settings, score_lake
+from verax.lakes.result import LakeScores
 from verax.statistics.intervals import estimates
 from verax.statistics.totals import ScoreSums
 
@@ -22,21 +23,28 @@ def lake(tmp_path: Path) -> SmallLake:
     return SmallLake(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallLake, LakeScores]:
+    """A lake that was scored, and what was found; not to be changed."""
+    lake = SmallLake(tmp_path_factory.mktemp("scored"))
+    return lake, lake.score()
+
+
 def expected(lake: SmallLake, settings: Settings = SETTINGS) -> pl.DataFrame:
     with one_thread_on_cpu("cpu"):
         return lake.expected(settings)
 
 
-def test_the_same_scores_as_one_call_bit_for_bit(lake: SmallLake) -> None:
+def test_the_same_scores_as_one_call_bit_for_bit(scored: tuple[SmallLake, LakeScores]) -> None:
     """The attributions of lime are shuffled and cut otherwise than the rows."""
-    found = lake.score()
+    lake, found = scored
     assert same(lake.table(), expected(lake))
     assert lake.table().columns == ["id", "attribution", "target", "pc", "dpc", "infidelity", "infidelity_se"]
-    assert (found.rows, found.parts, found.computed) == (90, 4, 4)
+    assert (found.rows, found.parts, found.computed) == (ROWS, 4, 4)
 
 
-def test_parts_mirror_those_of_the_inputs_and_keep_their_order(lake: SmallLake) -> None:
-    lake.score(settings=Settings(("pc",)))
+def test_parts_mirror_those_of_the_inputs_and_keep_their_order(scored: tuple[SmallLake, LakeScores]) -> None:
+    lake, _ = scored
     for number in range(4):
         (path,) = (lake.folder / "scores").glob(f"part-{number}.*.parquet")
         rows = pl.read_parquet(lake.path("rows", number))["id"].to_list()
@@ -45,8 +53,8 @@ def test_parts_mirror_those_of_the_inputs_and_keep_their_order(lake: SmallLake) 
         assert table["attribution"].to_list() == [name for name in NAMES for _ in rows]
 
 
-def test_totals_are_means_over_all_rows(lake: SmallLake) -> None:
-    found, table = lake.score(), lake.table()
+def test_totals_are_means_over_all_rows(scored: tuple[SmallLake, LakeScores]) -> None:
+    found, table = scored[1], scored[0].table()
     for metric in SETTINGS.metrics:
         for name in NAMES:
             own = torch.from_numpy(table.filter(pl.col("attribution") == name)[metric].to_numpy().copy())
@@ -55,7 +63,7 @@ def test_totals_are_means_over_all_rows(lake: SmallLake) -> None:
             assert found.mean(metric)[name].low == pytest.approx(wanted.low, rel=1e-12)
     text = str(found)
     assert "PC (higher is better)" in text
-    assert "Means over 90 rows of 4 parts with 95 % intervals" in text
+    assert f"Means over {ROWS} rows of 4 parts with 95 % intervals" in text
 
 
 def test_nested_folders_are_mirrored_and_text_may_be_a_key(tmp_path: Path) -> None:
@@ -175,7 +183,7 @@ def test_stores_that_are_no_folders_of_this_machine(lake: SmallLake, scheme: str
 
 
 def test_blocks_are_cut_where_one_call_cuts_its_work(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three batches of 5 rows in a part of 23, in a file of this machine and in a store; and large attributions."""
+    """Three batches in a part of 12 rows, in a file of this machine and in a store; and large attributions."""
     monkeypatch.setattr("verax.core.blocks._BATCHES", 1)
     monkeypatch.setattr("verax.lakes.gather._IN_MEMORY", 0)
     file = ModelFile(lake.model, batch_size=5)

@@ -1,4 +1,4 @@
-"""A process that runs a study with two worker processes, for tests that end it: ``python crew.py SPEC.json FOLDER``.
+"""A run of a study with two worker processes, for tests that end it.
 
 It hands out no more units after the first one is done, so that it can be ended in the midst of its work.
 """
@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import verax.study.plan
 import verax.study.run
+from study.forking import without_pace
 from verax.study.spec import parse_spec
 
 
@@ -35,15 +35,10 @@ def watching(units: int) -> Iterator[Waiting]:
 
 
 def main(spec_file: str, folder: str) -> None:
-    setattr(verax.study.run, "_QUICK", 0.0)  # noqa: B010
+    without_pace()
     setattr(verax.study.run, "watching", watching)  # noqa: B010
-    setattr(verax.study.plan, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
     spec = parse_spec(json.loads(Path(spec_file).read_text()), "crew")
     try:
         verax.study.run.run_study(spec, folder, workers=2)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,9 +1,7 @@
 """Metrics and methods of one's own: one class in a file outside the package, through a whole study."""
 
-import os
-import subprocess
-import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,8 @@ import polars as pl
 import pytest
 import tomli_w
 
-from study.studies import LINEAR, content, table
+from study.forking import Forking
+from study.tiny import tiny_content
 
 MODULE = """
 from dataclasses import dataclass
@@ -48,24 +47,24 @@ OWN: dict[str, Any] = {"metric": "first_step", "as": "heavy", "weight": 2.0}
 
 
 @pytest.fixture
-def place(trained: Path) -> Path:
-    """A working directory with a module of one's own, a spec that uses it, and a trained model."""
-    folder = trained.parent
-    (folder / "own_code.py").write_text(MODULE)
+def place(tmp_path: Path) -> Path:
+    """A working directory with a module of one's own and a spec that uses it."""
+    (tmp_path / "own_code.py").write_text(MODULE)
     others = [{"method": "Gradient"}, {"method": "Inputs"}, {"method": "Inputs", "factor": -1.0}]
-    own = content(table(LINEAR, others=others, limit=4, chunk=2), metrics={"list": ["pc", "first_step", OWN]})
-    (folder / "own.toml").write_text(tomli_w.dumps(own))
-    return folder
+    own = tiny_content(tmp_path, 2, others) | {"metrics": {"list": ["pc", "first_step", OWN]}}
+    (tmp_path / "own.toml").write_text(tomli_w.dumps(own))
+    return tmp_path
 
 
-def verax(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "verax", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    """Runs commands, each in a process that has not imported anything of one's own."""
+    with Forking() as process:
+        yield process
 
 
-def test_own_code_goes_through_a_study_with_workers(place: Path) -> None:
-    ran = verax(place, "study", "run", "own.toml", "--out", "study", "--workers", "2", "--import", "own_code")
+def test_own_code_goes_through_a_study_with_workers(forking: Forking, place: Path) -> None:
+    ran = forking.verax(place, "study", "run", "own.toml", "--out", "study", "--workers", "2", "--import", "own_code")
     assert ran.returncode == 0, ran.stderr
     assert "2 units computed" in ran.stdout
     scores = pl.concat([pl.read_parquet(path) for path in (place / "study" / "scores").iterdir()])
@@ -81,17 +80,17 @@ def test_own_code_goes_through_a_study_with_workers(place: Path) -> None:
     full = {"metric": "first_step", "as": "heavy", "steps": 5, "weight": 2.0, "none": ["offset"]}
     assert frozen["study"]["metrics"]["list"][2] == full
 
-    agrees = verax(place, "verify", "study", "--sample", "100%", "--import", "own_code")
+    agrees = forking.verax(place, "verify", "study", "--sample", "100%", "--import", "own_code")
     assert (agrees.returncode, agrees.stdout.split(":")[0]) == (0, "agrees"), agrees.stderr
 
-    lacking = verax(place, "study", "status", "study")
+    lacking = forking.verax(place, "study", "status", "study")
     assert lacking.returncode == 2
     assert all(f"found '{name}'" in lacking.stderr for name in ("Inputs", "first_step"))
     assert lacking.stderr.count("What is not part of Verax needs --import own_code.\n") == 2
 
 
-def test_a_module_that_was_not_imported_is_named(place: Path) -> None:
-    lacking = verax(place, "study", "run", "own.toml", "--out", "study")
+def test_a_module_that_was_not_imported_is_named(forking: Forking, place: Path) -> None:
+    lacking = forking.verax(place, "study", "run", "own.toml", "--out", "study")
     assert lacking.returncode == 2
     for line, name in zip(lacking.stderr.splitlines(), ("Inputs", "first_step"), strict=True):
         assert f"found '{name}'" in line

@@ -5,30 +5,25 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from study import crew
-from study.studies import HERE, content, ran, same, scores, spec, stamps, table
+from study.forking import Forking
+from study.studies import HERE, ran, same, scores, stamps
+from study.tiny import METHODS, UNITS, tiny, tiny_content
 from verax.study.machine import Machine
 from verax.study.plan import Plan, plan_of
-from verax.study.pool import run_pool
-from verax.study.spec import StudySpec, parse_spec
+from verax.study.pool import UNCERTAINTY, run_pool
+from verax.study.spec import parse_spec
 from verax.study.study import open_study
-
-MANY = content(table(limit=32, chunk=2), uncertainty={"inputs": 0}, examples=0)
-
-
-def many() -> StudySpec:
-    """Units enough to be interrupted."""
-    return parse_spec(MANY, "many")
+from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 
 
 class Told:
@@ -50,55 +45,75 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The study in this process."""
-    folder = tmp_path_factory.mktemp("alone") / "study"
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where data and model are."""
+    return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture(scope="module")
+def alone(place: Path) -> Path:
+    """The study in this process; not to be changed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
         patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
-        ran(many(), folder)
-    return folder
+        ran(tiny(place), place / "alone")
+    return place / "alone"
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use worker processes for studies of seconds, too."""
-    monkeypatch.setattr("verax.study.run._QUICK", 0.0)
+def copied(alone: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(alone, tmp_path / "study"))
 
 
-@pytest.mark.usefixtures("at_once")
-def test_workers_give_the_same_table(trained: Path, alone: Path) -> None:
-    assert ran(many(), trained, workers=2)[0].computed == 16
-    assert same(scores(trained), scores(alone))
-    assert ran(many(), trained, workers=2)[0].computed == 0
-
-
-def test_what_takes_seconds_is_done_in_one_process(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verax.study.run.run_pool", lambda *arguments: pytest.fail("workers were started"))
-    assert ran(spec(table(limit=4, chunk=2)), trained, workers=2)[0].computed == 2
-
-
-def test_the_watcher_is_told(trained: Path) -> None:
-    ran(spec(table(limit=4, chunk=2)), trained)
-    study, told = open_study(trained), Told()
-    run_pool(study, study.units, HERE, told, workers=2)
-    assert len(told.rows) == 2
+def test_workers_give_the_same_table_and_the_watcher_is_told(
+    place: Path, tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, folder = Told(), tmp_path / "study"
+    asked = {"inputs": 3, "samples": 40, "sizes": [20, 40], "resamples": 4, "independent": 0}
+    spec = parse_spec(tiny_content(place) | {"uncertainty": asked}, "tiny")
+    monkeypatch.setattr("verax.study.run._QUICK", 0.0)  # use worker processes for studies of seconds, too
+    monkeypatch.setattr("verax.study.run.watching", lambda units: contextlib.nullcontext(told))
+    monkeypatch.setattr("verax.study.run.compute_uncertainty", lambda *arguments: pytest.fail("not by a worker"))
+    assert ran(spec, folder, workers=2)[0].computed == UNITS
+    assert same(scores(folder), scores(alone))
+    assert len(told.rows) == UNITS
     assert all(rows > 0 for rows in told.rows)
-    assert told.families == ["metrics"] * 2  # what explains them is in the cache
+    assert told.families.count("metrics") == UNITS
+    assert len(told.families) > UNITS  # those of methods as well
+    assert told.families.count(UNCERTAINTY) == 1
+    assert ran(spec, folder, workers=2)[0].computed == 0
+    (written,) = (folder / "uncertainty").iterdir()
+    found, study = pl.read_parquet(written), open_study(folder)
+    assert found["draws"].to_list() == [20, 40] * len(METHODS)
+    written.unlink()
+    compute_uncertainty(study, *uncertainty_tables(study), HERE)
+    assert pl.read_parquet(folder / "uncertainty").equals(found)
+
+
+def test_what_takes_seconds_is_done_in_one_process(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("verax.study.run.run_pool", lambda *arguments: pytest.fail("workers were started"))
+    assert ran(tiny(place, 2), tmp_path / "study", workers=2)[0].computed == 2
 
 
 def test_an_error_in_a_worker_is_raised_here(copied: Path) -> None:
-    study = open_study(copied)
+    """After two units of which the watcher is told; what explains them is in the cache."""
+    study, told = open_study(copied), Told()
     unknown = replace(study.units[0], model="unknown")
     with pytest.raises(KeyError, match="unknown"):
-        run_pool(study, [unknown, *study.units], HERE, Told(), workers=1)
+        run_pool(study, [*study.units[:2], unknown, *study.units[2:]], HERE, told, workers=1)
+    assert told.families[:2] == ["metrics"] * 2
+    assert len(told.rows) == 2
+    assert all(rows > 0 for rows in told.rows)
 
 
 def test_a_full_disk_is_told_by_the_worker_that_met_it(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # or workers leave cut-off files of it
     study = open_study(copied)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # workers inherit it
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))  # workers inherit it
     try:
         with pytest.raises(OSError, match="File too large") as caught:
             run_pool(study, study.units, HERE, Told(), workers=1)
@@ -122,9 +137,9 @@ def test_a_worker_that_is_killed_ends_the_run_and_loses_nothing(copied: Path) ->
     assert not children(os.getpid())
 
 
-def test_a_plan_divides_the_time_among_workers(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_divides_the_time_among_workers(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 3.0)
-    study = open_study(finished)
+    study = open_study(alone)
 
     def plan(workers: int) -> Plan:
         return plan_of(study, study.units, HERE, workers)
@@ -135,50 +150,37 @@ def test_a_plan_divides_the_time_among_workers(finished: Path, monkeypatch: pyte
     assert plan(1).quicker_than(plan(1).seconds + 1)
 
 
-@pytest.fixture
-def started(trained: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A run with two workers in a process of its own, which is at work."""
-    own = tmp_path / "spec.json"
-    own.write_text(json.dumps(MANY))
-    command = [sys.executable, crew.__file__, str(own), str(trained)]
-    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
-    try:
-        while not stamps_or_none(trained):
-            assert process.poll() is None
-            time.sleep(0.01)
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    """Starts runs."""
+    with Forking() as process:
         yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def stamps_or_none(folder: Path) -> dict[str, tuple[int, int]]:
-    return stamps(folder) if (folder / "scores").is_dir() else {}
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_the_run(
-    started: subprocess.Popen[bytes], trained: Path, alone: Path, ending: signal.Signals
+    forking: Forking, place: Path, alone: Path, tmp_path: Path, ending: signal.Signals
 ) -> None:
     """Killed alone, or by Ctrl-C, which reaches the workers as well; then a second run ends what the first began."""
-    workers = children(started.pid)
+    own, folder = tmp_path / "spec.json", tmp_path / "study"
+    own.write_text(json.dumps(tiny_content(place)))
+    run = forking.begin(tmp_path, "study.crew:main", str(own), str(folder))
+    while not ((folder / "scores").is_dir() and stamps(folder)):
+        assert is_alive(run), (tmp_path / "err").read_text()
+        time.sleep(0.01)
+    workers = children(run)
     assert len(workers) == 2
-    if ending is signal.SIGINT:
-        os.killpg(started.pid, ending)
-        assert started.wait(timeout=300) == 130
-    else:
-        started.kill()
-        started.wait()
+    (os.killpg if ending is signal.SIGINT else os.kill)(run, ending)
+    assert forking.ended() == (130 if ending is signal.SIGINT else -signal.SIGKILL)
     before = time.monotonic()
     while any(is_alive(pid) for pid in workers):
         assert time.monotonic() - before < 300
         time.sleep(0.01)
-    kept = stamps(trained)
-    assert 0 < len(kept) < 16
-    assert ran(many(), trained)[0].computed == 16 - len(kept)
-    assert kept.items() <= stamps(trained).items()
-    assert same(scores(trained), scores(alone))
+    kept = stamps(folder)
+    assert 0 < len(kept) < UNITS
+    assert ran(tiny(place), folder)[0].computed == UNITS - len(kept)
+    assert kept.items() <= stamps(folder).items()
+    assert same(scores(folder), scores(alone))
 
 
 def children(parent: int) -> list[int]:
@@ -200,13 +202,12 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_several_gpus_share_the_units(tmp_path: Path, alone: Path) -> None:
+def test_several_gpus_share_the_units(
+    place: Path, tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Here CPUs stand for them: a worker each, with the unit to come begun and the last one written beside it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
-        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
-        patch.setattr(Machine, "gpus", lambda self: (self, self))
-        ran(many(), tmp_path / "study")
+    monkeypatch.setattr(Machine, "gpus", lambda self: (self, self))
+    assert ran(tiny(place), tmp_path / "study")[0].computed == UNITS
     assert same(scores(tmp_path / "study"), scores(alone))
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,19 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from study.studies import ran, same, scores, spec, stamps, table
+from study.studies import ran, same, scores, stamps
+from study.tiny import UNITS, tiny
 from verax.study.ray_engine import Cluster, _connect
 from verax.study.run import run_study
-from verax.study.spec import StudySpec
 
 CLUSTER = Cluster(workers=2)
-
-
-def many(limit: int = 32) -> StudySpec:
-    """Units enough to be interrupted."""
-    return spec(table(limit=limit, chunk=2), uncertainty={"inputs": 0}, examples=0)
 
 
 @pytest.fixture(scope="module")
@@ -50,20 +43,19 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def local(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same study in this process, with one thread, as workers have."""
-    folder = tmp_path_factory.mktemp("local") / "study"
-    shutil.copytree(finished / "models", folder / "models")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
-            patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
-            ran(many(), folder)
-    finally:
-        torch.set_num_threads(threads)
-    return folder
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where data and model are."""
+    return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture(scope="module")
+def local(place: Path) -> Path:
+    """The study in this process; not to be changed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
+        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
+        ran(tiny(place), place / "local")
+    return place / "local"
 
 
 pytestmark = pytest.mark.filterwarnings(
@@ -72,14 +64,15 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_cluster_gives_the_same_table_and_the_study_may_grow(trained: Path, local: Path) -> None:
+def test_a_cluster_gives_the_same_table_and_the_study_may_grow(place: Path, tmp_path: Path, local: Path) -> None:
     """Bit for bit. Workers stay, so they must notice that the study is another one than before."""
-    assert ran(many(8), trained, cluster=CLUSTER)[0].computed == 4
-    before = stamps(trained)
-    assert ran(many(), trained, cluster=CLUSTER)[0].computed == 12
-    assert before.items() <= stamps(trained).items()
-    assert same(scores(trained), scores(local))
-    assert ran(many(), trained, cluster=CLUSTER)[0].computed == 0
+    folder = tmp_path / "study"
+    assert ran(tiny(place, 2), folder, cluster=CLUSTER)[0].computed == 2
+    before = stamps(folder)
+    assert ran(tiny(place), folder, cluster=CLUSTER)[0].computed == UNITS - 2
+    assert before.items() <= stamps(folder).items()
+    assert same(scores(folder), scores(local))
+    assert ran(tiny(place), folder, cluster=CLUSTER)[0].computed == 0
 
 
 @pytest.mark.usefixtures("ray")
@@ -119,18 +112,17 @@ def listening(family: str, numbers: set[str]) -> set[str]:
 
 @pytest.mark.usefixtures("ray")
 def test_workers_that_die_are_replaced(
-    trained: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a unit, in the midst of one, and after it was stored but before the driver heard of it."""
-    died = tmp_path / "died"
+    folder, died = tmp_path / "study", tmp_path / "died"
     died.mkdir()
     monkeypatch.setattr("verax.study.ray_engine._task", dying_once(died))
-    found, _ = ran(many(), trained, cluster=CLUSTER)
-    assert found.computed == 16
+    assert ran(tiny(place), folder, cluster=CLUSTER)[0].computed == UNITS
     assert {mark.name for mark in died.iterdir()} == {"before", "amid", "after"}
-    assert same(scores(trained), scores(local))
-    assert len(stamps(trained)) == 16
-    kept = next(trained.glob(f"scores/{(died / 'after').read_text()}.*"))
+    assert same(scores(folder), scores(local))
+    assert len(stamps(folder)) == UNITS
+    kept = next(folder.glob(f"scores/{(died / 'after').read_text()}.*"))
     assert kept.stat().st_mtime_ns <= (died / "after").stat().st_mtime_ns
 
 
@@ -163,17 +155,19 @@ def dying_once(died: Path) -> Any:
 
 
 @pytest.mark.usefixtures("ray")
-def test_an_error_in_a_task_is_raised_as_it_was(trained: Path) -> None:
+def test_an_error_in_a_task_is_raised_as_it_was(place: Path, tmp_path: Path) -> None:
     """Not wrapped in the traceback of another process, so that the command line can tell it in one line."""
-    (trained / "scores").write_text("in the way")
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "scores").write_text("in the way")
     with pytest.raises(FileExistsError) as found:
-        run_study(many(4), trained, cluster=CLUSTER)
+        run_study(tiny(place, 1), folder, cluster=CLUSTER)
     assert type(found.value) is FileExistsError
     assert "ray::" not in str(found.value)
 
 
 def test_a_cluster_that_is_not_there_is_noticed_before_anything_is_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Nowhere:
         @staticmethod
@@ -188,7 +182,7 @@ def test_a_cluster_that_is_not_there_is_noticed_before_anything_is_trained(
     with pytest.raises(
         ConnectionError, match=r"address: no Ray cluster found at 'auto' \(Could not .* instance\.\)\.$"
     ):
-        run_study(many(), tmp_path / "study", cluster=Cluster("auto"))
+        run_study(tiny(place), tmp_path / "study", cluster=Cluster("auto"))
     assert not (tmp_path / "study").exists()
 
 
@@ -205,9 +199,9 @@ def test_a_cluster_that_would_listen_to_others_is_stopped(monkeypatch: pytest.Mo
     assert stopped
 
 
-def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_extra_is_named(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is trained."""
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"needs ray: pip install 'verax\[ray\]'"):
-        run_study(many(), tmp_path / "study", cluster=CLUSTER)
+        run_study(tiny(place), tmp_path / "study", cluster=CLUSTER)
     assert not (tmp_path / "study").exists()

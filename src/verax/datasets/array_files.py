@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import struct
 import tokenize
 import warnings
@@ -25,6 +26,7 @@ _MISSING = (  # what pandas reads as a missing value, as models were fitted on
     "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # gzip, zstd, zlib
+_PANIC = re.compile(r'\bErrString\(\\*"(.+?)\\*"\)')
 _NUMPY_ERRORS = (
     OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, SyntaxError, MemoryError, OverflowError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
@@ -273,5 +275,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a message: errors are told in one line."""
-    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    """The first line of a message: errors are told in one line; of a panic of polars, the cause alone."""
+    line = next(iter(str(error).splitlines()), type(error).__name__)
+    cause = _PANIC.search(line)
+    return (cause[1] if cause else line).rstrip(".")

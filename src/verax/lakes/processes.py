@@ -1,18 +1,14 @@
 """Workers that are processes of this machine, each with one thread or one GPU; one that dies is replaced."""
 
 import contextlib
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
 
 import torch
 
 from verax.core.threads import one_thread_on_cpu
+from verax.core.worker_processes import Worker, WorkerEndedError, ready
 from verax.lakes.engine import Crew, Finished, Lost
 from verax.lakes.job import Job
 from verax.lakes.score import PartScorer, Task
@@ -63,35 +59,25 @@ class Processes:
         self.members = [_hire(own) for own in self.jobs]
 
     def give(self, worker: int, task: Task) -> None:
-        """Send a part; that the worker is no more shows when it should answer."""
-        with contextlib.suppress(ConnectionError):
-            self.members[worker][0].send(task)
+        """Send a part."""
+        self.members[worker].send(task)
 
     def events(self, seconds: float) -> Sequence[Finished | Lost]:
         """What workers say, and who has died."""
-        numbers = {pipe: number for number, (pipe, _) in enumerate(self.members)}
-        ready = wait(list(numbers), seconds)
-        return [self._event(numbers[pipe]) for pipe in numbers if pipe in ready]
+        return [self._event(self.members.index(member)) for member in ready(self.members, seconds)]
 
     def end(self) -> None:
         """End all at once; what they have not stored is scored anew by another run."""
-        for pipe, process in self.members:
-            process.kill()
-            process.join()
-            pipe.close()
+        for member in self.members:
+            member.end()
 
     def _event(self, worker: int) -> Finished | Lost:
-        pipe, process = self.members[worker]
         try:
-            said = pipe.recv()
-        except (EOFError, ConnectionError):
-            process.join()
-            pipe.close()
+            return Finished(worker, self.members[worker].receive())
+        except WorkerEndedError as error:
+            self.members[worker].end()
             self.members[worker] = _hire(self.jobs[worker])
-            return Lost(worker, f"the process ended by itself, status {process.exitcode}")
-        if isinstance(said, Exception):
-            raise said
-        return Finished(worker, said)
+            return Lost(worker, f"the process ended by itself, status {error.status}")
 
 
 def _on_device(job: Job, number: int) -> Job:
@@ -102,40 +88,12 @@ def _on_device(job: Job, number: int) -> Job:
     return replace(job, model=replace(job.model, device=f"cuda:{number % count}"))
 
 
-def _hire(job: Job) -> tuple[Connection, BaseProcess]:
-    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    pipe, far_end = context.Pipe()
-    process = context.Process(target=_work, args=(job, far_end), daemon=True)
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(_ONE_THREAD)
-    try:
-        process.start()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-    far_end.close()  # so that the worker's end is the only one, and its death is noticed here
-    return pipe, process
+def _hire(job: Job) -> Worker:
+    return Worker(_work, job, environment=_ONE_THREAD)
 
 
-def _work(job: Job, pipe: Connection) -> None:
+def _work(pipe: Connection, job: Job) -> None:
     """What a worker does until it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    try:
-        scorer = PartScorer(job)
-        while True:
-            pipe.send(scorer.score(pipe.recv()))
-    except Exception as error:  # whatever it is: it is raised again where the work was started
-        pipe.send(error)
-
-
-def _end_with_parent() -> None:
-    """Die when the first process was killed: nobody waits for the scores."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    scorer = PartScorer(job)
+    while True:
+        pipe.send(scorer.score(pipe.recv()))

@@ -5,20 +5,16 @@ opens the study from its directory and writes its own files; only progress and t
 """
 
 import contextlib
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
 
-import torch
-
+from verax.core.worker_processes import Worker, WorkerEndedError, ready
 from verax.study.engine import StudyAddress, compute_and_store, run_beside
 from verax.study.machine import Machine
 from verax.study.progress import Watcher
 from verax.study.study import Study
+from verax.study.uncertainty import compute_uncertainty
 from verax.study.units import Unit
 
 # GNU's allocator hands large blocks back to the system when they are free, which then clears every page of the next
@@ -26,123 +22,88 @@ from verax.study.units import Unit
 _KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 
 
-def run_pool(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, workers: int) -> None:
-    """Run units in worker processes; whatever ends this, an error or Ctrl-C, ends them at once."""
-    waiting = [unit.stem for unit in reversed(units)]
-    crew: dict[Connection, BaseProcess] = {}
-    try:
-        for _ in range(min(workers, len(units))):
-            pipe, process = _hire(study, machine)
-            crew[pipe] = process
-            _give(waiting.pop(), pipe, process)
-        busy = set(crew)
-        while busy:
-            ready = wait(list(busy))
-            for pipe in busy.intersection(ready):
-                if not _finished(pipe, crew[pipe], watcher):
-                    continue
-                if waiting:
-                    _give(waiting.pop(), pipe, crew[pipe])
-                else:
-                    busy.remove(pipe)
-    finally:
-        _dismiss(crew)
+UNCERTAINTY = "uncertainty of Infidelity"  # what the watcher is told
+
+
+def run_pool(
+    study: Study,
+    units: Sequence[Unit],
+    machine: Machine,
+    watcher: Watcher,
+    workers: int,
+    uncertainty: Sequence[str] = (),
+) -> None:
+    """Run units in worker processes, then tables of the resampling study, which need the attributions of the first.
+
+    Whatever ends this, an error or Ctrl-C, ends them at once.
+    """
+    waiting = [*reversed(uncertainty), *(unit.stem for unit in reversed(units))]
+    with contextlib.ExitStack() as crew:
+        left = {_hire(crew, study, machine, waiting.pop()): 1 for _ in range(min(workers, len(waiting)))}
+        _attend(left, waiting, watcher)
 
 
 def run_gpus(study: Study, units: Sequence[Unit], machines: Sequence[Machine], watcher: Watcher) -> None:
     """Run units on several GPUs, one worker process each; the units of the same inputs go to the same one."""
     starts = {start: place for place, start in enumerate(sorted({unit.rows.start for unit in units}))}
-    crew: dict[Connection, BaseProcess] = {}
-    left: dict[Connection, int] = {}
-    try:
+    left: dict[Worker, int] = {}
+    with contextlib.ExitStack() as crew:
         for number, machine in enumerate(machines[: len(starts)]):
             share = [unit.stem for unit in units if starts[unit.rows.start] % len(machines) == number]
-            pipe, process = _hire(study, machine)
-            crew[pipe], left[pipe] = process, len(share)
-            _give(share, pipe, process)
-        while any(left.values()):
-            ready = wait([pipe for pipe, count in left.items() if count])
-            for pipe in set(left).intersection(ready):
-                left[pipe] -= _finished(pipe, crew[pipe], watcher)
-    finally:
-        _dismiss(crew)
+            left[_hire(crew, study, machine, share)] = len(share)
+        _attend(left, [], watcher)
 
 
-def _dismiss(crew: dict[Connection, BaseProcess]) -> None:
-    for pipe, process in crew.items():
-        process.kill()
-        process.join()
-        pipe.close()
+def _hire(crew: contextlib.ExitStack, study: Study, machine: Machine, first: str | list[str]) -> Worker:
+    """Start a worker, which ends with the crew, and give it its first work."""
+    kept = {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
+    worker = Worker(_work, StudyAddress.of(study), machine, environment=kept)
+    crew.callback(worker.end)
+    worker.send(first)
+    return worker
 
 
-def _hire(study: Study, machine: Machine) -> tuple[Connection, BaseProcess]:
-    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    pipe, far_end = context.Pipe()
-    process = context.Process(target=_work, args=(StudyAddress.of(study), machine, far_end), daemon=True)
-    with _environment(_KEPT_MEMORY):
-        process.start()
-    far_end.close()  # so that the worker's end is the only one, and its death is noticed here
-    return pipe, process
+def _attend(left: dict[Worker, int], waiting: list[str], watcher: Watcher) -> None:
+    """Hear workers, which have so many units left, until all is done; who has none gets what waits."""
+    while busy := [worker for worker, count in left.items() if count]:
+        for worker in ready(busy):
+            left[worker] -= _finished(worker, watcher)
+            if waiting and not left[worker]:
+                worker.send(waiting.pop())
+                left[worker] = 1
 
 
-@contextlib.contextmanager
-def _environment(settings: dict[str, str]) -> Iterator[None]:
-    """Start processes with these variables; those that are set already stay as they are."""
-    ours = {name: value for name, value in settings.items() if name not in os.environ}
-    os.environ.update(ours)
+def _finished(worker: Worker, watcher: Watcher) -> bool:
+    """Hear what a worker says: what it begins, that it is done, with the rows of a unit, or what went wrong."""
     try:
-        yield
-    finally:
-        for name in ours:
-            del os.environ[name]
-
-
-def _give(stem: str | list[str], pipe: Connection, process: BaseProcess) -> None:
-    try:
-        pipe.send(stem)
-    except ConnectionError:
-        raise _lost(process) from None
-
-
-def _lost(process: BaseProcess) -> ChildProcessError:
-    process.join()
-    return ChildProcessError(
-        f"engine: a worker process ended by itself (status {process.exitcode}), as when memory runs out. What was "
-        "finished is stored; run the same command again, with fewer --workers."
-    )
-
-
-def _finished(pipe: Connection, process: BaseProcess, watcher: Watcher) -> bool:
-    """Read what a worker says: a family that it begins, the rows of a unit that it has stored, or what went wrong."""
-    try:
-        said = pipe.recv()
-    except (EOFError, ConnectionError):
-        raise _lost(process) from None
-    if isinstance(said, Exception):
-        raise said
+        said = worker.receive()
+    except WorkerEndedError as error:
+        raise ChildProcessError(
+            f"engine: {error}, as when memory runs out. What was finished is stored; run the same command again, with "
+            "fewer --workers."
+        ) from None
     if isinstance(said, str):
         watcher.family(said)
         return False
-    watcher.done(said)
+    if said is not None:
+        watcher.done(said)
     return True
 
 
-def _work(address: StudyAddress, machine: Machine, pipe: Connection) -> None:
+def _work(pipe: Connection, address: StudyAddress, machine: Machine) -> None:
     """What a worker does until it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    try:
-        study = address.open()
-        units = {unit.stem: unit for unit in study.units}
-        while True:
-            asked = pipe.recv()
-            if isinstance(asked, list):
-                run_beside(study, [units[stem] for stem in asked], machine, _Piped(pipe))
-            else:
-                pipe.send(compute_and_store(study, units[asked], machine, pipe.send))
-    except Exception as error:  # whatever it is: it is raised again where the study was started
-        pipe.send(error)
+    study = address.open()
+    units = {unit.stem: unit for unit in study.units}
+    while True:
+        asked = pipe.recv()
+        if isinstance(asked, list):
+            run_beside(study, [units[stem] for stem in asked], machine, _Piped(pipe))
+        elif asked in units:
+            pipe.send(compute_and_store(study, units[asked], machine, pipe.send))
+        else:
+            pipe.send(UNCERTAINTY)
+            compute_uncertainty(study, asked, machine)
+            pipe.send(None)
 
 
 class _Piped:
@@ -150,11 +111,3 @@ class _Piped:
 
     def __init__(self, pipe: Connection) -> None:
         self.log = self.family = self.done = pipe.send
-
-
-def _end_with_parent() -> None:
-    """Die when the first process was killed: another run may begin, and must be alone in the directory."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

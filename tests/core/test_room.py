@@ -1,0 +1,58 @@
+"""A command that may not use memory enough says so in a line, before anything large is loaded."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from verax.core import room
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, limit: int, *argv: str) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, resource.RLIM_INFINITY))
+    monkeypatch.setattr(sys, "argv", list(argv))
+
+
+@pytest.mark.parametrize("name", ["/usr/bin/verax", "verax.exe"])
+def test_too_little_memory_is_one_line_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    limited(monkeypatch, 400_000_000, name, "doctor")
+    with pytest.raises(SystemExit) as ended:
+        room.check_room()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("verax: not enough memory to start: at most 0.4 GB of address space are allowed (ulimit -v)")
+    assert said.count("\n") == 1
+
+
+def test_a_program_and_a_wide_limit_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, name in (
+        (400_000_000, "program.py"),
+        (room.NEEDED, "verax"),
+        (resource.RLIM_INFINITY, "verax"),
+    ):
+        limited(monkeypatch, limit, name)
+        room.check_room()
+
+
+def test_the_module_is_recognised_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``python -m verax`` imports the package before it has a name."""
+    limited(monkeypatch, 400_000_000, "-m", "doctor")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "verax", "doctor"])
+    with pytest.raises(SystemExit):
+        room.check_room()
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "pytest"])
+    room.check_room()
+
+
+def test_it_is_light() -> None:
+    """It has to be loaded where nothing else can be."""
+    code = (
+        "import runpy, sys; before = set(sys.modules); runpy.run_path(sys.argv[1]); print(*set(sys.modules) - before)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, room.__file__], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numpy", "torch", "polars", "verax"} & set(found)
