@@ -5,10 +5,12 @@ interpreto wants other versions than the rest of the benchmarks, so give it an e
 
 Both get the same model (a BERT from a configuration, trained here on planted words), texts and attributions, remove one
 token at a time, and leave special tokens alone. interpreto rates one attribution after the other, with its batches of 4
-rows and with larger ones; Verax takes all in one call.
+rows and with larger ones; Verax takes all in one call. On a processor, seconds are those that one thread computes, so
+that other work on the machine counts little; on a GPU they are those of a clock on the wall.
 """
 
 import argparse
+import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median
@@ -31,8 +33,8 @@ from verax.text.example import small_tokenizer
 common.PACKAGES = ("torch", "numpy", "transformers", "interpreto")
 WANTED = {1: 5.0, 16: 20.0}
 BATCHES = (4, 64)  # interpreto's own, and one that suits machines better
-SIZES = {"cpu": ((32, 2), (128, 2)), "cuda": ((768, 12),)}  # width and layers of the BERT
-TEXTS = {"cpu": 12, "cuda": 32}
+SIZES = {"cpu": ((32, 2), (128, 2)), "cuda": ((256, 4), (768, 12))}  # width and layers of the BERT
+TEXTS = {"cpu": 12, "cuda": 8}  # few, for the peer's sake: more fill a GPU better
 SAME = {"cpu": 1e-5, "cuda": 1e-4}  # on a GPU, results depend more on the size of a batch
 WORDS = [f"w{number}" for number in range(500)]
 
@@ -51,7 +53,7 @@ def trained(tokenizer: Any, device: str, hidden: int, layers: int, steps: int) -
         vocab_size=len(tokenizer),
         hidden_size=hidden,
         num_hidden_layers=layers,
-        num_attention_heads=4,
+        num_attention_heads=max(4, hidden // 64),
         intermediate_size=4 * hidden,
         max_position_embeddings=128,
     )
@@ -155,19 +157,42 @@ def largest_difference(peer: Interpreto, model: Any, inputs: TextInputs, given: 
     return worst
 
 
-def batches(model: Any, work: Callable[[], object]) -> list[dict[str, Tensor]]:
-    """What the model is called with."""
-    seen: list[dict[str, Tensor]] = []
+class Watch:
+    """What a model is called with and how long it takes, by the name of who calls it."""
 
-    def keep(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        seen.append({name: value for name, value in kwargs.items() if isinstance(value, Tensor)})
+    def __init__(self, model: Any, device: str) -> None:
+        self.device, self.seen, self.seconds = device, dict[str, list[dict[str, Tensor]]](), dict[str, list[float]]()
+        self.clock = time.process_time if device == "cpu" else time.perf_counter
+        self._now: list[dict[str, Tensor]] = []
+        self.hook = model.register_forward_pre_hook(self._look, with_kwargs=True)
 
-    hook = model.register_forward_pre_hook(keep, with_kwargs=True)
-    try:
-        work()
-    finally:
-        hook.remove()
-    return seen
+    def _look(self, module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        self._now.append({name: value for name, value in kwargs.items() if isinstance(value, Tensor)})
+
+    def watched(self, name: str, work: Callable[[], object]) -> Callable[[], object]:
+        """The same work, done when it returns: a GPU is waited for."""
+
+        def whole() -> None:
+            self._now = self.seen[name] = []
+            start = self.clock()
+            work()
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            self.seconds.setdefault(name, []).append(self.clock() - start)
+
+        return whole
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Calls, rows, tokens of texts, and places, padding among them."""
+        return {
+            name: {
+                "calls": len(seen),
+                "rows": sum(len(one["input_ids"]) for one in seen),
+                "tokens": sum(int(one["attention_mask"].sum()) for one in seen),
+                "places": sum(one["input_ids"].numel() for one in seen),
+            }
+            for name, seen in self.seen.items()
+        }
 
 
 def alone(model: Any, given: list[dict[str, Tensor]]) -> None:
@@ -177,9 +202,35 @@ def alone(model: Any, given: list[dict[str, Tensor]]) -> None:
             model(**batch)
 
 
-def measured(options: argparse.Namespace, device: str, hidden: int, layers: int) -> dict[str, Any]:
+def compared(
+    options: argparse.Namespace, peer: Interpreto, inputs: TextInputs, some: dict[str, Tensor]
+) -> dict[str, Any]:
+    """Times and counts of some attributions."""
+    model, watch = peer.model, Watch(peer.model, options.device)
+    once = dict(list(some.items())[:1])
+
+    def cases(given: dict[str, Tensor]) -> dict[str, Callable[[], object]]:
+        work = {"verax": watch.watched("verax", partial(ours, model, inputs, given, peer.target))}
+        for size in BATCHES:
+            name = f"interpreto, batches of {size}"
+            work[name] = watch.watched(name, partial(peer.all_curves, given, size))
+        return work
+
+    for work in cases(once).values():  # a first, untimed round, of one attribution, for the peer is slow
+        work()
+    cases(some)["verax"]()
+    ready = watch.seen["verax"]
+    timed = {**cases(some), "the model alone": watch.watched("the model alone", partial(alone, model, ready))}
+    watch.seconds = {}
+    common.interleaved(timed, options.repeats)
+    watch.hook.remove()
+    return {"attributions": len(some), "counts": watch.counts(), "seconds": watch.seconds}
+
+
+def measured(options: argparse.Namespace, hidden: int, layers: int) -> dict[str, Any]:
+    device = options.device
     tokenizer = small_tokenizer(" ".join(WORDS))
-    model = trained(tokenizer, device, hidden, layers, steps=5 if options.quick else 150)
+    model = trained(tokenizer, device, hidden, layers, steps=5 if options.quick else 100)
     given, _ = texts(3 if options.quick else TEXTS[device], longest=40, seed=0)
     inputs = tokenized(tokenizer, given)
     with torch.inference_mode():
@@ -190,18 +241,7 @@ def measured(options: argparse.Namespace, device: str, hidden: int, layers: int)
     difference = largest_difference(peer, model, inputs, everything)
     if difference > SAME[device]:
         raise SystemExit(f"Verax and interpreto disagree by {difference}: no point in comparing their speed.")
-    cases = []
-    for count in WANTED:
-        some = dict(list(everything.items())[:count])
-        work: dict[str, Callable[[], object]] = {"verax": partial(ours, model, inputs, some, target)}
-        for size in BATCHES:
-            work[f"interpreto, batches of {size}"] = partial(peer.all_curves, some, size)
-        seen = {name: batches(model, one) for name, one in work.items()}  # and a first, untimed round
-        work["the model alone"], seen["the model alone"] = partial(alone, model, seen["verax"]), seen["verax"]
-        rows = {name: sum(len(batch["input_ids"]) for batch in found) for name, found in seen.items()}
-        calls = {name: len(found) for name, found in seen.items()}
-        seconds = common.interleaved(work, options.repeats)
-        cases.append({"attributions": count, "rows": rows, "calls": calls, "seconds": seconds})
+    cases = [compared(options, peer, inputs, dict(list(everything.items())[:count])) for count in WANTED]
     return {"hidden": hidden, "layers": layers, "texts": len(given), "difference": difference, "cases": cases}
 
 
@@ -212,10 +252,10 @@ def report(found: dict[str, Any]) -> None:
             low, middle, high = common.ratios(times, case["seconds"]["verax"])
             label = f"{case['attributions']} attributions, {name}"
             ratio = f"{middle:.1f} ({low:.1f} to {high:.1f})"
-            numbers = (f"{case['rows'][name]:,}", f"{case['calls'][name]:,}")
-            rows.append((label, f"{median(times):.2f}", *numbers, ratio))
+            counts = [f"{count:,}" for count in case["counts"][name].values()]
+            rows.append((label, f"{median(times):.3f}", *counts, ratio))
     print(f"A BERT of width {found['hidden']} and {found['layers']} layers, {found['texts']} texts\n")
-    common.print_table(("case", "seconds", "rows", "calls", "times Verax"), rows)
+    common.print_table(("case", "seconds", "calls", "rows", "tokens", "with padding", "times Verax"), rows)
     print(f"\nLargest difference between curves: {found['difference']:.1e}")
     for case in found["cases"]:
         ratio = common.ratios(case["seconds"][f"interpreto, batches of {BATCHES[0]}"], case["seconds"]["verax"])[1]
@@ -225,16 +265,28 @@ def report(found: dict[str, Any]) -> None:
     print()
 
 
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
+    parser.add_argument("--repeats", type=int, help="timed repeats of each case (default 5, on a GPU 3)")
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=automatic, help="where the model runs")
+    options = parser.parse_args()
+    options.repeats = options.repeats or (3 if options.device == "cuda" else 5)
+    return options
+
+
 def main() -> None:
-    options = common.arguments(__doc__)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    name = torch.cuda.get_device_name() if device == "cuda" else "processor"
+    options = arguments()
+    torch.set_num_threads(1 if options.device == "cpu" else torch.get_num_threads())
+    torch.set_float32_matmul_precision("highest")  # single precision for both
+    name = torch.cuda.get_device_name() if options.device == "cuda" else "processor"
     common.print_header(f"Insertion and Deletion of token attributions ({name})")
     found = []
-    for size in SIZES[device]:
-        found.append(measured(options, device, *size))
+    for size in SIZES[options.device]:
+        found.append(measured(options, *size))
         report(found[-1])
-    file = "text" if device == "cpu" else "text-gpu"
+    file = "text" if options.device == "cpu" else "text-gpu"
     print(common.write_results(file, options, device=name, models=found))
 
 

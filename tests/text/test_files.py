@@ -113,7 +113,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.one_of(
         st.binary(max_size=60), st.lists(JSON, max_size=4).map(lambda rows: "\n".join(map(json.dumps, rows)).encode())

@@ -1,5 +1,6 @@
 """Attribution methods as values: configurations that are computed alone or as families that share model evaluations."""
 
+from verax.attribution.attention_rollout import AttentionRollout
 from verax.attribution.attributions import Attributions
 from verax.attribution.base import METHODS, Attribution, attribute, families, stream
 from verax.attribution.deeplift_shap import DeepLiftSHAP
@@ -23,6 +24,7 @@ from verax.scoring.meter import Rows
 
 __all__ = [
     "METHODS",
+    "AttentionRollout",
     "Attribution",
     "Attributions",
     "DeepLiftSHAP",

@@ -1,7 +1,6 @@
 """Generation: how likely is a continuation, and which tokens of the prompt make it so?"""
 
 import dataclasses
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,9 @@ from verax.core.arguments import checked_count, checked_flag
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.scorer import Scorer
 from verax.text.collate import Trim
+from verax.text.fixed import fixed_around
 from verax.text.pieces import decoded_pieces
+from verax.text.prefix import SharedPrefix
 from verax.text.tokens import Replace, TextInputs, Unit, tokenized
 
 _IGNORED = -100  # a label that is none
@@ -31,8 +32,13 @@ class ContinuationScore(nn.Module):
         super().__init__()
         self.model, self.tokens = model, tokens
         self.pairs = bool(getattr(model.config, "is_encoder_decoder", False))
-        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.config = model.config
+        self.shared = SharedPrefix(model)
+
+    def train(self, mode: bool = True) -> "ContinuationScore":
+        """Switch the mode, as every call of Verax does first; what was read of prompts before is forgotten."""
+        self.shared.forget()
+        return super().train(mode)
 
     def get_input_embeddings(self) -> Any:
         """The embeddings of the model's tokens."""
@@ -60,9 +66,7 @@ class ContinuationScore(nn.Module):
         """The logits of a place are about the next one; places before the first continuation are left out."""
         there = labels != _IGNORED
         last = labels.shape[1] - int(there.int().argmax(1).min()) + 1
-        some = {"logits_to_keep": last} if self.keeps else {}
-        logits = self.model(use_cache=False, **given, **some).logits[:, -last:-1]
-        found = _log_probabilities(logits, labels[:, 1 - last :])
+        found = _log_probabilities(self.shared.logits(given, last)[:, :-1], labels[:, 1 - last :])
         if self.tokens is None:
             return found
         own = there[:, 1 - last :]
@@ -89,6 +93,8 @@ def continuation(
     max_new_tokens: int = 32,
     unit: Unit = "token",
     replace: Replace | None = None,
+    prefix: str = "",
+    suffix: str = "",
 ) -> tuple[Scorer, TextInputs]:
     """A language model and prompts as model and inputs: the score is the log-probability of the continuation.
 
@@ -105,6 +111,9 @@ def continuation(
         max_new_tokens: Tokens that are generated at most.
         unit: What one feature is, a ``"token"``, ``"word"`` or ``"sentence"`` of the prompt.
         replace: What a removed token becomes, as in ``tokenized``.
+        prefix: Text that is put before every prompt and never removed: instructions, examples, what a chat template
+            begins with. A causal model reads it once per call and not once per row. Needs a fast tokenizer.
+        suffix: Text that is put behind every prompt and never removed.
 
     Example:
         >>> import transformers, verax.text
@@ -118,10 +127,12 @@ def continuation(
     """
     checked_flag("per_token", per_token)
     checked_count("max_new_tokens", max_new_tokens)
-    listed = list(prompts)
+    listed = _prompts(prompts, prefix, suffix)
     if continuations is not None and len(list(continuations)) != len(listed):
         raise ValueError(f"continuations: expected one for each of {len(listed)} prompts, found {len(continuations)}.")
     inputs = tokenized(tokenizer, listed, unit=unit, replace=replace)
+    if prefix or suffix:
+        inputs = fixed_around(tokenizer, inputs, listed, prefix, suffix)
     if continuations is None:
         following = [_generated(model, inputs[row], max_new_tokens) for row in range(len(listed))]
     else:
@@ -132,6 +143,19 @@ def continuation(
     scorer = ContinuationScore(model, max(map(len, following)) if per_token else None)
     joined = _beside(inputs, following) if scorer.pairs else _behind(tokenizer, inputs, following)
     return Scorer(scorer, returns="values"), joined
+
+
+def _prompts(prompts: Sequence[str], prefix: str, suffix: str) -> list[str]:
+    """Prompts with what stands around each."""
+    for name, text in (("prefix", prefix), ("suffix", suffix)):
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: expected a text, found {type(text).__name__}.")
+    if isinstance(prompts, str):
+        raise TypeError("prompts: expected a list of texts, found str.")
+    for row, text in enumerate(prompts):
+        if not isinstance(text, str):
+            raise TypeError(f"prompts: expected a text in row {row}, found {type(text).__name__}.")
+    return [f"{prefix}{text}{suffix}" for text in prompts]
 
 
 def _generated(model: Any, prompt: TextInputs, most: int) -> list[int]:

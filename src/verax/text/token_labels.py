@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from verax.core.shapes import Float, Int
 from verax.scoring.scorer import Scorer
 from verax.text.collate import DELETED, Trim
+from verax.text.fixed import without
 from verax.text.tokens import Replace, TextInputs, Unit, tokenized
 
 _ASKED = "asked"  # the companion that marks the token in question, so that it moves with its row
@@ -91,16 +92,15 @@ def words_in_question(
     places = [_place(encoded, row, listed[row], wanted[row]) for row in range(len(listed))]
     rows, asked = torch.arange(len(listed)), torch.zeros_like(inputs.values)
     asked[rows, places] = 1
-    features = inputs.features.clone()
-    if inputs.baselines == DELETED:
-        features[rows, places] = -1
+    deleted = inputs.baselines == DELETED
+    features = without(inputs.features, asked.bool()) if deleted else inputs.features
     if (features < 0).all(1).any():
         row = int((features < 0).all(1).nonzero()[0])
         raise ValueError(f"texts: row {row} has no token beside the word in question: {listed[row]!r}.")
     trim: Trim = inputs.collate  # type: ignore[assignment]  # of ``tokenized``
     return dataclasses.replace(
         inputs,
-        features=_renumbered(features),
+        features=features,
         alongside={**inputs.alongside, _ASKED: asked},
         collate=dataclasses.replace(trim, along=(*trim.along, _ASKED)),
     )
@@ -121,12 +121,3 @@ def _place(encoded: Any, row: int, text: str, word: str | int) -> int:
     if word not in spans:
         raise ValueError(f"words: row {row}: expected a number from 0 to {len(spans) - 1}, found {word}.")
     return int(encoded.word_to_tokens(row, word).start)
-
-
-def _renumbered(features: Int[Tensor, "n length"]) -> Int[Tensor, "n length"]:
-    """Features of each row counted from 0 without gaps; what is fixed stays negative."""
-    found = torch.full_like(features, -1)
-    for row, numbers in enumerate(features):
-        free = numbers >= 0
-        found[row, free] = numbers[free].unique(return_inverse=True)[1]
-    return found

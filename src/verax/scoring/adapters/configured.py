@@ -4,6 +4,8 @@ from torch import nn
 
 from verax.scoring.adapters.base import Returns
 
+_WIDEST = 4  # times the vector of a token: what the widest layer of a transformer makes of it
+
 
 def configured_returns(module: nn.Module) -> Returns:
     """Values for a head of regression, which one output is unless the configuration says otherwise; else logits."""
@@ -18,7 +20,7 @@ def numbers_of(module: nn.Module | None, elements: int) -> int:
     """Numbers that a model computes with for a row of so many whole ones: of each token it makes a vector."""
     find = getattr(module, "get_input_embeddings", None)
     embedding = find() if callable(find) else None
-    return elements * (embedding.embedding_dim if isinstance(embedding, nn.Embedding) else 1)
+    return elements * (_WIDEST * embedding.embedding_dim if isinstance(embedding, nn.Embedding) else 1)
 
 
 def configured_labels(module: nn.Module) -> tuple[str, ...] | None:
