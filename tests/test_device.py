@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import verax
+from verax.attribution.ridge import weighted_ridge
 from verax.core import noise
 from verax.perturbation.guided import guided_scores
 from verax.perturbation.removed_sets import Experiment
@@ -259,3 +260,36 @@ def test_lime_on_images_agrees_between_devices(monkeypatch) -> None:
     monkeypatch.setattr("verax.attribution.segment_rows.can_write", lambda device, layout: False)
     again = verax.attribution.attribute(settings, model, x, device="cuda")
     assert all(torch.equal(again[name], there[name]) for name in here)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        verax.attribution.Gradient(),
+        verax.attribution.GuidedBackprop(),
+        verax.attribution.IntegratedGradients(points=8),
+        verax.attribution.SmoothGrad(samples=8),
+        verax.attribution.DeepLiftSHAP(samples=8),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+@pytest.mark.filterwarnings("ignore:DeepLiftSHAP. contributions miss")  # by TF32, as logits hardly differ
+def test_gradients_are_repeatable(method) -> None:
+    torch.manual_seed(0)
+    x, background = torch.randn(12, 3, 224, 224, device="cuda"), torch.randn(8, 3, 224, 224, device="cuda")
+    model = verax.models.InceptionV1().build(seed=0).eval().cuda()
+    first, second = (method(model, x, background=background) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_lime_does_not_wait_for_its_regressions() -> None:
+    drawn = torch.randn(8, 1025, 60, device="cuda").gt(0).double()
+    scores, weights = torch.randn(8, 1025, device="cuda"), torch.rand(8, 4, 1025, device="cuda")
+    weighted_ridge(drawn, scores, weights, [0.01, 0.1])  # loads the libraries
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)  # about a second of work that is queued before
+    busy = torch.cuda.Event()
+    busy.record()
+    found = weighted_ridge(drawn, scores, weights, [0.01, 0.1])
+    assert not busy.query()
+    assert torch.isfinite(found).all()

@@ -21,7 +21,7 @@ from attribution.networks import convnet, mlp, rows
 from contract.attribution_contract import CHECKS, Case, image, tabular
 from verax.attribution import Attributions, attribute, families, stream
 from verax.attribution.base import Given
-from verax.attribution.deeplift import Tile, tiles
+from verax.attribution.deeplift import Tile, _Linear, tiles
 from verax.attribution.deeplift_shap import DeepLiftFamily, DeepLiftSHAP
 
 
@@ -392,6 +392,19 @@ def test_all_stratified_configurations_share_their_references(samples: int, used
     assert everything.rows <= 9 + 9 * used + 22 * samples
     one = attribute(stratified(samples)[8:9], mlp(), x, **settings)
     assert one.rows_backward == 9 * min(samples, 100)
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_linear_layers_run_on_few_pairs_of_each_input_to_the_same_bits(count: int) -> None:
+    layers = (nn.Linear(6, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 40), nn.ReLU(), nn.Linear(40, 1))
+    model = verax.Scorer(nn.Sequential(*layers).eval(), returns="logits")
+    x, settings = rows(count, 6), {"background": rows(64, 6, seed=2)}
+    method = DeepLiftSHAP(samples=64)
+    with mock.patch("verax.attribution.deeplift._Linear", wraps=_Linear) as shortened:
+        few = method(model, x, **settings)
+    assert shortened.apply.call_count == 2  # one output is not worth it
+    with mock.patch("verax.attribution.deeplift._LEAST_ROWS", 10**6):
+        assert torch.equal(few, method(model, x, **settings))
 
 
 def test_rows_are_counted_and_references_run_once_for_many_inputs() -> None:

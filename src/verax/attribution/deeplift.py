@@ -20,10 +20,12 @@ from torch.nn import functional as F  # noqa: N812  # as everywhere
 from torch.overrides import TorchFunctionMode
 
 from verax.core.blocks import pieces
+from verax.core.repeatable import repeatable_convolutions, scatter_sums
 from verax.core.shapes import Float, Int
 from verax.scoring.class_scores import class_scores, target_scores
 from verax.scoring.session import NOT_DIFFERENTIABLE, Session
 
+_LEAST_ROWS = 16  # and columns, of a product of matrices that is the same for any more of them
 Function = Callable[..., Any]
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
@@ -121,13 +123,13 @@ def _pair(
     with _Caught(recording.call):
         reference_scores = class_scores(session.outputs(references), session.returns, session.output)
     pairs = inputs.repeat_interleave(width, 0).requires_grad_()
-    pairing = _Pairing(iter(recording.calls), len(inputs))
-    with torch.enable_grad(), _Caught(pairing.call):
+    pairing = _Pairing(iter(recording.calls), len(inputs), width)
+    with torch.enable_grad(), _Caught(pairing.call, pairing.linear):
         classes = target.repeat_interleave(width)
         scores = target_scores(session.outputs(pairs), classes, session.returns, session.output)
     pairing.next_call("nothing")
     ones = torch.ones_like(scores)
-    with session.clocked():
+    with session.clocked(), repeatable_convolutions():
         gradient = torch.autograd.grad(scores, pairs, ones, allow_unused=True)[0] if scores.requires_grad else None
     if gradient is None:
         raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
@@ -145,16 +147,23 @@ class _Call:
 
 
 class _Caught(TorchFunctionMode):
-    """Hands calls of nonlinear functions to another: the values, the function, its name, the axes of a max pooling."""
+    """Hands calls of nonlinear functions to another: the values, the function, its name, the axes of a max pooling.
 
-    def __init__(self, call: Callable[[Tensor, Evaluate, str, int], Tensor]) -> None:
+    Those of linear layers go to ``linear``, where there is one.
+    """
+
+    def __init__(
+        self, call: Callable[[Tensor, Evaluate, str, int], Tensor], linear: Callable[..., Tensor] = F.linear
+    ) -> None:
         super().__init__()
-        self.call = call
+        self.call, self.linear = call, linear
 
     def __torch_function__(
         self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         settings = dict(kwargs or {})
+        if func is F.linear:
+            return self.linear(*args, **settings)
         if func not in _ACTIVATIONS and func not in _POOLINGS:
             return func(*args, **settings)
         values, *others = args or (settings.pop("input"),)
@@ -191,6 +200,7 @@ class _Pairing:
 
     waiting: Iterator[_Call]
     inputs: int
+    references: int
 
     def call(self, values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
         """Call the function, and replace its derivative."""
@@ -208,6 +218,21 @@ class _Pairing:
         reference_winners = reference.winners.expand(self.inputs, *reference.winners.shape).flatten(0, 1)
         saved = after, step, rise, winners, reference_winners, axes
         return _Pooled.apply(values, saved)  # type: ignore[no-any-return, no-untyped-call]
+
+    def linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002  # torch's
+        """Call a linear layer: for some of the pairs of each input, whose rows are alike, and copy what it gives.
+
+        Not for a single one: products of few rows are computed in another way, which the last digits show.
+        """
+        few = -(-_LEAST_ROWS // self.inputs)
+        usual = input.ndim == weight.ndim == 2 and len(input) == self.inputs * self.references
+        if not usual or few >= self.references or len(weight) < _LEAST_ROWS or input.device.type != "cpu":
+            return F.linear(input, weight, bias)
+        with torch.no_grad():
+            rows = input.reshape(self.inputs, self.references, -1)[:, :few].flatten(0, 1)
+            found = F.linear(rows, weight, bias).reshape(self.inputs, few, -1)[:, :1]
+            found = found.expand(-1, self.references, -1).flatten(0, 1).contiguous()
+        return _Linear.apply(input, weight, found)  # type: ignore[no-any-return, no-untyped-call]
 
     def next_call(self, name: str) -> _Call | None:
         """The next call on the references, which must be of the same function; ``"nothing"`` after the last one."""
@@ -253,6 +278,20 @@ def _slope(name: str, step: Tensor, rise: Tensor, before: Tensor, after: Tensor,
     return torch.where(short, derivative, rise.div_(step))
 
 
+class _Linear(torch.autograd.Function):
+    """What a linear layer gives, known already."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, weight: Tensor, found: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *arriving: Tensor) -> tuple[Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        return arriving[0] @ weight, None, None
+
+
 class _Sloped(torch.autograd.Function):
     """A value with a slope of our own."""
 
@@ -287,5 +326,6 @@ class _Pooled(torch.autograd.Function):
 
 def _scattered(values: Tensor, places: Tensor, like: Tensor, axes: int) -> Tensor:
     """Add values at their places among the last axes; windows that overlap add up."""
-    flat = torch.zeros_like(like).flatten(-axes)
-    return flat.scatter_add_(-1, places.flatten(-axes), values.flatten(-axes)).reshape(like.shape)
+    flat, where, what = torch.zeros_like(like).flatten(-axes), places.flatten(-axes), values.flatten(-axes)
+    sums = scatter_sums(what, where, flat) if flat.is_cuda else flat.scatter_add_(-1, where, what)
+    return sums.reshape(like.shape)

@@ -120,11 +120,11 @@ def _by_factors(
     unit = torch.eye(problems.shape[1], dtype=centred.dtype, device=centred.device) * penalties[:, None, None]
     found = []
     for some in pieces(len(problems), max(1, block_bytes(centred.device) // (64 * unit.numel()))):
-        factors, _ = torch.linalg.cholesky_ex(
-            problems[some, None, :, :-1] + unit
-        )  # does not wait to see that it worked
+        # the host does not wait to see that it worked, nor, as it would for cholesky_solve, for all that is queued
+        factors, _ = torch.linalg.cholesky_ex(problems[some, None, :, :-1] + unit)
         products = problems[some, None, :, -1:].expand(*factors.shape[:-1], 1)
-        found.append(torch.cholesky_solve(products, factors)[..., 0])
+        halfway = torch.linalg.solve_triangular(factors, products, upper=False)
+        found.append(torch.linalg.solve_triangular(factors.mT, halfway, upper=True)[..., 0])
     return torch.cat(found).reshape(*centred.shape[:-2], len(penalties), -1)
 
 

@@ -1,6 +1,7 @@
 """Checked inputs: what can be wrong with the rows of a call, their features and baselines is found here."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,10 +143,10 @@ def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -
     if not x.is_floating_point():
         return x.to(torch.int64)
     if not missing:
-        check_finite("inputs", x)
+        check_finite({"inputs": x})
         return x
     gaps = x.isnan()
-    check_finite("inputs", x.masked_fill(gaps, 0))
+    check_finite({"inputs": x.masked_fill(gaps, 0)})
     return x.masked_fill(gaps, torch.nan) if bool(gaps.any()) else x  # one bit pattern, so that keys are the same
 
 
@@ -162,17 +163,29 @@ def _is_number(kind: Any) -> bool:
     return bool(kind.is_numeric()) if hasattr(kind, "is_numeric") else getattr(kind, "kind", "O") in "fiub"
 
 
-def check_finite(label: str, values: Tensor) -> None:
-    """Refuse values of which some is not finite, naming its row."""
-    ends = torch.stack(values.aminmax())  # NaN if any is; one pass over the values, where isfinite takes five
-    if torch.isfinite(ends).all():
+def check_finite(named: Mapping[str, Tensor]) -> None:
+    """Refuse values of which some is not finite, naming its row.
+
+    Asked once for all of them: a GPU answers each question only when its queue has run empty.
+    """
+    place = next(iter(named.values())).device
+    # NaN if any is; one pass over the values, where isfinite takes five
+    ends = [torch.stack(values.aminmax()).to(place, torch.float64) for values in named.values()]
+    if not torch.isfinite(torch.stack(ends)).all():
+        for label, values in named.items():
+            _refuse_not_finite(label, values)
+
+
+def _refuse_not_finite(label: str, values: Tensor) -> None:
+    flat = values.reshape(len(values), -1)
+    bad = (~torch.isfinite(flat)).nonzero()
+    if not len(bad):
         return
-    bad = (~torch.isfinite(values.reshape(len(values), -1))).nonzero()[0]
-    found = values.reshape(len(values), -1)[bad[0], bad[1]].item()
+    found = flat[bad[0, 0], bad[0, 1]].item()
     takes = label == "inputs" and math.isnan(found)
     hint = " Models that take missing values get them as verax.Inputs(values)." if takes else ""
     raise ValueError(
-        f"{label}: expected finite numbers, found {found} in row {int(bad[0])} (element {int(bad[1])}).{hint}"
+        f"{label}: expected finite numbers, found {found} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
     )
 
 

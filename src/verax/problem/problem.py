@@ -209,8 +209,8 @@ def _attribution_list(
             form, found = "stack", tuple(array)
         else:
             raise ValueError(_shape_message("attributions", array, inputs, shapes))
-    for index, one in enumerate(found):
-        check_finite(f"attributions[{names[index]!r}]" if names else _stack_name(form, index), one)
+    labels = [f"attributions[{name!r}]" for name in names] or [_stack_name(form, each) for each in range(len(found))]
+    check_finite(dict(zip(labels, found, strict=True)))
     dtype = reduce(torch.promote_types, (one.dtype for one in found))
     precision = torch.tensor([torch.finfo(one.dtype).eps for one in found], dtype=torch.float64)[:, None, None]
     return tuple(_in_layout(one.to(dtype), given) for one in found), precision, form, names

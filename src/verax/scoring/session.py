@@ -1,6 +1,7 @@
 """Session: a model held ready for one call. Batches, counts of rows, and what is checked of a model's answers."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
 from verax.core.blocks import stretch_of
+from verax.core.repeatable import repeatable_convolutions
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
 from verax.scoring.class_scores import (
@@ -38,7 +40,7 @@ NOT_DIFFERENTIABLE = (
 )
 _JOINED = 1 << 15  # outputs
 _UNDECIDED = 32  # spacings of half precision: a logit that went through many layers is no better known
-_SORTED, _SORTED_BYTES = 16, 1 << 26  # batches, and their size, of which rows are sorted by length
+_SORTED, _SORTED_BYTES = 64, 1 << 26  # batches, and their size, of which rows are sorted by length
 
 
 @dataclass
@@ -74,6 +76,11 @@ class Session:
     def score_name(self) -> str:
         """What a score is called where people read it."""
         return "value" if self.returns == "values" else "class score"
+
+    @property
+    def largest_change(self) -> float:
+        """The furthest that a score can move; a logit and a value know no end."""
+        return 1.0 if self.output == "probability" and self.returns != "values" else math.inf
 
     def stretch(self, inputs: Shaped[Tensor, "n *shape"]) -> int:
         """Inputs after which work is cut anew (``verax.core.blocks.stretch_of``)."""
@@ -189,7 +196,7 @@ class Session:
                 scores = target_scores(raw, picked, self.returns, self.output)
                 if scores.grad_fn is None:
                     raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
-                with self.clocked():
+                with self.clocked(), repeatable_convolutions():
                     (found,) = torch.autograd.grad(scores.sum(), leaf)
             return found.contiguous()
 
