@@ -10,7 +10,8 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from verax.attribution import Gradient, KernelShap
+import verax
+from verax.attribution import DeepLiftSHAP, Gradient, KernelShap
 from verax.auditing import audit, cases
 from verax.auditing.choices import cases_asked, replacements_asked, trials_asked
 from verax.auditing.finding import COLUMNS
@@ -173,6 +174,17 @@ def test_given_explanations_and_methods(module):
     pairs = [one for one in found.findings if one.about == "mine from gradient"]
     assert pairs
     assert all(one.value >= 2 for one in pairs)
+
+
+def test_methods_that_draw_from_each_class_get_the_classes(module):
+    method = DeepLiftSHAP(background=0.5, samples=8)
+    given = {"background": X, "background_labels": Y}
+    own = verax.attribution.attribute([method], module, X, **given)
+    one, other = (audit(module, X, {"dls": each}, **given, **QUICK) for each in (method, own[method.canonical]))
+    wanted = other.to_frame().filter(pl.col("metric") == "pc")  # an array is rated by local metrics, too
+    assert one.to_frame().filter(pl.col("metric") == "pc").equals(wanted)
+    with pytest.raises(ValueError, match="background_labels: they are those of a model"):
+        audit(background_labels=Y)
 
 
 def test_explanations_may_be_called_anything(module):

@@ -19,8 +19,11 @@ from verax.analysis.tables import (
     empty,
     scores_schema,
 )
+from verax.analysis.trust import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust
 from verax.attribution.base import Attribution
 from verax.attribution.grid import grid
+from verax.auditing import Audit, Finding, LeftOut, trials
+from verax.auditing.trials.tells_apart import WORSE
 
 # name, dataset, modality, architecture, AUROC, accuracy, features, size of PC, of DPC, of Infidelity
 MODELS = {
@@ -80,6 +83,39 @@ def study(names: Sequence[str] = tuple(MODELS), inputs: int = 12, every: int = 7
     uncertainty = pl.concat([_uncertainty(name) for name in names]) if uncertain else empty(UNCERTAINTY_SCHEMA)
     models = tuple(_info(name, inputs) for name in names)
     return Tables(scores, uncertainty, models, SETTINGS, pl.concat([_costs(name, inputs) for name in names]), METRICS)
+
+
+def trusted(tables: Tables) -> Trust:
+    """Answers for every model, limits and an audit for the first one alone."""
+    first, *others = tables.models
+    configuration = str(tables.scores["configuration"][0])
+    far = {"metric": "pc", "replacement": "Baseline", "configuration": configuration, "inputs": 16}
+    near = dict.fromkeys(("metric", "replacement", "configuration"), "") | {"inputs": 16}
+    distance = [
+        {"model": model.name, "space": space, "ratio": 1.25, "beyond": 0.125, "low": 0.1, "high": 0.15, **what}
+        for model in tables.models
+        for space in ("inputs", "features")
+        for what in (near, far)
+    ]
+    limit = {"model": first.name, "metric": "dpc_magnitude", "configuration": configuration, "inputs": 14}
+    limit |= {"score": 0.12, "possible": 0.2, "share": 0.6, "low": 0.55, "high": 0.65}
+    limit |= {"exact": False, "found_by": "a search 1 wide, then in 20 steps"}
+    told = [
+        Finding(
+            *(column, "Baseline", "your model", f"tells_apart: {BEST_BY}dpc_magnitude from {worse}"),
+            *(needed, needed, needed, needed <= 16, "local", None, 16, 0.0, ""),
+        )
+        for column, needed in (("dpc_magnitude", 9.0), ("infidelity", 40.0))
+        for worse in WORSE
+    ]
+    left_out = (LeftOut("pc", "your model", "a reason"),)
+    audit = Audit(told, left_out, (trials.TellsApart(),), 16, 1234, 0.5, 0.95, {})
+    absent = {model.name: ("limits: not asked of images.",) for model in others}
+    tables_of = (
+        pl.DataFrame(distance, schema=dict(DISTANCE_SCHEMA)),
+        pl.DataFrame([limit], schema=dict(LIMITS_SCHEMA)),
+    )
+    return Trust(16, *tables_of, {first.name: audit}, absent)
 
 
 def without(tables: Tables, columns: Sequence[str]) -> Tables:

@@ -3,13 +3,15 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from report.html import Page
 from report.synthetic import PROVENANCE, examples, renamed, study, without
-from verax.analysis.tables import ALONE_SCHEMA, Tables
+from verax.analysis.tables import ALONE_SCHEMA, Tables, empty
+from verax.analysis.trust import DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust
 from verax.analysis.winners import winner
 from verax.report import write_report
 from verax.report.answers import QUESTIONS, Answer, cards
@@ -99,9 +101,16 @@ def test_nothing_is_trusted_that_does_not_beat_chance(small: Tables) -> None:
 
 def test_the_limit_has_a_place_where_it_is_known(small: Tables) -> None:
     assert "Below the limit" not in facts(small)
-    limits = small.scores.with_columns(pl.lit(0.5).alias("dpc_magnitude_limit"))
-    share = facts(replace(small, scores=limits))["Below the limit"]
-    assert re.fullmatch(r"\d+ % of 0.5, what the best possible attribution gets\.", share)
+    row = {"model": "HELOC-MLP", "metric": "dpc_magnitude", "configuration": "any", "found_by": "all", "inputs": 16}
+    row |= {"score": 0.12, "possible": 0.2, "share": 0.6, "low": 0.55, "high": 0.65, "exact": True}
+
+    def said(**changed: Any) -> str:
+        limits = pl.DataFrame([row | changed], schema=dict(LIMITS_SCHEMA))
+        return facts(replace(small, trust=Trust(16, empty(DISTANCE_SCHEMA), limits, {}, {})))["Below the limit"]
+
+    sentence = "0.600 [0.550, 0.650] of what is possible, on 16 inputs: 0.12, where an attribution can get 0.2"
+    assert said() == f"{sentence}."
+    assert said(exact=False) == f"At most {sentence} or more."
 
 
 def test_costs_are_those_of_the_winner_alone_where_known(small: Tables) -> None:

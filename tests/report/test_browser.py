@@ -11,6 +11,8 @@ import verax
 from report.browser import CHROMIUM, Browser, browser
 from report.html import Page
 from report.synthetic import PROVENANCE, examples, renamed, study
+from verax.auditing import cases
+from verax.monitoring import Monitor
 from verax.report import write_report
 from verax.text.example import small_classifier, small_tokenizer
 
@@ -63,6 +65,40 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def monitor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a monitor whose track has a long name."""
+    path = tmp_path_factory.mktemp("monitor") / "report.html"
+    torch.manual_seed(0)
+    model, watched = torch.nn.Linear(4, 2), Monitor()
+    for day in ("monday", "tuesday"):
+        x = torch.randn(120, 4)
+        given = {"averyveryverylongnamewithoutanyspaceinit": x}
+        watched.fold(verax.evaluate(model, x, given, ["pc"]), label=day)
+    watched.report(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of an audit."""
+    path = tmp_path_factory.mktemp("audit") / "report.html"
+    few = cases(inputs=8)[:1]
+    verax.audit(metrics=["pc", "dpc"], cases=few, replacements=["baseline"], trials=["truth_wins"]).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a search."""
+    pytest.importorskip("optuna")
+    path = tmp_path_factory.mktemp("search") / "report.html"
+    torch.manual_seed(0)
+    methods = [verax.attribution.Gradient(), verax.attribution.Random()]
+    verax.tune(torch.nn.Linear(4, 2), torch.randn(8, 4), methods).save(path)
+    return path
+
+
 def choose(browser: Browser, signal: str, chart: str, value: str) -> None:
     """Choose as a person does, and wait for the chart."""
     select = f"select[data-signal={signal}][data-charts~='{chart}']"
@@ -90,12 +126,24 @@ def test_every_chart_is_drawn_without_error_or_request(opened: Browser, report: 
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-@pytest.mark.parametrize("name", ["report", "comparison", "texts"])
+@pytest.mark.parametrize("name", ["report", "comparison", "texts", "monitor", "audit", "search"])
 def test_nothing_overflows(chromium: Browser, request: pytest.FixtureRequest, name: str, width: int) -> None:
     chromium.resize(width)
     try:
         chromium.open(request.getfixturevalue(name))
         assert chromium.run(OUTSIDE) == [False, []]
+    finally:
+        chromium.resize(1280)
+
+
+def test_the_chart_of_a_monitor_shrinks_to_the_page(chromium: Browser, monitor: Path) -> None:
+    chromium.resize(400)
+    try:
+        chromium.open(monitor)
+        script = "const c = document.querySelector('.chart'); return [c.scrollWidth <= c.clientWidth, c.clientWidth]"
+        assert chromium.run(script)[0]
+        drawn = chromium.run("return document.querySelector('.chart svg').getBoundingClientRect().width")
+        assert 300 < drawn <= 400  # and no smaller than it must be
     finally:
         chromium.resize(1280)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import verax.report
 from analysis.synthetic import COLUMNS, without_metrics
 from report.html import Page, rows
 from report.synthetic import PROVENANCE, examples, renamed, study, without
@@ -286,3 +287,9 @@ def test_a_method_that_is_not_defined_here_is_shown_by_its_name(tmp_path: Path) 
     }
     colours = page.json("charts")["scatter-others"]["vega_lite"]["encoding"]["color"]["scale"]
     assert dict(zip(colours["domain"], colours["range"], strict=True))["Elsewhere"] == SPARE[0]
+
+
+def test_all_pages_share_one_frame() -> None:
+    folder = Path(verax.report.__file__).parent / "templates"
+    framed = [path.name for path in sorted(folder.glob("*.html")) if "<!DOCTYPE" in path.read_text(encoding="utf-8")]
+    assert framed == ["base.html"]

@@ -50,6 +50,7 @@ def audit(
     cases: Any = None,
     trials: Any = None,
     background: Any = None,
+    background_labels: Any = None,
     baselines: Any = 0.0,
     features: Any = "auto",
     target: Any = None,
@@ -83,6 +84,7 @@ def audit(
         cases: Names or ``verax.auditing.Case`` objects; all that come with Verax by default.
         trials: Names such as ``"truth_wins"``, or objects with thresholds of your own; all by default.
         background: Rows of training data.
+        background_labels: Their classes, for methods among the attributions that draw from each class alike.
         baselines: What removed features become: a number, or anything that broadcasts to the inputs.
         features: What one feature is; explanations are rated with one number per feature.
         target: The class whose score is followed: predicted (``None``), a number, a label, or one of them per row.
@@ -109,7 +111,8 @@ def audit(
     asked = metrics_asked(metrics)
     moves = replacements_asked(replacements, background is not None, model is not None)
     if model is None:
-        for name, value in (("inputs", inputs), ("attributions", attributions), ("background", background)):
+        owned = {"inputs": inputs, "background": background, "background_labels": background_labels}
+        for name, value in (owned | {"attributions": attributions}).items():
             if value is not None:
                 raise ValueError(f"{name}: they are those of a model; pass model=... as well.")
         subjects = [case_subject(case, METHODS) for case in cases_asked(cases, run.seed)]
@@ -118,7 +121,7 @@ def audit(
             raise ValueError("cases: they have models of their own; pass either a model or cases.")
         if inputs is None:
             raise ValueError("inputs: a model of your own needs rows to explain; pass inputs=... as well.")
-        settings = (target, background, output, batch_size, device)
+        settings = (target, background, background_labels, output, batch_size, device)
         subjects = [_own_subject(model, inputs_of(inputs, features, baselines), attributions, *settings)]
     meters = [Meter(subject.scorer.counts) for subject in subjects]
     pieces = [piece for subject in subjects for piece in _pieces(subject, asked, moves, run)]
@@ -155,6 +158,7 @@ def _own_subject(
     attributions: Any,
     target: Any,
     background: Any,
+    labels: Any,
     output: Output,
     batch_size: int | None,
     device: Any,
@@ -170,7 +174,8 @@ def _own_subject(
     slopes = scorer.differentiable and about.values.is_floating_point()
     given = methods_for(about, slopes, data is not None) if attributions is None else attributions
     fitted = order("attributions", plain_attributions(fitted_attributions(given, asked.fitted)))
-    settings = {"target": Columns(classes), "batch_size": batch_size, "device": device}
+    settings: dict[str, Any] = {"target": Columns(classes), "background_labels": labels}
+    settings |= {"batch_size": batch_size, "device": device}
     arrays = _arrays(fitted, scorer, rows, data, settings)
     checked = problem(rows, arrays, target=Columns(classes), background=data, takes_missing=scorer.takes_missing)
     explanations = {

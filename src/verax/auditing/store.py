@@ -67,7 +67,7 @@ def read_piece(folder: Path, key: str) -> list[Finding] | None:
     for path in sorted((folder / FOLDER).glob(f"{key}.*.parquet")):
         content = Sealed.read(path)
         if content is not None:
-            return [Finding(**row) for row in pl.read_parquet(io.BytesIO(content)).iter_rows(named=True)]
+            return findings_of(pl.read_parquet(io.BytesIO(content)))
         warnings.warn(f"out: {path} is damaged; it is removed and what it held is computed anew.", stacklevel=3)
         path.unlink(missing_ok=True)
     return None
@@ -89,6 +89,11 @@ def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
     types |= dict.fromkeys(("value", "low", "high", "scale", "ties"), pl.Float64)
     schema = {field.name: types.get(field.name, pl.String) for field in fields(Finding)}
     return pl.DataFrame([one.plain() for one in findings], schema=schema)
+
+
+def findings_of(frame: "pl.DataFrame") -> list[Finding]:
+    """What ``finding_frame`` made a data frame of."""
+    return [Finding(**row) for row in frame.iter_rows(named=True)]
 
 
 def _form(value: Any) -> str:

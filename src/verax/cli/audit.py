@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import common, complete, model_inputs, model_options
+from verax.cli import common, complete, model_inputs, model_options, texts
 from verax.core import extensions
 from verax.core.saving import ENDINGS
 from verax.metrics import METRICS
+from verax.metrics.choose import metric_from
 from verax.problem.replacement.words import replacement_from, sayable
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = common.examples(
     "verax audit --model m.onnx --inputs x.parquet --attributions shap.parquet --out audit",
     "verax audit --model m.skops --inputs x.csv --background train.csv --metric pc --metric dpc",
+    "verax audit --model FOLDER --inputs texts.csv --unit word --attributions ig.jsonl   # texts",
     "verax audit --out audit                      # all metrics on models whose truth is known; again: goes on",
     "verax audit --import my_metrics --metric mine --trial truth_wins --out mine.html",
 )
@@ -31,7 +33,10 @@ def audit(
         typer.Option(help="A model of your own, as verax evaluate takes it; left out: cases of known truth."),
     ] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv.")
+        Path | None,
+        typer.Option(
+            help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv; of texts .csv, .parquet or .jsonl."
+        ),
     ] = None,
     attributions: Annotated[
         list[Path] | None,
@@ -58,6 +63,10 @@ def audit(
         list[str] | None, typer.Option(metavar="NAME", help="Such as truth_wins or tells_apart; repeat it.")
     ] = None,
     target: model_options.Target = None,
+    text_column: texts.TextColumn = None,
+    word_column: texts.WordColumn = None,
+    unit: texts.UnitWord = None,
+    replace: texts.ReplaceWord = None,
     features: model_options.Features = None,
     baselines: model_options.Baselines = None,
     missing: model_options.Missing = None,
@@ -84,6 +93,8 @@ def audit(
     Without a model, all metrics are tried on small models whose true explanations are known. With one, the command says
     which metric, with how many inputs, tells explanations of it apart, and which cannot. With --out DIR, the same
     command goes on where an earlier one stopped.
+
+    Texts: --model is a folder of transformers. Metrics that need a direction, such as DPC, are left out, and said so.
     """
     folder = out is not None and out.suffix.lower() not in ENDINGS
     stopped = "Run the same again to go on with what is finished." if folder else "Nothing was written."
@@ -96,8 +107,8 @@ def audit(
         model_options.check_words(output=output, effect=None)
         moves = _replacements(replacement or (), model, background)
         _check_out(out, folder, [model, inputs, background, *(attributions or [])])
+        wording = texts.TextOptions(text_column, word_column, unit, replace)
         settings: dict[str, Any] = {
-            "metrics": metric or None,
             "replacements": moves or None,
             "trials": trial or None,
             "seed": seed,
@@ -105,13 +116,13 @@ def audit(
             "out": out if folder else None,
         }
         if model is None:
-            _refuse_files(inputs=inputs, attributions=attributions, background=background)
+            _refuse_files(inputs=inputs, attributions=attributions, background=background, **vars(wording))
             with _shown() as tell:
-                found = audited(cases=case or None, progress=tell, **settings)
+                found = audited(metrics=metric or None, cases=case or None, progress=tell, **settings)
         else:
             if inputs is None:
                 raise ValueError("--inputs: a model of your own needs rows to explain; pass --inputs FILE as well.")
-            subject = model_inputs.open_subject(
+            subject = texts.open_explained(
                 model_inputs.Files(
                     model=model,
                     inputs=inputs,
@@ -122,14 +133,17 @@ def audit(
                     missing=missing,
                     device=device,
                     trust=trust_model,
-                )
+                ),
+                wording,
             )
             given = subject.attributions(attributions) if attributions else None
+            said = {"seed": seed} | ({"perturbation": subject.perturbation} if subject.perturbation else {})
             with _shown() as tell:
                 found = audited(
                     subject.scorer,
                     subject.inputs,
                     given,
+                    metrics=[metric_from({"metric": name}, said) for name in metric or ()] or None,
                     cases=case or None,
                     background=subject.background,
                     target=model_options.target_of(target),
@@ -174,7 +188,7 @@ def _check_out(out: Path | None, folder: bool, taken: list[Path | None]) -> None
 def _refuse_files(**files: Any) -> None:
     for name, value in files.items():
         if value:
-            raise ValueError(f"--{name}: it belongs to a model; pass --model FILE as well.")
+            raise ValueError(f"--{name.replace('_', '-')}: it belongs to a model; pass --model FILE as well.")
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from verax.analysis.tables import MetricInfo, ModelInfo
 from verax.analysis.winners import Price, Winner
 from verax.report.quality import main_figure
-from verax.report.style import MINUS, number, percent, seconds
+from verax.report.style import MINUS, number, seconds
+from verax.report.trust import possible
 from verax.report.view import View
 from verax.statistics.intervals import Estimate
 
@@ -65,7 +66,7 @@ def _answers(view: View, model: ModelInfo) -> Iterable[Answer]:
         if found is not None:
             label = view.label(found.configuration)
             verdict = _verdict(found, weak=bool(model.weakness))
-            facts = tuple(_facts(view, found))
+            facts = tuple(_facts(view, model.name, found))
             yield Answer(question, found.metric.label, verdict, label, found.configuration, facts)
 
 
@@ -83,12 +84,11 @@ def _verdict(found: Winner, weak: bool) -> str:
     return "Trust" if found.beats_chance else "Trust none of those tried. The best was"
 
 
-def _facts(view: View, found: Winner) -> Iterable[tuple[str, str]]:
+def _facts(view: View, model: str, found: Winner) -> Iterable[tuple[str, str]]:
     yield "How sure", _sure(view, found)
     yield "Above chance", _above_chance(found)
-    if found.limit is not None:
-        share = percent(found.score.mean / found.limit if found.limit else None, 0)
-        yield "Below the limit", f"{share} of {number(found.limit)}, what the best possible attribution gets."
+    if words := possible(view, model, found.metric.column):
+        yield "Below the limit", words
     yield "Cost", _cost(found.price)
     if found.cheapest and not found.price.shared and found.inputs > 1:
         name, price = found.cheapest

@@ -4,7 +4,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from verax.core.digits import significant
-from verax.core.version import __version__
 from verax.report.html import rendered
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ def audit_page(audit: "Audit") -> str:
         failed=[_cells(one) for one in failed[:_MOST]],
         more=max(0, len(failed) - _MOST),
         notes=audit.notes,
-        version=__version__,
     )
 
 

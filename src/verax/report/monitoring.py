@@ -8,7 +8,6 @@ from markupsafe import Markup
 from verax.core.packages import optional_package
 from verax.core.palette import BLUE, FONT, GREY, VERMILION
 from verax.core.text_tables import counted
-from verax.core.version import __version__
 from verax.report.html import rendered
 from verax.statistics.intervals import Estimate
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from verax.monitoring.monitor import Monitor
     from verax.monitoring.track import Track, Window
 
+_WIDTH = 400  # pixels of the plot: with its axis it can be read on a phone, where it shrinks to the page
 _HEAD = ("window", "label", "metric", "attribution", "rows", "mean", "evidence", "")
 
 
@@ -36,7 +36,6 @@ def monitoring_page(monitor: "Monitor") -> str:
         rows=[_cells(window) for window in reversed(monitor.windows)],
         needed=f"{needed:.2f}",
         about=list(monitor.about.items()),
-        version=__version__,
     )
 
 
@@ -92,14 +91,17 @@ def _panel(alt: Any, track: "Track") -> Any:
         }
         for window in track.windows
     ]
-    colour = alt.Color("state:N", scale=alt.Scale(domain=list(states), range=list(states.values())), title=None)
+    colours = alt.Scale(domain=list(states), range=list(states.values()))
+    colour = alt.Color("state:N", scale=colours, title=None, legend=alt.Legend(orient="bottom"))
+    marked = list(range(1, len(rows) + 1, 1 + len(rows) // 10))
+    inside = alt.Scale(zero=False, padding=12)
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("window:Q", title="window", axis=alt.Axis(tickMinStep=1, format="d")), color=colour
+        x=alt.X("window:Q", title="window", axis=alt.Axis(values=marked, format="d"), scale=inside), color=colour
     )
-    scale = alt.Y("low:Q", title=f"{track.metric} of {track.attribution}", scale=alt.Scale(zero=False))
-    parts = [base.mark_rule(opacity=0.4).encode(y=scale, y2="high:Q"), base.mark_point(filled=True).encode(y="mean:Q")]
+    height = alt.Y("low:Q", title=f"{track.metric} of {track.attribution}", scale=alt.Scale(zero=False))
+    parts = [base.mark_rule(opacity=0.4).encode(y=height, y2="high:Q"), base.mark_point(filled=True).encode(y="mean:Q")]
     if track.test is not None:
         bound = track.test.bound if track.higher_is_better else -track.test.bound
         held = alt.Chart(alt.Data(values=[{"bound": bound}]))
         parts.append(held.mark_rule(strokeDash=[4, 3], color=GREY).encode(y="bound:Q"))
-    return alt.layer(*parts).properties(width=640, height=220)
+    return alt.layer(*parts).properties(width=_WIDTH, height=220)

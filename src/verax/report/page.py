@@ -25,6 +25,7 @@ from verax.report import (
     findings,
     input_factor,
     scatter,
+    trust,
     uncertainty,
 )
 from verax.report.html import own_file, rendered
@@ -39,6 +40,7 @@ SECTIONS = {
     "input-factor": "With and without the input",
     "agreement": "DPC against Infidelity",
     "uncertainty": "Uncertainty",
+    "trust": "Can these numbers be trusted?",
     "curves": "Perturbation curves",
     "attributions": "Attributions",
     "claims": "Claims",
@@ -124,6 +126,7 @@ def _data(view: View) -> dict[str, Any]:
 
 def _head(view: View) -> dict[str, Any]:
     data = list(dict.fromkeys(model.dataset for model in view.tables.models))
+    absent = {key for key, shown in (("claims", view.claims), ("trust", view.tables.trust)) if not shown}
     return {
         "title": f"Which explanation should I trust on {_listed(data)}?" if data else "An empty study",
         "cards": answers.cards(view),
@@ -133,7 +136,7 @@ def _head(view: View) -> dict[str, Any]:
         "ranked": [metric.label for metric in findings.ranked(view)],
         "missing": [metric.label for metric in view.tables.metrics if metric not in view.measured],
         "agreements": view.agreements,
-        "sections": [(key, name) for key, name in SECTIONS.items() if key != "claims" or view.claims],
+        "sections": [(key, name) for key, name in SECTIONS.items() if key not in absent],
         "signed": signed,
     }
 
@@ -164,6 +167,7 @@ def _body(view: View) -> dict[str, Any]:
             for at, example in enumerate(attributions.tables(view))
         ],
         "galleries": [attributions.gallery(example) for example in shown if attributions.is_image(example)],
+        "trust": trust.section(view),
         "claims": view.claims,
         "verdicts": claims.matrix(view),
         "readings": view.readings,

@@ -26,8 +26,12 @@ def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> 
         tables: What the study measured.
         examples: A few explained inputs per model; may be empty.
     """
+    return draw_figures(folder, View(tables, tuple(examples)))
+
+
+def draw_figures(folder: Path, view: View) -> list[Path]:
+    """The same, from a view whose analysis serves others as well."""
     folder.mkdir(parents=True, exist_ok=True)
-    view = View(tables, tuple(examples))
     with fixed_style(_SIZE):
         return [save(figure, folder / f"{name}.svg") for name, figure in _figures(view)]
 

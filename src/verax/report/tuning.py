@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from verax.core.packages import optional_package
 from verax.core.text_tables import metric_head
-from verax.core.version import __version__
 from verax.report.html import rendered
 from verax.report.style import number
 from verax.statistics.intervals import Estimate
@@ -33,7 +32,6 @@ def tuning_page(tuned: "Tuned") -> str:
         chart=Markup(drawn),  # noqa: S704 - Vega escapes the names in it
         head=["trial", *heads, *_HEAD],
         rows=[_cells(tuned, row) for row in tuned.table.iter_rows(named=True)],
-        version=__version__,
     )
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from verax.analysis import canonical
 from verax.analysis.agreement import Agreement, agreement
 from verax.analysis.claims import ALL_MODELS, Claim, claims, of_the_paper
-from verax.analysis.matrices import matrix
+from verax.analysis.evidence import Evidence
 from verax.analysis.outliers import near_zero, pareto
 from verax.analysis.readings import Readings, readings
 from verax.analysis.summary import configurations, methods
@@ -38,9 +38,13 @@ class View:
         return [model.name for model in self.tables.models]
 
     @cached_property
+    def _configurations(self) -> pl.DataFrame:
+        return configurations(self.tables.scores, self.tables.metrics)
+
+    @cached_property
     def summary(self) -> pl.DataFrame:
         """One row per model and configuration, as the analysis gives it; DPC and Infidelity are null if not listed."""
-        found = configurations(self.tables.scores, self.tables.metrics)
+        found = self._configurations
         absent = [name for name in (*_PAIR, "infidelity_mc_error") if name not in found.columns]
         return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
 
@@ -127,7 +131,7 @@ class View:
     def agreements(self) -> Mapping[tuple[str, bool], Agreement]:
         """Agreement of DPC with Infidelity by model, over LIME alone (True) and over the other methods (False)."""
         return {
-            (model, lime): agreement(*(matrix(self.tables.scores, model, metric) for metric in _PAIR), lime=lime)
+            (model, lime): agreement(*(self.tables.matrix(model, metric) for metric in _PAIR), lime=lime)
             for model in self.models
             for lime in (True, False)
             if self.comparable(model, lime).height > 2
@@ -144,9 +148,13 @@ class View:
         return found.with_columns(pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"))
 
     @cached_property
+    def _evidences(self) -> list[Evidence]:
+        return [Evidence(self.tables, model, self._configurations) for model in self.tables.models]
+
+    @cached_property
     def all_claims(self) -> list[Claim]:
         """The paper's claims, with what the study says to each; none where it has no model of the paper."""
-        return claims(self.tables) if of_the_paper(self.tables) else []
+        return claims(self.tables, evidences=self._evidences) if of_the_paper(self.tables) else []
 
     @property
     def claims(self) -> list[Claim]:
@@ -156,7 +164,7 @@ class View:
     @cached_property
     def readings(self) -> Readings | None:
         """Claims that depend on how a metric is read, under each reading of the study; None where it has one alone."""
-        found = readings(self.tables, self.claims) if self.claims else None
+        found = readings(self.tables, self.claims, evidences=self._evidences) if self.claims else None
         return found if found and found.metrics else None
 
     @cached_property

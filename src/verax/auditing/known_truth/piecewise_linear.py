@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from verax.auditing.case import Case
-from verax.auditing.cases.common import BACKGROUND_ROWS, known, normal_rows, table_case
-from verax.auditing.cases.games import pair_shares
+from verax.auditing.known_truth.common import BACKGROUND_ROWS, known, normal_rows, table_case
+from verax.auditing.known_truth.games import pair_shares
 from verax.core.shapes import Float
 
 MARGIN = 0.05  # inputs are at least so far from the border of their region

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from verax.auditing.case import Case, Truth
-from verax.auditing.cases.common import BACKGROUND_ROWS, SHAPLEY, fixed, normal_rows
-from verax.auditing.cases.games import product_shares
+from verax.auditing.known_truth.common import BACKGROUND_ROWS, SHAPLEY, fixed, normal_rows
+from verax.auditing.known_truth.games import product_shares
 from verax.core.shapes import Float
 from verax.problem.inputs import Inputs
 from verax.scoring.scorer import Scorer

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from verax.auditing.case import Case
-from verax.auditing.cases.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
-from verax.auditing.cases.games import product_shares
+from verax.auditing.known_truth.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
+from verax.auditing.known_truth.games import product_shares
 from verax.core.shapes import Float
 
 _WEIGHTS = (2.0, -1.4, 0.9, -0.6)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.auditing.case import Case
-from verax.auditing.cases.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
+from verax.auditing.known_truth.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
 from verax.core.shapes import Float
 
 _WAVES = (1.5, -1.1, 0.8, -0.6, 0.4, 0.3, -0.2, 0.1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.auditing.case import Case, Truth
-from verax.auditing.cases.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
+from verax.auditing.known_truth.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
 from verax.core.shapes import Float
 
 SCALE = 0.2  # of the truth, and the period of the wave

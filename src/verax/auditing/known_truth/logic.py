@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from verax.auditing.case import Case
-from verax.auditing.cases.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
-from verax.auditing.cases.games import product_shares
+from verax.auditing.known_truth.common import BACKGROUND_ROWS, fixed, normal_rows, table_case
+from verax.auditing.known_truth.games import product_shares
 from verax.core.shapes import Float
 
 _THRESHOLDS = (-0.5, 0.2, -0.3, 0.4, 0.7, 0.5, -0.2, 0.3)

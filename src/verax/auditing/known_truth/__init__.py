@@ -1,17 +1,17 @@
 """Cases: small models whose true explanations are known exactly, one module each."""
 
 from verax.auditing.case import Case
-from verax.auditing.cases.additive import additive
-from verax.auditing.cases.conflicting import conflicting
-from verax.auditing.cases.decision_tree import decision_tree
-from verax.auditing.cases.idle_features import duplicated, uninformative
-from verax.auditing.cases.linear import linear
-from verax.auditing.cases.logic import logic
-from verax.auditing.cases.piecewise_linear import piecewise_linear
-from verax.auditing.cases.planted_patch import planted_patch
-from verax.auditing.cases.planted_word import planted_word
-from verax.auditing.cases.product import product
-from verax.auditing.cases.shattered_gradients import shattered_gradients
+from verax.auditing.known_truth.additive import additive
+from verax.auditing.known_truth.conflicting import conflicting
+from verax.auditing.known_truth.decision_tree import decision_tree
+from verax.auditing.known_truth.idle_features import duplicated, uninformative
+from verax.auditing.known_truth.linear import linear
+from verax.auditing.known_truth.logic import logic
+from verax.auditing.known_truth.piecewise_linear import piecewise_linear
+from verax.auditing.known_truth.planted_patch import planted_patch
+from verax.auditing.known_truth.planted_word import planted_word
+from verax.auditing.known_truth.product import product
+from verax.auditing.known_truth.shattered_gradients import shattered_gradients
 from verax.core.arguments import checked_count, checked_seed
 
 _CASES = (
@@ -40,7 +40,7 @@ def cases(inputs: int = 64, seed: int = 0) -> tuple[Case, ...]:
         seed: Same seed, same rows; fewer inputs are the first of more.
 
     Example:
-        >>> from verax.auditing.cases import cases
+        >>> from verax.auditing import cases
         >>> first = cases(inputs=2)[0]
         >>> first.name, first.local.says, first.local.attribution[0, :3].tolist()
         ('linear', 'the gradient', [2.0, -1.5, 1.2])

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.auditing.case import Case, Truth
-from verax.auditing.cases.common import SHAPLEY, known, normal_rows
+from verax.auditing.known_truth.common import SHAPLEY, known, normal_rows
 from verax.core.shapes import Float, Int
 from verax.problem.inputs import Inputs
 from verax.scoring.scorer import Scorer
