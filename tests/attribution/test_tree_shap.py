@@ -102,6 +102,49 @@ def test_boosters_with_one_background_row(package):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+def categories_in_trees(package):
+    """A booster that takes words, gaps among them, itself; their numbers are not those of the encoded rows."""
+    pd = pytest.importorskip("pandas")
+    module = pytest.importorskip(package)
+    generator = np.random.default_rng(1)
+    words = generator.choice(np.array(["Graz", "Wien", None], dtype=object), 80)
+    frame = pd.DataFrame({"age": generator.normal(size=80), "town": words, "zip": generator.integers(7, 10, 80)})
+    frame = frame.astype({"town": "category", "zip": "category"})
+    y = (frame["age"] + 2 * (words == "Wien") + (frame["zip"] == 8).astype(int) > 0.5).astype(int)
+    if package == "xgboost":
+        return module.XGBClassifier(n_estimators=4, enable_categorical=True, n_jobs=1).fit(frame, y), frame
+    return module.LGBMClassifier(n_estimators=4, min_child_samples=5, verbosity=-1, n_jobs=1).fit(frame, y), frame
+
+
+@pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
+def test_categories_reach_the_trees_as_they_know_them(package):
+    model, frame = categories_in_trees(package)
+    scorer, inputs = verax.tables.encoded(model, frame[:20], background=frame)
+    margins = {"xgboost": {"output_margin": True}, "lightgbm": {"raw_score": True}}[package]
+    left = model.predict(frame[:20], **margins) - TreeShap()(scorer, inputs, target=1).sum(1)
+    np.testing.assert_allclose(left, left[0], atol=1e-5)  # the expected value, the same for every row
+    with pytest.raises(TypeError, match=r"shap cannot read splits by category \(column town\)"):
+        TreeShap(interventional=True)(scorer, inputs, background=inputs)
+
+
+def test_in_a_study_columns_in_another_order_find_their_values(tmp_path):
+    model, frame = categories_in_trees("lightgbm")
+    y = model.predict(frame)
+    means = []
+    for number, columns in enumerate((["age", "town", "zip"], ["zip", "age", "town"])):
+        found = verax.run_study(
+            models={"trees": model},
+            data=(frame[columns], y),
+            attributions=[TreeShap()],
+            metrics=["pc"],
+            limit=6,
+            examples=0,
+            out=tmp_path / str(number),
+        )
+        means.append(found.to_frame()["pc"].to_list())
+    np.testing.assert_allclose(means[0], means[1], rtol=1e-9)
+
+
 def test_every_row_has_its_own_class():
     model, x = boosted("lightgbm", 3, wrapped=True)
     targets = np.arange(9) % 3

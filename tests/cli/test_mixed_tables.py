@@ -212,7 +212,7 @@ def test_tuning_on_a_mixed_table(folder: Path) -> None:
 
 REFUSED = {
     "a missing column": ({"inputs": "narrow.csv"}, [], "narrow.csv: expected the columns that the model was fitted on"),
-    "a missing column of the background": ({"background": "narrow.csv"}, [], "fitted on; missing town."),
+    "a missing column of the background": ({"background": "narrow.csv"}, [], "fitted on; missing: town."),
     "gaps that were not wanted": ({}, ["--missing", "refuse"], "rows.csv: expected a value in every row, missing"),
     "no category": ({}, ["--baselines", "0"], "--baselines: 0 is no category of town, size; say mean, median"),
     "no word": ({}, ["--baselines", "middle"], "--baselines: expected mean, median, mode, missing, a number"),

@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,12 +82,6 @@ def test_a_round_trip_keeps_every_bit(architecture: Architecture, dataset: Datas
         assert (found.class_names, found.feature_names) == (dataset.class_names, dataset.feature_names)
         x, _ = dataset.part("test")
         assert torch.equal(found.module(x), network.eval()(x))
-
-
-def test_safetensors_is_loaded_only_where_it_is_used() -> None:
-    program = "import sys, verax.models; print('safetensors' in sys.modules)"
-    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == "False"
 
 
 def test_a_loaded_model_trains_on(path: Path) -> None:

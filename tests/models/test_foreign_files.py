@@ -1,5 +1,6 @@
 """Models that other libraries saved: the same predictions after opening, and refusals in one line."""
 
+import dataclasses
 import warnings
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 from verax.datasets.base import Standardisation
-from verax.datasets.columns import Columns
+from verax.datasets.columns import Columns, columns_of
 from verax.models import ModelFileError, open_model
 from verax.models.raw_rows import RawRows, frame_of, on_standardised
 from verax.scoring.adapters import adapt
@@ -146,6 +147,31 @@ def test_categories_are_text_again() -> None:
     assert frame["age"].tolist() == [1, 2]
     assert frame["town"][0] == "Graz"
     assert frame["town"].isna().tolist() == [False, True]
+
+
+def test_categories_that_are_numbers_are_numbers_again() -> None:
+    pandas = pytest.importorskip("pandas")
+    given = pandas.DataFrame({"zip": pandas.Categorical([1010, None, 9, 1010]), "age": [1.0, 2.0, 3.0, 4.0]})
+    columns = columns_of(given, "people")
+    assert columns.categories == (("1010", "9"), None)
+    pandas.testing.assert_frame_equal(frame_of(columns.values, columns), given)
+
+
+def test_a_model_gets_its_columns_by_name() -> None:
+    """Numbers in another order than the model learnt would be taken for one another without a word."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c c"])
+    for model in (
+        LogisticRegression().fit(frame, Y),
+        lightgbm.LGBMClassifier(n_estimators=2, min_child_samples=2, verbose=-1).fit(frame, Y),  # keeps no blanks
+    ):
+        behind = on_standardised(adapt(model, None, None), SCALE, names=["x", "c c", "b", "a"])
+        behind = dataclasses.replace(behind, scale=Standardisation(torch.zeros(4).double(), torch.ones(4).double()))
+        table = torch.from_numpy(np.stack([X[:, 0] * 0, X[:, 2], X[:, 1], X[:, 0]], axis=1))
+        np.testing.assert_allclose(np.asarray(behind(table, "numpy")), model.predict_proba(frame), rtol=1e-6)
+        with pytest.raises(ValueError, match=r"data: expected the columns that the model was fitted on; missing: a\."):
+            on_standardised(adapt(model, None, None), SCALE, names=["b", "c c"])
+        assert on_standardised(adapt(model, None, None), SCALE, names=["feature 0", "feature 1"]).places is None
 
 
 def test_a_model_of_numbers_refuses_categories() -> None:

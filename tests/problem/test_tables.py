@@ -218,6 +218,16 @@ def test_polars_frames_are_taken():
     np.testing.assert_allclose(curve[:, 0], model.predict_proba(frame[:6])[:, 1])
 
 
+def test_names_with_blanks_which_lightgbm_does_not_keep():
+    library = pytest.importorskip("lightgbm")
+    frame = FRAME[["age", "children"]].rename(columns={"age": "years of age"})
+    model = library.LGBMClassifier(n_estimators=3, min_child_samples=2, verbose=-1).fit(frame, LABELS)
+    scorer, inputs = verax.tables.encoded(model, frame[["children", "years of age"]][:6], background=frame)
+    assert inputs.names == ("years of age", "children")
+    curve = verax.prediction_change(scorer, inputs, np.ones((6, 2)), target="yes").morf
+    np.testing.assert_allclose(curve[:, 0], model.predict_proba(frame[:6])[:, 1])
+
+
 def test_what_cannot_be_taken_is_named():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
     with pytest.raises(ValueError, match=r"frame: expected the columns .* missing: zip"):

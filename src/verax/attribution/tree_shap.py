@@ -18,9 +18,10 @@ from verax.core import palette
 from verax.core.arguments import checked_flag
 from verax.core.packages import optional_package
 from verax.core.shapes import Float, Shaped
+from verax.scoring.adapters.catboost import category_places, is_catboost
 from verax.scoring.meter import Rows
 
-_BOOSTERS = ("xgboost", "lightgbm")
+_BOOSTERS = ("xgboost", "lightgbm", "catboost")
 _ENSEMBLES = ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting", "HistGradientBoosting")
 _UNREADABLE = "model: shap cannot read {what}; KernelShap and PermutationShap take any model."
 _SKLEARN = {f"{name}{kind}" for name in _ENSEMBLES for kind in ("Classifier", "Regressor")}
@@ -30,10 +31,11 @@ _SKLEARN = {f"{name}{kind}" for name in _ENSEMBLES for kind in ("Classifier", "R
 class TreeShap(Attribution):
     """Shapley values of trees, read from the trees instead of asked of the model (Lundberg et al. 2020).
 
-    For trees and forests of scikit-learn by shap's ``TreeExplainer`` (``pip install 'verax[shap]'``), for XGBoost and
-    LightGBM by their own ``pred_contribs``. They explain what the trees add up: the log-odds or the value of boosted
+    For trees and forests of scikit-learn by shap's ``TreeExplainer`` (``pip install 'verax[shap]'``), for XGBoost,
+    LightGBM and CatBoost by their own code. They explain what the trees add up: the log-odds or the value of boosted
     trees, the probability of a forest. With one margin for two classes, class 0 has minus the values of class 1.
-    A group has the sum of its columns.
+    A group has the sum of its columns. Boosters that take categories themselves are explained on the data frame that
+    ``verax.tables.encoded`` keeps for them.
 
     It has no baseline of the call: a removed feature is averaged over. Without ``interventional`` over the training
     rows that went down the same branches, which the trees remember; with it over the rows of the background.
@@ -83,6 +85,7 @@ class TreeShapFamily(Family):
         if given.model is not None:
             trees = trees_of(given.model)
             if self.interventional or not _is_booster(trees):
+                _numbers(as_the_trees_take(given.model, given.inputs[:1])[0])
                 _shap()
 
     def rows(self, members: Sequence[TreeShap], given: Given, place: Place) -> Rows:
@@ -91,12 +94,17 @@ class TreeShapFamily(Family):
 
     def pieces(self, members: Sequence[TreeShap], explained: Explained) -> Iterator[Piece]:
         """Yield the values of each input's class."""
-        trees, inputs = trees_of(explained.model), in_own_units(explained.model, explained.inputs)
+        trees, (rows, places) = trees_of(explained.model), as_the_trees_take(explained.model, explained.inputs)
         if self.interventional:
-            found = by_shap(trees, inputs, in_own_units(explained.model, explained.need_background("TreeShap")))
+            background, _ = as_the_trees_take(explained.model, explained.need_background("TreeShap"))
+            found = by_shap(trees, _numbers(rows), _numbers(background))
         else:
-            found = by_booster(trees, inputs) if _is_booster(trees) else by_shap(trees, inputs, None)
-        device, every = explained.session.device, slice(0, len(inputs))
+            found = by_booster(trees, rows) if _is_booster(trees) else by_shap(trees, _numbers(rows), None)
+        if places is not None:  # columns that the model does not know have no effect
+            table = np.zeros((*explained.inputs.shape, found.shape[2]))
+            table[:, places] = found
+            found = table
+        device, every = explained.session.device, slice(0, len(rows))
         one_margin = found.shape[2] == 1 and explained.session.returns != "values"
         values = torch.from_numpy(found).to(device)
         target = explained.target[:, None, None]
@@ -106,24 +114,40 @@ class TreeShapFamily(Family):
         yield Piece(every, spread_evenly(fmap, grouped, every))
 
 
-def in_own_units(model: Any, rows: Shaped[Tensor, "n features"]) -> Float[np.ndarray, "n features"]:
-    """Rows as the trees take them, where the model stands behind a standardisation."""
-    while hasattr(model, "own_units"):
-        rows, model = model.own_units(rows), model.adapter
-    return rows.detach().cpu().numpy()
+def as_the_trees_take(model: Any, rows: Shaped[Tensor, "n features"]) -> tuple[Any, list[int] | None]:
+    """Rows as the trees take them, an array or a data frame, and where its columns are among the inputs' if elsewhere.
+
+    Args:
+        model: The adapter; it may stand behind a standardisation, or keep a data frame.
+        rows: Rows as the adapter takes them.
+    """
+    places = None
+    while hasattr(model, "model_rows"):
+        rows, places = model.model_rows(rows), getattr(model, "places", places)
+        model = getattr(model, "adapter", None)
+    return (rows.detach().cpu().numpy() if isinstance(rows, Tensor) else rows), places
+
+
+def _numbers(rows: Any) -> Any:
+    """Rows for shap, which reads no splits by category."""
+    if not hasattr(rows, "columns"):
+        return rows
+    if words := [str(name) for name in rows.columns if rows[name].dtype.kind not in "iufb"]:
+        raise TypeError(_UNREADABLE.format(what=f"splits by category (column {words[0]}) here"))
+    return rows.to_numpy(dtype=np.float64)
 
 
 def trees_of(model: Any) -> Any:
     """The trees behind an adapter, or why they cannot be read."""
-    while hasattr(model, "own_units"):
+    while hasattr(model, "model_rows") and hasattr(model, "adapter"):
         model = model.adapter
     held: Any = getattr(model, "booster", getattr(model, "estimator", None))
     package, name = type(held).__module__.split(".")[0], type(held).__name__
     if package not in _BOOSTERS and not (package == "sklearn" and name in _SKLEARN):
         found = type(model).__name__ if held is None else name
         raise TypeError(
-            f"model: TreeShap reads trees of scikit-learn, XGBoost and LightGBM, found {found}; pass the trees "
-            "themselves, without a pipeline around them. KernelShap and PermutationShap take any model."
+            f"model: TreeShap reads trees of scikit-learn, XGBoost, LightGBM and CatBoost, found {found}; pass "
+            "the trees themselves, without a pipeline around them. KernelShap and PermutationShap take any model."
         )
     if name == "GradientBoostingClassifier" and len(held.classes_) > 2:
         raise TypeError(_UNREADABLE.format(what="a GradientBoostingClassifier of more than two classes"))
@@ -141,18 +165,30 @@ def has_trees(model: Any) -> bool:
     return True
 
 
-def by_booster(trees: Any, inputs: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n features outputs"]:
-    """Contributions by the booster's own code; the last one of each row, the expected value, is left out."""
+def by_booster(trees: Any, inputs: Any) -> Float[np.ndarray, "n features outputs"]:
+    """Contributions by the booster's own code; the last one of each row, the expected value, is left out.
+
+    Args:
+        trees: The booster.
+        inputs: Rows, an array or the data frame that it takes.
+    """
     count, features = inputs.shape
     if type(trees).__module__.startswith("lightgbm"):
-        flat = np.asarray(trees.predict(inputs, pred_contrib=True))
-        return flat.reshape(count, -1, features + 1)[:, :, :-1].transpose(0, 2, 1).astype(np.float64)
+        found = trees.predict(inputs, pred_contrib=True)
+    elif is_catboost(trees):
+        pool = importlib.import_module("catboost").Pool(inputs, cat_features=category_places(trees))
+        found = trees.get_feature_importance(pool, type="ShapValues")
+    else:
+        found = _by_xgboost(trees, inputs)
+    return np.asarray(found, dtype=np.float64).reshape(count, -1, features + 1)[:, :, :-1].transpose(0, 2, 1)
+
+
+def _by_xgboost(trees: Any, inputs: Any) -> Any:
     best = getattr(trees, "best_iteration", None) if hasattr(trees, "get_booster") else None
     booster = trees.get_booster() if hasattr(trees, "get_booster") else trees
-    matrix = importlib.import_module("xgboost").DMatrix(inputs)
+    matrix = importlib.import_module("xgboost").DMatrix(inputs, enable_categorical=True)
     used = (0, 0 if best is None else best + 1)  # (0, 0): all
-    found = booster.predict(matrix, pred_contribs=True, iteration_range=used, validate_features=False)
-    return np.asarray(found.reshape(count, -1, features + 1)[:, :, :-1].transpose(0, 2, 1), dtype=np.float64)
+    return booster.predict(matrix, pred_contribs=True, iteration_range=used, validate_features=False)
 
 
 def by_shap(

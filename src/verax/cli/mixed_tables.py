@@ -71,14 +71,13 @@ def _frames(estimator: Any, tables: dict[Path, Any]) -> dict[Path, Any]:
 
     from verax.problem.table_columns import as_frame
     from verax.scoring.adapters.estimators import fitted_names
+    from verax.scoring.frames import fitted_places
 
     names = fitted_names(estimator)
     chosen = {}
     for path, table in tables.items():
-        wanted = list(table.columns if names is None else names)
-        if lost := [name for name in wanted if name not in table.columns]:
-            raise ValueError(f"{path}: expected the columns that the model was fitted on; missing {', '.join(lost)}.")
-        chosen[path] = table.select(wanted)
+        wanted = table.columns if names is None else fitted_places(str(path), table.columns, names)
+        chosen[path] = table[:, wanted]
     kinds = (pl.String, pl.Categorical, pl.Enum)
     words = list(dict.fromkeys(column.name for table in chosen.values() for column in table if column.dtype in kinds))
     texts = {path: table.with_columns(pl.col(words).cast(pl.String)) for path, table in chosen.items()}

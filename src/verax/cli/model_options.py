@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 ModelFile = Annotated[
     Path,
     typer.Option(
-        help=".onnx, .skops (scikit-learn), .safetensors (verax train), .json or .ubj (XGBoost), .txt (LightGBM), or "
-        ".pt2 (torch.export; needs --trust-model); evaluate and tune also take a folder of transformers."
+        help=".onnx, .skops (scikit-learn), .safetensors (verax train), .json or .ubj (XGBoost), .txt (LightGBM), .cbm "
+        "(CatBoost), or .pt2 (torch.export; needs --trust-model); evaluate and tune also take a folder of transformers."
     ),
 ]
 TrustModel = Annotated[

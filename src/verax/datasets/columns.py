@@ -80,8 +80,10 @@ def cells(series: Any) -> np.ndarray:
 
 
 def _column(series: Any, where: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Numbers, or places among categories; and the categories."""
+    """Numbers, or places among categories; and the categories. Numbers that pandas has as categories are such."""
     found = cells(series)
+    if found.dtype.kind in "fiub" and series.dtype == "category":
+        found = np.array([None if is_missing(one) else str(one) for one in series.astype(object)], dtype=object)
     if found.dtype.kind in "fiub":
         return _finite(found.astype(np.float64), where), None
     present = [one for one in found.tolist() if one is not None]

@@ -24,6 +24,7 @@ _WHAT = {
     ".json": "XGBoost model",
     ".ubj": "XGBoost model",
     ".txt": "LightGBM model",
+    ".cbm": "CatBoost model",
 }
 _NOT_SKOPS = (  # skops has no error of its own for files that it cannot read
     ArithmeticError, AttributeError, EOFError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError,
@@ -47,6 +48,7 @@ _SAVED_BY = {
     ".json": "save it with model.save_model(path)",
     ".ubj": "save it with model.save_model(path)",
     ".txt": "save it with booster.save_model(path)",
+    ".cbm": "save it with model.save_model(path)",
 }
 
 
@@ -54,8 +56,8 @@ def open_model(path: str | Path, *, returns: adapters.Returns | None = None, tru
     """Open a model file of another library; what comes back can be passed as ``model`` everywhere.
 
     Args:
-        path: ``.onnx``, ``.skops`` (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM) or ``.pt2``
-            (``torch.export``).
+        path: ``.onnx``, ``.skops`` (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.cbm``
+            (CatBoost) or ``.pt2`` (``torch.export``).
         returns: What it returns, where the file does not say it: ``"logits"``, ``"probabilities"`` or ``"values"``.
         trust: Whether a file may be opened that can run code: every ``.pt2``, and a ``.skops`` with classes that skops
             does not know.
@@ -67,7 +69,7 @@ def open_model(path: str | Path, *, returns: adapters.Returns | None = None, tru
     Example:
         >>> open_model("model.pickle")
         Traceback (most recent call last):
-        ValueError: model.pickle: expected a model file that ends in .onnx, .skops, .pt2, .json, .ubj, .txt.
+        ValueError: model.pickle: expected a model file that ends in .onnx, .skops, .pt2, .json, .ubj, .txt, .cbm.
     """
     place = Path(path).expanduser()
     suffix = place.suffix.lower()
@@ -170,6 +172,14 @@ def _lightgbm(path: Path, trust: bool) -> Any:
         raise _unreadable(path, error) from None
 
 
+def _catboost(path: Path, trust: bool) -> Any:
+    catboost = optional_package("catboost", "catboost", "a CatBoost model")
+    try:
+        return catboost.CatBoost().load_model(path, format="cbm")
+    except catboost.CatBoostError as error:
+        raise _unreadable(path, error) from None
+
+
 def _unreadable(path: Path, error: BaseException) -> ModelFileError:
     suffix, reason = path.suffix.lower(), first_line(error).removeprefix(f"model: {path} ")
     return ModelFileError(f"{path}: cannot be opened as {_WHAT[suffix]} ({reason}); {_SAVED_BY[suffix]}.")
@@ -182,4 +192,5 @@ _OPENERS: dict[str, Callable[[Path, bool], Any]] = {
     ".json": _xgboost,
     ".ubj": _xgboost,
     ".txt": _lightgbm,
+    ".cbm": _catboost,
 }

@@ -15,19 +15,24 @@ from verax.core.packages import optional_package
 from verax.datasets.base import Standardisation
 from verax.datasets.columns import Columns
 from verax.scoring.adapters import Adapter, Returns, feature_names_of, labels_of
-from verax.scoring.adapters.estimators import Estimator
+from verax.scoring.adapters.estimators import Estimator, predictions
 from verax.scoring.adapters.torch_module import TorchModule
+from verax.scoring.frames import fitted_places
 
 
-def on_standardised(adapter: Adapter, scale: Standardisation, columns: Columns | None = None) -> Adapter:
+def on_standardised(
+    adapter: Adapter, scale: Standardisation, columns: Columns | None = None, names: Sequence[str] = ()
+) -> Adapter:
     """A model that takes standardised rows and hands them to another in their own units.
 
-    Gradients go through a torch module. A model that was fitted on a data frame with categories gets a data frame.
+    Gradients go through a torch module. A model that was fitted on a data frame with categories gets a data frame. One
+    that knows columns by name gets its own, in its order.
 
     Args:
         adapter: The model.
         scale: How the rows were standardised.
-        columns: The table, where it has categories.
+        columns: The table, where it has categories or gaps.
+        names: Names of the table's columns.
 
     Example:
         >>> from verax.scoring.adapters import adapt
@@ -37,15 +42,22 @@ def on_standardised(adapter: Adapter, scale: Standardisation, columns: Columns |
     """
     if isinstance(adapter, TorchModule):
         return dataclasses.replace(adapter, module=Unstandardised(adapter.module, scale))
+    places = _places(adapter, names if columns is None else columns.names)
     if columns is None or not any(columns.categories):
-        return RawRows(adapter, scale)
+        return RawRows(adapter, scale, places)
     if not isinstance(adapter, Estimator):
         words = [name for name, kinds in zip(columns.names, columns.categories, strict=True) if kinds]
         raise ValueError(
             f"takes rows of numbers, but the table has categories ({', '.join(words[:5])}); take a scikit-learn "
             "pipeline that was fitted on such a table (.skops), or a shipped architecture."
         )
-    return FrameRows(adapter, scale, columns=columns)
+    return FrameRows(adapter, scale, places, columns=columns)
+
+
+def _places(adapter: Adapter, found: Sequence[str]) -> list[int] | None:
+    """Where the table has the model's columns; None for a model that goes by their order, or knows other names."""
+    names = feature_names_of(adapter)
+    return None if names is None or not set(names) & set(found) else fitted_places("data", found, names)
 
 
 class Unstandardised(nn.Module):
@@ -68,6 +80,7 @@ class RawRows:
 
     adapter: Adapter
     scale: Standardisation
+    places: list[int] | None = None  # of the model's columns in the table
     module: None = None
 
     @property
@@ -87,7 +100,12 @@ class RawRows:
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Run the model."""
-        return self.adapter(self.own_units(batch), kind)
+        return self.adapter(self.model_rows(batch), kind)
+
+    def model_rows(self, batch: Tensor) -> Any:
+        """Rows as the model takes them."""
+        rows = self.own_units(batch)
+        return rows if self.places is None else rows[:, self.places]
 
     def own_units(self, batch: Tensor) -> Tensor:
         """Rows as they were, to the last bit where they are whole or half numbers: trees ask whether 0 is below 0.
@@ -115,15 +133,16 @@ class FrameRows(RawRows):
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Run the model on a frame of the batch."""
-        frame = frame_of(self.own_units(batch).cpu().numpy(), self.columns)
-        names = feature_names_of(self.adapter)
-        chosen = frame if names is None else frame[list(names)]
-        model = self.adapter.estimator
-        return model.predict_proba(chosen) if self.returns == "probabilities" else model.predict(chosen)
+        return predictions(self.adapter.estimator, self.returns, self.model_rows(batch))
+
+    def model_rows(self, batch: Tensor) -> Any:
+        """The data frame that the batch stands for."""
+        frame = frame_of(self.own_units(batch.detach()).cpu().numpy(), self.columns)
+        return frame if self.places is None else frame[[self.columns.names[place] for place in self.places]]
 
 
 def frame_of(values: Any, columns: Columns) -> Any:
-    """Rows as a data frame, of pandas where it is installed, else of polars; categories are text again."""
+    """Rows as a data frame, of pandas where it is installed, else of polars; categories are what they were."""
     content: dict[str, Any] = {}
     pandas = importlib.util.find_spec("pandas") is not None
     for place, (name, words) in enumerate(zip(columns.names, columns.categories, strict=True)):
@@ -131,7 +150,8 @@ def frame_of(values: Any, columns: Columns) -> Any:
         if words is None:
             content[name] = own
             continue
-        known = np.array([*words, None], dtype=object)
+        meant = {str(one): one for one in columns.dtypes[name].categories} if name in columns.dtypes else {}
+        known = np.array([*(meant.get(word, word) for word in words), None], dtype=object)
         codes = np.where(np.isnan(own), len(words), own.round().clip(0, len(words) - 1)).astype(np.int64)
         content[name] = known[codes]
     if not pandas:

@@ -13,9 +13,10 @@ from verax.core.packages import optional_package
 from verax.problem.inputs import Inputs
 from verax.problem.table_columns import Column, as_frame, read_columns
 from verax.problem.typical_rows import typical_row
-from verax.scoring.adapters import Returns
+from verax.scoring.adapters import Returns, catboost
 from verax.scoring.adapters.base import as_numpy
-from verax.scoring.adapters.estimators import adapt_estimator, fitted_labels, fitted_names
+from verax.scoring.adapters.estimators import adapt_estimator, fitted_labels, fitted_names, predictions
+from verax.scoring.frames import fitted_places
 from verax.scoring.scorer import Scorer
 
 __all__ = ["encoded"]
@@ -46,10 +47,13 @@ class FrameModel:
         pandas = optional_package("pandas", "pandas", "frame: a table with categories")
         return pandas.DataFrame({one.name: one.decode(rows[:, place]) for place, one in enumerate(self.columns)})
 
+    def model_rows(self, batch: Tensor) -> Any:
+        """The data frame that a batch stands for."""
+        return self.frame(as_numpy(batch.detach().double()))
+
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Ask the model about the data frame that a batch stands for."""
-        frame = self.frame(as_numpy(batch.double()))
-        return self.estimator.predict_proba(frame) if self.returns == "probabilities" else self.estimator.predict(frame)
+        return predictions(self.estimator, self.returns, self.model_rows(batch))
 
 
 def encoded(
@@ -91,7 +95,8 @@ def encoded(
         >>> verax.prediction_change(scorer, inputs, np.ones((4, 2))).value.shape
         (4,)
     """
-    whole = getattr(pipeline, "best_estimator_", pipeline)
+    adapter = adapt_estimator(getattr(pipeline, "best_estimator_", pipeline), None)
+    whole = adapter.estimator
     rows = _fitted_columns("frame", whole, as_frame("frame", frame))
     train = rows if background is None else _fitted_columns("background", whole, as_frame("background", background))
     said = [str(name) for name in categories]
@@ -100,7 +105,7 @@ def encoded(
     columns = read_columns(rows, train, [*said, *_encoded_columns(whole, list(rows.columns))])
     values, typical = _encode(columns, rows), _encode(columns, train)
     codes = np.array([column.categories is not None for column in columns])
-    model = FrameModel(whole, columns, adapt_estimator(whole, None).returns)
+    model = FrameModel(whole, columns, adapter.returns)
     _check_there_and_back(model, values, rows)
     removed = _baseline_row(baselines, columns, typical, codes)
     names = tuple(column.name for column in columns)
@@ -117,9 +122,7 @@ def _fitted_columns(label: str, model: Any, frame: Any) -> Any:
     frame = frame.reset_index(drop=True)
     if names is None:
         return frame
-    if missing := [name for name in names if name not in frame.columns]:
-        raise ValueError(f"{label}: expected the columns that the model was fitted on; missing: {', '.join(missing)}.")
-    return frame[list(names)]
+    return frame.iloc[:, fitted_places(label, frame.columns, names)]
 
 
 def _check_there_and_back(model: FrameModel, values: Any, frame: Any) -> None:
@@ -188,6 +191,8 @@ def _encoded_columns(model: Any, names: list[str]) -> list[str]:
         marked = getattr(step, "is_categorical_", None)  # of gradient boosting on histograms
         if marked is not None and len(marked) == len(names):
             found += [name for name, on in zip(names, marked, strict=True) if on]
+    if catboost.is_catboost(model):
+        found += [names[place] for place in catboost.category_places(model)]
     return found
 
 

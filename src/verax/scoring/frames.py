@@ -1,7 +1,7 @@
 """Data frames: columns are found by name, before they become plain numbers that are known by their place alone."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,25 @@ def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
         return ColumnOrder(known, "the model knows", None)
     places = _places("inputs", found, known, "the model knows")
     return ColumnOrder(known, "the model knows", None if places == tuple(range(len(places))) else places)
+
+
+def fitted_places(label: str, found: Iterable[Any], wanted: Sequence[str]) -> list[int]:
+    """Where a table has the columns that a model was fitted on; others do not matter, missing ones are refused by name.
+
+    Args:
+        label: What the table is, for messages.
+        found: Its columns.
+        wanted: The columns of the model.
+
+    Example:
+        >>> fitted_places("frame", ["town", "age", "name"], ["age", "town"])
+        [1, 0]
+    """
+    known = set(wanted)
+    place = {_as_known(str(name), known): index for index, name in enumerate(found)}
+    if missing := [name for name in wanted if name not in place]:
+        raise ValueError(f"{label}: expected the columns that the model was fitted on; missing: {_listed(missing)}.")
+    return [place[name] for name in wanted]
 
 
 def column_names(value: Any) -> list[Any] | None:

@@ -36,8 +36,9 @@ class ModelSpec(SpecTable):
             decay and noise, plain labels, no average of weights) or ``"balanced"`` (classes weigh the same); the
             shipped one where left out.
         path: A trained model: ``.safetensors`` with its sidecar, as ``verax train`` writes it, ``.onnx``, ``.skops``
-            (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM) or ``.pt2`` (``torch.export``). Files
-            of other libraries get rows in the data's own units. The key may be called ``file``, too.
+            (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.cbm`` (CatBoost) or ``.pt2``
+            (``torch.export``). Files of other libraries get rows in the data's own units. The key may be called
+            ``file``, too.
         returns: What the outputs of such a file are, where it does not say so: ``"logits"``, ``"probabilities"`` or
             ``"values"``.
         trust: Whether a file may be opened that can run code: ``.pt2``, or ``.skops`` with unknown classes.

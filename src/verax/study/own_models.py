@@ -50,7 +50,8 @@ def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | 
     adapter, said = _adapter(spec, live, material.dataset)
     _check_gaps(spec, material, adapter)
     try:
-        behind = on_standardised(adapter, material.scale, material.dataset.columns)
+        dataset = material.dataset
+        behind = on_standardised(adapter, material.scale, dataset.columns, dataset.feature_names)
     except ValueError as error:
         raise ModelFileError(f"{spec.name}: {error}") from None
     returns = behind.returns if said else None

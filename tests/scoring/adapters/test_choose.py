@@ -74,7 +74,7 @@ def test_one_logistic_model_has_the_same_infidelity_however_it_is_given(model):
 @same_model
 @pytest.mark.parametrize(("convert", "kind"), [(np.asarray, np.ndarray), (torch.tensor, torch.Tensor)])
 def test_results_are_the_kind_of_array_that_the_inputs_are(model, convert, kind):
-    found = verax.evaluate(model, convert(X), convert(A), samples=5)
+    found = verax.evaluate(model, convert(X), convert(A), samples=20)
     for result in found.values():
         assert isinstance(result.value, kind)
         assert isinstance(result.target, kind)

@@ -188,7 +188,7 @@ def test_every_metric_works_with_one_attribution_per_column():
         attributions,
         ["pc", "dpc", "infidelity", "sensitivity_n"],
         features=found.features,
-        samples=8,
+        samples=20,
     )
     assert all(np.isfinite(one.value["a"]).all() for one in result.values())
 

@@ -35,9 +35,9 @@ def adapt(
     """Choose the adapter for a model, or say which kinds of model there are.
 
     Args:
-        model: A torch module, an exported program, a classifier or regressor of scikit-learn, XGBoost or LightGBM, an
-            ONNX Runtime session, the path of a ``.onnx`` or ``.pt2`` file, an object that satisfies ``Adapter``, or a
-            callable.
+        model: A torch module, an exported program, a classifier or regressor of scikit-learn, XGBoost, LightGBM or
+            CatBoost, an ONNX Runtime session, the path of a ``.onnx`` or ``.pt2`` file, an object that satisfies
+            ``Adapter``, or a callable.
         returns: ``"logits"``, ``"probabilities"`` or ``"values"``; None for what is usual for this kind of model.
         takes: For a callable, the arrays that it takes, ``"torch"`` or ``"numpy"``; None for those of the inputs.
         trust: Whether a file that may run code may be opened.
@@ -96,9 +96,9 @@ def _without_gradients(model: object, returns: Returns | None, takes: ArrayKind 
             )
         return PlainCallable(model, returns, takes)
     raise TypeError(
-        "model: expected a torch.nn.Module, an exported program, a model of scikit-learn, XGBoost or LightGBM, an "
-        "ONNX Runtime session, a path to a .onnx or .pt2 file, a verax.adapters.Adapter, a callable or a verax.Scorer, "
-        f"found {type(model).__name__}."
+        "model: expected a torch.nn.Module, an exported program, a model of scikit-learn, XGBoost, LightGBM or "
+        "CatBoost, an ONNX Runtime session, a path to a .onnx or .pt2 file, a verax.adapters.Adapter, a callable or a "
+        f"verax.Scorer, found {type(model).__name__}."
     )
 
 

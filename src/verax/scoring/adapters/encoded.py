@@ -8,7 +8,7 @@ import numpy as np
 from verax.core.packages import optional_package
 from verax.scoring.adapters.encoders import owners
 from verax.scoring.adapters.estimators import fitted_names
-from verax.scoring.frames import column_names
+from verax.scoring.frames import column_names, fitted_places
 
 
 class Encoded(NamedTuple):
@@ -88,9 +88,8 @@ def _fitted_columns(pipeline: Any, frame: Any) -> Any:
     names, found = fitted_names(pipeline), column_names(frame)
     if names is None or found is None:
         return frame
-    if missing := [name for name in names if name not in found]:
-        raise ValueError(f"frame: expected the columns that the pipeline was fitted on; missing: {', '.join(missing)}.")
-    return frame if found == list(names) else frame[list(names)]
+    places = fitted_places("frame", found, names)
+    return frame if places == list(range(len(found))) else frame[[found[place] for place in places]]
 
 
 def _place(pipeline: Any) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
+from verax.scoring.adapters import catboost
 from verax.scoring.adapters.base import Returns, as_numpy
 
 
@@ -43,13 +44,12 @@ class Estimator:
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Ask for predictions on a NumPy copy of the batch, or on a data frame if the model was fitted on one."""
-        rows = self._named(as_numpy(batch))
-        ask = self.estimator.predict_proba if self.returns == "probabilities" else self.estimator.predict
         try:
-            found = ask(rows)
+            found = predictions(self.estimator, self.returns, self._named(as_numpy(batch)))
         except TypeError as error:  # such as trees that were fitted on categories
+            reason = str(error).removeprefix("model: ")
             raise TypeError(
-                f"model: {type(self.estimator).__name__} cannot score rows of numbers ({error}). If it was fitted on "
+                f"model: {type(self.estimator).__name__} cannot score rows of numbers ({reason}). If it was fitted on "
                 "words or categories, see verax.tables.encoded."
             ) from error
         if isinstance(found, list):
@@ -73,8 +73,21 @@ class Estimator:
         return pandas.DataFrame(array, columns=names)
 
 
+def predictions(estimator: Any, returns: Returns, rows: Any) -> Any:
+    """Probabilities of a classifier, or values of a regressor."""
+    ask = estimator.predict_proba if returns == "probabilities" else estimator.predict
+    try:
+        return ask(rows)
+    except catboost.refusals(estimator) as error:
+        raise TypeError(
+            f"model: CatBoost does not take the rows: {error} Hand over its categories as text or as categories of "
+            "pandas, with a word for what is missing among them."
+        ) from None
+
+
 def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
     """Check that an estimator is fitted, and find out whether it predicts classes or values."""
+    model = catboost.with_interface(model) if catboost.is_catboost(model) else model
     name = type(model).__name__
     if is_regressor(model):
         if not _is_fitted(model):
@@ -101,6 +114,8 @@ def is_regressor(model: object) -> bool:
 
 def fitted_names(estimator: Any) -> Sequence[str] | None:
     """The columns that an estimator with scikit-learn's interface was fitted on, if they had names."""
+    if catboost.is_catboost(estimator):
+        return catboost.column_names(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else own_names([str(name) for name in names])
 
