@@ -1,4 +1,4 @@
-"""Do the intervals of Infidelity and effect correlation cover what they say? Prints the tables behind their docstrings.
+"""Do the intervals of Infidelity and effect correlation cover what they say? On small networks of random weights.
 
 Known truth is the score from very many draws. By how sure the model is of an input (the difference of its two logits;
 at 8 the probability is within 0.0003 of 0 or 1): how often 95 % intervals of few draws hold the truth, and how large

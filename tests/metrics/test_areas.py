@@ -10,7 +10,7 @@ import verax
 from verax.metrics import abpc, aupc, cmi, pes, weighted_abpc
 from verax.metrics.areas import decay_weights
 
-check_many = settings(max_examples=60)
+check_many = settings(max_examples=30)
 
 
 def vector(*numbers: float) -> Tensor:

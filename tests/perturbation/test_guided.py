@@ -20,7 +20,7 @@ from verax.perturbation import guided
 READINGS = ("magnitude", "signed", "literal")
 FORMS = ("cumulative", "increments")
 Curves = tuple[int, int, reference.Curve, reference.Curve]  # attribution, input, MoRF, LeRF
-check_many = settings(max_examples=60)
+check_many = settings(max_examples=30)
 
 
 class Classifier(nn.Module):

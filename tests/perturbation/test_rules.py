@@ -50,7 +50,7 @@ def assert_equal_to_loops(case: Case, steps: int) -> None:
         np.testing.assert_allclose(case.evaluate([metric])["dpc"].value, value, atol=1e-12, rtol=0)
 
 
-@check_many
+@settings(check_many, max_examples=20)
 @given(
     seed=st.integers(0, 2**32 - 1),
     elements=st.integers(1, 12),

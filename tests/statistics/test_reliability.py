@@ -11,7 +11,7 @@ from verax.statistics.reliability import krippendorff_alpha, split_half_agreemen
 
 def by_pairs(scores):
     """The definition: mean squared difference of ranks of pairs within an attribution, over that of all pairs."""
-    ranks = rankdata(scores.numpy(), axis=0)
+    ranks = rankdata(scores.double().numpy(), axis=0)  # newer SciPy keeps float32
     within = [(a - b) ** 2 for row in ranks for a, b in itertools.permutations(row, 2)]
     overall = [(a - b) ** 2 for a, b in itertools.permutations(ranks.flatten(), 2)]
     return 1 - (sum(within) / len(within)) / (sum(overall) / len(overall))

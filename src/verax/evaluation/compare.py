@@ -12,7 +12,7 @@ from verax.evaluation.engine import run
 from verax.evaluation.result import Evaluation
 from verax.evaluation.survival import Elsewhere
 from verax.metrics.base import GuidedMetric
-from verax.metrics.choose import Metrics
+from verax.metrics.choose import CallSettings, Metrics
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
 from verax.problem.inputs import inputs_of
@@ -67,15 +67,18 @@ def compare(
         features: What one feature is: ``"element"``, ``"pixel"``, an array of group numbers, or ``"auto"``.
         steps: PC, DPC and LPC: steps from the input to the baseline, 20 by default; ``"adaptive"`` refines them until
             the estimated error against one feature per step is below ``tolerance``.
-        tolerance: With adaptive steps, the error to stop at, in the unit of the followed score; 0.01 by default.
-        sigma: Infidelity: standard deviation of the Gaussian perturbation: a number, one per element of a row, or
-            ``"std"`` for those of the background; 0.2 by default.
-        subset: Infidelity: features perturbed in each draw; all by default.
-        samples: Draws per input, shared by all attributions; by default 640 for Infidelity, 64 for Sensitivity-N.
+        tolerance: With adaptive steps, the error to stop at, in the unit of the followed score; 0.01 by default. It
+            says nothing where steps are fixed.
+        sigma: Infidelity and effect correlation: standard deviation of the Gaussian perturbation: a number, one per
+            element of a row, or ``"std"`` for those of the background; 0.2 by default.
+        subset: Infidelity and effect correlation: features perturbed in each draw; all by default.
+        samples: Draws per input, shared by all attributions; by default 640 for Infidelity and effect correlation, 64
+            for Sensitivity-N.
         normalize: Infidelity: fit the scale of each attribution first, which is the default.
-        perturbation: Infidelity: ``"gaussian"`` (local, the default) or ``"baseline"`` (replaces a random subset).
-        effect: Infidelity: ``"dot"`` takes attributions for slopes, ``"sum"`` for contributions; by default slopes
-            where noise is added, contributions where features are replaced.
+        perturbation: Infidelity and effect correlation: ``"gaussian"`` (local, the default) or ``"baseline"``
+            (replaces a random subset).
+        effect: Infidelity and effect correlation: ``"dot"`` takes attributions for slopes, ``"sum"`` for
+            contributions; by default slopes where noise is added, contributions where features are replaced.
         seed: Same seed, same draws; 0 by default.
         background: Rows of training data: for baselines and sigma that are measured by them, and for methods among
             the attributions that compare with some.
@@ -122,17 +125,7 @@ def compare(
         raise TypeError(f"attributions: expected a dict of names to arrays, found {found}.")
     checked_level(level)
     others = _named(replacements)
-    settings = {
-        "steps": steps,
-        "tolerance": tolerance,
-        "sigma": sigma,
-        "subset": subset,
-        "samples": samples,
-        "normalize": normalize,
-        "perturbation": perturbation,
-        "effect": effect,
-        "seed": seed,
-    }
+    settings = CallSettings(steps, tolerance, sigma, subset, samples, normalize, perturbation, effect, seed).said
     call = asked(
         model,
         inputs_of(inputs, features, baselines),

@@ -105,7 +105,7 @@ def _run_guided(
     scores |= adaptive_scores(session, task, adaptive)
     cost = first + meter.read(session.device)
     with torch.inference_mode(False):  # results are plain tensors, fit for whatever the user does next
-        context = _context(task, cost)
+        context = _context(session, task, cost)
         found = {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
         return found | {name: result for one in drawn for name, result in one.results(context).items()}
 
@@ -142,12 +142,12 @@ def _run_sampled(
     results: dict[str, Result] = {}
     with torch.inference_mode(False):
         for name, metric in metrics.items():
-            context = _context(task, sum((costs[draws] for draws in all_draws(metric)), first))
+            context = _context(session, task, sum((costs[draws] for draws in all_draws(metric)), first))
             results[name] = metric.result([gathered[name, draws] for draws in all_draws(metric)], context)
     return results
 
 
-def _context(task: Task, cost: Cost) -> Context:
+def _context(session: Session, task: Task, cost: Cost) -> Context:
     return Context(
         task.problem.layout,
         task.target.clone(),
@@ -155,6 +155,7 @@ def _context(task: Task, cost: Cost) -> Context:
         cost.seconds,
         task.score,
         text_examples(task.problem),
+        session.largest_change,
     )
 
 

@@ -13,6 +13,7 @@ from verax.evaluation.row_parts import joined, part_of
 from verax.evaluation.stream_batches import Batch, BatchReader
 from verax.evaluation.stream_sources import (
     FEWEST,
+    Length,
     RowSource,
     Stretch,
     as_they_come,
@@ -20,7 +21,7 @@ from verax.evaluation.stream_sources import (
     regrouped,
 )
 from verax.evaluation.totals import Totals
-from verax.metrics.choose import Metrics, chosen
+from verax.metrics.choose import CallSettings, Metrics, chosen
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
 from verax.problem.given_attributions import fitted_attributions, plain_attributions
@@ -177,17 +178,7 @@ def stream(
         True
     """
     scorer = scorer_of(model)
-    settings = {
-        "steps": steps,
-        "tolerance": tolerance,
-        "sigma": sigma,
-        "subset": subset,
-        "samples": samples,
-        "normalize": normalize,
-        "perturbation": perturbation,
-        "effect": effect,
-        "seed": seed,
-    }
+    settings = CallSettings(steps, tolerance, sigma, subset, samples, normalize, perturbation, effect, seed).said
     reaches = _reaches(until, list(chosen(metrics, settings, 1 << 62)))
     if quantiles:
         sketches()
@@ -215,18 +206,24 @@ def stream(
     def length(batch: Batch) -> int:
         return scorer.stretch(batch.inputs.values, batch_size, device)
 
-    if is_rows(batches):
-        if attributions is None:
-            raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
-        fitted = fitted_attributions(attributions, batches.fitted) if isinstance(batches, Inputs) else attributions
-        reader.attributions = plain_attributions(fitted)
-        rows = RowSource(batches, reader)
-        stretches = rows.in_order(length) if until is None else rows.at_random(length, seed or 0, stratify)
-    else:
+    return Stream(_stretches(batches, reader, length, reaches, seed, stratify), measure, reaches, quantiles)
+
+
+def _stretches(
+    batches: Any, reader: BatchReader, length: Length, reaches: Mapping[str, float], seed: int | None, stratify: Any
+) -> Iterator[Stretch]:
+    """What is evaluated together: rows that are given at once are cut, and drawn where a look is to end them early."""
+    if not is_rows(batches):
         if not hasattr(batches, "__iter__"):
             raise TypeError(f"batches: expected an iterable of batches, or rows, found {type(batches).__name__}.")
-        stretches = regrouped(batches, reader, length) if until is None else as_they_come(batches, reader)
-    return Stream(stretches, measure, reaches, quantiles)
+        return as_they_come(batches, reader) if reaches else regrouped(batches, reader, length)
+    if reader.attributions is None:
+        raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
+    given = reader.attributions
+    fitted = fitted_attributions(given, batches.fitted) if isinstance(batches, Inputs) else given
+    reader.attributions = plain_attributions(fitted)
+    rows = RowSource(batches, reader)
+    return rows.at_random(length, seed or 0, stratify) if reaches else rows.in_order(length)
 
 
 def _reaches(until: Until, names: list[str]) -> Mapping[str, float]:

@@ -50,7 +50,6 @@ class Metric(ABC):
     asks: ClassVar[str] = ""
     deterministic: ClassVar[bool] = True
     citation: ClassVar[str] = ""
-    version: ClassVar[int] = 1
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -72,6 +71,11 @@ class Metric(ABC):
     def cannot_see(self) -> str:
         """What it is blind to, a sentence."""
         return ""
+
+    @property
+    def version(self) -> int:
+        """Raised when the same settings give other scores than before, so that stored ones are computed anew."""
+        return 1
 
     @classmethod
     def named(cls, settings: Mapping[str, Any], fewest: int) -> "Metric":

@@ -1,14 +1,41 @@
 """Metrics as people ask for them: by name, with the settings of a call or of a file, or as objects."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from verax.core.registry import unknown
 from verax.core.settings import made
 from verax.metrics.base import METRICS, GuidedMetric, Metric, SampledMetric
+from verax.metrics.weighted_area import Steps
+from verax.perturbation.draws import Effect, Perturbation
 
 Metrics = Sequence[str | Metric] | Mapping[str, str | Metric]
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """What a call says to the metrics that it names; None leaves a setting to the metric. ``evaluate`` explains them.
+
+    Example:
+        >>> CallSettings(steps=10, seed=0).said
+        {'steps': 10, 'seed': 0}
+    """
+
+    steps: Steps | None = None
+    tolerance: float | None = None
+    sigma: Any = None
+    subset: int | None = None
+    samples: int | None = None
+    normalize: bool | None = None
+    perturbation: Perturbation | None = None
+    effect: Effect | None = None
+    seed: int | None = None
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Those that are not left to the metrics."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def chosen(metrics: Any, settings: Mapping[str, Any], fewest: int) -> dict[str, Metric]:

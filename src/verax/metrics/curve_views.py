@@ -14,17 +14,17 @@ from torch import Tensor
 from verax.core.arguments import checked_count, settle
 from verax.core.shapes import Float, Int
 from verax.metrics.base import GuidedMetric, Kind
-from verax.metrics.prediction_change import PredictionChange
+from verax.metrics.prediction_change import BLIND_TO_A_CONSTANT, PredictionChange
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
 
-_BLIND = "It is blind to a constant added to all attributions, which leaves their order as it was."
 
-
+@dataclass(frozen=True)
 class CurveView(GuidedMetric):
     """A number read from the curves of PC's own experiment."""
 
-    steps: int
+    steps: int = 20
+
     kind: ClassVar[Kind] = "baseline"
 
     def __post_init__(self) -> None:
@@ -38,7 +38,7 @@ class CurveView(GuidedMetric):
     @property
     def cannot_see(self) -> str:
         """What it is blind to, a sentence."""
-        return _BLIND
+        return BLIND_TO_A_CONSTANT
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,6 @@ class Deletion(CurveView):
         >>> found.rows == found["pc"].rows
         True
     """
-
-    steps: int = 20
 
     name: ClassVar[str] = "deletion"
     label: ClassVar[str] = "Deletion"
@@ -81,8 +79,6 @@ class Insertion(CurveView):
         steps: Number of perturbation steps.
     """
 
-    steps: int = 20
-
     name: ClassVar[str] = "insertion"
     label: ClassVar[str] = "Insertion"
     asks: ClassVar[str] = "How fast does the score rise as the largest attributions come first?"
@@ -104,8 +100,6 @@ class SymmetricRelevanceGain(CurveView):
         steps: Number of perturbation steps.
     """
 
-    steps: int = 20
-
     name: ClassVar[str] = "srg"
     label: ClassVar[str] = "SRG"
     asks: ClassVar[str] = "How far apart are the curves with the largest attributions first and last?"
@@ -123,14 +117,23 @@ class SymmetricRelevanceGain(CurveView):
         return areas[0] - areas[1]
 
 
+@dataclass(frozen=True)
 class ShareView(CurveView):
-    """A mean over some shares of the most relevant features."""
+    """The drop of the score at some shares of the most relevant features, which go or which alone are left."""
 
-    shares: tuple[float, ...]
+    shares: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5)
+
+    alone: ClassVar[bool]
+    citation: ClassVar[str] = "DeYoung et al.: ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self, shares=_checked_shares(self.shares))
+
+    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
+        """Mean drop along the MoRF curve, or along the LeRF curve, seen from its end."""
+        curve = scores.curves[:, :, int(self.alone)]
+        return curve[..., 0] - _at_shares(curve, scores.points, self.shares, from_end=self.alone)
 
 
 @dataclass(frozen=True)
@@ -144,19 +147,11 @@ class Comprehensiveness(ShareView):
         shares: Shares of the features that go.
     """
 
-    steps: int = 20
-    shares: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5)
-
     name: ClassVar[str] = "comprehensiveness"
     label: ClassVar[str] = "Comprehensiveness"
     asks: ClassVar[str] = "How much of the score is lost without the largest attributions?"
     higher_is_better: ClassVar[bool] = True
-    citation: ClassVar[str] = "DeYoung et al.: ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020"
-
-    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
-        """Mean drop along the MoRF curve."""
-        curve = scores.curves[:, :, 0]
-        return curve[..., 0] - _at_shares(curve, scores.points, self.shares)
+    alone: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -170,19 +165,11 @@ class Sufficiency(ShareView):
         shares: Shares of the features that stay.
     """
 
-    steps: int = 20
-    shares: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5)
-
     name: ClassVar[str] = "sufficiency"
     label: ClassVar[str] = "Sufficiency"
     asks: ClassVar[str] = "How much of the score is lost with the largest attributions alone?"
     higher_is_better: ClassVar[bool] = False
-    citation: ClassVar[str] = "DeYoung et al.: ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020"
-
-    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
-        """Mean drop along the LeRF curve, seen from its end."""
-        curve = scores.curves[:, :, 1]
-        return curve[..., 0] - _at_shares(curve, scores.points, self.shares, from_end=True)
+    alone: ClassVar[bool] = True
 
 
 def _checked_shares(shares: Any) -> tuple[float, ...]:
@@ -200,7 +187,7 @@ def _trapezoids(curve: Float[Tensor, "k n points"], points: Int[Tensor, " n"]) -
 
 
 def _at_shares(
-    curve: Float[Tensor, "k n points"], points: Int[Tensor, " n"], shares: tuple[float, ...], from_end: bool = False
+    curve: Float[Tensor, "k n points"], points: Int[Tensor, " n"], shares: tuple[float, ...], *, from_end: bool
 ) -> Float[Tensor, "k n"]:
     """Mean of a curve where so much of an input's features is gone, or is left."""
     steps = points - 1

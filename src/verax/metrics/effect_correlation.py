@@ -46,8 +46,8 @@ class EffectCorrelation(EffectMetric):
 
     Example:
         >>> import verax
-        >>> model, x = torch.nn.Linear(4, 1), torch.randn(8, 4)
-        >>> slopes = model.weight.detach().expand(8, 4)
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+        >>> slopes = model.weight[1].detach().expand(8, 4)
         >>> maps = {"truth": slopes, "opposite": -slopes, "none": 0 * slopes}
         >>> found = verax.evaluate(model, x, maps, ["effect_correlation", "infidelity"], target=1, output="logit")
         >>> {name: round(one.mean, 3) for name, one in found["effect_correlation"].mean().items()}

@@ -62,7 +62,7 @@ def tiles(effects: Effects) -> Iterator[Tile]:
     """Cut a block of effects into tiles. What is yielded is overwritten by the next one, but for the sums."""
     squares = effects.actual.square().sum(-1).expand(effects.predicted.shape[:2])
     scratch = effects.actual.new_empty(0)  # grows to the first tile: new memory for each would cost more than the work
-    for which, rows in _cuts(effects.predicted):
+    for which, rows in cuts(effects.predicted):
         given = effects.predicted[which, rows]
         if scratch.numel() < 2 * given.numel():
             scratch = effects.actual.new_empty(2 * given.numel())
@@ -74,7 +74,7 @@ def tiles(effects: Effects) -> Iterator[Tile]:
         yield Tile(which, rows, predicted, spare, Moments(pp, ps, squares[which, rows]))
 
 
-def _cuts(predicted: Float[Tensor, "k b samples"]) -> Iterator[tuple[slice, slice]]:
+def cuts(predicted: Float[Tensor, "k b samples"]) -> Iterator[tuple[slice, slice]]:
     """Cut attributions and inputs so that the passes over a tile find it in a cache; a GPU takes all at once."""
     k, b, samples = predicted.shape
     room = _CACHED // samples if predicted.device.type == "cpu" else k * b

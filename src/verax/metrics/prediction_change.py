@@ -17,6 +17,9 @@ _PAPER = (
     "Iselborn, Dembinsky, Lucieri, Dengel: The Directed Prediction Change - Efficient and Trustworthy Fidelity "
     "Assessment for Local Feature Attribution Methods"
 )
+BLIND_TO_A_CONSTANT = (
+    "It is blind to a constant added to all attributions, which leaves their order as it was."  # signed order
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class PredictionChange(WeightedArea):
         """What it is blind to, a sentence."""
         if self.order == "magnitude":
             return "It gives an attribution and its negation the same score: only sizes order the features."
-        return "It is blind to a constant added to all attributions, which leaves their order as it was."
+        return BLIND_TO_A_CONSTANT
 
     def curves(self, scores: AnyScores, which: slice) -> Float[Tensor, "k n curves points"]:
         """The curves of some attributions: the scores themselves, or their changes."""
@@ -174,7 +177,7 @@ class DirectedPredictionChange(DirectedArea):
         if self.order == "literal":
             return "It cannot tell an attribution from its negation."
         if self.order == "signed":
-            return "It is blind to a constant added to all attributions, which leaves their order as it was."
+            return BLIND_TO_A_CONSTANT
         if self.area == "between":
             return (
                 "It gives an attribution a and its negated inverse -1/a the same score (one feature per step), so a "

@@ -1,5 +1,6 @@
 """What every metric gives back: one score per input, what it cost, and means with an interval on request."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Context:
         seconds: Wall-clock time.
         score: What the followed score is called wherever results are shown.
         texts: The first inputs, where they are texts, for a report to show.
+        largest_change: The furthest that the followed score can move, 1 for a probability.
     """
 
     layout: Layout
@@ -41,6 +43,7 @@ class Context:
     seconds: float
     score: str = "class score"
     texts: TextExamples | None = None
+    largest_change: float = math.inf
 
 
 @dataclass(frozen=True, repr=False)

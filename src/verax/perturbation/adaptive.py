@@ -7,9 +7,9 @@ block at once, until the doubt left is small enough or every feature has its own
 
 How far an interval's value may be off is estimated by two parts, taken for independent errors. What the two orders of
 its kinds disagree about; and how unevenly it may fall: between its ends a curve is taken for a random walk whose
-roughness is that of the slopes of the intervals around it, so that the sum over the interval, given its ends, varies
-with the spread of the weights. Where the kinds are not known apart, changes may cancel out that count with one sign:
-each may be as large as it is where they are known.
+roughness is that of the slopes of the intervals around it, drawn towards that of all features, so that the sum over the
+interval, given its ends, varies with the spread of the weights. Where the kinds are not known apart, changes may cancel
+out that count with one sign: each may be as large as it is where they are known.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,8 @@ from verax.scoring.session import Session
 
 SHOWN = 20  # steps of the curves that results keep
 _FIRST = 8  # intervals to begin with
-_SURE = 3.0  # standard errors that the stated error has; measured by benchmarks/adaptive_steps.py
+SURE = 4.0  # standard errors that the stated error has; chosen and measured by benchmarks/adaptive_steps.py
+_TOWARDS = 2.0  # how far the variance of an interval is drawn towards that of the whole curve
 _AGREE = 1.5  # two orders agree by chance more often than all orders would
 _BOLD = 3.0  # intervals that are parted for the first time are cut into this many fewer pieces
 _SIZES = (20, 256)  # of a pair's working memory: sequences and sums along its lines, rows of a round
@@ -97,10 +98,10 @@ def _refined(lines: CurveLines, tolerance: float) -> tuple[Intervals, Float[Tens
     found = found.pick(~head).joined(cut(lines, found.pick(head), torch.ones_like(found.low[head])))
     while True:
         doubt = _doubts(lines, found)
-        error = _SURE * _per_pair(lines, found, doubt**2).sqrt()
+        error = SURE * _per_pair(lines, found, doubt**2).sqrt()
         open_ends = _per_pair(lines, found, (doubt > 0).double()).clamp(min=1)
         pair = found.line // lines.curves
-        small = (tolerance / _SURE / open_ends.sqrt())[pair]  # if no doubt of a pair is larger, its error is small
+        small = (tolerance / SURE / open_ends.sqrt())[pair]  # if no doubt of a pair is larger, its error is small
         chosen = (error > tolerance)[pair] & (doubt > small)
         if not bool(chosen.any()):
             return found, error
@@ -128,8 +129,9 @@ def _doubts(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]:
     sums = (lines.numbers, lines.weights, lines.squares)
     number, weight, squares = (lines.within(one, found.line, found.low, found.high)[:, :2] for one in sums)
     spread = (squares - weight**2 / number.clamp(min=1)).clamp(min=0).sum(1)
-    uneven = _roughness(found, found.change) * spread
-    cancelled = torch.maximum(_roughness(found, found.stop - found.start), _typical_squares(lines, found))
+    typical = _typical_squares(lines, found)
+    uneven = _variance(found, found.change, typical) * spread
+    cancelled = torch.maximum(_variance(found, found.stop - found.start, typical), typical)
     hidden = torch.where(found.parted, 0.0, cancelled * weight.sum(1) ** 2)
     depends = (_AGREE * found.conflict) ** 2
     return torch.where(found.length > 1, uneven + depends + hidden, 0.0).sqrt()
@@ -143,8 +145,19 @@ def _typical_squares(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]
     return (total / features.clamp(min=1))[found.line // lines.curves]
 
 
+def _variance(found: Intervals, change: Float[Tensor, " m"], typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+    """Variance of the change of one feature: the roughness nearby, drawn towards what is typical of the input.
+
+    Intervals that are left are those whose roughness came out small, by chance among others, and the fewer are left the
+    more so. Along a curve it varies by orders of magnitude, so that it is drawn by its geometric mean with the typical
+    square: where a curve is flat it stays small.
+    """
+    local = _roughness(found, change)
+    return local + _TOWARDS * (local * typical).sqrt()
+
+
 def _roughness(found: Intervals, change: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-    """Variance of the change of one feature, by how much the slopes of neighbouring intervals differ.
+    """How much the slopes of neighbouring intervals differ, as the variance of the change of one feature.
 
     The difference of two slopes varies with ``1 / length + 1 / length`` of them. Of the two differences to the left and
     the two to the right the largest is taken: one alone is small by chance too often.
