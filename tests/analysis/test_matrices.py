@@ -109,3 +109,26 @@ def test_an_interval_holds_its_figure_and_ignores_resamples_without_one():
     assert interval(3.0, np.array([1.0, 2.0, np.nan])).high == 3
     assert np.isnan(interval(np.nan, np.array([np.nan])).low)
     assert f"{interval(0.5, np.array([0.25, 0.25])):.3g}" == "0.5 [0.25, 0.5]"
+
+
+def test_parts_and_negatives_have_draws_of_their_own_which_are_made_once():
+    values = normal(5, 40)
+    whole = Matrix(tuple("abcde"), np.arange(40), values)
+    part = whole.part(np.array([3, 1]))
+    assert part.configurations == ("d", "b")
+    assert part is whole.part(np.array([3, 1]))
+    assert np.array_equal(part.resampled(30, seed=2), resampled_means(values[[3, 1]], 30, seed=2))
+    drawn = whole.resampled(30, seed=2)
+    assert np.shares_memory(whole.resampled(7, seed=2), drawn)
+    assert np.array_equal(whole.resampled(7, seed=2), drawn[:7])
+    assert np.array_equal(whole.resampled(50, seed=2)[:30], drawn)
+    assert not np.array_equal(whole.resampled(30, seed=3), drawn)
+    assert np.array_equal(whole.negated().values, -values)
+    assert np.array_equal(whole.negated().resampled(30, seed=2), resampled_means(-values, 30, seed=2))
+
+
+def test_what_is_common_to_all_is_left_as_it_is():
+    first, second = (Matrix(("a", "b"), np.arange(3), normal(2, 3)) for _ in range(2))
+    assert all(a is b for a, b in zip(common(first, second), (first, second), strict=True))
+    fewer = Matrix(("b",), np.arange(1, 3), normal(1, 2))
+    assert np.array_equal(common(first, fewer)[0].values, first.values[1:, 1:])

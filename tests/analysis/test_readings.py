@@ -57,6 +57,21 @@ def test_a_metric_stands_for_what_rates_the_same_kind_and_is_not_compared_with_i
     assert cells(FOUND, 7)["dpc_signed"] is not None
 
 
+@pytest.mark.parametrize(("subject", "column"), [("dpc_magnitude", "infidelity"), ("pc", "infidelity_baseline")])
+def test_a_reading_is_what_the_claims_say_of_a_study_that_measured_it(subject, column):
+    metric = STUDY.metric(column)  # lower is better, so that its scores are negated
+    renamed = STUDY.scores.with_columns(-pl.col(column).alias(subject), pl.col(f"{column}_se").alias(f"{subject}_se"))
+    others = [one for one in STUDY.metrics if one.column != subject]
+    measured = replace(STUDY, scores=renamed, metrics=(replace(metric, column=subject), *others))
+    asked = [one for one in QUESTIONS if one.reads and one.reads[0] == subject and column not in one.reads]
+    expected = claims(measured, missing=False, resamples=FEW, questions=asked)
+    place = [one.column for one in FOUND.metrics].index(column) + 1
+    keys = {(claim.number, claim.claim, claim.model) for claim in expected}
+    found = [row.claims[place] for row in FOUND.rows if (row.number, row.claim, row.model) in keys]
+    assert found == expected
+    assert len(found) > 3
+
+
 def test_equal_scores_give_equal_answers_and_opposite_ones_the_opposite():
     """The synthetic study has one and the same DPC in all readings."""
     for row in FOUND.rows:

@@ -17,7 +17,7 @@ from verax.analysis.tables import (
     empty,
     scores_schema,
 )
-from verax.analysis.winners import Price, winner
+from verax.analysis.winners import Price, best_configuration, winner
 
 DPC = MetricInfo("dpc", "DPC", higher_is_better=True, kind="local", noisy=False, chance=0.0)
 LOSS = MetricInfo("loss", "Loss", higher_is_better=False, kind="local", noisy=False)
@@ -125,11 +125,13 @@ def test_one_input_tells_nothing_apart():
     assert (found.configuration, found.ties, found.beats_chance) == ("Gradient()", ("VarGrad(sigma=0.1)",), None)
 
 
-def test_the_limit_is_shown_only_where_the_scores_have_one():
-    tables = study({"Gradient()": NOISE[0]})
-    assert winner(tables, "m", DPC).limit is None
-    known = tables.scores.with_columns(pl.Series("dpc_limit", np.arange(40.0)))
-    assert winner(replace(tables, scores=known), "m", DPC).limit == pytest.approx(19.5)
+@pytest.mark.parametrize("lower", [False, True])
+def test_the_best_configuration_is_the_winner(lower):
+    metric = replace(DPC, higher_is_better=not lower)
+    tables = study({"Gradient()": NOISE[0], "VarGrad(sigma=0.1)": NOISE[0] + 0.1, "Random()": NOISE[1] + 9})
+    found = best_configuration(tables.scores, "m", metric)
+    assert found == winner(tables, "m", metric).configuration == ("Gradient()" if lower else "VarGrad(sigma=0.1)")
+    assert best_configuration(study({"Random()": NOISE[0]}).scores, "m", metric) is None
 
 
 def test_prices_are_those_alone_where_known():

@@ -63,6 +63,12 @@ def test_three_sentences_then_the_table(folder):
     assert {line.split()[0] for line in lines[5:7]} == {"pc", "srg"}
 
 
+def test_the_seed_is_that_of_the_draws(folder):
+    asked = [*files(folder), "--metric", "infidelity", "--trial", "tells_apart", "--json"]
+    values = [json.loads(ran(*asked, "--seed", seed).stdout)["findings"] for seed in (0, 0, 1)]
+    assert values[0] == values[1] != values[2]
+
+
 def test_given_explanations_are_rated(folder, tmp_path):
     given = ["--attributions", folder / "contributions.parquet", folder / "lots.parquet"]
     out = tmp_path / "audit"

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 import verax
 from verax.cli import app
+from verax.metrics import Infidelity
 from verax.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -293,3 +294,27 @@ def test_a_tagger_follows_the_word_of_a_column(folder: Path, tokenizer: Any, tmp
         assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
     refused = run(folder, "--word-column", "about")
     assert (refused.exit_code, "there are none for each word" in refused.stderr) == (2, True)
+
+
+def test_an_audit_of_texts_is_that_of_python(tmp_path: Path, folder: Path, tokenizer: Any, model: Any) -> None:
+    """Infidelity takes the perturbation that ids can have, and metrics that need a direction are left out."""
+    texts = [f"a good film {'bad ' * count}" for count in range(8)]
+    pl.DataFrame({"text": texts}).write_csv(tmp_path / "texts.csv")
+    files = ["--model", folder / "m", "--inputs", tmp_path / "texts.csv", "--unit", "word", "--json"]
+    asked = ["--metric", "pc", "--metric", "dpc", "--metric", "infidelity", "--trial", "tells_apart"]
+    found = RUN.invoke(app, ["audit", *map(str, [*files, *asked])])
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    metrics = ["pc", "dpc", Infidelity(perturbation="baseline")]
+    inputs = verax.text.tokenized(tokenizer, texts, unit="word")
+    own = verax.audit(model, inputs, metrics=metrics, trials=["tells_apart"])
+    assert told["sentences"] == list(own.sentences)
+    assert {one["metric"] for one in told["findings"]} == {"pc", "infidelity"}
+    assert [one["value"] for one in told["findings"]] == pytest.approx(own.to_frame()["value"].to_list(), nan_ok=True)
+    assert any(line.startswith("Left out: dpc") for line in told["left_out"])
+
+
+def test_an_audit_refuses_what_is_about_texts_without_any() -> None:
+    found = RUN.invoke(app, ["audit", "--text-column", "review"])
+    assert found.exit_code == 2
+    assert "--text-column: it belongs to a model; pass --model FILE as well." in found.stderr

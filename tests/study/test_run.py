@@ -27,6 +27,8 @@ from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import StoreError
 from verax.study.study import open_study
 
+FEW = [{"method": name} for name in ("Gradient", "SmoothGrad", "DeepLiftSHAP", "LimeTabular", "Random")]
+
 
 def test_a_study_has_all_its_files(finished: Path) -> None:
     counts = {name: len(list((finished / name).iterdir())) for name in ("scores", "uncertainty", "examples", "models")}
@@ -49,7 +51,7 @@ def test_run_again_it_computes_nothing(copied: Path, monkeypatch: pytest.MonkeyP
     def never(*arguments: Any) -> Any:
         raise AssertionError("nothing is to be computed")
 
-    for name in ("engine.compute", "run.uncertainty_table", "run.make_examples"):
+    for name in ("engine.compute", "uncertainty.uncertainty_table", "run.make_examples"):
         monkeypatch.setattr(f"verax.study.{name}", never)
     found, lines = ran(whole(), copied)
     assert (found.computed, lines) == (0, [])
@@ -58,9 +60,13 @@ def test_run_again_it_computes_nothing(copied: Path, monkeypatch: pytest.MonkeyP
 
 def test_growing_keeps_whole_units(trained: Path, tmp_path: Path) -> None:
     """Ten inputs in units of four leave a unit of two, which a larger study cannot use."""
-    assert ran(spec(table(limit=10)), trained)[0].computed == 3
+
+    def of(limit: int) -> StudySpec:
+        return spec(table(others=FEW, limit=limit), examples=0, uncertainty={"inputs": 0})
+
+    assert ran(of(10), trained)[0].computed == 3
     kept = {name: stamp for name, stamp in stamps(trained).items() if ".000008-" not in name}
-    found, lines = ran(spec(table(limit=14)), trained)
+    found, lines = ran(of(14), trained)
     assert found.computed == 2
     assert kept.items() <= stamps(trained).items()
     (line,) = lines
@@ -70,9 +76,9 @@ def test_growing_keeps_whole_units(trained: Path, tmp_path: Path) -> None:
     (fresh / "models").mkdir(parents=True)
     for path in (trained / "models").iterdir():
         (fresh / "models" / path.name).write_bytes(path.read_bytes())
-    ran(spec(table(limit=14)), fresh)
+    ran(of(14), fresh)
     assert same(scores(trained), scores(fresh))
-    assert ran(spec(table(limit=16)), trained)[0].computed == 1
+    assert ran(of(16), trained)[0].computed == 1
 
 
 def test_without_a_limit_all_rows_of_the_part_are_explained(trained: Path) -> None:

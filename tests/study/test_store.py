@@ -277,8 +277,8 @@ def test_the_cache_lists_its_folder_now_and_then_only(tmp_path: Path, monkeypatc
         return real(cache)
 
     monkeypatch.setattr(Cache, "_entries", entries)
-    cache = Cache(tmp_path, 400 * 4_500)
-    for number in range(1000):
+    cache = Cache(tmp_path, 160 * 4_500)
+    for number in range(400):
         cache.put(key(number), ENTRY, COST)
         cache.get(key(number // 2), (10, 100))
     assert listed <= 1 + 16 * 3  # a sixteenth of the room at a time, and the room is filled less than three times

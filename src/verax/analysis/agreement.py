@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verax.analysis import canonical
-from verax.analysis.matrices import Matrix, common, estimate, resampled_means
+from verax.analysis.matrices import Matrix, common, estimate
 from verax.display.methods import is_reference, lime_methods
 from verax.statistics.intervals import Estimate
 from verax.statistics.ranks import spearman
@@ -43,5 +43,5 @@ def agreement(x: Matrix, y: Matrix, *, lime: bool, resamples: int = 1000, seed: 
     count, inputs = len(keep), len(x.inputs)
     if count < 2 or inputs < 2:  # one configuration is not ranked, one input says nothing about others
         return Agreement(Estimate(np.nan, np.nan, np.nan, np.nan), count, inputs)
-    means = [(m.values[keep].mean(1), resampled_means(m.values[keep], resamples, seed)) for m in (x, y)]
+    means = [(part.values.mean(1), part.resampled(resamples, seed)) for part in (x.part(keep), y.part(keep))]
     return Agreement(estimate(spearman, *means), count, inputs)

@@ -9,7 +9,7 @@ from verax.analysis import canonical
 from verax.analysis.agreement import agreement
 from verax.analysis.claim_questions import INTERVAL, Question, Questions
 from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, decided
-from verax.analysis.matrices import Floats, common, interval, resampled_means
+from verax.analysis.matrices import Floats, common, interval
 from verax.analysis.outliers import front, near_zero
 from verax.analysis.paper import PAPER
 from verax.display.methods import lime_methods
@@ -74,12 +74,12 @@ QUESTIONS += [
 )
 def _pareto_set_small(evidence: Evidence) -> Answer:
     dpc, infidelity = common(evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix)
-    keep = [i for i, name in enumerate(dpc.configurations) if canonical.method(name) in lime_methods()]
+    keep = np.array([i for i, name in enumerate(dpc.configurations) if canonical.method(name) in lime_methods()], int)
     _need_grid(len(keep), LEAST_PARETO_GRID)
-    good, bad = dpc.values[keep], infidelity.values[keep]
-    size = int(front(good.mean(1), bad.mean(1)).sum())
+    good, bad = dpc.part(keep), infidelity.part(keep)
+    size = int(front(good.values.mean(1), bad.values.mean(1)).sum())
     resamples = min(SET_RESAMPLES, evidence.resamples)
-    draws = [resampled_means(values, resamples, evidence.seed) for values in (good, bad)]
+    draws = [metric.resampled(resamples, evidence.seed) for metric in (good, bad)]
     reach = interval(size, [front(a, b).sum() for a, b in zip(*draws, strict=True)])
     ours = f"{size} [{reach.low:.0f}, {reach.high:.0f}] of {len(keep)} ({size / len(keep):.1%})"
     return Answer(ours, decided(size <= SMALL_SET * len(keep)))
@@ -120,12 +120,12 @@ def _near_zero_worst(evidence: Evidence) -> Answer:
 )
 def _replacements_differ(evidence: Evidence) -> Answer:
     dpc, infidelity = common(evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix)
-    keep = [i for i, name in enumerate(dpc.configurations) if canonical.method(name) == "LimeImage"]
+    keep = np.array([i for i, name in enumerate(dpc.configurations) if canonical.method(name) == "LimeImage"], int)
     _need_grid(len(keep))
     kinds = np.array([canonical.settings(dpc.configurations[i])["replacement"] for i in keep])
-    good, bad = -dpc.values[keep], infidelity.values[keep]
-    by_dpc, by_infidelity = (_shares(kinds, values.mean(1)) for values in (good, bad))
-    drawn = [resampled_means(values, evidence.resamples, evidence.seed) for values in (good, bad)]
+    losses = dpc.part(keep).negated(), infidelity.part(keep)
+    by_dpc, by_infidelity = (_shares(kinds, metric.values.mean(1)) for metric in losses)
+    drawn = [metric.resampled(evidence.resamples, evidence.seed) for metric in losses]
     image = np.mean([_shares(kinds, means)["image"] > 0.5 for means in drawn[0]])
     dataset = np.mean([_shares(kinds, means)["dataset"] > 0.5 for means in drawn[1]])
     ours = f"best 5 % by Infidelity: {_listed(by_infidelity)}; by DPC: {_listed(by_dpc)}"

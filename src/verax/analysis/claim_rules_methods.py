@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from verax.analysis import canonical
-from verax.analysis.claim_questions import INTERVAL, MEDIAN, Question, Questions
+from verax.analysis.claim_questions import INTERVAL, MEDIAN, Question, Questions, Rule
 from verax.analysis.evidence import (
     BASELINE_ORIENTED,
     Answer,
@@ -30,6 +30,16 @@ TIE = 0.01  # methods closer than this share of the leader's lead count as equal
 QUESTIONS = Questions()
 
 
+def _with_and_without_segments(
+    number: int, metric: str, ask: Rule, local: tuple[str, str], otherwise: tuple[str, str]
+) -> list[Question]:
+    """A claim and its rule with LIME on segments among the local methods; for images also where it is not."""
+    as_local = Question(number, *local, partial(ask, segments_local=True), reads=(metric,))
+    claim, rule = otherwise
+    apart = partial(ask, segments_local=False)
+    return [as_local, Question(number, f"{claim}{SEGMENTS}", rule, apart, reads=(metric,), only=IMAGES)]
+
+
 def _pc_prefers_baseline(evidence: Evidence, *, segments_local: bool) -> Answer:
     sample = evidence.sample("pc")
     boxes = sample.boxes()
@@ -49,23 +59,16 @@ _ABOVE = (
     f"{MEDIAN}IG and DeepLiftSHAP, both times inputs, are each above each local method (Random and Edges apart{{}}) by "
     f"a difference for which {INTERVAL} is above 0."
 )
-QUESTIONS += [
-    Question(
-        1,
+QUESTIONS += _with_and_without_segments(
+    1,
+    "pc",
+    _pc_prefers_baseline,
+    ("PC rates baseline-oriented methods above local ones", _ABOVE.format("")),
+    (
         "PC rates baseline-oriented methods above local ones",
-        _ABOVE.format(""),
-        partial(_pc_prefers_baseline, segments_local=True),
-        reads=("pc",),
-    ),
-    Question(
-        1,
-        f"PC rates baseline-oriented methods above local ones{SEGMENTS}",
         f"{_ABOVE.format(', and LIME')} (LIME on images replaces whole segments, which is no small change.)",
-        partial(_pc_prefers_baseline, segments_local=False),
-        reads=("pc",),
-        only=IMAGES,
     ),
-]
+)
 
 
 @QUESTIONS.decided_by(
@@ -206,23 +209,16 @@ _MOST = (
     f"{MEDIAN}More than half of the {{}} (Edges apart) are above Random by a difference for which {INTERVAL} is above "
     f"0.{RANDOM}"
 )
-QUESTIONS += [
-    Question(
-        6,
-        "Random is below most methods under DPC",
-        _MOST.format("methods"),
-        partial(_random_below_most, segments_local=True),
-        reads=("dpc_magnitude",),
-    ),
-    Question(
-        6,
-        f"Random is below most local methods under DPC{SEGMENTS}",
+QUESTIONS += _with_and_without_segments(
+    6,
+    "dpc_magnitude",
+    _random_below_most,
+    ("Random is below most methods under DPC", _MOST.format("methods")),
+    (
+        "Random is below most local methods under DPC",
         _MOST.format("local methods, without LIME, IG and DeepLiftSHAP times inputs,"),
-        partial(_random_below_most, segments_local=False),
-        reads=("dpc_magnitude",),
-        only=IMAGES,
     ),
-]
+)
 
 
 @QUESTIONS.decided_by(

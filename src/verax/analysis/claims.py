@@ -49,13 +49,14 @@ def claims(
     resamples: int = 1000,
     seed: int = 0,
     questions: Sequence[Question] = QUESTIONS,
+    evidences: Sequence[Evidence] | None = None,
 ) -> list[Claim]:
     """Ask a study about claims of the paper, in its order, and of every model where a claim is about models.
 
-    With ``missing`` the paper's models that the study lacks are listed, as not measured.
+    With ``missing`` the paper's models that the study lacks are listed, as not measured. Who asks more than once gives
+    the ``evidences_of`` the tables, in which what was made for one question serves the next.
     """
-    summary = configurations(tables.scores, tables.metrics)
-    evidences = [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
+    evidences = evidences_of(tables, resamples=resamples, seed=seed) if evidences is None else evidences
     found: list[Claim] = []
     for question in questions:
         if question.whole_study:
@@ -63,6 +64,12 @@ def claims(
         else:
             found += _asked(question, evidences, missing)
     return found
+
+
+def evidences_of(tables: Tables, *, resamples: int = 1000, seed: int = 0) -> list[Evidence]:
+    """What a study has measured about each of its models."""
+    summary = configurations(tables.scores, tables.metrics)
+    return [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
 
 
 def of_the_paper(tables: Tables) -> bool:

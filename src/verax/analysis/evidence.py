@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from verax.analysis.matrices import Floats, Matrix, Places, estimate, matrix, redrawn, resampled_means
-from verax.analysis.tables import ModelInfo, Tables
+from verax.analysis.matrices import Floats, Matrix, Places, estimate, redrawn
+from verax.analysis.tables import MetricInfo, ModelInfo, Tables
 from verax.display.methods import is_reference
 from verax.statistics.intervals import Estimate
 
@@ -50,7 +51,7 @@ class Sample:
     local: npt.NDArray[np.bool_]
     resampled: Floats
 
-    @property
+    @cached_property
     def means(self) -> Floats:
         """``(C,)``, over all inputs."""
         means: Floats = self.matrix.values.mean(1)
@@ -89,7 +90,15 @@ class Sample:
 
 
 class Evidence:
-    """Everything about one model that claims ask for; matrices and draws are made once, when they are asked for."""
+    """Everything about one model that claims ask for; matrices and draws are made once, when they are asked for.
+
+    Args:
+        tables: The study.
+        info: The model.
+        configurations: The study's table of configurations, from ``summary.configurations``.
+        resamples: Of the bootstrap.
+        seed: Of the bootstrap.
+    """
 
     def __init__(
         self, tables: Tables, info: ModelInfo, configurations: pl.DataFrame, resamples: int = 1000, seed: int = 0
@@ -99,7 +108,22 @@ class Evidence:
         self.configurations = configurations.filter(pl.col("model") == info.name)
         self.resamples = resamples
         self.seed = seed
-        self._samples: dict[str, Sample] = {}
+        self._reads: dict[str, tuple[str, int]] = {}  # by its name the metric that is read as another one, and the sign
+        self._samples: dict[tuple[str, int], Sample] = {}
+
+    def read_as(self, subject: str, metric: MetricInfo) -> "Evidence":
+        """The same model, had the study measured another metric and called it by the subject's name.
+
+        Rules about PC and DPC ask for high scores: where lower ones are better, they are negated.
+        """
+        sign = 1 if metric.higher_is_better or subject == "infidelity" else -1
+        columns = [(sign * pl.col(metric.column)).alias(subject)]
+        errors = [f"_{kind}error" for kind in ("", "mc_") if f"{metric.column}_{kind}error" in self.configurations]
+        columns += [pl.col(metric.column + error).alias(subject + error) for error in errors]
+        read = Evidence(self.tables, self.info, self.configurations.with_columns(columns), self.resamples, self.seed)
+        read._reads = {subject: (metric.column, sign)}
+        read._samples = self._samples  # those of single metrics serve all readings
+        return read
 
     def require(self, *metrics: str) -> None:
         """Refuse a claim about metrics that the study does not list."""
@@ -110,17 +134,19 @@ class Evidence:
     def sample(self, metric: str) -> Sample:
         """One metric of the model."""
         self.require(metric)
-        if metric not in self._samples:
-            found = matrix(self.tables.scores, self.info.name, metric)
+        column, sign = read = self._reads.get(metric, (metric, 1))
+        if read not in self._samples:
+            found = self.tables.matrix(self.info.name, column)
             if len(found.inputs) < 2:
                 raise NotMeasuredError(f"The study has no values of {metric}.")
             rows = self.configurations.select("configuration", "method", "local").rows()
             variants = {name: (method, local) for name, method, local in rows}
             methods, local = zip(*(variants[name] for name in found.configurations), strict=True)
-            means = resampled_means(found.values, self.resamples, self.seed)
+            means = found.resampled(self.resamples, self.seed)
+            found, means = (found, means) if sign > 0 else (found.negated(), -means)
             means = redrawn(means, np.flatnonzero(np.array(methods) == "Random"), self.seed)
-            self._samples[metric] = Sample(found, np.array(methods), np.array(local, dtype=bool), means)
-        return self._samples[metric]
+            self._samples[read] = Sample(found, np.array(methods), np.array(local, dtype=bool), means)
+        return self._samples[read]
 
     def setting(self, name: str) -> int:
         """A setting of the metrics: one number for the study, or one by model or data set."""

@@ -28,10 +28,14 @@ def pareto(configurations: pl.DataFrame, maximise: str = "dpc_magnitude", minimi
 
 def front(maximise: Floats, minimise: Floats) -> npt.NDArray[np.bool_]:
     """Which points are not dominated."""
-    points, place = np.unique(np.column_stack((minimise, -maximise)), axis=0, return_inverse=True)
-    # The points are sorted: each has to beat, in the second number, all that are better in the first.
-    best_before = np.minimum.accumulate(np.concatenate(([np.inf], points[:-1, 1])))
-    kept: npt.NDArray[np.bool_] = (points[:, 1] < best_before)[place.reshape(-1)]
+    order = np.lexsort((-maximise, minimise))
+    losses, gains = minimise[order], maximise[order]
+    # The points are sorted: each has to beat, in gains, all that come before the first of those that equal it.
+    new = np.concatenate(([True], (losses[1:] != losses[:-1]) | (gains[1:] != gains[:-1])))[: len(order)]
+    first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    best_before = np.maximum.accumulate(np.concatenate(([-np.inf], gains)))
+    kept = np.empty(len(order), dtype=bool)
+    kept[order] = gains > best_before[first]
     return kept
 
 

@@ -2,15 +2,16 @@
 
 A claim about DPC is asked of every metric of the study that rates local attributions, as if it were DPC; one about PC
 of every metric that rates baseline-oriented ones; one about Infidelity of every local metric of random draws. The rule
-stays the same. Rules about PC and DPC ask for high scores: where lower ones are better, they are negated first.
+stays the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
-from verax.analysis.claims import QUESTIONS, SYMBOLS, Claim, claims, markdown_row
+from verax.analysis.claims import QUESTIONS, SYMBOLS, Claim, claims, evidences_of, markdown_row
+from verax.analysis.evidence import Evidence
 from verax.analysis.tables import MetricInfo, Tables
 
 OWN = "as in the paper"
@@ -80,7 +81,14 @@ class Readings:
         return "\n".join([*head, *body, last, ""])
 
 
-def readings(tables: Tables, own: Sequence[Claim], *, resamples: int = 1000, seed: int = 0) -> Readings:
+def readings(
+    tables: Tables,
+    own: Sequence[Claim],
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+    evidences: Sequence[Evidence] | None = None,
+) -> Readings:
     """Ask the claims that depend on how a metric is read again, under each other reading of the study.
 
     Args:
@@ -88,7 +96,9 @@ def readings(tables: Tables, own: Sequence[Claim], *, resamples: int = 1000, see
         own: The claims about its models as in the paper, from ``claims`` with the same ``resamples`` and ``seed``.
         resamples: Of the bootstrap.
         seed: Of the bootstrap.
+        evidences: From ``evidences_of`` the tables, where they are there.
     """
+    evidences = evidences_of(tables, resamples=resamples, seed=seed) if evidences is None else evidences
     questions = [question for question in QUESTIONS if question.reads]
     asked = {(question.number, question.claim) for question in questions}
     found = {_key(claim): {OWN: claim} for claim in own if (claim.number, claim.claim) in asked}
@@ -98,8 +108,8 @@ def readings(tables: Tables, own: Sequence[Claim], *, resamples: int = 1000, see
         for subject in _SUBJECTS:
             if _stands_for(metric, subject):
                 here = [one for one in questions if one.reads[0] == subject and metric.column not in one.reads]
-                read = _read_as(tables, subject, metric)
-                for claim in claims(read, missing=False, resamples=resamples, seed=seed, questions=here):
+                read = [evidence.read_as(subject, metric) for evidence in evidences]
+                for claim in claims(tables, missing=False, questions=here, evidences=read):
                     found[_key(claim)][metric.column] = claim
     columns = (OWN, *(metric.column for metric in others))
     rows = [Row(*key, tuple(by_column.get(column) for column in columns)) for key, by_column in found.items()]
@@ -123,17 +133,3 @@ def _stands_for(metric: MetricInfo, subject: str) -> bool:
     if subject == "pc":
         return metric.kind == "baseline"
     return metric.kind == "local" and (metric.noisy or subject != "infidelity")
-
-
-def _read_as(tables: Tables, subject: str, metric: MetricInfo) -> Tables:
-    """The same study, had it measured another metric and called it by the subject's name."""
-    sign = 1 if metric.higher_is_better or subject == "infidelity" else -1
-    columns = [(sign * pl.col(metric.column)).alias(subject)]
-    if metric.noisy:
-        columns.append(pl.col(f"{metric.column}_se").alias(f"{subject}_se"))
-    others = [one for one in tables.metrics if one.column != subject]
-    return replace(
-        tables,
-        scores=tables.scores.with_columns(columns),
-        metrics=(replace(metric, column=subject), *others),
-    )

@@ -7,6 +7,8 @@ from typing import Any
 import numpy.typing as npt
 import polars as pl
 
+from verax.analysis.matrices import Matrix, matrix
+from verax.analysis.trust import Trust
 from verax.core.registry import unknown
 
 Array = npt.NDArray[Any]
@@ -114,6 +116,7 @@ class Tables:
         metrics: What was measured, in the order of the columns.
         alone: Model rows per input that each configuration needs where it shares none with others; columns as in
             ``ALONE_SCHEMA``; without those of which it is not known.
+        trust: How far all this can be trusted; None where the study did not ask.
     """
 
     scores: pl.DataFrame
@@ -123,6 +126,14 @@ class Tables:
     costs: pl.DataFrame
     metrics: tuple[MetricInfo, ...]
     alone: pl.DataFrame = field(default_factory=lambda: empty(ALONE_SCHEMA))
+    trust: Trust | None = None
+    _matrices: dict[tuple[str, str], Matrix] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def matrix(self, model: str, metric: str) -> Matrix:
+        """The scores of one model under one metric, made once, when they are first asked for."""
+        if (model, metric) not in self._matrices:
+            self._matrices[model, metric] = matrix(self.scores, model, metric)
+        return self._matrices[model, metric]
 
     def metric(self, column: str) -> MetricInfo:
         """The metric of that column, or what there is instead."""

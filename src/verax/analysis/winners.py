@@ -51,7 +51,6 @@ class Winner:
         ties: Those of them that are not told apart from it, best first.
         gain: How much better than chance, positive where it is better; None where chance is not known.
         random: Whether chance is the study's random attributions; else it is the metric's own number.
-        limit: The mean score of the best possible attribution; None where it is not known.
         price: What it costs.
         cheapest: The tie that needs the fewest model rows alone, and what it costs; None where no tie's are known.
     """
@@ -64,7 +63,6 @@ class Winner:
     ties: tuple[str, ...]
     gain: Estimate | None
     random: bool
-    limit: float | None
     price: Price
     cheapest: tuple[str, Price] | None
 
@@ -82,12 +80,11 @@ def winner(tables: Tables, model: str, metric: MetricInfo) -> Winner | None:
     The best of many is compared with each of the others by the paired t-test over inputs, at ``1 - 0.05 / others``:
     however many there are, the one that is truly best is the winner or among its ties in 95 of 100 studies.
     """
-    scores = matrix(tables.scores, model, metric.column)
-    competing = [name for name in scores.configurations if not is_reference(canonical.method(name))]
+    scores = tables.matrix(model, metric.column)
+    competing, values = _competing(scores, metric)
     if not competing:
         return None
-    sign = 1.0 if metric.higher_is_better else -1.0
-    values = sign * torch.tensor(scores.values[scores.places(competing)])
+    sign = _sign(metric)
     order = torch.sort(values.mean(1), descending=True, stable=True).indices.tolist()
     first, *rest = (int(place) for place in order)
     level = 1 - (1 - LEVEL) / max(len(rest), 1)
@@ -105,10 +102,31 @@ def winner(tables: Tables, model: str, metric: MetricInfo) -> Winner | None:
         ties=tuple(ties),
         gain=None if chance is None else paired_difference(best, sign * chance, level),
         random=random,
-        limit=_limit(tables.scores, model, competing[first], metric),
         price=costs[competing[first]],
         cheapest=_cheapest(ties, costs),
     )
+
+
+def best_configuration(scores: pl.DataFrame, model: str, metric: MetricInfo) -> str | None:
+    """The configuration that wins, without asking how sure that is; None where no explanation was measured.
+
+    Args:
+        scores: Of a study.
+        model: The model's name.
+        metric: What decides.
+    """
+    competing, values = _competing(matrix(scores, model, metric.column), metric)
+    return competing[int(values.mean(1).argmax())] if competing else None
+
+
+def _competing(scores: Matrix, metric: MetricInfo) -> tuple[list[str], Tensor]:
+    """Configurations that are no references, and their scores, the higher the better."""
+    names = [name for name in scores.configurations if not is_reference(canonical.method(name))]
+    return names, _sign(metric) * torch.tensor(scores.values[scores.places(names)])
+
+
+def _sign(metric: MetricInfo) -> float:
+    return 1.0 if metric.higher_is_better else -1.0
 
 
 def prices(tables: Tables, model: str) -> dict[str, Price]:
@@ -145,13 +163,3 @@ def _cheapest(configurations: Sequence[str], costs: Mapping[str, Price]) -> tupl
     """Of equals the first; what is shared depends on what else the study has, and is not compared."""
     known = [(name, costs[name]) for name in configurations if not costs[name].shared]
     return min(known, key=lambda each: each[1].rows) if known else None
-
-
-def _limit(scores: pl.DataFrame, model: str, configuration: str, metric: MetricInfo) -> float | None:
-    """The mean of the column ``<metric>_limit``, where the scores have one."""
-    name = f"{metric.column}_limit"
-    if name not in scores.columns:
-        return None
-    rows = scores.filter(pl.col("model") == model, pl.col("configuration") == configuration)
-    found = rows[name].cast(pl.Float64).mean()
-    return found if isinstance(found, float) else None

@@ -77,6 +77,10 @@ class WatchedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._conditions: dict[int, Any] = {}
         self._follow(self._values, _tensors(inputs))
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # compiled modules are refused; else torch imports its compiler here, which takes over a second
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -198,7 +198,7 @@ def _status(study: "Study") -> dict[str, Any]:
         units = [unit for unit in study.units if unit.model == name]
         done = sum(unit.stem in contents.found for unit in units)
         models.append({"name": name, "finished": done, "units": len(units)})
-    kinds = ("uncertainty", "examples", "attributions")
+    kinds = ("uncertainty", "trust", "examples", "attributions")
     strange = contents.strange + [entry for kind in kinds for entry in study.store.contents(kind).strange]
     cache = study.store.cache(study.spec.cache_gib)
     return {

@@ -42,6 +42,7 @@ def run_study(
     name: str = "data",
     seed: int = 0,
     examples: int = 4,
+    trust: int = 0,
     machine: Machine = _HERE,
     workers: int = 1,
     log: Callable[[str], None] = lambda line: None,
@@ -72,6 +73,8 @@ def run_study(
         name: What tables and figures call the data.
         seed: Of the split.
         examples: Inputs of each model that are shown in the report.
+        trust: Inputs of each model that are asked whether the numbers can be trusted, or 0: how far perturbed rows lie
+            from the data, how near scores are to what is possible, and which metric tells explanations apart.
         machine: Where to compute.
         workers: Processes that compute at once on a CPU, for a spec.
         log: Told what will be done, and what happens.
@@ -112,6 +115,7 @@ def run_study(
         "data": [table],
         "metrics": {"list": [written(column, metric) for column, metric in named.items()]},
         "uncertainty": {"inputs": 0},
+        "trust": {"inputs": trust},
         "examples": examples,
     }
     live = Live(dataset, {str(own): model for own, model in models.items()})

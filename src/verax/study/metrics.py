@@ -204,7 +204,7 @@ def _read(table: Mapping[str, Any], spec: MetricsSpec, place: str) -> tuple[str,
         METRICS.get(name, f"{place}: metric")
     except ValueError as error:
         raise unknown_name(str(error)) from None
-    said = _SETTINGS if name in ("pc", "dpc", "infidelity") else spec.model_fields_set.intersection(_SETTINGS)
+    said = spec.model_fields_set.intersection(_SETTINGS)
     defaults = {key: getattr(spec, key) for key in said if getattr(spec, key) is not None}
     none = dict.fromkeys(_names(table.get("none", []), f"{place}: none"))
     settings = {key: value for key, value in table.items() if key not in _OWN}

@@ -5,12 +5,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from verax.attribution import Rows
+from verax.core.text_tables import counted
 from verax.study.cache import Cache
 from verax.study.compute import compute
 from verax.study.explained_models import ExplainedModel
 from verax.study.machine import Machine
 from verax.study.progress import duration
 from verax.study.study import Study
+from verax.study.trust import to_ask
 from verax.study.units import Unit, calibrate, disk_bytes, forecast, total
 
 _OUTSIDE = 1.5  # time in all over time in the model, where a whole input would take too long to try
@@ -47,6 +49,7 @@ class Plan:
         units: Of the whole study.
         to_compute: Of them.
         models: The share of each model.
+        trust_questions: To ask then: whether the numbers can be trusted.
         workers: Processes that compute at once.
         table_bytes: Expected size of all tables.
         attribution_bytes_at_most: Room for attributions on disk.
@@ -56,6 +59,7 @@ class Plan:
     units: int
     to_compute: int
     models: tuple[ModelPlan, ...]
+    trust_questions: int
     workers: int
     table_bytes: int
     attribution_bytes_at_most: int
@@ -80,6 +84,9 @@ class Plan:
             if model.inputs:
                 lines.append(f"  {model.name}: {model.configurations:,} configurations x {model.inputs:,} inputs")
                 lines.append(f"    {_rows(model)}")
+        if self.trust_questions:
+            asked = counted(self.trust_questions, "question")
+            lines.append(f"  then {asked} whether the numbers can be trusted, not in the time below")
         room = self.attribution_bytes_at_most / 2**30
         lines.append(f"  expected: about {duration(self.seconds)}, and identical rows of an input are left out")
         lines.append(
@@ -98,6 +105,7 @@ def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int =
             _model(study, model, [unit for unit in todo if unit.model == name], machine)
             for name, model in study.models.items()
         ),
+        to_ask(study, unfinished=bool(todo)),
         workers,
         sum(disk_bytes(model) for model in study.models.values()),
         round(study.spec.cache_gib * 2**30),
@@ -140,5 +148,5 @@ def _seconds_per_input(study: Study, model: ExplainedModel, rows: Rows, inputs: 
         return float(compute(model, slice(0, count), study.metrics, machine, nothing).costs["seconds"])
 
     first = seconds(1)  # with whatever happens at the first call only
-    count = min(len(model.inputs), 8, int(_TRIAL_SECONDS / first))
+    count = min(len(model.inputs), 4, int(_TRIAL_SECONDS / first))
     return seconds(count) / count if count else first

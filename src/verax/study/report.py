@@ -24,16 +24,16 @@ def write_study_report(study: Study, results: Results | None = None) -> Path:
     For the paper's models also ``claims.md``, and ``claims-by-reading.csv``: the claims under each reading measured.
     """
     need_study_extra()
-    from verax.report import write_figures  # noqa: PLC0415  # needs packages of an extra
-    from verax.report.page import page  # noqa: PLC0415
+    from verax.report.page import page  # noqa: PLC0415  # needs packages of an extra
+    from verax.report.paper import draw_figures  # noqa: PLC0415
     from verax.report.view import View  # noqa: PLC0415
 
     results = results or read_results(study)
     if results.tables.scores.is_empty():
         raise StoreError(f"{study.store.folder}: no finished unit yet, so there is nothing to report.")
     folder = study.store.folder
-    write_figures(folder / "figures", results.tables, results.examples)
     view = View(results.tables, results.examples)
+    draw_figures(folder / "figures", view)
     if view.all_claims:
         _write_claims(folder, view.all_claims, view.readings)
     path = folder / "report.html"

@@ -28,6 +28,7 @@ from verax.study.metrics import described, local_infidelity
 from verax.study.model_quality import weak_models
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
+from verax.study.trust import read_trust
 from verax.study.uncertainty import uncertainty_stem
 from verax.study.units import Unit, forecast, rows_alone
 from verax.study.verify import read_verdict
@@ -62,6 +63,7 @@ def read_results(study: Study) -> Results:
         costs=_costs(study, files),
         metrics=metrics,
         alone=_alone(study),
+        trust=read_trust(study, scores),
     )
     missing = tuple(unit for stem, unit in stems.items() if stem not in files)
     return Results(tables, _examples(study, tables.scores), missing)

@@ -11,19 +11,20 @@ from verax.core.printable import printable
 from verax.study.engine import run_local
 from verax.study.examples import examples_stem, make_examples
 from verax.study.machine import Machine, one_thread
-from verax.study.metrics import local_infidelity
 from verax.study.model_quality import weak_models
 from verax.study.own_models import Live
 from verax.study.plan import Plan, plan_of
-from verax.study.pool import run_gpus, run_pool
+from verax.study.pool import UNCERTAINTY, run_gpus, run_pool
 from verax.study.progress import Watcher, watching
 from verax.study.ray_engine import Cluster, connected, run_ray
 from verax.study.report import need_study_extra, write_study_report
 from verax.study.results import chosen_examples, read_results
 from verax.study.spec import StudySpec
-from verax.study.store import Store, StoreError, parquet
+from verax.study.store import Store, StoreError
 from verax.study.study import Study, prepare
-from verax.study.uncertainty import uncertainty_stem, uncertainty_table
+from verax.study.trust import TRUST, answer_file, questions
+from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
+from verax.study.units import Unit
 
 _HERE = Machine()
 _QUICK = 20.0  # seconds of a study for which worker processes, which take some to start, do not pay
@@ -112,7 +113,8 @@ def _run(
             elif len(gpus := machine.gpus()) > 1 and live is None:
                 run_gpus(study, todo, gpus, watcher)
             elif workers > 1 and len(todo) > 1 and live is None and not plan.quicker_than(_QUICK):
-                run_pool(study, todo, machine, watcher, workers)
+                units, tables = _longest_first(study, todo, plan, watcher)
+                run_pool(study, units, machine, watcher, workers, tables)
             else:
                 run_local(study, todo, machine, watcher)
             _finish(study, machine, watcher)
@@ -128,12 +130,15 @@ def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, wo
 
 
 def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:
-    """The resampling study and the examples of each model."""
+    """The resampling study, the questions of trust and the examples of each model."""
     _study_uncertainty(study, machine, watcher)
-    if not study.spec.examples:
+    if not study.spec.examples and not study.spec.trust.inputs:
         return
     files = study.store.contents("scores", [unit.stem for unit in study.units]).found
     scores = study.store.table([files[unit.stem] for unit in study.units])
+    _ask_for_trust(study, scores, machine, watcher)
+    if not study.spec.examples:
+        return
     chosen = {name: chosen_examples(study, model, scores) for name, model in study.models.items()}
     wanted = {examples_stem(model, study.spec, chosen[name]): model for name, model in study.models.items()}
     for stem in _lacking(study, "examples", list(wanted), watcher):
@@ -142,16 +147,30 @@ def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:
         study.store.put("examples", stem, content, ".safetensors")
 
 
+def _longest_first(study: Study, todo: list[Unit], plan: Plan, watcher: Watcher) -> tuple[list[Unit], list[str]]:
+    """Units, and tables of the resampling study: what takes longest first, so that no worker waits long at the end."""
+    seconds = {model.name: (model.seconds or 0.0) / max(1, model.inputs) for model in plan.models}
+    tables = uncertainty_tables(study)
+    lacking = _lacking(study, "uncertainty", list(tables), watcher)
+    return (
+        sorted(todo, key=lambda unit: -seconds[unit.model] * unit.inputs),
+        sorted(lacking, key=lambda stem: -seconds[tables[stem].name]),
+    )
+
+
 def _study_uncertainty(study: Study, machine: Machine, watcher: Watcher) -> None:
-    """How far Infidelity's own error reaches, where the study measures it near the input."""
-    metric, asked = local_infidelity(study.metrics), study.spec.uncertainty
-    if metric is None or not asked.inputs:
-        return
-    wanted = {uncertainty_stem(model, metric, asked): model for model in study.models.values()}
-    for stem in _lacking(study, "uncertainty", list(wanted), watcher):
-        watcher.family("uncertainty of Infidelity")
-        table = uncertainty_table(wanted[stem], metric, asked, machine, study.cache)
-        study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
+    """How far Infidelity's own error reaches, where no worker has computed it."""
+    for stem in _lacking(study, "uncertainty", list(uncertainty_tables(study)), watcher):
+        watcher.family(UNCERTAINTY)
+        compute_uncertainty(study, stem, machine)
+
+
+def _ask_for_trust(study: Study, scores: pl.DataFrame, machine: Machine, watcher: Watcher) -> None:
+    """Whether the scores can be trusted, where the spec asks."""
+    asked = questions(study, scores)
+    for stem in _lacking(study, TRUST, list(asked), watcher):
+        watcher.family(f"{asked[stem].model.name}: {asked[stem].name}")
+        study.store.put(TRUST, stem, answer_file(asked[stem], machine, study), ".parquet")
 
 
 def _lacking(study: Study, kind: str, stems: list[str], watcher: Watcher) -> list[str]:

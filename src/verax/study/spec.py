@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from verax.auditing.trials import TRIALS
 from verax.datasets.catalogue import names, source_of
 from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
 from verax.study.data_spec import DataSpec, ModelSpec, some
 from verax.study.metrics import MetricsSpec, metrics_of
-from verax.study.spec_table import UNKNOWN_NAME, Count, Name, SpecTable
+from verax.study.spec_table import UNKNOWN_NAME, Count, Name, SpecTable, unknown_name
 
 
 class SpecError(ValueError):
@@ -52,6 +53,32 @@ class UncertaintySpec(SpecTable):
         return repetitions
 
 
+class TrustSpec(SpecTable):
+    """Whether the numbers can be trusted, asked of a few inputs of each model once its scores are there.
+
+    Attributes:
+        inputs: The first so many inputs of each model; 0, the default, asks nothing.
+        limit_rows: Model rows for the limits of a table's model: what the best possible attribution would score.
+        trials: What the audit of the study's metrics asks, by name; all trials that need no truth where left out.
+    """
+
+    inputs: Annotated[int, Field(ge=0)] = 0
+    limit_rows: Count = 2**18
+    trials: tuple[str, ...] = ()
+
+    @field_validator("trials", mode="before")
+    @classmethod
+    def _known(cls, listed: Any) -> Any:
+        if not isinstance(listed, list | tuple):
+            raise ValueError("expected a list of names")
+        for name in listed:
+            try:
+                TRIALS.get(name)
+            except ValueError as error:
+                raise unknown_name(str(error)) from None
+        return tuple(listed)
+
+
 class StudySpec(SpecTable):
     """A whole study.
 
@@ -60,6 +87,7 @@ class StudySpec(SpecTable):
         data: Data sets with their models.
         metrics: How faithfulness is measured.
         uncertainty: How Infidelity's own error is studied.
+        trust: How far the numbers can be trusted.
         examples: Inputs of each model whose attributions and curves are shown in the report.
         cache_gib: Room for attributions on disk, in GiB; 0 keeps none.
     """
@@ -68,6 +96,7 @@ class StudySpec(SpecTable):
     data: tuple[DataSpec, ...]
     metrics: MetricsSpec = MetricsSpec()
     uncertainty: UncertaintySpec = UncertaintySpec()
+    trust: TrustSpec = TrustSpec()
     examples: Annotated[int, Field(ge=0)] = 4
     cache_gib: Annotated[float, Field(ge=0)] = 2.0
 
@@ -221,6 +250,7 @@ def _allowed(loc: Sequence[Any]) -> list[str]:
         "attributions": AttributionsSpec,
         "metrics": MetricsSpec,
         "uncertainty": UncertaintySpec,
+        "trust": TrustSpec,
     }
     table: type[BaseModel] = StudySpec
     for part in loc[:-1]:

@@ -206,7 +206,7 @@ def _check_same(spec: StudySpec, store: Store, log: Log) -> None:
 
 
 def _identity(spec: StudySpec) -> dict[str, Any]:
-    """A study may grow, and its files may be moved: limits and paths do not make it another one."""
+    """A study may grow, its files may be moved, more may be asked of it: none of that makes it another one."""
     form = spec.form()
     for data in form["data"]:
         data.pop("limit", None)
@@ -214,6 +214,7 @@ def _identity(spec: StudySpec) -> dict[str, Any]:
         for model in data["models"]:
             model.pop("path", None)
     form.pop("cache_gib", None)
+    form.pop("trust", None)
     return form
 
 

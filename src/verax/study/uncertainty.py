@@ -16,8 +16,28 @@ from verax.study.explained_models import ExplainedModel
 from verax.study.explanations import explain
 from verax.study.keys import other_key
 from verax.study.machine import Machine
+from verax.study.metrics import local_infidelity
 from verax.study.spec import UncertaintySpec
+from verax.study.store import parquet
+from verax.study.study import Study
 from verax.study.units import chunk_size
+
+
+def uncertainty_tables(study: Study) -> dict[str, ExplainedModel]:
+    """By the name of its file the model of each table; none where the study does not measure Infidelity near inputs."""
+    metric, asked = local_infidelity(study.metrics), study.spec.uncertainty
+    if metric is None or not asked.inputs:
+        return {}
+    return {uncertainty_stem(model, metric, asked): model for model in study.models.values()}
+
+
+def compute_uncertainty(study: Study, stem: str, machine: Machine) -> None:
+    """Compute one of a study's tables and write its file."""
+    metric = local_infidelity(study.metrics)
+    assert metric is not None  # noqa: S101  # else there is no such table
+    cache = study.store.cache(study.spec.cache_gib)  # looked at anew: other workers have added attributions meanwhile
+    table = uncertainty_table(uncertainty_tables(study)[stem], metric, study.spec.uncertainty, machine, cache)
+    study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
 
 
 def uncertainty_stem(model: ExplainedModel, metric: Infidelity, asked: UncertaintySpec) -> str:

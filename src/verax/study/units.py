@@ -137,7 +137,7 @@ def calibrate(model: ExplainedModel, machine: Machine) -> tuple[float, float]:
             run(lambda start, stop: inputs[start:stop], owner, target)
             wait_for(session.device)
             began, times = time.perf_counter(), 0
-            while times < 20 and time.perf_counter() - began < 0.5:
+            while times < 20 and time.perf_counter() - began < 0.1:
                 run(lambda start, stop: inputs[start:stop], owner, target)
                 wait_for(session.device)
                 times += 1

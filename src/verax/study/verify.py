@@ -55,7 +55,7 @@ def verify(
     """Recompute a share of the units, at least one, without the cache, and compare."""
     stored = study.store.contents("scores", [unit.stem for unit in study.units])
     strange = stored.strange + [
-        file for kind in ("uncertainty", "examples") for file in study.store.contents(kind).strange
+        file for kind in ("uncertainty", "trust", "examples") for file in study.store.contents(kind).strange
     ]
     different = [f"{path.parent.name}/{path.name}: {reason}" for path, reason in strange]
     finished = [unit for unit in study.units if unit.stem in stored.found]
