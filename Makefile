@@ -1,6 +1,7 @@
 # Everything runs in .venv, which is made when it is needed. PYTHON=python3.12 make test uses another interpreter.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+unexport PYTHONDONTWRITEBYTECODE  # compiled once, not in each of the processes that the tests start
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 

@@ -3,6 +3,9 @@
 import jaxtyping
 import pytest
 import torch
+from beartype import beartype
+from jaxtyping import Float
+from torch import Tensor
 
 from verax.core.text_tables import counted
 from verax.metrics import PredictionChange
@@ -22,6 +25,20 @@ def test_wrong_types_are_found() -> None:
 def test_shapes_that_do_not_fit_each_other_are_found() -> None:
     with pytest.raises(jaxtyping.TypeCheckError):
         paired_difference(torch.zeros(3), torch.zeros(4))
+
+
+def test_what_is_returned_must_fit_what_was_given() -> None:
+    def shortened(values: Float[Tensor, "inputs"], by: int) -> Float[Tensor, "inputs"]:
+        return values[by:]
+
+    checked = jaxtyping.jaxtyped(typechecker=beartype)(shortened)  # as the import hook writes it over every function
+    assert checked(torch.zeros(3), by=0).shape == (3,)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        checked(torch.zeros(3), by=1)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        checked(torch.zeros(3, 3), by=0)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        checked(torch.zeros(3), by="0")
 
 
 def test_checks_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,15 +54,11 @@ def test_the_paper_counts_two_less():
     assert "4,746" in grid.__doc__
 
 
-def test_the_order_is_the_same_in_every_process():
-    digests = set()
-    for seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": seed}
-        run = subprocess.run(
-            [sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env=environment
-        )
-        digests.add(run.stdout)
-    assert len(digests) == 1
+def test_the_order_is_the_same_in_every_process(capsys):
+    environment = os.environ | {"PYTHONHASHSEED": "4711"}
+    there = subprocess.run([sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env=environment)
+    exec(DIGEST, {})  # noqa: S102
+    assert capsys.readouterr().out == there.stdout != ""
     assert grid("image") == grid("image")
 
 

@@ -62,7 +62,7 @@ def test_all_coalitions_of_a_feature_less_are_not_exact(method):
 
 
 @both
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=20, derandomize=True, deadline=None)
 @given(features=st.integers(1, 9), samples=st.integers(2, 70), seed=st.integers(0, 3))
 def test_values_sum_to_the_difference_of_the_scores(method, features, samples, seed):
     model, x, baselines = network(features), inputs(2, features), inputs(2, features, seed=4)

@@ -6,8 +6,6 @@ To add a command: name it in ``CASES`` with what can be wrong with it. Words in 
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import torch
 import typer.main
 from typer.testing import CliRunner
 
+from processes import ran_apart
 from study.studies import LINEAR, content, flip, ran, spec, table
 from verax.cli import app
 from verax.models import Linear, save
@@ -294,15 +293,14 @@ OTHER_PROCESS = {
 }
 
 
-@pytest.mark.parametrize(("command", "message"), OTHER_PROCESS.values(), ids=OTHER_PROCESS.keys())
-def test_the_same_in_a_process_of_its_own(command: str, message: str, world: Path, tmp_path: Path) -> None:
+def test_the_same_in_a_process_of_its_own(world: Path, tmp_path: Path) -> None:
     """Where warnings would be printed, and nothing is caught by a test runner."""
-    program = [sys.executable, "-m", "verax", *filled(command, world).split()]
-    found = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert found.returncode == 2
-    assert filled(message, world) in found.stderr
-    assert found.stderr.count("\n") == 1, found.stderr
-    assert found.stdout == ""
+    ended = ran_apart([filled(command, world) for command, _ in OTHER_PROCESS.values()], tmp_path)
+    for found, (_, message) in zip(ended, OTHER_PROCESS.values(), strict=True):
+        assert found.returncode == 2, found.args
+        assert filled(message, world) in found.stderr
+        assert found.stderr.count("\n") == 1, found.stderr
+        assert found.stdout == ""
     assert not list(tmp_path.iterdir())
 
 

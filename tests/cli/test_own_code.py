@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from processes import ran_apart
 from verax.models import Linear, save
 
 OWN = """
@@ -50,41 +51,43 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ran(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own: what it imports must not stay known here."""
-    program = [sys.executable, "-m", "verax", *command.split()]
-    return subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
-
-
 EVALUATE = "evaluate --model m.safetensors --inputs x.npy --attributions a.npy --metric first_step --json"
 TRAIN = "train tumours linear --epochs 1 --device cpu --out t.safetensors --json"
 TUNE = "tune --model m.safetensors --inputs x.npy --methods Itself,Random --trials 2 --json"
+IMPORT = "--import own.things"
 
 
-def test_a_metric_of_ones_own(folder: Path) -> None:
-    found = ran(folder, f"{EVALUATE} --import own.things")
+@pytest.fixture(scope="module")
+def ended(folder: Path) -> dict[str, subprocess.CompletedProcess[str]]:
+    """How commands ended in processes of their own: what they import must not stay known here."""
+    without = [EVALUATE, TRAIN, TUNE]
+    commands = [*without, f"{EVALUATE} {IMPORT}", f"{TRAIN} {IMPORT}", f"{TUNE} --metric first_step {IMPORT}"]
+    return dict(zip(commands, ran_apart(commands, folder), strict=True))
+
+
+def facts(found: subprocess.CompletedProcess[str]) -> Any:
     assert found.returncode == 0, found.stderr
-    assert list(json.loads(found.stdout)["metrics"]) == ["first_step"]
+    return json.loads(found.stdout)
 
 
-def test_a_data_set_of_ones_own(folder: Path) -> None:
-    found = ran(folder, f"{TRAIN} --import own.things")
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["dataset"] == "tumours"
+def test_a_metric_of_ones_own(ended: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    assert list(facts(ended[f"{EVALUATE} {IMPORT}"])["metrics"]) == ["first_step"]
 
 
-def test_a_method_and_a_metric_of_ones_own_in_a_search(folder: Path) -> None:
+def test_a_data_set_of_ones_own(ended: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    assert facts(ended[f"{TRAIN} {IMPORT}"])["dataset"] == "tumours"
+
+
+def test_a_method_and_a_metric_of_ones_own_in_a_search(ended: dict[str, subprocess.CompletedProcess[str]]) -> None:
     pytest.importorskip("optuna", reason="needs the extra tune")
-    found = ran(folder, f"{TUNE} --metric first_step --import own.things")
-    assert found.returncode == 0, found.stderr
-    facts = json.loads(found.stdout)
-    assert facts["best"]["method"] in ("Itself", "Random")
-    assert list(facts["scores"]) == ["first_step"]
+    found = facts(ended[f"{TUNE} --metric first_step {IMPORT}"])
+    assert found["best"]["method"] in ("Itself", "Random")
+    assert list(found["scores"]) == ["first_step"]
 
 
 @pytest.mark.parametrize("command", [EVALUATE, TRAIN, TUNE])
-def test_what_is_missing_without_it(command: str, folder: Path) -> None:
-    found = ran(folder, command)
+def test_what_is_missing_without_it(command: str, ended: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    found = ended[command]
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1
     assert found.stderr.endswith("One of your own needs --import MODULE.\n")

@@ -28,7 +28,7 @@ from verax.models import Linear, load, save
 from verax.study.spec import load_spec
 
 CLEAR = (ValueError, TypeError, OSError)
-QUICK = settings(max_examples=60)
+QUICK = settings(max_examples=30)
 TABLE = {"a": [0.5, 1.5, 2.5], "b": [1, 2, 3]}
 
 
