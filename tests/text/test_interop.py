@@ -92,6 +92,19 @@ def test_matrices_of_inseq_become_numbers_of_prompt_tokens(tokenizer: Any, pairs
     assert [len(row) for row in first] == [4, 1]
 
 
+def test_numbers_of_a_prompt_may_count_its_special_tokens(tokenizer: Any) -> None:
+    """As inseq gives them where a tokenizer adds some; what they say of special tokens does not count."""
+    settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32, "vocab_size": len(tokenizer)}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
+    scorer, inputs = verax.text.continuation(model, tokenizer, ["the film was good", "bad"], ["a good story", "end"])
+    plain = [[1.0, 4.0, 2.0, 3.0], [1.0]]
+    special = [[9.0, *row, 9.0] for row in plain]
+    found = verax.prediction_change(scorer, inputs, {"plain": plain, "special": special}).value
+    assert torch.equal(found["plain"], found["special"])
+    with pytest.raises(ValueError, match="row 0 has 5 numbers, and the text 9 tokens with special ones"):
+        verax.prediction_change(scorer, inputs, {"it": [row[1:] for row in special]})
+
+
 class Sequence:
     """What inseq holds for one text."""
 

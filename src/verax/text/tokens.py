@@ -63,7 +63,7 @@ class TextInputs(Inputs):
 
         Args:
             attribution: An array as it is, or a list with one sequence per text: a number for each of its tokens,
-                special ones included, or for each of its features.
+                special ones included, or for each of its features; of a prompt with or without what follows it.
         """
         if hasattr(attribution, "base_values"):  # a shap.Explanation
             attribution = _of_one_class(list(attribution.values))
@@ -76,11 +76,16 @@ class TextInputs(Inputs):
         ]
         if len(rows) != len(self) or any(row.ndim != 1 for row in rows):
             return attribution  # the array's own check says what is wrong
-        features, there = np.asarray(self.features), np.asarray(self.there)
+        features, there, prompt = (np.asarray(one) for one in (self.features, self.there, self._prompt()))
         found = np.zeros(features.shape)
         for number, row in enumerate(rows):
-            found[number] = _placed(row, features[number], there[number], number)
+            found[number] = _placed(row, features[number], (there[number], prompt[number]), number)
         return found
+
+    def _prompt(self) -> Any:
+        """Which places hold a token that does not belong to what follows a prompt in the same row."""
+        follows = isinstance(self.collate, Trim) and "labels" in self.collate.along
+        return self.there & (torch.as_tensor(self.alongside["labels"]) < 0) if follows else self.there
 
 
 def tokenized(
@@ -227,17 +232,19 @@ def _of_one_class(rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _placed(row: Any, features: Any, there: Any, number: int) -> Any:
-    """One text's attributions at the places of its tokens."""
+def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> Any:
+    """One text's attributions at the places of its tokens: of all, of its prompt's, or of its features."""
     count = int(features.max()) + 1
     found = np.zeros(len(features))
-    if len(row) == int(there.sum()):
-        found[there] = row
-        return found
+    for there in places:
+        if len(row) == int(there.sum()):
+            found[there] = row
+            return found
     if len(row) == count:
         sizes = np.bincount(features[features >= 0], minlength=count)
         return np.where(features >= 0, (row / sizes)[np.maximum(features, 0)], 0.0)
+    whole = int(places[0].sum())
     raise ValueError(
-        f"attributions: row {number} has {len(row)} numbers, and the text {int(there.sum())} tokens with special ones "
+        f"attributions: row {number} has {len(row)} numbers, and the text {whole} tokens with special ones "
         f"({count} features); wanted is one for each."
     )
