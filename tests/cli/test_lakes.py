@@ -35,13 +35,13 @@ def test_a_lake_is_scored_and_its_means_are_printed(lake: SmallLake) -> None:
     words = ("--attributions", "shap=shap/*.parquet", "lime/*.parquet", "--samples", "16", "--out", "scores")
     found = call(lake, *words)
     assert found.exit_code == 0, found.output
-    assert "Means over 90 rows of 4 parts with 95 % intervals" in found.output
+    assert "Means over 48 rows of 4 parts with 95 % intervals" in found.output
     assert "4 of 4 parts scored now" in found.output
     with one_thread_on_cpu("cpu"):
         assert same(lake.table(), lake.expected())
     again = call(lake, *words, "--json")
     told = json.loads(again.stdout)
-    assert (told["rows"], told["parts"], told["computed"]) == (90, 4, 0)
+    assert (told["rows"], told["parts"], told["computed"]) == (48, 4, 0)
     mean = lake.table().filter(pl.col("attribution") == "lime")["dpc"].mean()
     assert told["metrics"]["dpc"]["lime"]["mean"] == pytest.approx(mean, rel=1e-12)
 

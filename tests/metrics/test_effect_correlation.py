@@ -54,7 +54,7 @@ def test_the_truth_of_a_linear_model_has_one_and_its_opposite_minus_one(options:
     w, x = normal(6, seed=3), normal(4, 6)
     truth = (x - 0.5) * w if "baselines" in options else w.expand(4, 6)
     maps = torch.stack([truth, -truth, torch.zeros_like(truth)])
-    found = measured(line(w), x, maps, target=1, output="logit", samples=30, **options)
+    found = measured(verax.Scorer(line(w), returns="logits"), x, maps, target=1, output="logit", samples=30, **options)
     torch.testing.assert_close(found.value, torch.tensor([1.0, -1.0, 0.0]).double()[:, None].expand(3, 4))
     assert found.standard_error.max() < 1e-12
     low, high = found.interval()
@@ -65,7 +65,7 @@ def test_the_truth_of_a_linear_model_has_one_and_its_opposite_minus_one(options:
 def test_noise_on_a_linear_model_finds_the_cosine_of_slopes() -> None:
     """P and S are a . I and w . I, so with endless draws the correlation is the cosine between a and w."""
     w, x, a = normal(6, seed=3), normal(5, 6), normal(5, 6, seed=2)
-    found = measured(line(w), x, a, target=1, output="logit", samples=40_000)
+    found = measured(verax.Scorer(line(w), returns="logits"), x, a, target=1, output="logit", samples=40_000)
     cosine = nn.functional.cosine_similarity(a, w[None])
     assert ((found.value - cosine).abs() < 5 * found.standard_error).all()
     # for normal effects the error is known as well
@@ -176,8 +176,9 @@ def test_error_and_interval_are_honest(samples: int) -> None:
     x = normal(8, 20)
     steep = line(normal(20, seed=4) / 2)
     slopes = torch.stack([steep.weight.detach().expand(8, 20), normal(8, 20, seed=2)])
-    truth = measured(steep, x, slopes, target=1, samples=30_000, seed=-1).value
-    runs = [measured(steep, x, slopes, target=1, samples=samples, seed=seed) for seed in range(150)]
+    model = verax.Scorer(steep, returns="logits")
+    truth = measured(model, x, slopes, target=1, samples=30_000, seed=-1).value
+    runs = [measured(model, x, slopes, target=1, samples=samples, seed=seed) for seed in range(150)]
     spread = torch.stack([run.value for run in runs]).std(0)
     error = torch.stack([run.standard_error for run in runs]).square().mean(0).sqrt()
     assert ((error / spread).median(1).values - 1.05).abs().max() < 0.15
@@ -230,7 +231,9 @@ def test_overflow_is_an_error() -> None:
 def test_it_ranks_and_shows_its_error() -> None:
     w, x = normal(6, seed=3), normal(5, 6)
     maps = {"opposite": -w.expand(5, 6), "truth": w.expand(5, 6)}
-    compared = verax.compare(line(w), x, maps, ["effect_correlation"], target=1, samples=20)
+    compared = verax.compare(
+        verax.Scorer(line(w), returns="logits"), x, maps, ["effect_correlation"], target=1, samples=20
+    )
     assert [one.name for one in compared.ranking("effect_correlation")] == ["truth", "opposite"]
     found = compared.evaluation["effect_correlation"]
     assert found.to_frame().columns == ["attribution", "input", "target", "effect_correlation", "effect_correlation_se"]

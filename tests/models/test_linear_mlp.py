@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import verax
 from attribution.networks import rows
 from verax.attribution import DeepLiftSHAP, Gradient, GuidedBackprop, attribute
 from verax.models import ARCHITECTURES, MLP, Architecture, InceptionV1, Linear
@@ -160,7 +161,8 @@ def test_guided_backprop_equals_captums_hooks(name: str) -> None:
     architecture, shape = ALL[name]
     network, x = drawn(architecture).double().eval(), rows(3, *shape, dtype=torch.float64)
     target = 1
-    found = GuidedBackprop()(network, x, target=target)
+    scorer = verax.Scorer(network, returns="logits")
+    found = GuidedBackprop()(scorer, x, target=target)
     column = 0 if architecture.outputs == 1 else target
     if any(isinstance(part, nn.ReLU) for part in network.modules()):
         with pytest.warns(UserWarning, match="hooks on ReLU"):
@@ -168,7 +170,7 @@ def test_guided_backprop_equals_captums_hooks(name: str) -> None:
         torch.testing.assert_close(found, wanted.detach(), rtol=0, atol=1e-8)
         assert found.abs().sum() > 0
     else:
-        torch.testing.assert_close(found, Gradient()(network, x, target=target))
+        torch.testing.assert_close(found, Gradient()(scorer, x, target=target))
 
 
 @cases
@@ -177,7 +179,9 @@ def test_deep_lift_is_complete(name: str) -> None:
     for dtype, largest in ((torch.float32, 1e-3), (torch.float64, 1e-10)):
         network = drawn(architecture).to(dtype)
         x, background = rows(3, *shape, dtype=dtype), rows(5, *shape, seed=2, dtype=dtype)
-        found = attribute([DeepLiftSHAP(samples=5)], network, x, background=background, target=1)
+        found = attribute(
+            [DeepLiftSHAP(samples=5)], verax.Scorer(network, returns="logits"), x, background=background, target=1
+        )
         assert 0 <= max(found.delta.values()) < largest
 
 

@@ -49,7 +49,7 @@ def inputs_of(model: str) -> tuple[Any, torch.Tensor]:
 def direct(study: Study, model: str, one: Any) -> tuple[torch.Tensor, Any]:
     """An attribution computed alone, and its evaluation, all metrics in calls of their own."""
     data, inputs = inputs_of(model)
-    module = load(study.store.model(model)).module
+    module = verax.Scorer(load(study.store.model(model)).module, returns="logits")
     explained = study.models[model]
     background, labels = explained.background, explained.labels
     if not model.startswith("Digits"):
@@ -87,7 +87,7 @@ def test_a_unit_is_equal_bit_for_bit(study: Study, table: pl.DataFrame) -> None:
     """The same inputs and the same company give the same bits."""
     explained = study.models["Cancer-MLP"]
     inputs = explained.inputs[4:8]
-    scorer = verax.Scorer(explained.module)
+    scorer = verax.Scorer(explained.module, returns="logits")
     values = verax.attribution.attribute(
         explained.configurations, scorer, inputs, background=explained.background, background_labels=explained.labels
     )
@@ -156,13 +156,14 @@ def test_uncertainty_is_that_of_a_direct_call(model: str, study: Study) -> None:
     inputs = explained.inputs[:4]
     own = [explained.used(one) for one in explained.configurations]
     names = {explained.used(one).canonical: one.canonical for one in explained.configurations}
+    scorer = verax.Scorer(explained.module, returns="logits")
     attributions = verax.attribution.attribute(
-        own, explained.module, inputs, background=explained.background, background_labels=explained.labels
+        own, scorer, inputs, background=explained.background, background_labels=explained.labels
     )
     thinned = {one.canonical for one in explained.configurations[:1]} | set(table["configuration"].unique())
     asked = InfidelityUncertainty(Infidelity(samples=16), (4, 16), 4, 2)
     named = {names[name]: value for name, value in attributions.items() if names[name] in thinned}
-    found = verax.infidelity_uncertainty(explained.module, inputs, named, asked)
+    found = verax.infidelity_uncertainty(scorer, inputs, named, asked)
     assert table.height == 2 * len(named)
     for row in table.iter_rows(named=True):
         name, place = row["configuration"], (4, 16).index(row["draws"])
@@ -238,12 +239,12 @@ def test_examples_are_those_of_direct_calls(study: Study, examples: dict[str, Ex
 
 
 def check_example(example: Example, place: int, explained: ExplainedModel, one: Any) -> None:
-    inputs = explained.inputs[:2]
+    inputs, scorer = explained.inputs[:2], verax.Scorer(explained.module, returns="logits")
     settings = {"background": explained.background, "background_labels": explained.labels}
-    values = explained.used(one)(explained.module, inputs, **settings)
+    values = explained.used(one)(scorer, inputs, **settings)
     np.testing.assert_allclose(example.attributions[place], values.numpy(), rtol=1e-4, atol=1e-6)
-    pc = verax.prediction_change(explained.module, inputs, values)
-    dpc = verax.directed_prediction_change(explained.module, inputs, values)
+    pc = verax.prediction_change(scorer, inputs, values)
+    dpc = verax.directed_prediction_change(scorer, inputs, values)
     for found, wanted in (
         (example.pc_morf, pc.morf),
         (example.pc_lerf, pc.lerf),
