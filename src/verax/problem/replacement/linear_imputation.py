@@ -6,6 +6,9 @@ On a CPU the equations of several images are one banded system, factorised exact
 large for that, conjugate gradients solve them for all images side by side.
 """
 
+import functools
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -61,8 +64,17 @@ def _factorise(images: Float[Tensor, "n c h w"], gone: Bool[Tensor, "n h w"]) ->
     band[:, 0] = _stencil(torch.ones_like(images[:1, :1]))[0, 0, y, x].numpy()
     images[image, :, y, x] = 0.0
     right = _stencil(images)[image, :, y, x].numpy()
-    _, solved, _ = dpbsv(band.T, right, lower=1, overwrite_ab=1)
+    with _blas().limit(limits=1, user_api="blas"):  # threads wait for each other longer than such products take
+        _, solved, _ = dpbsv(band.T, right, lower=1, overwrite_ab=1)
     images[image, :, y, x] = torch.from_numpy(solved)
+
+
+@functools.cache
+def _blas() -> Any:
+    """Looks for the libraries that are loaded, once."""
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415  # to keep ``import verax`` light
+
+    return ThreadpoolController()
 
 
 def _by_conjugate_gradients(images: Float[Tensor, "n c h w"], gone: Bool[Tensor, "n h w"]) -> Float[Tensor, "n c h w"]:
