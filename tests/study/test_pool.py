@@ -17,7 +17,7 @@ import pytest
 
 from study.forking import Forking
 from study.studies import HERE, ran, same, scores, stamps
-from study.tiny import METHODS, UNITS, tiny, tiny_content
+from study.tiny import METHODS, UNITS, finished_here, tiny, tiny_content
 from verax.study.machine import Machine
 from verax.study.plan import Plan, plan_of
 from verax.study.pool import UNCERTAINTY, run_pool
@@ -53,11 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def alone(place: Path) -> Path:
     """The study in this process; not to be changed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
-        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
-        ran(tiny(place), place / "alone")
-    return place / "alone"
+    return finished_here(place, "alone")
 
 
 @pytest.fixture

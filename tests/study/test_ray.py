@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from study.studies import ran, same, scores, stamps
-from study.tiny import UNITS, tiny
+from study.tiny import UNITS, finished_here, tiny
 from verax.study.ray_engine import Cluster, _connect
 from verax.study.run import run_study
 
@@ -51,11 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def local(place: Path) -> Path:
     """The study in this process; not to be changed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
-        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
-        ran(tiny(place), place / "local")
-    return place / "local"
+    return finished_here(place, "local")
 
 
 pytestmark = pytest.mark.filterwarnings(

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from study.studies import content, table
+from study.studies import content, ran, table
 from verax.datasets.file import load_file
 from verax.models import Linear, save
 from verax.study.spec import StudySpec, parse_spec
@@ -32,3 +33,12 @@ def tiny_content(folder: Path, units: int = UNITS, others: list[dict[str, Any]] 
 def tiny(folder: Path, units: int = UNITS) -> StudySpec:
     """The study, in so many units."""
     return parse_spec(tiny_content(folder, units), "tiny")
+
+
+def finished_here(place: Path, name: str) -> Path:
+    """The study, run in this process into a folder of that name beside its data, without plan and report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder)
+        patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
+        ran(tiny(place), place / name)
+    return place / name
