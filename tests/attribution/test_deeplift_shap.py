@@ -21,7 +21,7 @@ from attribution.networks import convnet, mlp, rows
 from contract.attribution_contract import CHECKS, Case, image, tabular
 from verax.attribution import Attributions, attribute, families, stream
 from verax.attribution.base import Given
-from verax.attribution.deeplift import Tile, _Linear, tiles
+from verax.attribution.deeplift import Tile, tiles
 from verax.attribution.deeplift_shap import DeepLiftFamily, DeepLiftSHAP
 
 
@@ -394,17 +394,18 @@ def test_all_stratified_configurations_share_their_references(samples: int, used
     assert one.rows_backward == 9 * min(samples, 100)
 
 
-@pytest.mark.parametrize("count", [1, 3, 20])
-def test_linear_layers_run_on_few_pairs_of_each_input_to_the_same_bits(count: int) -> None:
-    layers = (nn.Linear(6, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 40), nn.ReLU(), nn.Linear(40, 1))
-    model = verax.Scorer(nn.Sequential(*layers).eval(), returns="logits")
-    x, settings = rows(count, 6), {"background": rows(64, 6, seed=2)}
+@pytest.mark.parametrize(("batch", "runs"), [(1000, 1), (60, 4), (3, 64)])
+def test_inputs_run_once_for_all_references(batch: int, runs: int) -> None:
+    """Three inputs run as often as references go with them at a time; the last references may be fewer."""
+    heights: list[int] = []
+    model = mlp()
+    model.register_forward_hook(lambda part, given, output: heights.append(len(output)))
+    settings = {"background": rows(64, 6, seed=2)}
     method = DeepLiftSHAP(samples=64)
-    with mock.patch("verax.attribution.deeplift._Linear", wraps=_Linear) as shortened:
-        few = method(model, x, **settings)
-    assert shortened.apply.call_count == 2  # one output is not worth it
-    with mock.patch("verax.attribution.deeplift._LEAST_ROWS", 10**6):
-        assert torch.equal(few, method(model, x, **settings))
+    found = method(model, rows(3, 6), batch_size=batch, **settings)
+    width = -(-64 // runs)
+    assert heights == [3, width, 3 * width, *(width for _ in range(runs - 1))]
+    torch.testing.assert_close(found, method(model, rows(3, 6), **settings), rtol=0, atol=1e-6)
 
 
 def test_rows_are_counted_and_references_run_once_for_many_inputs() -> None:
@@ -414,7 +415,7 @@ def test_rows_are_counted_and_references_run_once_for_many_inputs() -> None:
     result = found_with(model, rows(16, 6), batch_size=16 * 12)
     assert (result.rows, result.rows_backward) == (16 + 12 + 16 * 12, 16 * 12)
     assert counted["rows"] == result.rows
-    assert found_with(model, rows(16, 6), batch_size=1).rows == 16 + 2 * 16 * 12
+    assert found_with(model, rows(16, 6), batch_size=1).rows == 16 + 16 * (1 + 12)
 
 
 def drawn(label: float | str, samples: int, labels: Tensor, seed: int = 0) -> list[int]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.attribution.deeplift import Tile, cut_pairs, tiles
+from verax.attribution.deeplift import Tile, pair_rows, tiles
 from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
 from verax.core import noise, palette
@@ -128,10 +128,10 @@ class DeepLiftFamily(Family):
         self.segments(members, given)
 
     def rows(self, members: Sequence[DeepLiftSHAP], given: Given, place: Place) -> Rows:
-        """Every input with every reference, and the references once for each tile of pairs."""
-        used = [len(segment.rows) for segment in self.segments(members, given)]
+        """Every input with every reference."""
+        used = sum(len(segment.rows) for segment in self.segments(members, given))
         heights = [block.stop - block.start for block in self._blocks(members, given, place.device)]
-        return sum((_pair_rows(b, r, place.batch_size) for b in heights for r in used), Rows(0))
+        return sum((pair_rows(height, used, place.batch_size) for height in heights), Rows(0))
 
     def _blocks(self, members: Sequence[DeepLiftSHAP], given: Given, device: torch.device) -> Iterator[slice]:
         per_input = 8 * (len(members) + 6) * given.inputs[0].numel()
@@ -141,13 +141,14 @@ class DeepLiftFamily(Family):
         """Yield the mean contributions or multipliers, and the largest gap to completeness."""
         background = explained.need_background("DeepLiftSHAP")
         used = self.segments(members, explained)
+        references = background[torch.cat([segment.rows for segment in used]).to(background.device)]
+        ends = list(itertools.accumulate(len(segment.rows) for segment in used))
         device = explained.session.device
         warned = False
         for rows in self._blocks(members, explained, device):
             pairs = _Pairs.load(explained, rows)
             values = torch.zeros(len(members), *pairs.inputs.shape, dtype=torch.float64, device=device)
-            for segment in used:
-                sums = pairs.sums(explained, background[segment.rows.to(background.device)].to(pairs.inputs))
+            for segment, sums in zip(used, pairs.sums(explained, references.to(pairs.inputs), ends), strict=True):
                 for value, member, uses in zip(values, members, segment.uses, strict=True):
                     value.add_(sums[int(member.multiply_by_inputs)], alpha=uses / self.samples)
             gap = pairs.checked_gap()
@@ -198,13 +199,6 @@ class DeepLiftFamily(Family):
         return noise.words(key, 0, count)[0].argsort(stable=True)
 
 
-def _pair_rows(inputs: int, references: int, batch_size: int) -> Rows:
-    """Model rows of ``tiles`` on a rectangle of pairs, as long as memory does not run out."""
-    whole = (slice(0, inputs), slice(0, references))
-    cut = [whole] if inputs * references <= batch_size else cut_pairs(*whole, batch_size)
-    return Rows(sum(columns.stop - columns.start for _, columns in cut) + inputs * references, inputs * references)
-
-
 _INCOMPLETE = (
     "DeepLiftSHAP: contributions miss the difference of logits by up to {gap:.2g} of its mean size, so some part of "
     "the model is not covered by the rescale rule, which covers activations, max pooling and linear layers."
@@ -239,13 +233,19 @@ class _Pairs:
         largest, missing, sizes = torch.zeros(3, len(inputs), dtype=torch.float64, device=session.device)
         return cls(rows, inputs, explained.target[rows], clean, largest, missing, sizes)
 
-    def sums(self, explained: Explained, references: Float[Tensor, "m *shape"]) -> Float[Tensor, "two b *shape"]:
-        """Sums over references: of the multipliers, and of the contributions."""
-        found = torch.zeros(2, *self.inputs.shape, dtype=torch.float64, device=self.inputs.device)
+    def sums(
+        self, explained: Explained, references: Float[Tensor, "m *shape"], ends: Sequence[int]
+    ) -> Float[Tensor, "segments two b *shape"]:
+        """Sums over the references of each segment, which ends there: of the multipliers, and of the contributions."""
+        found = torch.zeros(len(ends), 2, *self.inputs.shape, dtype=torch.float64, device=self.inputs.device)
         for tile in tiles(explained.session, self.inputs, references, self.target):
+            start, stop = tile.columns.start, tile.columns.stop
             contributions = tile.multipliers * (self.inputs[tile.rows, None] - references[tile.columns])
-            found[0, tile.rows] += tile.multipliers.sum(1, dtype=torch.float64)
-            found[1, tile.rows] += contributions.sum(1, dtype=torch.float64)
+            for segment, begin, end in zip(found, (0, *ends), ends, strict=False):
+                if begin < stop and start < end:
+                    own = slice(max(begin - start, 0), end - start)
+                    segment[0, tile.rows] += tile.multipliers[:, own].sum(1, dtype=torch.float64)
+                    segment[1, tile.rows] += contributions[:, own].sum(1, dtype=torch.float64)
             self._compare(tile, contributions.flatten(2).sum(2, dtype=torch.float64))
         self.pairs += len(references)
         return found

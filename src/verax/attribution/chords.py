@@ -1,0 +1,154 @@
+"""Chords: what takes the place of a nonlinear function's derivative between inputs and references.
+
+An activation gets the slope of its chord, ``(f(x) - f(r)) / (x - r)``. Max pooling gives the difference of each window
+to the element that has the larger maximum.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.attribution.nonlinear_calls import Call, Evaluate
+from verax.core.repeatable import scatter_sums
+
+_OTHER_WAY = (
+    "model: DeepLIFT needs the same functions to be called for every row, but the model's way through its layers "
+    "depends on the values: where references came to {references}, pairs came to {pairs}."
+)
+
+
+@dataclass
+class _Chord:
+    """A call of a nonlinear function on inputs, and what takes the place of its derivative for some references.
+
+    Attributes:
+        own: What it saw, ``(inputs, 1, ...)``.
+        function: What was called.
+        axes: Those of a max pooling, or 0.
+        slope: Of each pair; for a max pooling its rise.
+        pooled: For a max pooling, of each pair: the step of each element, the winners of the windows, and of these and
+            of the reference's winners those with the larger maxima.
+    """
+
+    own: Call
+    function: Evaluate
+    axes: int
+    slope: Tensor | None = None
+    pooled: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def meet(self, reference: Call) -> None:
+        """Pair every input with every reference, ``(references, ...)``."""
+        own = self.own
+        step, rise = own.before - reference.before, own.after - reference.after
+        if own.winners is None or reference.winners is None:
+            self.slope = _slope(own, step, rise, self.function).flatten(0, 2)
+            return
+        larger = torch.where(rise > 0, own.winners, reference.winners)
+        self.slope = rise.flatten(0, 2)
+        self.pooled = step.flatten(0, 2), own.winners.expand(larger.shape).flatten(0, 2), larger.flatten(0, 2)
+
+
+class Chords:
+    """The calls on pairs: on inputs, each as often as there are references.
+
+    Args:
+        inputs: How many.
+        references: With how many each is paired.
+    """
+
+    def __init__(self, inputs: int, references: int) -> None:
+        self.inputs, self.references = inputs, references
+        self.waiting: Iterator[Call] = iter(())
+        self.found: list[_Chord | None] = []  # none for what works on something else than rows, such as weights
+
+    def call(self, values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
+        """Call the function, whose derivative will be another for each set of references."""
+        reference = self.next_call(name)
+        if not self._of_rows(values, reference):
+            self.found.append(None)
+            return function(values)[0]
+        after, winners = function(values.detach())
+        # of pairs, the first of each input: they are copies; copied, because what follows may change it in place
+        seen = Call(name, values.detach(), after, winners)
+        chord = _Chord(seen.apart(self.inputs, self.references).first(), function, axes)
+        self.found.append(chord)
+        return _Sloped.apply(values, (after, chord))  # type: ignore[no-any-return, no-untyped-call]
+
+    def meet(self, calls: Sequence[Call]) -> None:
+        """Take the slopes between the inputs and some references."""
+        self.waiting = iter(calls)
+        for chord in self.found:
+            if chord is None:
+                next(self.waiting, None)
+            else:
+                chord.meet(self.next_call(chord.own.name).apart(self.references))
+        self.end()
+
+    def next_call(self, name: str) -> Call:
+        """The next call on the references, which must be of the same function."""
+        call = next(self.waiting, None)
+        if call is None or call.name != name:
+            raise ValueError(_OTHER_WAY.format(references="nothing" if call is None else call.name, pairs=name))
+        return call
+
+    def end(self) -> None:
+        """Refuse references that came further than the pairs."""
+        if call := next(self.waiting, None):
+            raise ValueError(_OTHER_WAY.format(references=call.name, pairs="nothing"))
+
+    def _of_rows(self, values: Tensor, reference: Call) -> bool:
+        references, pairs = tuple(reference.before.shape), tuple(values.shape)
+        several = references and references[0] % self.references == 0
+        if several and pairs == (self.inputs * references[0], *references[1:]):
+            return True
+        if pairs == references and torch.equal(values, reference.before):
+            return False
+        raise ValueError(
+            f"model: DeepLIFT pairs rows along the first axis, but {reference.name} saw shape {references} for the "
+            f"references and {pairs} for {self.inputs} times as many pairs; keep the rows on the first axis."
+        )
+
+
+def _slope(own: Call, step: Tensor, rise: Tensor, function: Evaluate) -> Tensor:
+    """The chord's slope; of a chord so short that rounding would show, the derivative in its middle."""
+    if own.name == "relu":  # rounding does not show
+        slope = rise.div_(step)
+        # Equal values, which give NaN, are rare, and a sum shows them sooner than all is chosen; a GPU should not wait.
+        if step.device.type == "cpu" and math.isfinite(float(slope.sum())):
+            return slope
+        return torch.where(step == 0, own.after.sign(), slope)
+    with torch.enable_grad():
+        middle = (own.before - step / 2).requires_grad_()
+        (derivative,) = torch.autograd.grad(function(middle.flatten(0, 2))[0].sum(), middle)
+    short = step.abs() <= torch.finfo(step.dtype).eps ** 0.5
+    return torch.where(short, derivative, rise.div_(step))
+
+
+class _Sloped(torch.autograd.Function):
+    """A value with the slope of a chord; of a max pooling each rise goes to the element with the larger maximum."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, saved: tuple[Tensor, _Chord]) -> Tensor:
+        after, ctx.chord = saved
+        return after
+
+    @staticmethod
+    def backward(ctx: Any, *arriving: Tensor) -> tuple[Tensor, None]:
+        slope = ctx.chord.slope
+        if ctx.chord.pooled is None:
+            return arriving[0] * slope, None
+        step, winners, larger = ctx.chord.pooled
+        shared = _scattered(arriving[0] * slope, larger, step, ctx.chord.axes)
+        usual = _scattered(arriving[0], winners, step, ctx.chord.axes)
+        return torch.where(step == 0, usual, shared.div_(step)), None
+
+
+def _scattered(values: Tensor, places: Tensor, like: Tensor, axes: int) -> Tensor:
+    """Add values at their places among the last axes; windows that overlap add up."""
+    flat, where, what = torch.zeros_like(like).flatten(-axes), places.flatten(-axes), values.flatten(-axes)
+    sums = scatter_sums(what, where, flat) if flat.is_cuda else flat.scatter_add_(-1, where, what)
+    return sums.reshape(like.shape)
