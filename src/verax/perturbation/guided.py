@@ -14,6 +14,7 @@ from verax.core.blocks import block_bytes, rectangles
 from verax.core.shapes import Float, Int
 from verax.core.transfer import send
 from verax.perturbation import bit_masks
+from verax.perturbation.alike import Alike, alike
 from verax.perturbation.block import Block, joint_blocks, load, lone_blocks, shared_blocks
 from verax.perturbation.digests import Known
 from verax.perturbation.perturbed_rows import PerturbedRows, writes_at_once
@@ -55,9 +56,9 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
     """
     found: dict[Experiment, GuidedScores] = {}
     for replacement in dict.fromkeys(experiment.replacement for experiment in experiments):
-        alike = [experiment for experiment in experiments if experiment.replacement == replacement]
-        scores = _same_replacement(session, replace(task, replacement=replacement), alike)
-        found |= zip(alike, scores, strict=True)
+        own = [experiment for experiment in experiments if experiment.replacement == replacement]
+        scores = _same_replacement(session, replace(task, replacement=replacement), own)
+        found |= zip(own, scores, strict=True)
     return [found[experiment] for experiment in experiments]
 
 
@@ -79,8 +80,13 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
         for rows, (which,) in shared_blocks(problem, *sizes):
             block = load(session, task, rows, which, predicted)
             removals = [_sets(block, experiment) for experiment in experiments]
+            same = alike(block, removals)
+            if same is not None:
+                jobs, block = sum(removal.jobs for removal in removals), same.only(block)
+                removals = [removal.only(block, same.chosen) for removal in removals]
+                session.counts.rows_spared += len(block.inputs) * (jobs - sum(removal.jobs for removal in removals))
             scores = bit_masks.score_sets(session, task, block, _removed_sets(block, removals))
-            _store(results, removals, block, scores[:, 1:], scores[:, 0])
+            _store(results, removals, block, scores[:, 1:], scores[:, 0], same)
     elif len(problem.attributions) * len(experiments) > 1 or split or repeats or task.moves.setwise:
         replaced = everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):
@@ -187,24 +193,29 @@ def _store(
     block: Block,
     scores: Tensor,
     replaced: Float[Tensor, " b"],
+    same: Alike | None = None,
 ) -> None:
     k, b = block.attributions.shape[:2]
+    to_all = same.to_all if same is not None else _as_they_are
     for result, removal, part in zip(
         results, removals, torch.split(scores, [removal.jobs for removal in removals], dim=1), strict=True
     ):
         inner = part.reshape(b, k, removal.experiment.curves, removal.inner).transpose(0, 1)
         curves = result.curves[block.which, block.rows]
         each = removal.experiment.points
-        curves[..., 1:-1] = inner[..., each - 1 :: each].to(curves)
+        curves[..., 1:-1] = to_all(inner[..., each - 1 :: each]).to(curves)
         curves[..., -1] = replaced[:, None].to(curves)
         if result.within is not None:
-            result.within[block.which, block.rows] = torch.stack((inner[..., ::each], inner[..., 1::each]), -1).to(
-                curves
-            )
+            within = torch.stack((inner[..., ::each], inner[..., 1::each]), -1)
+            result.within[block.which, block.rows] = to_all(within).to(curves)
         if result.predicted_sign is not None:
-            result.predicted_sign[block.which, block.rows] = removal.signs(removal.predicted())
-        result.attribution_sign[block.which, block.rows] = removal.signs(block.attribution)
-        result.direction_sign[block.which, block.rows] = removal.signs(block.direction)
+            result.predicted_sign[block.which, block.rows] = to_all(removal.signs(removal.predicted()))
+        result.attribution_sign[block.which, block.rows] = to_all(removal.signs(block.attribution))
+        result.direction_sign[block.which, block.rows] = to_all(removal.signs(block.direction))
+
+
+def _as_they_are(found: Tensor) -> Tensor:
+    return found
 
 
 def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> GuidedScores:

@@ -1,5 +1,6 @@
 """Plans: which features an experiment has removed at each point of its curves, for every attribution of a block."""
 
+import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,6 +64,13 @@ class RemovedSets:
         ragged = int(block.counts.min()) < features
         self.one_each = not ragged and self.inner == features - 1  # every step removes one feature of each input
         self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0] if ragged else None)
+
+    def only(self, block: Block, chosen: Int[Tensor, "kinds b"]) -> "RemovedSets":
+        """The same for some attributions of each input, which a block holds alone."""
+        found = copy.copy(self)
+        found.block = block
+        found.sequence = self.sequence.take_along_dim(chosen[..., None], dim=0)
+        return found
 
     @property
     def inner(self) -> int:

@@ -5,6 +5,8 @@ it, then those of which nothing is predicted. The three parts of all steps of a 
 they go: a set is what lies in the parts up to one of them, and within a part nothing has to be ordered.
 """
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,13 @@ class SplitSets(RemovedSets):
         super().__init__(block, experiment)
         signs = self._in_order(self.predicted().signs())
         self.kinds = torch.where(signs > 0, 0, torch.where(signs < 0, 1, 2)).to(torch.int8)
+
+    def only(self, block: Block, chosen: Int[Tensor, "kinds b"]) -> "SplitSets":
+        """The same for some attributions of each input, which a block holds alone."""
+        found = copy.copy(self)
+        found.block, found.sequence = block, super().only(block, chosen).sequence
+        found.kinds = self.kinds.take_along_dim(chosen[..., None], dim=0)
+        return found
 
     @property
     def inner(self) -> int:

@@ -1,0 +1,77 @@
+"""Attributions that rank features alike: the same scores as each on its own, for every metric that is guided."""
+
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import verax
+from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
+from verax.perturbation import alike as module
+
+METRICS = {
+    "pc": PredictionChange(),
+    "dpc": DirectedPredictionChange(),
+    "signed": DirectedPredictionChange(order="signed", rule="dot"),
+    "coherent": DirectedPredictionChange(rule="coherent", area="morf"),
+    "lpc": LocalPredictionChange(epsilon=0.1),
+}
+
+
+def network(features: int) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(features, 16), nn.Tanh(), nn.Linear(16, 3)).eval()
+
+
+def rankings(inputs: Tensor, kinds: int, copies: int) -> Tensor:
+    """Some attributions with ties, zeros and both signs, each in several sizes, in a random order."""
+    draws = torch.Generator().manual_seed(1)
+    few = torch.randint(-2, 3, (kinds, *inputs.shape), generator=draws).float()
+    scales = 2.0 ** torch.arange(copies)  # powers of two keep ties
+    every = (few[:, None] * scales[:, None, None]).flatten(0, 1)
+    return every[torch.randperm(len(every), generator=draws)]
+
+
+@pytest.mark.parametrize("steps", [20, 4])  # one feature each, and several, where sizes count
+def test_the_same_bits_and_rows_as_without(steps: int) -> None:
+    x = torch.randn(9, 8, generator=torch.Generator().manual_seed(2))
+    given, model = rankings(x, kinds=5, copies=6), verax.Scorer(network(8))
+    metrics = {name: replace(metric, steps=steps) for name, metric in METRICS.items()}
+    together, spared = verax.evaluate(model, x, given, metrics), model.rows_spared
+    with mock.patch.object(module, "_WORTH", 0.0):
+        apart = verax.evaluate(model, x, given, metrics)
+    assert together.rows == apart.rows
+    assert model.rows_spared == 2 * spared
+    for name in metrics:
+        assert torch.equal(together[name].value, apart[name].value)
+
+
+def test_signs_and_ties_tell_attributions_apart() -> None:
+    """The same order by size, but other signs, or an order by ties: four kinds of eight attributions."""
+    x = torch.randn(3, 3, generator=torch.Generator().manual_seed(2))
+    lines = [(3, 2, 1), (3, -2, 1), (3, 2, 0), (-2, -2, 1)]
+    given = torch.tensor([line for line in lines for _ in (0, 1)]).float()[:, None].expand(8, 3, 3)
+    given = given * torch.tensor([1.0, 2.0] * 4)[:, None, None]
+    found: list[module.Alike] = []
+
+    def spied(block: module.Block, removals: list[module.RemovedSets]) -> module.Alike | None:
+        answer = module.alike(block, removals)
+        assert answer is not None
+        found.append(answer)
+        return answer
+
+    with mock.patch("verax.perturbation.guided.alike", spied):
+        verax.evaluate(network(3), x, given, {"pc": PredictionChange(), "dpc": DirectedPredictionChange()})
+    assert found[0].chosen.shape == (4, 3)
+    assert torch.equal(found[0].kind[::2], found[0].kind[1::2])
+    assert all(len(set(kinds)) == 4 for kinds in found[0].kind[::2].T.tolist())
+
+
+def test_attributions_that_differ_are_left_alone() -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(2))
+    given = torch.randn(10, 4, 8, generator=torch.Generator().manual_seed(3))
+    with mock.patch("verax.perturbation.guided.Alike.only", side_effect=AssertionError):
+        assert verax.evaluate(network(8), x, given, METRICS).rows > 0
