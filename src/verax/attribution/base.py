@@ -121,6 +121,14 @@ class Attribution(ABC):
         """Compute the attributions of all inputs; for methods without a family of their own."""
         raise NotImplementedError(f"{type(self).__name__} has neither explain nor a family")
 
+    def unfit(self, given: Given) -> str:
+        """Why it cannot explain such a model on such data, in a few words; empty where nothing speaks against it.
+
+        Studies leave out what does not fit; a call refuses it.
+        """
+        differentiable = given.model is None or given.model.module is not None
+        return "" if differentiable or not self.needs_gradients else "the model has no gradients"
+
     def rows(self, given: Given) -> Rows | None:
         """Model rows that ``explain`` will evaluate, to tell before a study starts; None where that is not known."""
         return None

@@ -80,6 +80,13 @@ class DeepLiftSHAP(Attribution):
         """Baseline-oriented, unless the input multiplication is left out."""
         return not self.multiply_by_inputs
 
+    def unfit(self, given: Given) -> str:
+        """A stratified background needs two classes."""
+        two = given.labels is not None and int(given.labels.max()) < 2
+        if self.background == "random" or two:
+            return super().unfit(given)
+        return "there are not two classes to draw backgrounds from (random ones stay)"
+
     @property
     def draws(self) -> dict[int | None, int]:
         """How many rows are drawn from each class; None stands for all rows."""

@@ -88,6 +88,10 @@ class LimeTabular(Attribution):
         """Everything but the seed is varied within the family."""
         return LimeTabularFamily(self.seed)
 
+    def unfit(self, given: Given) -> str:
+        """It moves numbers."""
+        return "" if given.codes is None else "categories cannot be moved a little"
+
     def width(self, features: int) -> float:
         """Width of the kernel for inputs with so many features."""
         return self.kernel_width * math.sqrt(features) if self.scale_kernel else self.kernel_width

@@ -67,6 +67,10 @@ class TreeShap(Attribution):
         """On its own: the two ways share nothing."""
         return TreeShapFamily(self.interventional)
 
+    def unfit(self, given: Given) -> str:
+        """It reads trees."""
+        return "" if has_trees(given.model) else "the model has no trees that can be read"
+
 
 @dataclass(frozen=True)
 class TreeShapFamily(Family):

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from verax.attribution import Attribution, DeepLiftSHAP, Given, LimeImage, LimeTabular, TreeShap
+from verax.attribution import Attribution, Given, LimeImage
 from verax.attribution.base import Modality
-from verax.attribution.tree_shap import has_trees
 from verax.core.hashing import tensor_hash
 from verax.core.shapes import Float, Int
 from verax.datasets.base import Dataset
@@ -159,10 +158,12 @@ def usable(
     data: DataSpec, spec: ModelSpec, material: Material, model: nn.Module | Adapter
 ) -> tuple[tuple[Attribution, ...], tuple[str, ...]]:
     """The configurations that fit a model and its task, and what is left out, with the reason."""
+    adapter = Scorer(model).adapter
+    given = Given(material.inputs[:1], material.background, material.labels, codes=material.codes, model=adapter)
     kept: list[Attribution] = []
     out: dict[str, list[str]] = {}
     for method in data.attributions.configurations(modality_of(material.dataset)):
-        if reason := _misfit(method, material, model):
+        if reason := method.unfit(given):
             out.setdefault(reason, []).append(method.label)
         else:
             kept.append(method)
@@ -172,20 +173,6 @@ def usable(
             f"{spec.name}: no attribution is left; {'; '.join(reasons)}. Say removals = true, or list others."
         )
     return tuple(kept), reasons
-
-
-def _misfit(method: Attribution, material: Material, model: nn.Module | Adapter) -> str:
-    """Why a method cannot explain a model on these data; empty if it can."""
-    if method.needs_gradients and not isinstance(model, nn.Module) and model.module is None:
-        return "the model has no gradients"
-    by_classes = isinstance(method, DeepLiftSHAP) and method.background != "random"
-    if by_classes and len(material.dataset.class_names) != 2:
-        return "there are not two classes to draw backgrounds from (random ones stay)"
-    if isinstance(method, LimeTabular) and material.codes is not None:
-        return "categories cannot be moved a little"
-    if isinstance(method, TreeShap) and not has_trees(model):
-        return "the model has no trees that can be read"
-    return ""
 
 
 def state_hash(module: nn.Module) -> str:
