@@ -1,7 +1,8 @@
 """The models of ``adaptive_steps.py``: one half to set the constants of adaptive steps on, another to state them on.
 
-The halves share data, but no kind of model: what is set on small networks is stated on trees, support vectors, sines,
-attention and InceptionV1.
+The halves share data, but no kind of model: what is set on small networks and random forests is stated on other trees,
+neighbours, support vectors, sines, attention and InceptionV1. Forests of few trees, single trees and neighbours have
+curves that are stairs.
 """
 
 import contextlib
@@ -14,8 +15,15 @@ import numpy as np
 import torch
 from sklearn import datasets
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+)
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 from torch import Tensor, nn
 
 import verax
@@ -52,24 +60,35 @@ def setting_half(n: int) -> Cases:
         "digits 32 x 32, linear": lambda: with_gradients(*trained_on_digits(linear(1024), 4, n // 4)),
         "digits 32 x 32, CNN": lambda: with_gradients(*trained_on_digits(cnn(), 4, n // 4)),
         "random weights, 200 features": lambda: with_gradients(random_network(200), common.normal_inputs(n, 200)),
+        "wine, forest, 3 classes": lambda: of_estimator(forest(50), *wine(), 3 * n),
+        "wine, 10 trees, 3 classes": lambda: of_estimator(forest(10), *wine(), 3 * n),
+        "cancer, forest": lambda: of_estimator(forest(50), *cancer(), 2 * n),
+        "cancer, 10 trees": lambda: of_estimator(forest(10), *cancer(), 2 * n),
+        "digits, forest, 10 classes": lambda: of_estimator(forest(30), *flat_digits(), n),
+        "digits, 10 trees, 10 classes": lambda: of_estimator(forest(10), *flat_digits(), n),
+        "digits, 3 trees, 10 classes": lambda: of_estimator(forest(3), *flat_digits(), n),
+        "digits, 3 shallow trees, 10 classes": lambda: of_estimator(forest(3, depth=5), *flat_digits(), n),
     }
 
 
 def stated_half(n: int) -> Cases:
     """What nothing was chosen on."""
     return {
-        "wine, forest, 3 classes": lambda: of_estimator(RandomForestClassifier(50, random_state=0), *wine(), 3 * n),
+        "wine, neighbours, 3 classes": lambda: of_estimator(KNeighborsClassifier(), *wine(), 3 * n),
         "diabetes, boosted trees, values": lambda: of_estimator(
             HistGradientBoostingRegressor(random_state=0), *diabetes(), 3 * n
         ),
         "cancer, 10 columns, support vectors": lambda: of_estimator(
             CalibratedClassifierCV(SVC(), ensemble=False), cancer()[0][:, :10], cancer()[1], 3 * n
         ),
-        "cancer, forest": lambda: of_estimator(RandomForestClassifier(50, random_state=0), *cancer(), 2 * n),
+        "cancer, one tree": lambda: of_estimator(DecisionTreeClassifier(random_state=0), *cancer(), 2 * n),
+        "cancer, extra trees": lambda: of_estimator(ExtraTreesClassifier(20, random_state=0), *cancer(), 2 * n),
         "cancer, boosted trees": lambda: of_estimator(HistGradientBoostingClassifier(random_state=0), *cancer(), 2 * n),
-        "digits, forest, 10 classes": lambda: of_estimator(
-            RandomForestClassifier(30, random_state=0), digits().flatten(1), ten_classes(), n
+        "digits, one tree, 10 classes": lambda: of_estimator(DecisionTreeClassifier(random_state=0), *flat_digits(), n),
+        "digits, extra trees, 10 classes": lambda: of_estimator(
+            ExtraTreesClassifier(30, random_state=0), *flat_digits(), n
         ),
+        "digits, neighbours, 10 classes": lambda: of_estimator(KNeighborsClassifier(), *flat_digits(), n),
         "digits, attention, 10 classes": lambda: with_gradients(*fitted_to_digits(attention(8, 2), n)),
         "digits, InceptionV1, 10 classes": lambda: with_gradients(*fitted_to_digits(inception(), n, steps=100)),
         "random sines, 300 features": lambda: with_gradients(random_sines(300), common.normal_inputs(n // 2, 300)),
@@ -92,6 +111,10 @@ def of_estimator(model: Any, inputs: Tensor, labels: Tensor, n: int) -> Case:
     return Case(model, rows, torch.stack([single, single * (1 + noise / 2), noise]))
 
 
+def forest(trees: int, depth: int | None = None) -> RandomForestClassifier:
+    return RandomForestClassifier(trees, max_depth=depth, random_state=0)
+
+
 def cancer() -> tuple[Tensor, Tensor]:
     data = load_breast_cancer()
     return standardised(data.inputs), torch.tensor(np.asarray(data.labels))
@@ -105,6 +128,10 @@ def standardised(values: Any) -> Tensor:
 def digits(larger: int = 1) -> Tensor:
     images = torch.tensor(np.asarray(load_digits().inputs)).float()
     return nn.functional.interpolate((images - images.mean(0)) / images.std(), scale_factor=larger, mode="bilinear")
+
+
+def flat_digits() -> tuple[Tensor, Tensor]:
+    return digits().flatten(1), ten_classes()
 
 
 def ten_classes() -> Tensor:

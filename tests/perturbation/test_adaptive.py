@@ -174,10 +174,34 @@ def test_errors_hold_where_few_intervals_are_left(score: Any, features: int, tol
     assert bool((found["it"].error > 0).any())  # some are left
 
 
+@pytest.mark.parametrize("tolerance", [0.05, 1e-3])
+def test_stairs_that_cancel_out_between_level_points_are_allowed_for(tolerance: float) -> None:
+    """Two in the middle, with level intervals on both sides; one at the beginning shows that there are some."""
+    weights = torch.zeros(64)
+    weights[[3, 34, 37]] = torch.tensor([1.0, 1.0, -1.0])
+    x, falling = torch.ones(1, 64, dtype=torch.float64), torch.arange(64, 0, -1.0, dtype=torch.float64)[None]
+    full = PredictionChange(steps=FULL, area="morf")
+    metrics = {"full": full, "it": adaptive(full, tolerance)}
+    found = verax.evaluate(sum_of_features(weights), x, falling, metrics)
+    assert 0 < float(found["it"].error) <= tolerance
+    assert float((found["it"].value - found["full"].value).abs()) <= float(found["it"].error)
+    assert 8 < int(found["it"].steps_used) < 64
+
+
+def test_level_ends_of_smooth_curves_stay_uncut() -> None:
+    """Changes that become small little by little and then are none: that is no curve of stairs."""
+    weights = 0.5 ** torch.arange(64.0) * (torch.arange(64) < 32)
+    x, falling = torch.ones(1, 64, dtype=torch.float64), torch.arange(64, 0, -1.0, dtype=torch.float64)[None]
+    metric = PredictionChange(steps="adaptive", area="morf", tolerance=1e-3)
+    found = verax.evaluate(sum_of_features(weights), x, falling, [metric])["pc"]
+    assert float(found.error) <= 1e-3
+    assert int(found.steps_used) < 32
+
+
 def test_scores_in_adaptive_steps_are_stored_anew() -> None:
-    """Their error is another than in version 1; scores in fixed steps are what they were."""
+    """Their error is another than in versions 1 and 2; scores in fixed steps are what they were."""
     for metric in (PredictionChange(), DirectedPredictionChange(), LocalPredictionChange()):
-        assert (metric.version, adaptive(metric).version) == (1, 2)
+        assert (metric.version, adaptive(metric).version) == (1, 3)
 
 
 def test_rows_are_shared() -> None:

@@ -68,8 +68,8 @@ class WeightedArea(GuidedMetric):
 
     @property
     def version(self) -> int:
-        """Adaptive steps are refined further than at first; fixed ones are what they were."""
-        return 2 if self.steps == "adaptive" else 1
+        """Adaptive steps are refined further than in versions 1 and 2; fixed ones are what they were."""
+        return 3 if self.steps == "adaptive" else 1
 
     @property
     def chance(self) -> float | None:
@@ -277,8 +277,8 @@ class AdaptiveResult(PredictionChangeResult):
     def error(self) -> Any:
         """How far ``value`` may be from the score at one feature per step; 0 where every feature had its own step.
 
-        It is an estimate. It held for at least 95 of 100 inputs in all cases measured but one: a forest of few trees,
-        whose curves are stairs (``docs/open-questions.md``).
+        It is an estimate. It held for at least 95 of 100 inputs in all cases measured (``docs/open-questions.md``). A
+        curve that is level at every point that was scored is taken for level.
         """
         return self._pack(self._adaptive.error.clone())
 

@@ -8,7 +8,8 @@ block at once, until the doubt left is small enough or every feature has its own
 How far an interval's value may be off is estimated by two parts, taken for independent errors. What the two orders of
 its kinds disagree about; and how unevenly it may fall: between its ends a curve is taken for a random walk whose
 roughness is that of the slopes of the intervals around it, drawn towards that of all features, so that the sum over the
-interval, given its ends, varies with the spread of the weights. Where the kinds are not known apart, changes may cancel
+interval, given its ends, varies with the spread of the weights. Curves that are level here and jump there may jump to
+and fro where they look level, as rarely as they jump elsewhere. Where the kinds are not known apart, changes may cancel
 out that count with one sign: each may be as large as it is where they are known.
 """
 
@@ -36,6 +37,7 @@ _FIRST = 8  # intervals to begin with
 SURE = 4.0  # standard errors that the stated error has; chosen and measured by benchmarks/adaptive_steps.py
 _TOWARDS = 2.0  # how far the variance of an interval is drawn towards that of the whole curve
 _AGREE = 1.5  # two orders agree by chance more often than all orders would
+_ROUNDING = 1e-10  # squared changes, as part of the typical one, that count as none
 _BOLD = 3.0  # intervals that are parted for the first time are cut into this many fewer pieces
 _SIZES = (20, 256)  # of a pair's working memory: sequences and sums along its lines, rows of a round
 
@@ -130,7 +132,7 @@ def _doubts(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]:
     number, weight, squares = (lines.within(one, found.line, found.low, found.high)[:, :2] for one in sums)
     spread = (squares - weight**2 / number.clamp(min=1)).clamp(min=0).sum(1)
     typical = _typical_squares(lines, found)
-    uneven = _variance(found, found.change, typical) * spread
+    uneven = torch.maximum(_variance(found, found.change, typical), _stairs(lines, found, typical)) * spread
     cancelled = torch.maximum(_variance(found, found.stop - found.start, typical), typical)
     hidden = torch.where(found.parted, 0.0, cancelled * weight.sum(1) ** 2)
     depends = (_AGREE * found.conflict) ** 2
@@ -143,6 +145,22 @@ def _typical_squares(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]
     features = _per_pair(lines, found, known * found.length)
     total = _per_pair(lines, found, known * found.squares)
     return (total / features.clamp(min=1))[found.line // lines.curves]
+
+
+def _stairs(lines: CurveLines, found: Intervals, typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+    """Variance of the change of one feature if curves are stairs: their squared height, by how often they come.
+
+    Where all points nearby are level, nothing tells of two stairs between them that cancel out, except those elsewhere
+    on the curves of the pair. The squared height is a geometric mean: where a curve comes to rest little by little, as
+    that of a network that is sure, it is small. And a curve has stairs as far as parts of it are level.
+    """
+    moved = found.parted & (found.squares > _ROUNDING * typical)
+    counted = (moved, (found.parted & ~moved) * found.length, found.parted * found.length)
+    stairs, level, features = (_per_pair(lines, found, one.double()) for one in counted)
+    logarithms = _per_pair(lines, found, torch.where(moved, found.squares, 1.0).log())
+    height = (logarithms / stairs.clamp(min=1)).exp()
+    features = features.clamp(min=1)
+    return (height * stairs / features * level / features)[found.line // lines.curves]
 
 
 def _variance(found: Intervals, change: Float[Tensor, " m"], typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
