@@ -28,6 +28,7 @@ from verax.lakes.processes import Processes
 from verax.lakes.run import _tasks
 from verax.lakes.schedule import Schedule
 from verax.lakes.score import Task
+from verax.lakes.storage import LocalFolder
 
 PARTS, PART_ROWS = 320, 1_000
 WANTED = 0.85
@@ -62,7 +63,8 @@ def prepared(folder: Path, model: Path) -> tuple[Job, dict[str, Task]]:
     lake, given = open_lake("rows", str(folder / "lake/rows")), open_lake("shap", str(folder / "lake/shap"))
     features = tuple(name for name in lake.parts[0].columns if name != "id")
     file = ModelFile(model, returns="logits", trust=True)
-    job = Job(file, lake_data.SETTINGS, "id", features, missing=False, background=None, out=str(folder / "scores"))
+    out = LocalFolder(str(folder / "scores"))
+    job = Job(file, lake_data.SETTINGS, "id", features, missing=False, background=None, out=out)
     return job, _tasks(lake, {"shap": given}, "id", "", lambda line: None)
 
 

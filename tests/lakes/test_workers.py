@@ -15,6 +15,7 @@ from verax.lakes import ModelFile, Settings
 from verax.lakes.engine import Lost
 from verax.lakes.job import Job, default_workers
 from verax.lakes.processes import Processes, _on_device
+from verax.lakes.storage import folder_of
 
 
 def test_workers_that_die_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +62,8 @@ class Mortal(Worker):
 def test_another_takes_the_place_of_a_worker_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verax.lakes.processes.Worker", Mortal)
     monkeypatch.setattr("verax.lakes.processes.ready", lambda members, seconds: members[1:])
-    job = Job(ModelFile(Path("m.onnx")), Settings(), "id", ("a",), missing=False, background=None, out="scores")
+    model = ModelFile(Path("m.onnx"))
+    job = Job(model, Settings(), "id", ("a",), missing=False, background=None, out=folder_of("scores"))
     crew = Processes(job, 2)
     before = list(crew.members)
     assert crew.events(1.0) == [Lost(1, "the process ended by itself, status -9")]
@@ -73,7 +75,7 @@ def test_another_takes_the_place_of_a_worker_that_dies(monkeypatch: pytest.Monke
 
 def test_with_several_gpus_each_worker_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ModelFile(Path("m.onnx"), device="cuda")
-    job = Job(model, Settings(), "id", ("a",), missing=False, background=None, out="scores")
+    job = Job(model, Settings(), "id", ("a",), missing=False, background=None, out=folder_of("scores"))
     for count, devices in ((1, ["cuda", "cuda", "cuda"]), (2, ["cuda:0", "cuda:1", "cuda:0"])):
         monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
         assert [_on_device(job, number).model.device for number in range(3)] == devices

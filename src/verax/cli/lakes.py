@@ -121,6 +121,7 @@ def evaluate_lake(
 ) -> None:
     """Score a lake and print its means."""
     from verax.lakes import ModelFile, score_lake
+    from verax.lakes.urls import shown
 
     cluster = options.cluster()
     checked_level(level)
@@ -145,7 +146,7 @@ def evaluate_lake(
             log=lambda line: common.tell(f"verax: {line}"),
         )
     except KeyboardInterrupt:
-        common.tell(f"verax: stopped. What was finished is stored in {out}; run it again to go on.")
+        common.tell(f"verax: stopped. What was finished is stored in {shown(out)}; run it again to go on.")
         raise typer.Exit(common.STOPPED) from None
     facts = _facts(found, level)
     text = f"{found.table(level).text()}\n\n{found.computed} of {found.parts} parts scored now. Scores: {found.out}"
@@ -160,14 +161,15 @@ def named_addresses(words: Sequence[str]) -> dict[str, str]:
         {'shap': 's3://lake/a/*.parquet', 'lime': 'lime/*.parquet'}
     """
     from verax.lakes.storage import split_pattern
+    from verax.lakes.urls import shown
 
     found: dict[str, str] = {}
     for word in words:
         name, sign, address = word.partition("=")
         if not sign or "/" in name:
-            name, address = Path(split_pattern(word)[0]).name, word
+            name, address = Path(shown(split_pattern(word)[0])).name, word
         if not name or not address:
-            raise ValueError(f"--attributions: expected NAME=PATTERN or a pattern in a folder, found {word}.")
+            raise ValueError(f"--attributions: expected NAME=PATTERN or a pattern in a folder, found {shown(word)}.")
         if name in found:
             raise ValueError(f"--attributions: a second one called {name}; say NAME=PATTERN.")
         found[name] = address

@@ -14,6 +14,7 @@ from verax.core.cores import available_cores
 from verax.datasets.array_files import read_table, table_array
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
+from verax.lakes.storage import Folder
 from verax.models.foreign_files import file_hash
 from verax.models.scorers import open_scorer
 from verax.perturbation.draws import Effect, Perturbation
@@ -87,7 +88,7 @@ class Job:
         features: The columns that the model takes, in its order.
         missing: Whether values may be missing.
         background: File with rows of the training data.
-        out: The address of the folder for the scores.
+        out: The folder for the scores.
         modules: Modules of the user's own, which workers import as well.
         path: Where modules are looked for.
     """
@@ -98,7 +99,7 @@ class Job:
     features: tuple[str, ...]
     missing: bool
     background: Path | None
-    out: str
+    out: Folder
     modules: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
 

@@ -14,6 +14,7 @@ from verax.core.hashing import digest
 from verax.core.packages import optional_package
 from verax.datasets.array_files import first_line, listed
 from verax.lakes.storage import File, Folder, RemoteFolder, folder_of, split_pattern
+from verax.lakes.urls import shown
 
 _VALUES = 1 << 21  # in one piece: 16 MiB of numbers, whatever the number of columns
 _AT_ONCE = 16  # last pages of files that are read at once: over a network it is waiting more than reading
@@ -55,7 +56,7 @@ class Part:
     def pieces(self, columns: Sequence[str], rows: int | None = None) -> Iterator[pl.DataFrame]:
         """Its rows in order, so many at a time, or some thousands: memory does not grow with the part."""
         count = rows or max(1, _VALUES // len(columns))
-        with named_errors(self.address):
+        with named_errors(self.folder, self.name):
             yield from _pieces(self.folder, self.name, self.rows, list(columns), count)
 
 
@@ -83,16 +84,16 @@ def open_lake(option: str, address: str) -> Lake:
     folder = folder_of(base)
     files = folder.files(pattern)
     if not files:
-        raise FileNotFoundError(f"{option}: {address}: no .parquet file there.")
+        raise FileNotFoundError(f"{option}: {shown(address)}: no .parquet file there.")
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         parts = list(pool.map(functools.partial(_part, folder), files))
     for part in parts[1:]:
         _check_like(part, parts[0])
-    return Lake(address, tuple(parts))
+    return Lake(shown(address), tuple(parts))
 
 
 def _part(folder: Folder, file: File) -> Part:
-    with named_errors(folder.address(file.name)):
+    with named_errors(folder, file.name):
         rows, types = _last_page(folder, file.name)
     return Part(folder, file.name, rows, types, (file.size, file.modified))
 
@@ -159,8 +160,9 @@ def _parquet() -> Any:
 
 
 @contextmanager
-def named_errors(address: str) -> Iterator[None]:
+def named_errors(folder: Folder, name: str) -> Iterator[None]:
     """Make the errors of a damaged or vanished file name it."""
+    address = folder.address(name)
     try:
         yield
     except FileNotFoundError:
@@ -170,4 +172,6 @@ def named_errors(address: str) -> Iterator[None]:
     except (OSError, ValueError) as error:  # pyarrow's are of these kinds
         if str(error).startswith(address):
             raise
+        if isinstance(folder, RemoteFolder):
+            folder.check(name)
         raise ValueError(f"{address}: cannot be read as .parquet file ({first_line(error)}).") from None

@@ -25,7 +25,7 @@ from verax.lakes.processes import processes
 from verax.lakes.result import LakeScores
 from verax.lakes.schedule import Schedule
 from verax.lakes.score import Scored, Task, check_gaps, merged
-from verax.lakes.storage import ALL, folder_of, split_pattern
+from verax.lakes.storage import ALL, Folder, folder_of, split_pattern
 from verax.lakes.store import ScoreFolder
 
 _DEFAULT = Settings()
@@ -99,7 +99,7 @@ def score_lake(
     for one in (lake, *given.values()):
         _check_apart(str(out), one)
     store = ScoreFolder(str(out))
-    job = _job(file, lake, given, store.folder.root, key, settings, background, missing)
+    job = _job(file, lake, given, store.folder, key, settings, background, missing)
     asked = job.facts() | {"attributions": ", ".join(given)}
     store.check(asked)
     if other := [name for name in lake.parts[0].columns if name not in (key, *job.features)]:
@@ -125,7 +125,7 @@ def _job(
     model: ModelFile,
     lake: Lake,
     given: Mapping[str, Lake],
-    out: str,
+    out: Folder,
     key: str,
     settings: Settings,
     background: Path | None,
@@ -153,7 +153,7 @@ def _check_apart(out: str, lake: Lake) -> None:
     base, pattern = split_pattern(lake.address)
     root, to = folder_of(base).root, folder_of(out).root
     if to == root or (to.startswith(f"{root}/") and pattern == ALL):
-        raise ValueError(f"out: {out} lies in {lake.address}; scores would be taken for parts; use another folder.")
+        raise ValueError(f"out: {to} lies in {lake.address}; scores would be taken for parts; use another folder.")
 
 
 def _tried(job: Job, lake: Lake) -> Any:

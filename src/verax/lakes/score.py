@@ -17,7 +17,6 @@ from verax.datasets.array_files import first_line, listed
 from verax.lakes.gather import gathered, keys_of, numbers
 from verax.lakes.job import Job, Measurement
 from verax.lakes.parts import Part
-from verax.lakes.storage import folder_of
 from verax.statistics.totals import ScoreSums
 from verax.study.said_names import words
 
@@ -62,7 +61,7 @@ class PartScorer:
 
     def __init__(self, job: Job) -> None:
         self.measurement = Measurement(job)
-        self.out = folder_of(job.out)
+        self.out = job.out
 
     def score(self, task: Task) -> Scored:
         """Score a part and store the scores."""

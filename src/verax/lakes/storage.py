@@ -4,19 +4,16 @@ Local folders need neither of them. A file appears whole: locally by a rename, i
 these work; elsewhere it is written under another name and moved.
 """
 
-import functools
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
-from verax.datasets.array_files import first_line
+from verax.lakes.urls import file_system, named, shown, split_query
 
 ALL = "**/*.parquet"
 _MAGIC = re.compile(r"[*?\[]")
@@ -38,7 +35,7 @@ class Folder(Protocol):
 
     @property
     def root(self) -> str:
-        """Its path or URL."""
+        """Its path or URL, as people know it."""
 
     def files(self, pattern: str = ALL) -> list[File]:
         """The files whose path matches, by path; what begins with a dot or an underscore is left out."""
@@ -95,15 +92,21 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """A folder of a store that pyarrow knows, such as ``s3://`` and ``gs://``, or else fsspec."""
+    """A folder of a store that pyarrow knows, such as ``s3://`` and ``gs://``, or else fsspec.
+
+    Attributes:
+        root: Its URL, as people know it.
+        url: What opens it, with what is secret.
+    """
 
     root: str
+    url: str = field(repr=False)
 
     def files(self, pattern: str = ALL) -> list[File]:
         """The files whose path matches, by path."""
         fs = optional_package("pyarrow.fs", "verax[ray]", self.root)
-        system, base = _file_system(self.root)
-        with _named(self.root):
+        system, base = file_system(self.url)
+        with named(self.root):
             listed = system.get_file_info(fs.FileSelector(base, recursive="/" in pattern))
         found = [
             File(one.path.removeprefix(base).strip("/"), one.size, one.mtime_ns or 0)
@@ -114,31 +117,35 @@ class RemoteFolder:
 
     def open(self, name: str) -> Any:
         """A file to read anywhere in."""
-        system, base = _file_system(self.root)
-        with _named(self.address(name)):
+        system, base = file_system(self.url)
+        with named(self.address(name)):
             return system.open_input_file(f"{base}/{name}")
+
+    def check(self, name: str) -> None:
+        """Refuse a file that is gone, with its store or alone: errors of reading do not say so."""
+        self.open(name).close()
 
     def read(self, name: str) -> bytes:
         """What a file holds."""
-        with _named(self.address(name)), self.open(name) as file:
+        with named(self.address(name)), self.open(name) as file:
             return bytes(file.read())
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
-        system, base = _file_system(self.root)
+        system, base = file_system(self.url)
         path = f"{base}/{name}"
-        to = path if system.type_name in _ATOMIC else f"{path}.{os.getpid()}.part"
-        with _named(self.address(name)):
+        with named(self.address(name)):
+            if system.type_name in _ATOMIC:
+                _write(system, path, content)
+                return
             system.create_dir(path.rsplit("/", 1)[0])
-            with system.open_output_stream(to) as file:
-                file.write(content)
-            if to != path:
-                system.move(to, path)
+            _write(system, f"{path}.{os.getpid()}.part", content)
+            system.move(f"{path}.{os.getpid()}.part", path)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        system, base = _file_system(self.root)
-        with _named(self.address(name)):
+        system, base = file_system(self.url)
+        with named(self.address(name)):
             system.delete_file(f"{base}/{name}")
 
     def address(self, name: str) -> str:
@@ -154,7 +161,8 @@ def folder_of(address: str) -> Folder:
         's3://bucket/rows'
     """
     if "://" in address and not address.startswith("file://"):
-        return RemoteFolder(address.rstrip("/"))
+        place, query = split_query(address)
+        return RemoteFolder(shown(address).rstrip("/"), place.rstrip("/") + query)
     return LocalFolder(str(Path(address.removeprefix("file://")).expanduser().absolute()))
 
 
@@ -164,23 +172,30 @@ def split_pattern(address: str) -> tuple[str, str]:
     Example:
         >>> split_pattern("s3://lake/rows/2026-*/*.parquet"), split_pattern("rows/part-0.parquet")
         (('s3://lake/rows', '2026-*/*.parquet'), ('rows', 'part-0.parquet'))
-        >>> split_pattern("rows/")
-        ('rows', '**/*.parquet')
+        >>> split_pattern("rows/"), split_pattern("s3://lake/rows/*?region=eu-west-1")
+        (('rows', '**/*.parquet'), ('s3://lake/rows?region=eu-west-1', '*'))
     """
+    address, query = split_query(address)
     start = address.index("://") + 3 if "://" in address else 0
     words = address[start:].rstrip("/").split("/")
     magic = next((at for at, word in enumerate(words) if _MAGIC.search(word)), None)
     if magic is None:
         if not address.endswith(".parquet"):
-            return address.rstrip("/") or "/", ALL
+            return (address.rstrip("/") or "/") + query, ALL
         magic = len(words) - 1
     above = "/".join(words[:magic])
-    return (address[:start] + above) or ("/" if address.startswith("/") else "."), "/".join(words[magic:])
+    base = (address[:start] + above) or ("/" if address.startswith("/") else ".")
+    return base + query, "/".join(words[magic:])
 
 
 def has_pattern(address: str) -> bool:
     """Whether an address has a wildcard in it."""
     return bool(_MAGIC.search(address))
+
+
+def _write(system: Any, path: str, content: bytes) -> None:
+    with system.open_output_stream(path) as file:
+        file.write(content)
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -195,32 +210,3 @@ def _match(segments: list[str], wanted: list[str]) -> bool:
     if wanted[0] == "**":
         return any(_match(segments[at:], wanted[1:]) for at in range(len(segments)))
     return fnmatchcase(segments[0], wanted[0]) and _match(segments[1:], wanted[1:])
-
-
-@functools.cache
-def _file_system(root: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path there; opened once by each process."""
-    fs = optional_package("pyarrow.fs", "verax[ray]", root)
-    with _named(root):
-        try:
-            system, path = fs.FileSystem.from_uri(root)
-        except ValueError:  # none of pyarrow's own
-            fsspec = optional_package("fsspec", "verax[ray]", root)
-            own, path = fsspec.core.url_to_fs(root)
-            system = fs.PyFileSystem(fs.FSSpecHandler(own))
-    return system, path.rstrip("/")
-
-
-@contextmanager
-def _named(address: str) -> Iterator[None]:
-    """Make errors of a store name what was asked for; the stores' own texts are long and name what is inside."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{address}: there is no such file or folder.") from None
-    except OSError as error:
-        if str(error).startswith(address):
-            raise
-        raise OSError(f"{address}: cannot be reached ({first_line(error)}).") from None
-    except ImportError as error:
-        raise ImportError(f"{address}: {first_line(error)}.") from None
