@@ -163,15 +163,16 @@ def _parquet() -> Any:
 def named_errors(folder: Folder, name: str) -> Iterator[None]:
     """Make the errors of a damaged or vanished file name it."""
     address = folder.address(name)
+    gone = f"{address}: there is no such file any more; put it back, then run the same command again."
     try:
         yield
     except FileNotFoundError:
-        raise FileNotFoundError(f"{address}: there is no such file any more.") from None
+        raise FileNotFoundError(gone) from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # it panics over some damaged files
         raise ValueError(f"{address}: cannot be read as .parquet file ({first_line(error)}).") from None
     except (OSError, ValueError) as error:  # pyarrow's are of these kinds
         if str(error).startswith(address):
             raise
-        if isinstance(folder, RemoteFolder):
-            folder.check(name)
+        if isinstance(folder, RemoteFolder) and not folder.has(name):  # the errors of reading do not say so
+            raise FileNotFoundError(gone) from None
         raise ValueError(f"{address}: cannot be read as .parquet file ({first_line(error)}).") from None

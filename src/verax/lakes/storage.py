@@ -121,9 +121,11 @@ class RemoteFolder:
         with named(self.address(name)):
             return system.open_input_file(f"{base}/{name}")
 
-    def check(self, name: str) -> None:
-        """Refuse a file that is gone, with its store or alone: errors of reading do not say so."""
-        self.open(name).close()
+    def has(self, name: str) -> bool:
+        """Whether a file is there; a store that does not answer is refused."""
+        system, base = file_system(self.url)
+        with named(self.address(name)):
+            return bool(system.get_file_info(f"{base}/{name}").is_file)
 
     def read(self, name: str) -> bytes:
         """What a file holds."""

@@ -15,7 +15,7 @@ from verax.datasets.array_files import first_line
 
 _QUERY = re.compile(r"\?\w+=")  # a question mark before anything else is a wildcard
 _SECRET = re.compile(r"(?<=://)[^/@]*:[^/@]*@")
-_SECONDS = 10.0  # without a byte, after which a try has failed
+_SECONDS = 5.0  # without a byte, after which a try has failed
 _TRIES = 3
 _REQUEST = re.compile(r" \(Request ID: .*|^.*AWS Error ")  # what says nothing to people
 _NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|Bucket '.*' not found")
