@@ -24,7 +24,7 @@ from verax.scoring import adapters
 from verax.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
-    from verax import auditing, datasets, interop, models, monitoring, text
+    from verax import auditing, datasets, interop, lakes, models, monitoring, text
     from verax.auditing.audit import audit
     from verax.evaluation.stream import stream
     from verax.study.live import run_study
@@ -45,6 +45,7 @@ _LAZY = {
     "auditing": "",
     "datasets": "",
     "interop": "",
+    "lakes": "",
     "models": "",
     "monitoring": "",
     "run_study": "study.live",
@@ -71,6 +72,7 @@ __all__ = [
     "infidelity",
     "infidelity_uncertainty",
     "interop",
+    "lakes",
     "limits",
     "metrics",
     "models",

@@ -67,6 +67,43 @@ def test_slicing_slices_all_that_is_held_per_row(rows):
     torch.testing.assert_close(part, whole[at], rtol=1e-12, atol=1e-12)
 
 
+def test_rows_one_by_one():
+    inputs = verax.Inputs(X, GROUPS, alongside={"mask": torch.arange(N)})
+    assert [one.alongside["mask"].tolist() for one in inputs] == [[row] for row in range(N)]
+    assert torch.equal(inputs[-1].values, X[-1:])
+    assert torch.equal(inputs[np.int64(2)].values, X[2:3])
+    for row in (N, -N - 1):
+        with pytest.raises(IndexError):
+            inputs[row]
+
+
+@pytest.mark.parametrize("side", [4, 12])  # few features, and more than fit into a number
+def test_maps_and_attributions_with_channels_in_one_call(side):
+    """Each has the scores that it has alone."""
+    x = torch.randn(3, 2, side, side, generator=torch.Generator().manual_seed(1))
+    a = torch.randn(x.shape, generator=torch.Generator().manual_seed(2))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2 * side * side, 3))
+    given = {"channels": a, "map": a.sum(1), "one channel": a.sum(1, keepdim=True)}
+    metrics = ("pc", "dpc", "lpc", "infidelity", "effect_correlation")
+    together = verax.evaluate(model, x, given, metrics, samples=20)
+    for name, one in given.items():
+        alone = verax.evaluate(model, x, {name: one}, metrics, samples=20)
+        for metric in metrics:
+            torch.testing.assert_close(together[metric].value[name], alone[metric].value[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["dpc", "lpc"])
+def test_missing_baselines_have_no_direction(metric):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    model = HistGradientBoostingClassifier().fit(x, x[:, 0] > 0)
+    with pytest.raises(ValueError, match=f"^{metric}: baselines: all are NaN, which is in no direction"):
+        verax.evaluate(model, verax.Inputs(x, baselines=np.nan), x, [metric])
+    some = verax.Inputs(x, baselines=np.array([0.0, np.nan, 0.0]), names=["age", "town", "sex"])
+    with pytest.warns(UserWarning, match="counts 0 for features that become NaN, which is in no direction: town"):
+        verax.evaluate(model, some, x, [metric])
+    assert verax.evaluate(model, verax.Inputs(x, baselines=np.nan), x, ["pc"])["pc"].value.shape == (40,)
+
+
 def test_one_attribution_per_feature_is_that_of_its_elements():
     inputs = verax.Inputs(X, [4, 4, 7, -1, 9])
     by_feature = torch.randn(N, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

@@ -482,3 +482,19 @@ def test_a_model_that_is_sure_can_be_explained():
     found = verax.attribution.LimeTabular(samples=64)(forest, sure)
     assert np.isfinite(found).all()
     assert np.abs(found).max() > 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
+def test_a_device_that_is_not_here(device: str | torch.device) -> None:
+    x, model = torch.randn(3, 4), nn.Linear(4, 2)
+    calls = (
+        lambda: verax.prediction_change(model, x, x, device=device),
+        lambda: verax.limits(model, x, device=device),
+        lambda: verax.Scorer(model, device=device),
+        lambda: verax.attribution.Gradient()(model, x, device=device),
+        lambda: verax.stream(model, [(x, x)], metrics=["pc"], device=device).totals(),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=r"^device: cuda.* was asked for, but torch finds no CUDA device here"):
+            call()

@@ -130,21 +130,11 @@ def data_help() -> str:
 
 def checked_device_name(device: str) -> str:
     """Refuse a device that is not there before anything is loaded or trained for it."""
-    import torch
-
     from verax.scoring.scorer import checked_device
 
-    found = checked_device(device)
+    found = checked_device(device, "--device")
     if found is not None and found.type not in ("cpu", "cuda", "mps"):
         raise ValueError(f"--device: expected cpu, cuda or mps, found {device}.")
-    if found is not None and found.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if not count:
-            raise ValueError(f"--device: {device} was asked for, but torch finds no CUDA device here; use cpu.")
-        if (found.index or 0) >= count:
-            raise ValueError(f"--device: {device} was asked for, but torch finds only {count}, from cuda:0.")
-    if found is not None and found.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"--device: {device} was asked for, but torch finds none here; use cpu.")
     return device
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from verax.core.arguments import checked_count
 from verax.core.blocks import pieces
-from verax.core.shapes import Float
+from verax.core.shapes import Bool, Float
 from verax.metrics import areas
 from verax.metrics.base import GuidedMetric, Kind
 from verax.metrics.limits_result import Limits
@@ -138,21 +138,27 @@ class DirectedArea(WeightedArea):
                 f"{self.name}: the inputs are codes, which have no direction (x - baseline), so {self.label} would be "
                 "0; use PC, or, for tokens, explain their embeddings."
             )
+        if (gaps := _become_missing(problem)) is not None and bool(gaps.all()):
+            return (
+                f"{self.name}: baselines: all are NaN, which is in no direction (x - baseline), so {self.label} would "
+                "be 0; use PC, or other baselines."
+            )
         return ""
 
     def check(self, problem: Problem) -> None:
-        """Say which features count 0, because codes have no direction."""
+        """Say which features count 0, because codes and what is missing have no direction."""
         super().check(problem)
-        codes = problem.given.codes
-        if codes is None:
-            return
-        features = problem.features.reduce(codes[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
-        names = problem.given.names or tuple(map(str, range(problem.features.most)))
-        warnings.warn(
-            f"{self.label} counts 0 for features that are codes and have no direction: "
-            f"{', '.join(names[one] for one in features)}. PC and baseline Infidelity see them.",
-            stacklevel=4,
-        )
+        why = {
+            "are codes and have no direction": problem.given.codes,
+            "become NaN, which is in no direction": _become_missing(problem),
+        }
+        for what, elements in why.items():
+            if elements is not None and bool(elements.any()):
+                warnings.warn(
+                    f"{self.label} counts 0 for features that {what}: {_named(problem, elements)}. PC and baseline "
+                    "Infidelity see them.",
+                    stacklevel=4,
+                )
 
     def changes(self, scores: AnyScores, which: slice) -> Float[Tensor, "k n curves steps"]:
         """The directed change of each step."""
@@ -170,6 +176,18 @@ class DirectedArea(WeightedArea):
             return scores.predicted_sign[which].to(scores.curves)
         attribution, direction = scores.attribution_sign[which], scores.direction_sign[which]
         return (attribution.abs() if self.reading == "signed" else attribution).to(scores.curves) * direction
+
+
+def _become_missing(problem: Problem) -> Bool[Tensor, "*shape"] | None:
+    """Which elements of a row are NaN when they are removed, whatever the input; None where none can be."""
+    return problem.baselines.isnan().all(0) if problem.given.missing else None
+
+
+def _named(problem: Problem, elements: Bool[Tensor, "*shape"]) -> str:
+    """The features that some elements of a row belong to."""
+    features = problem.features.reduce(elements[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
+    names = problem.given.names or tuple(map(str, range(problem.features.most)))
+    return ", ".join(names[one] for one in features)
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class Inputs:
 
     def __getitem__(self, rows: Any) -> "Inputs":
         """Some rows, with all that is held for each of them."""
-        chosen = slice(rows, rows + 1 or None) if isinstance(rows, int) else rows
+        chosen = _one(rows, len(self)) if isinstance(rows, Integral) else rows
         x = as_tensor("inputs", self.values)
         return replace(
             self,
@@ -136,6 +137,12 @@ def inputs_of(inputs: Any, features: Any = _AUTO, baselines: Any = _ZERO) -> Inp
         if not (isinstance(value, type(default)) and value == default):
             raise ValueError(f"{name}: the inputs bring their own; say it there: verax.Inputs(values, {name}=...).")
     return inputs
+
+
+def _one(row: Integral, count: int) -> slice:
+    """One row as a slice; one that is not there ends a loop over the rows."""
+    place = range(count)[int(row)]  # refuses what is out of range, and counts negative ones from the end
+    return slice(place, place + 1)
 
 
 def _rows(values: Any, rows: Any) -> Any:

@@ -213,7 +213,8 @@ def _attribution_list(
     check_finite(dict(zip(labels, found, strict=True)))
     dtype = reduce(torch.promote_types, (one.dtype for one in found))
     precision = torch.tensor([torch.finfo(one.dtype).eps for one in found], dtype=torch.float64)[:, None, None]
-    return tuple(_in_layout(one.to(dtype), given) for one in found), precision, form, names
+    shaped = tuple(_in_layout(one.to(dtype), given) for one in found)
+    return _alike(shaped, tuple(inputs.shape[1:])), precision, form, names
 
 
 def _checked_attribution(name: str, value: Any, inputs: Tensor, shapes: list[Shape]) -> Tensor:
@@ -248,6 +249,16 @@ def _in_layout(one: Tensor, given: CheckedInputs) -> Tensor:
     if fixed is None:
         return shaped
     return spread(shaped, tuple(given.values.shape[1:])).masked_fill(fixed.to(shaped.device), 0)
+
+
+def _alike(attributions: tuple[Tensor, ...], shape: Shape) -> tuple[Tensor, ...]:
+    """All of one shape: where only some have channels, the others are shared out evenly.
+
+    In float64, in which shares of different numbers differ.
+    """
+    if len({one.shape for one in attributions}) == 1:
+        return attributions
+    return tuple(spread(one.double(), shape) for one in attributions)
 
 
 def _numbers(label: str, value: Any) -> Tensor:

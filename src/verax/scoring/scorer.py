@@ -237,12 +237,21 @@ def automatic_batch_size(row_elements: int, device: torch.device) -> int:
     return 1 << (fitting.bit_length() - 1)
 
 
-def checked_device(device: str | torch.device | None) -> torch.device | None:
-    """Read a device, or say that torch does not know it."""
+def checked_device(device: str | torch.device | None, name: str = "device") -> torch.device | None:
+    """Read a device, or say that torch does not know it, or finds none here."""
+    if device is None:
+        return None
     try:
-        return None if device is None else torch.device(device)
+        found = torch.device(device)
     except (RuntimeError, TypeError):
-        raise ValueError(f'device: expected a torch device such as "cpu" or "cuda", found {device!r}.') from None
+        raise ValueError(f'{name}: expected a torch device such as "cpu" or "cuda", found {device!r}.') from None
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if found.type == "cuda" and (found.index or 0) >= count:
+        there = f"only {count}, from cuda:0" if count else "no CUDA device here; use cpu"
+        raise ValueError(f"{name}: {device} was asked for, but torch finds {there}.")
+    if found.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"{name}: {device} was asked for, but torch finds none here; use cpu.")
+    return found
 
 
 def checked_batch_size(batch_size: int | None) -> int | None:
