@@ -63,7 +63,13 @@ def spread_evenly(
     features: FeatureMap, values: Float[Tensor, "k b features"], rows: slice
 ) -> Float[Tensor, "k b *shape"]:
     """Share the value of each feature out among its elements that can be removed; they sum to it again."""
+    return spread_over(features, values, rows, removable(features, rows, values))
+
+
+def spread_over(
+    features: FeatureMap, values: Float[Tensor, "k b features"], rows: slice, elements: Float[Tensor, "b *shape"]
+) -> Float[Tensor, "k b *shape"]:
+    """Share the value of each feature out among some of its elements, which are 1; all others are 0."""
     which = torch.arange(rows.start, rows.stop, device=values.device)
-    counted = removable(features, rows, values)
-    shares = values / features.reduce(counted, rows).clamp(min=1)
-    return torch.stack([features.expand(one, which) * counted for one in shares])
+    shares = values / features.reduce(elements, rows).clamp(min=1)
+    return torch.stack([features.expand(one, which) * elements for one in shares])

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from verax.attribution.shapley import exact_shapley
 from verax.core.shapes import Float, Int
+from verax.evaluation.limit_elements import by_element
 from verax.evaluation.limit_parts import parts
 from verax.evaluation.limit_plan import Plan, planned
 from verax.evaluation.limit_steps import in_own_steps
@@ -15,6 +16,7 @@ from verax.metrics.limit_beam import beam_extremes
 from verax.metrics.limit_reading import ChainReading, Extremes
 from verax.metrics.limits import exact_extremes
 from verax.metrics.weighted_area import WeightedArea
+from verax.problem.features import FeatureMap
 from verax.problem.problem import Problem, Task
 from verax.problem.replacement import Replacement
 from verax.scoring.session import Session
@@ -85,7 +87,7 @@ def _alike(problem: Problem, metrics: Mapping[str, WeightedArea], rows: int) -> 
     kinds, found = list(dict.fromkeys(own.values())), []
     for kind in kinds:
         same = {name: metric for name, metric in metrics.items() if own[name] == kind}
-        readings = {name: _readings(metric, problem.features.most) for name, metric in same.items()}
+        readings = {name: _readings(metric, problem.features) for name, metric in same.items()}
         distinct = list(dict.fromkeys(reading for several in readings.values() for reading in several))
         found.append(_Alike(kind, same, readings, planned(problem, distinct, rows // len(kinds))))
     return found
@@ -108,15 +110,16 @@ def _found(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
     return found
 
 
-def _readings(metric: WeightedArea, most: int) -> list[ChainReading]:
+def _readings(metric: WeightedArea, features: FeatureMap) -> list[ChainReading]:
     """How a metric reads a chain of removed sets; where its steps hold several features, also as PC would read it.
 
     In magnitude order a step of several features has one sign, and PC's best chain has steps of one sign.
     """
     factor, experiment = metric.signing, metric.experiment
-    steps = None if experiment.steps >= most else experiment.steps
-    own = ChainReading(factor, experiment.area, metric.form, steps)
-    return [own] if steps is None or factor != "magnitude" else [own, replace(own, factor="none")]
+    steps = None if experiment.steps >= features.most else experiment.steps
+    as_pc = ChainReading("none", experiment.area, metric.form, steps)
+    own = replace(as_pc, factor=factor, predicted=by_element(metric, features))
+    return [own] if steps is None or factor != "magnitude" else [own, as_pc]
 
 
 def _search(
@@ -128,9 +131,10 @@ def _search(
     for part in parts(session, task, plan.which):
         for block in part.blocks(plan.width):
             which = part.which[block.rows]
-            direction = block.direction.signs().double()
             scores = None if plan.width else part.all_scores(block)
             for reading, table in tables.items():
+                sums = block.direction
+                direction = (sums.free_signs() if reading.predicted else sums.signs()).double()
                 if scores is None:
                     _put(table, which, beam_extremes(part.scores_of(block), direction, reading, plan.width))
                 else:

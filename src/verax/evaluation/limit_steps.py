@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from verax.attribution.coalitions import spread_evenly
 from verax.core.shapes import Float, Int
+from verax.evaluation.limit_elements import shared_out
 from verax.evaluation.limit_parts import Part, part_of
 from verax.metrics.areas import decay_weights
 from verax.metrics.limit_reading import Extremes
@@ -55,7 +55,7 @@ def in_own_steps(
 def _guided(part: Part, metric: WeightedArea, values: Float[Tensor, "k m features"]) -> GuidedScores:
     """Run the metric's experiment on attributions of one value per feature."""
     problem = part.task.problem
-    spread = spread_evenly(problem.features, values.nan_to_num(), slice(0, len(problem))).to(problem.inputs.device)
+    spread = shared_out(part.task, metric, values.nan_to_num()).to(problem.inputs.device)
     asked = replace(
         problem,
         attributions=tuple(spread),

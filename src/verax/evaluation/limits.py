@@ -11,6 +11,7 @@ import torch
 from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
 from verax.evaluation.drawn import check_repeats
+from verax.evaluation.limit_elements import shared_out
 from verax.evaluation.limit_search import Found, caution, found_limits
 from verax.metrics.base import Metric
 from verax.metrics.choose import Metrics, chosen
@@ -58,7 +59,9 @@ def limits(
     (``steps`` below their number): the attribution that is best one feature per step is scored in the metric's own
     steps, with its own rule. Where rows are too many for all inputs, some are drawn at random, and the others are NaN.
 
-    An attribution here is one value per feature, zero allowed; a pixel's or a group's is shared out among its elements.
+    An attribution here is any that ``evaluate`` takes, zeros allowed. The one given back has a value for each feature,
+    shared out evenly among its elements; for ``lpc`` and the rules ``dot`` and ``coherent``, which sum up what the
+    elements of a feature predict, among those of them that move the same way.
 
     Args:
         model: A torch module (returns logits), a scikit-learn classifier, a ``verax.Scorer``: what ``evaluate`` takes.
@@ -153,13 +156,15 @@ def _packed(task: Task, metric: WeightedArea, found: Found, context: Context) ->
     problem, extremes = task.problem, found.extremes
     features, everything = problem.features, slice(0, len(problem))
     counts = features.counts(everything).to(extremes.best.device).expand(len(problem))
-    values = extremes.attribution.clone()
+    values = extremes.attribution
     order = removal_order(values.nan_to_num(), metric.experiment.order, counts)
     beyond = torch.arange(features.most, device=order.device) >= counts[:, None]
     order = order.masked_fill(beyond | extremes.best.isnan()[:, None], -1)
-    both = torch.stack((values, values if found.shapley is None else found.shapley.clone()))
-    padded = torch.where(beyond & ~extremes.best.isnan()[:, None], 0, both)
-    attribution, shapley = spread_evenly(features, padded, everything)
+    absent = beyond & ~extremes.best.isnan()[:, None]
+    (attribution,) = shared_out(task, metric, values.masked_fill(absent, 0)[None])
+    shapley = None
+    if found.shapley is not None:
+        (shapley,) = spread_evenly(features, found.shapley.masked_fill(absent, 0)[None], everything)
     return Limits(
         metric=metric,
         context=context,
@@ -170,5 +175,5 @@ def _packed(task: Task, metric: WeightedArea, found: Found, context: Context) ->
         random=extremes.chance.clone(),
         attaining=attribution,
         sequence=order,
-        exact_shapley=None if found.shapley is None else shapley,
+        exact_shapley=shapley,
     )

@@ -31,7 +31,7 @@ def beam_extremes(score: Score, direction: Float[Tensor, "n features"], reading:
 
     Args:
         score: Scores removed sets.
-        direction: Sign of ``x - baseline`` of each feature.
+        direction: Sign of ``x - baseline`` of each feature; any for one whose elements move and whose sign is free.
         reading: How the metric reads a chain of sets.
         width: Chains that are followed at once.
 

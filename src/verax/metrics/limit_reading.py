@@ -24,12 +24,15 @@ class ChainReading:
         curve: ``"cumulative"`` where changes are summed up along the curve, or ``"increments"``.
         steps: Steps of the metric; None for one feature each. Where steps hold several, features count as their step
             does, which is right for PC; signs are put on single features all the same.
+        predicted: Whether the sign of a feature is that of ``sum_i a_i (x_i - b_i)`` over its elements, which is free
+            wherever one of them moves; otherwise ``x - baseline`` is summed alone, and may cancel out.
     """
 
     factor: Signing
     area: Area = "between"
     curve: Curve = "cumulative"
     steps: int | None = None
+    predicted: bool = False
 
     @property
     def mirrored(self) -> bool:

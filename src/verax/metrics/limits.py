@@ -20,11 +20,11 @@ _TOGETHER = 1 << 16  # sets that are looked at at once
 def exact_extremes(
     scores: Float[Tensor, "n sets"], direction: Float[Tensor, "n features"], reading: ChainReading
 ) -> Extremes:
-    """The best and the worst score of any attribution with one value per feature, one feature per step.
+    """The best and the worst score of any attribution, one feature per step.
 
     Args:
         scores: ``f(S)`` of all ``2^d`` removed sets, feature ``i`` removed where bit ``i`` of the place is 1.
-        direction: Sign of ``x - baseline`` of each feature.
+        direction: Sign of ``x - baseline`` of each feature; any for one whose elements move and whose sign is free.
         reading: How the metric reads a chain of sets.
 
     Example: two features add 3 and 1 to the score; PC is best where the larger one goes first.

@@ -29,9 +29,10 @@ class Limits:
     Attributes:
         metric: What was measured, with its settings.
         context: Form, classes and cost.
-        exact: Whether no attribution with one value per feature can score better than ``best``. Otherwise ``best`` is a
-            lower bound, which some attribution attains, and ``worst`` an upper bound. ``evaluate`` raises them to what
-            the attributions of the call attain.
+        exact: Whether no attribution, by feature or by element, can score better than ``best``. Otherwise ``best`` is
+            a lower bound, which some attribution attains, and ``worst`` an upper bound. ``evaluate`` raises them to
+            what the attributions of the call attain. In signed order a feature whose elements cancel out but for
+            rounding is taken for 0.
         method: How they were found, in words.
         highest: The best score of each input.
         lowest: The worst.

@@ -48,6 +48,11 @@ class FeatureSums:
         """Sign of each sum."""
         return self.values.sign() if self.sizes is None else signs(self.values, self.sizes, self.rounding)
 
+    def free_signs(self) -> Shaped[Tensor, "*k b features"]:
+        """Sign of each sum, or 1 where numbers cancel out: weighted one by one, they need not."""
+        found = self.signs()
+        return found.masked_fill((found == 0) & (self.size > 0), 1)
+
 
 def attribution_sums(
     features: FeatureMap, stacked: Float[Tensor, "k b *rest"], precision: Float[Tensor, "k 1 1"], rows: slice
