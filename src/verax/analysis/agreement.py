@@ -12,7 +12,7 @@ from verax.analysis import canonical
 from verax.analysis.matrices import Matrix, common, estimate
 from verax.display.methods import is_reference, lime_methods
 from verax.statistics.intervals import Estimate
-from verax.statistics.ranks import spearman
+from verax.statistics.ranks import rank_correlation, ranks
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,6 @@ def agreement(x: Matrix, y: Matrix, *, lime: bool, resamples: int = 1000, seed: 
     count, inputs = len(keep), len(x.inputs)
     if count < 2 or inputs < 2:  # one configuration is not ranked, one input says nothing about others
         return Agreement(Estimate(np.nan, np.nan, np.nan, np.nan), count, inputs)
-    means = [(part.values.mean(1), part.resampled(resamples, seed)) for part in (x.part(keep), y.part(keep))]
-    return Agreement(estimate(spearman, *means), count, inputs)
+    parts = x.part(keep), y.part(keep)
+    found = [(ranks(part.values.mean(1)), part.resampled_ranks(resamples, seed)) for part in parts]
+    return Agreement(estimate(rank_correlation, *found), count, inputs)

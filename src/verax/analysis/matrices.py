@@ -15,6 +15,7 @@ import torch
 
 from verax.statistics import bootstrap
 from verax.statistics.intervals import Estimate, resampled_estimate
+from verax.statistics.ranks import ranks
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -28,6 +29,7 @@ class Matrix:
     inputs: npt.NDArray[np.int64]
     values: Floats
     _drawn: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _ranked: dict[int, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
     _parts: dict[bytes, "Matrix"] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def places(self, configurations: Sequence[str]) -> Places:
@@ -40,6 +42,12 @@ class Matrix:
         if len(self._drawn.get(seed, ())) < resamples:
             self._drawn[seed] = resampled_means(self.values, resamples, seed)
         return self._drawn[seed][:resamples]
+
+    def resampled_ranks(self, resamples: int, seed: int) -> Floats:
+        """The ``ranks`` of configurations by those means; ranked once, however many metrics they are compared with."""
+        if len(self._ranked.get(seed, ())) < resamples:
+            self._ranked[seed] = ranks(self.resampled(resamples, seed))
+        return self._ranked[seed][:resamples]
 
     def part(self, places: Places) -> "Matrix":
         """Some of the configurations, the same object at each call, which keeps what was drawn of it.
@@ -66,24 +74,29 @@ def matrix(scores: pl.DataFrame, model: str, metric: str) -> Matrix:
     Configurations and inputs without values (the study left the metric out for them) are left out; a configuration
     that misses only some of the inputs that others have is an error.
     """
-    rows = scores.filter(pl.col("model") == model, pl.col(metric).is_not_null())
-    configurations, inputs = rows["configuration"].unique(maintain_order=True), rows["input"].unique().sort()
+    columns = scores.select("model", "configuration", "input", pl.col(metric).alias("score"))
+    rows = columns.filter(pl.col("model") == model, pl.col("score").is_not_null())
+    names = rows["configuration"].cast(pl.Categorical)
+    configurations = names.unique(maintain_order=True)
+    numbers = rows["input"].to_numpy()
+    there = np.bincount(numbers) > 0
+    inputs = np.flatnonzero(there)
     shape = (len(configurations), len(inputs))
     # each score is put in its place, which takes a fraction of the time that it would to sort them
-    at = _places(rows["configuration"], configurations) * len(inputs) + _places(rows["input"], inputs)
+    at = _places(names, configurations) * len(inputs) + (np.cumsum(there) - 1)[numbers]
     if rows.height != shape[0] * shape[1] or (np.bincount(at, minlength=rows.height) != 1).any():
         raise ValueError(f"scores: the configurations of model {model!r} do not all have the same inputs once.")
     values = np.empty(rows.height)
-    values[at] = rows[metric].to_numpy()
-    return Matrix(tuple(configurations.cast(pl.String)), inputs.to_numpy(), values.reshape(shape))
+    values[at] = rows["score"].to_numpy()
+    return Matrix(tuple(configurations.cast(pl.String)), inputs, values.reshape(shape))
 
 
-def _places(values: pl.Series, order: pl.Series) -> Places:
-    """Where each value stands in an order that has each of them once."""
-    name = values.name
-    places = order.to_frame().with_row_index("place")
-    found: Places = values.to_frame().join(places, on=name, how="left", maintain_order="left")["place"].to_numpy()
-    return found.astype(np.intp)
+def _places(names: pl.Series, order: pl.Series) -> Places:
+    """Where each name, a category, stands in an order that has each of them once."""
+    codes, ordered = (each.to_physical().to_numpy() for each in (names, order))
+    places = np.zeros(ordered.max(initial=0) + 1, dtype=np.intp)
+    places[ordered] = np.arange(len(ordered))
+    return places[codes]
 
 
 def common(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:

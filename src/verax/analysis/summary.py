@@ -20,7 +20,8 @@ def configurations(scores: pl.DataFrame, metrics: Sequence[MetricInfo]) -> pl.Da
     columns = [metric.column for metric in metrics]
     costs = [name for name in COST_COLUMNS if name in scores.columns]
     norm = ["attribution_norm"] if "attribution_norm" in scores.columns else []
-    grouped = scores.group_by(KEYS, maintain_order=True).agg(
+    grouped = scores.group_by("model", "configuration", maintain_order=True).agg(  # which settle the other keys
+        pl.col("dataset", "modality", "method", "local").first(),
         pl.len().cast(pl.Int64).alias("inputs"),
         *(_wide(name).mean() for name in [*columns, *norm]),
         *((_wide(name).std() / pl.col(name).count().sqrt()).alias(f"{name}_error") for name in columns),
@@ -28,7 +29,8 @@ def configurations(scores: pl.DataFrame, metrics: Sequence[MetricInfo]) -> pl.Da
         *(_wide(name).sum() for name in costs),
         *(_counted(name) for name in costs if name in _ROWS),
     )
-    return grouped.with_columns(pl.col("dataset", "model", "modality", "method", "configuration").cast(pl.String))
+    names = pl.col("dataset", "model", "modality", "method", "configuration").cast(pl.String)
+    return grouped.select(*KEYS, pl.exclude(KEYS)).with_columns(names)
 
 
 def methods(
