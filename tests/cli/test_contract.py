@@ -187,7 +187,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _arrays(world)
     _specs(world)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verax.study.run.write_study_report", lambda study: study.store.folder / "report.html")
+        patch.setattr("verax.study.run.write_study_report", lambda study, workers: study.store.folder / "report.html")
         patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
         ran(spec(_small()), world / "study")
     for name in ("damaged", "changed", "bereft", "unbegun"):

@@ -16,7 +16,7 @@ from verax.models.recipes import Recipe, general_recipe
 
 
 def _quick(patch: pytest.MonkeyPatch, report: bool, pace: bool) -> None:
-    def no_report(study: Any) -> Path:
+    def no_report(study: Any, workers: int) -> Path:
         return Path(study.store.folder / "report.html")
 
     if not report:

@@ -21,6 +21,7 @@ from study.tiny import METHODS, UNITS, finished_here, tiny, tiny_content
 from verax.study.machine import Machine
 from verax.study.plan import Plan, plan_of
 from verax.study.pool import UNCERTAINTY, run_pool
+from verax.study.report import write_study_report
 from verax.study.spec import parse_spec
 from verax.study.study import open_study
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
@@ -85,6 +86,19 @@ def test_workers_give_the_same_table_and_the_watcher_is_told(
     written.unlink()
     compute_uncertainty(study, *uncertainty_tables(study), HERE)
     assert pl.read_parquet(folder / "uncertainty").equals(found)
+
+
+def test_another_process_draws_the_same_figures(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = parse_spec(tiny_content(place, 2) | {"examples": 2}, "tiny")
+    study = ran(spec, tmp_path / "study")[0].study
+    folder = study.store.folder / "figures"
+    write_study_report(study)
+    drawn = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert {"curves-1.svg", "attributions-1.svg"} < drawn.keys()
+    shutil.rmtree(folder)
+    monkeypatch.setattr("verax.report.paper.draw_examples", lambda *arguments: pytest.fail("not by the other process"))
+    write_study_report(study, workers=2)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == drawn
 
 
 def test_what_takes_seconds_is_done_in_one_process(

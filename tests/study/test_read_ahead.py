@@ -30,7 +30,7 @@ def small() -> StudySpec:
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run units as beside a GPU."""
-    monkeypatch.setattr(NO_REPORT, lambda study: study.store.folder)
+    monkeypatch.setattr(NO_REPORT, lambda study, workers: study.store.folder)
     monkeypatch.setattr("verax.study.run.run_local", engine.run_beside)
 
 
@@ -50,7 +50,7 @@ def test_the_tables_are_those_of_units_one_after_the_other(
     places = [(number, name) for number in range(3) for name in ("First", "Second")]
     assert order == [f"{name}.{number:06d}-{number + 1:06d}" for number, name in places]
     monkeypatch.undo()
-    monkeypatch.setattr(NO_REPORT, lambda study: study.store.folder)
+    monkeypatch.setattr(NO_REPORT, lambda study, workers: study.store.folder)
     ran(small(), tmp_path / "alone")
     assert same(scores(tmp_path / "beside"), scores(tmp_path / "alone"))
 

@@ -38,7 +38,8 @@ def agreement(x: Matrix, y: Matrix, *, lime: bool, resamples: int = 1000, seed: 
     """
     x, y = common(x, y)
     methods = [canonical.method(name) for name in x.configurations]
-    ranked = [(name in lime_methods()) == lime and (lime or not is_reference(name)) for name in methods]
+    of_lime = frozenset(lime_methods())
+    ranked = [(name in of_lime) == lime and (lime or not is_reference(name)) for name in methods]
     keep = np.flatnonzero(ranked)
     count, inputs = len(keep), len(x.inputs)
     if count < 2 or inputs < 2:  # one configuration is not ranked, one input says nothing about others

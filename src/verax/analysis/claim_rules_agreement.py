@@ -74,7 +74,8 @@ QUESTIONS += [
 )
 def _pareto_set_small(evidence: Evidence) -> Answer:
     dpc, infidelity = common(evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix)
-    keep = np.array([i for i, name in enumerate(dpc.configurations) if canonical.method(name) in lime_methods()], int)
+    lime = frozenset(lime_methods())
+    keep = np.array([i for i, name in enumerate(dpc.configurations) if canonical.method(name) in lime], int)
     _need_grid(len(keep), LEAST_PARETO_GRID)
     good, bad = dpc.part(keep), infidelity.part(keep)
     size = int(front(good.values.mean(1), bad.values.mean(1)).sum())

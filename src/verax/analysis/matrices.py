@@ -94,9 +94,10 @@ def matrix(scores: pl.DataFrame, model: str, metric: str) -> Matrix:
 def _places(names: pl.Series, order: pl.Series) -> Places:
     """Where each name, a category, stands in an order that has each of them once."""
     codes, ordered = (each.to_physical().to_numpy() for each in (names, order))
-    places = np.zeros(ordered.max(initial=0) + 1, dtype=np.intp)
-    places[ordered] = np.arange(len(ordered))
-    return places[codes]
+    place = np.zeros(ordered.max(initial=0) + 1, dtype=np.intp)
+    place[ordered] = np.arange(len(ordered))
+    places: Places = place[codes]
+    return places
 
 
 def common(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:

@@ -6,8 +6,10 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 
@@ -24,8 +26,20 @@ def fixed_style(size: int) -> Iterator[None]:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure without a date, with ids that depend on its content only."""
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    _write(figure, path, metadata={"Date": None})
     return path
+
+
+def _write(figure: Figure, file: Path | io.BytesIO, **options: Any) -> None:
+    """Write a figure as SVG; one that is laid out already is not drawn a first time for nothing."""
+    dpi = figure.dpi
+    FigureCanvasSVG(figure)  # measures texts as they are written
+    figure.dpi = 72  # what SVG counts in; pictures in it keep their own
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+    figure.savefig(file, format="svg", dpi=dpi, **options)
 
 
 def inline(figure: Figure, description: str) -> str:
@@ -37,7 +51,7 @@ def inline(figure: Figure, description: str) -> str:
     own = f"{hashlib.sha256(description.encode()).hexdigest()[:8]}-"
     written = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(written, format="svg", transparent=True)
+        _write(figure, written, transparent=True)
     root = ET.fromstring(written.getvalue())  # noqa: S314 - our own
     for element in root.iter():
         for child in list(element):

@@ -69,11 +69,11 @@ def write_report(path: Path, tables: Tables, examples: Sequence[Example], proven
 def page(view: View, provenance: Mapping[str, str]) -> str:
     """The report as text."""
     charts = _charts(view)
-    vega, script = _vega(), _safe_script(own_file("page.js"))
+    drawing, script = vega(), _safe_script(own_file("page.js"))
     return rendered(
         "page.html",
-        policy=_policy(vega, script),
-        vega=vega,
+        policy=_policy(drawing, script),
+        vega=drawing,
         script=script,
         data=Markup(script_json(_data(view))),  # noqa: S704 - escaped by script_json
         drawings=Markup(script_json(charts)),  # noqa: S704 - escaped by script_json
@@ -87,7 +87,7 @@ def page(view: View, provenance: Mapping[str, str]) -> str:
 
 
 @cache
-def _vega() -> Markup:
+def vega() -> Markup:
     """Vega, Vega-Lite and Vega-Embed in one script."""
     return _safe_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 

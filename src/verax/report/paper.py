@@ -26,14 +26,23 @@ def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> 
         tables: What the study measured.
         examples: A few explained inputs per model; may be empty.
     """
-    return draw_figures(folder, View(tables, tuple(examples)))
+    return draw_figures(folder, View(tables, tuple(examples))) + draw_examples(folder, examples)
 
 
 def draw_figures(folder: Path, view: View) -> list[Path]:
-    """The same, from a view whose analysis serves others as well."""
+    """Those without examples, from a view whose analysis serves others as well."""
+    return _drawn(folder, _figures(view))
+
+
+def draw_examples(folder: Path, examples: Sequence[Example]) -> list[Path]:
+    """Those of the examples."""
+    return _drawn(folder, _of_examples(examples))
+
+
+def _drawn(folder: Path, figures: Iterator[tuple[str, Figure]]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     with fixed_style(_SIZE):
-        return [save(figure, folder / f"{name}.svg") for name, figure in _figures(view)]
+        return [save(figure, folder / f"{name}.svg") for name, figure in figures]
 
 
 def write_joint_figures(folder: Path, several: Sequence[Tables]) -> list[Path]:
@@ -58,7 +67,10 @@ def _figures(view: View) -> Iterator[tuple[str, Figure]]:
         yield "epsilon", epsilon.figure(view)
     if view.uncertainty.height:
         yield "uncertainty", uncertainty.figure(view)
-    shown = [example for example in view.examples if curves.has_content(example)]
+
+
+def _of_examples(examples: Sequence[Example]) -> Iterator[tuple[str, Figure]]:
+    shown = [example for example in examples if curves.has_content(example)]
     for at, example in enumerate(shown, start=1):
         yield f"curves-{at}", curves.figure(example)
         yield f"attributions-{at}", attributions.figure(example)

@@ -22,8 +22,9 @@ def ranks(values: Floats) -> Floats:
     """Ranks along the last axis, less their mean; ties share theirs."""
     from scipy.stats import rankdata  # noqa: PLC0415  # to keep ``import verax`` light
 
-    found: Floats = rankdata(values, axis=-1)
-    return found - found.mean(-1, keepdims=True)
+    found = rankdata(values, axis=-1)
+    centred: Floats = found - found.mean(-1, keepdims=True)
+    return centred
 
 
 def rank_correlation(a: Floats, b: Floats) -> Any:

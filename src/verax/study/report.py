@@ -1,11 +1,18 @@
 """From a finished study to its report."""
 
+import contextlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from verax.analysis.claims import Claim, as_markdown
 from verax.analysis.readings import Readings
+from verax.analysis.tables import Example
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
+from verax.core.worker_processes import Worker
 from verax.study.model_quality import weak_models
 from verax.study.results import Results, read_results
 from verax.study.store import StoreError
@@ -18,27 +25,46 @@ def need_study_extra() -> None:
         optional_package(module, "verax[study]", "a study")
 
 
-def write_study_report(study: Study, results: Results | None = None) -> Path:
+def write_study_report(study: Study, results: Results | None = None, *, workers: int = 1) -> Path:
     """Write ``report.html`` and ``figures/*.svg`` into a study's directory.
 
     For the paper's models also ``claims.md``, and ``claims-by-reading.csv``: the claims under each reading measured.
+    With more than one of ``workers`` another process draws the figures of examples, the slowest ones, meanwhile.
     """
     need_study_extra()
-    from verax.report.page import page  # noqa: PLC0415  # needs packages of an extra
-    from verax.report.paper import draw_figures  # noqa: PLC0415
+    from verax.report.page import page, vega  # noqa: PLC0415  # needs packages of an extra
+    from verax.report.paper import draw_examples, draw_figures  # noqa: PLC0415
     from verax.report.view import View  # noqa: PLC0415
 
-    results = results or read_results(study)
-    if results.tables.scores.is_empty():
-        raise StoreError(f"{study.store.folder}: no finished unit yet, so there is nothing to report.")
     folder = study.store.folder
+    figures = folder / "figures"
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(vega)  # a second or two without Python's lock
+        results = results or read_results(study)
+    if results.tables.scores.is_empty():
+        raise StoreError(f"{folder}: no finished unit yet, so there is nothing to report.")
     view = View(results.tables, results.examples)
-    draw_figures(folder / "figures", view)
-    if view.all_claims:
-        _write_claims(folder, view.all_claims, view.readings)
-    path = folder / "report.html"
-    write_atomically(path, page(view, provenance(study, results)).encode())
+    with contextlib.ExitStack() as crew:
+        drawing: Callable[[], object] = partial(draw_examples, figures, view.examples)
+        if workers > 1:
+            worker = Worker(_draw_examples, figures, view.examples, environment={})
+            crew.callback(worker.end)
+            drawing = worker.receive
+        draw_figures(figures, view)
+        if view.all_claims:
+            _write_claims(folder, view.all_claims, view.readings)
+        path = folder / "report.html"
+        write_atomically(path, page(view, provenance(study, results)).encode())
+        drawing()
     return path
+
+
+def _draw_examples(pipe: Connection, folder: Path, examples: Sequence[Example]) -> None:
+    """What the other process does."""
+    from verax.report.paper import draw_examples  # noqa: PLC0415  # needs packages of an extra
+
+    draw_examples(folder, examples)
+    pipe.send(None)
 
 
 def _write_claims(folder: Path, claims: list[Claim], readings: Readings | None) -> None:

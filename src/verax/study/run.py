@@ -107,18 +107,19 @@ def _run(
         plan = plan_of(study, todo, machine, workers)
         for line in plan.lines():
             log(line)
+        crew = workers > 1 and len(todo) > 1 and live is None and not plan.quicker_than(_QUICK)
         with watching(len(todo)) as watcher:
             if cluster is not None:
                 run_ray(study, todo, machine, watcher, cluster)
             elif len(gpus := machine.gpus()) > 1 and live is None:
                 run_gpus(study, todo, gpus, watcher)
-            elif workers > 1 and len(todo) > 1 and live is None and not plan.quicker_than(_QUICK):
+            elif crew:
                 units, tables = _longest_first(study, todo, plan, watcher)
                 run_pool(study, units, machine, watcher, workers, tables)
             else:
                 run_local(study, todo, machine, watcher)
             _finish(study, machine, watcher)
-    return Finished(study, write_study_report(study), len(todo))
+        return Finished(study, write_study_report(study, workers=workers if crew else 1), len(todo))
 
 
 def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, workers: int = 1) -> Plan:
