@@ -24,6 +24,7 @@ from verax.study.pool import UNCERTAINTY, run_pool
 from verax.study.report import write_study_report
 from verax.study.spec import parse_spec
 from verax.study.study import open_study
+from verax.study.trust import finished_scores, questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 
 
@@ -68,10 +69,12 @@ def test_workers_give_the_same_table_and_the_watcher_is_told(
 ) -> None:
     told, folder = Told(), tmp_path / "study"
     asked = {"inputs": 3, "samples": 40, "sizes": [20, 40], "resamples": 4, "independent": 0}
-    spec = parse_spec(tiny_content(place) | {"uncertainty": asked}, "tiny")
+    trust = {"inputs": 4, "limit_rows": 2**10, "trials": ["tells_apart"]}
+    spec = parse_spec(tiny_content(place) | {"uncertainty": asked, "trust": trust}, "tiny")
     monkeypatch.setattr("verax.study.run._QUICK", 0.0)  # use worker processes for studies of seconds, too
     monkeypatch.setattr("verax.study.run.watching", lambda units: contextlib.nullcontext(told))
-    monkeypatch.setattr("verax.study.run.compute_uncertainty", lambda *arguments: pytest.fail("not by a worker"))
+    for name in ("compute_uncertainty", "answer"):
+        monkeypatch.setattr(f"verax.study.run.{name}", lambda *arguments: pytest.fail("not by a worker"))
     assert ran(spec, folder, workers=2)[0].computed == UNITS
     assert same(scores(folder), scores(alone))
     assert len(told.rows) == UNITS
@@ -86,6 +89,12 @@ def test_workers_give_the_same_table_and_the_watcher_is_told(
     written.unlink()
     compute_uncertainty(study, *uncertainty_tables(study), HERE)
     assert pl.read_parquet(folder / "uncertainty").equals(found)
+    questioned = questions(study, finished_scores(study))
+    assert sorted(told.families[-len(questioned) :]) == sorted(one.title for one in questioned.values())
+    (distance,) = (folder / "trust").glob("*.distance.*")
+    given = next(one for one in questioned.values() if one.name == "distance").answer(HERE, study.cache)
+    assert pl.read_parquet(distance).equals(given.table)
+    assert given.table.height
 
 
 def test_another_process_draws_the_same_figures(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ opens the study from its directory and writes its own files; only progress and t
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 
 from verax.core.worker_processes import Worker, WorkerEndedError, ready
@@ -14,7 +14,9 @@ from verax.study.engine import StudyAddress, compute_and_store, run_beside
 from verax.study.machine import Machine
 from verax.study.progress import Watcher
 from verax.study.study import Study
-from verax.study.uncertainty import compute_uncertainty
+from verax.study.trust import answer, finished_scores, questions
+from verax.study.trust_questions import Question
+from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
 
 # GNU's allocator hands large blocks back to the system when they are free, which then clears every page of the next
@@ -32,14 +34,21 @@ def run_pool(
     watcher: Watcher,
     workers: int,
     uncertainty: Sequence[str] = (),
+    trust: Callable[[], Sequence[str]] = tuple,
 ) -> None:
     """Run units in worker processes, then tables of the resampling study, which need the attributions of the first.
 
-    Whatever ends this, an error or Ctrl-C, ends them at once.
+    Then they answer the questions of trust, which are known when all units are there. Whatever ends this, an error or
+    Ctrl-C, ends them at once.
     """
     waiting = [*reversed(uncertainty), *(unit.stem for unit in reversed(units))]
     with contextlib.ExitStack() as crew:
         left = {_hire(crew, study, machine, waiting.pop()): 1 for _ in range(min(workers, len(waiting)))}
+        _attend(left, waiting, watcher)
+        waiting = [*reversed(trust())]
+        for worker in list(left)[: len(waiting)]:
+            worker.send(waiting.pop())
+            left[worker] = 1
         _attend(left, waiting, watcher)
 
 
@@ -94,15 +103,21 @@ def _work(pipe: Connection, address: StudyAddress, machine: Machine) -> None:
     """What a worker does until it is killed."""
     study = address.open()
     units = {unit.stem: unit for unit in study.units}
+    trust: dict[str, Question] = {}
     while True:
         asked = pipe.recv()
         if isinstance(asked, list):
             run_beside(study, [units[stem] for stem in asked], machine, _Piped(pipe))
         elif asked in units:
             pipe.send(compute_and_store(study, units[asked], machine, pipe.send))
-        else:
+        elif asked in uncertainty_tables(study):
             pipe.send(UNCERTAINTY)
             compute_uncertainty(study, asked, machine)
+            pipe.send(None)
+        else:
+            trust = trust or questions(study, finished_scores(study))
+            pipe.send(trust[asked].title)
+            answer(study, trust[asked], machine)
             pipe.send(None)
 
 

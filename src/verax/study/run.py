@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +23,7 @@ from verax.study.results import chosen_examples, read_results
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError
 from verax.study.study import Study, prepare
-from verax.study.trust import TRUST, answer_file, questions
+from verax.study.trust import TRUST, answer, finished_scores, questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
 
@@ -115,7 +116,7 @@ def _run(
                 run_gpus(study, todo, gpus, watcher)
             elif crew:
                 units, tables = _longest_first(study, todo, plan, watcher)
-                run_pool(study, units, machine, watcher, workers, tables)
+                run_pool(study, units, machine, watcher, workers, tables, partial(_unasked, study, watcher))
             else:
                 run_local(study, todo, machine, watcher)
             _finish(study, machine, watcher)
@@ -135,8 +136,7 @@ def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:
     _study_uncertainty(study, machine, watcher)
     if not study.spec.examples and not study.spec.trust.inputs:
         return
-    files = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    scores = study.store.table([files[unit.stem] for unit in study.units])
+    scores = finished_scores(study)
     _ask_for_trust(study, scores, machine, watcher)
     if not study.spec.examples:
         return
@@ -167,11 +167,17 @@ def _study_uncertainty(study: Study, machine: Machine, watcher: Watcher) -> None
 
 
 def _ask_for_trust(study: Study, scores: pl.DataFrame, machine: Machine, watcher: Watcher) -> None:
-    """Whether the scores can be trusted, where the spec asks."""
+    """Whether the scores can be trusted, where the spec asks and no worker has answered."""
     asked = questions(study, scores)
     for stem in _lacking(study, TRUST, list(asked), watcher):
-        watcher.family(f"{asked[stem].model.name}: {asked[stem].name}")
-        study.store.put(TRUST, stem, answer_file(asked[stem], machine, study), ".parquet")
+        watcher.family(asked[stem].title)
+        answer(study, asked[stem], machine)
+
+
+def _unasked(study: Study, watcher: Watcher) -> list[str]:
+    """The questions of trust of a study whose units are all there, by the names of their files."""
+    asked = questions(study, finished_scores(study)) if study.spec.trust.inputs else {}
+    return _lacking(study, TRUST, list(asked), watcher)
 
 
 def _lacking(study: Study, kind: str, stems: list[str], watcher: Watcher) -> list[str]:

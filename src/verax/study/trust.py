@@ -42,6 +42,12 @@ def questions(study: Study, scores: pl.DataFrame) -> dict[str, Question]:
     return {question.stem: question for question in found}
 
 
+def finished_scores(study: Study) -> pl.DataFrame:
+    """The table of a study of which all units are there."""
+    files = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    return study.store.table([files[unit.stem] for unit in study.units])
+
+
 def to_ask(study: Study, unfinished: bool) -> int:
     """How many questions have no answer yet.
 
@@ -53,15 +59,14 @@ def to_ask(study: Study, unfinished: bool) -> int:
         return 0
     if unfinished:
         return len(QUESTIONS) * len(study.models)
-    files = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    asked = questions(study, study.store.table([files[unit.stem] for unit in study.units]))
+    asked = questions(study, finished_scores(study))
     return len(asked) - len(study.store.contents(TRUST, asked).found)
 
 
-def answer_file(question: Question, machine: Machine, study: Study) -> bytes:
-    """Ask, and make a file of the answer."""
+def answer(study: Study, question: Question, machine: Machine) -> None:
+    """Ask, and write the file of the answer."""
     found = question.answer(machine, study.cache)
-    return parquet(found.table, {"unit": question.stem, **found.facts})
+    study.store.put(TRUST, question.stem, parquet(found.table, {"unit": question.stem, **found.facts}), ".parquet")
 
 
 def read_trust(study: Study, scores: pl.DataFrame) -> Trust | None:

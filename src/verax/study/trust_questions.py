@@ -64,6 +64,11 @@ class Question(ABC):
     asked: TrustSpec
 
     @property
+    def title(self) -> str:
+        """Whom it asks, and about what."""
+        return f"{self.model.name}: {self.name}"
+
+    @property
     def rows(self) -> slice:
         """The inputs that are looked at."""
         return slice(0, min(self.asked.inputs, len(self.model.inputs)))
