@@ -44,6 +44,7 @@ class Learner:
         self.average = copy.deepcopy(module) if recipe.average else None
         decay = 1 - 1 / max(1.0, recipe.average * steps_per_epoch)
         self._blend = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        self._blended = _numbers(self.result), _numbers(module)
         self.mixed = recipe.precision == "bfloat16" or (recipe.precision == "auto" and self.device.type == "cuda")
         self.pieces = 1
         self._recorded = False
@@ -66,7 +67,7 @@ class Learner:
             nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.clip)
         self.optimizer.step()
         if self.average is not None:
-            self._blend(_numbers(self.average), _numbers(self.module), None)
+            self._blend(*self._blended, None)
         return found
 
     def release(self) -> None:
@@ -140,4 +141,8 @@ def _optimizer(module: nn.Module, recipe: Recipe, device: torch.device) -> torch
     maps = [weight for weight in module.parameters() if weight.ndim > 1]
     others = [weight for weight in module.parameters() if weight.ndim <= 1]
     groups = [{"params": maps, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=recipe.learning_rate, amsgrad=True, fused=device.type == "cuda" or None)
+    # On a CPU all weights are stepped by one call for each operation, which gives the bits of one call for each weight.
+    cuda = device.type == "cuda"
+    return torch.optim.AdamW(
+        groups, lr=recipe.learning_rate, amsgrad=True, fused=cuda or None, foreach=None if cuda else True
+    )
