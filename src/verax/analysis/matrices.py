@@ -6,12 +6,14 @@ same ones for every configuration, so that differences between configurations ar
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
+from torch import Tensor
 
 from verax.statistics import bootstrap
 from verax.statistics.intervals import Estimate, resampled_estimate
@@ -115,8 +117,14 @@ def common(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
 
 def resampled_means(values: Floats, resamples: int, seed: int) -> Floats:
     """Means over resampled inputs, ``(resamples, C)``."""
-    means: Floats = bootstrap.resampled_means(torch.tensor(values), resamples, seed).numpy()
+    means: Floats = bootstrap.means_of(torch.tensor(values), _drawn(values.shape[1], resamples, seed)).numpy()
     return means
+
+
+@lru_cache(maxsize=1)
+def _drawn(inputs: int, resamples: int, seed: int) -> tuple[Tensor, ...]:
+    """The draws of all matrices of a study, in less room than one of them takes."""
+    return tuple(bootstrap.times_drawn(inputs, resamples, seed))
 
 
 def redrawn(means: Floats, places: Places, seed: int) -> Floats:
