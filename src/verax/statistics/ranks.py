@@ -19,10 +19,23 @@ def spearman(x: Floats, y: Floats) -> Any:
 
 
 def ranks(values: Floats) -> Floats:
-    """Ranks along the last axis, less their mean; ties share theirs."""
-    from scipy.stats import rankdata  # noqa: PLC0415  # to keep ``import verax`` light
+    """Ranks along the last axis, less their mean; ties share their mean rank; NaN throughout where a value is NaN.
 
-    found = rankdata(values, axis=-1)
+    Example:
+        >>> ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist()
+        [1.0, -1.5, 1.0, -0.5]
+    """
+    order = np.argsort(values, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    new = ordered[..., 1:] != ordered[..., :-1]
+    end = np.ones((*values.shape[:-1], 1), dtype=bool)
+    place = np.arange(1.0, values.shape[-1] + 1)
+    first = np.maximum.accumulate(np.where(np.concatenate((end, new), axis=-1), place, 0), axis=-1)
+    last = np.where(np.concatenate((new, end), axis=-1), place, np.inf)
+    last = np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
+    found = np.empty(values.shape)
+    np.put_along_axis(found, order, (first + last) / 2, axis=-1)
+    found[np.isnan(values).any(-1)] = np.nan
     centred: Floats = found - found.mean(-1, keepdims=True)
     return centred
 
