@@ -25,6 +25,8 @@ def ranks(values: Floats) -> Floats:
         >>> ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist()
         [1.0, -1.5, 1.0, -0.5]
     """
+    if not values.shape[-1]:
+        return values
     order = np.argsort(values, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
     new = ordered[..., 1:] != ordered[..., :-1]
