@@ -132,6 +132,43 @@ def test_what_is_wrong_is_told_in_a_line(listed: Any, words: list[str]) -> None:
         assert word in str(found.value), found.value
 
 
+MISTAKEN: list[Any] = [
+    "pc",
+    {"metric": "dpc", "rule": "foo"},
+    {"metric": "dpc", "areaa": "morf"},
+    {"rule": "sum"},
+    {"metric": "lpc", "epsilon": -1.0, "limit": 0},
+    3,
+]
+MISTAKES = [
+    "small.toml: metrics.list.1: ",  # in words of type checks, which only tests have
+    "small.toml: metrics.list.2: areaa: DirectedPredictionChange has no such setting; it has ",
+    "small.toml: metrics.list.2: as: 'dpc' clashes with the column 'dpc'; choose another name.",
+    "small.toml: metrics.list.3: metric: expected ",
+    "small.toml: metrics.list.4: epsilon: expected a positive, finite number, found -1.0.",
+    "small.toml: metrics.list.4: limit: expected a number of inputs, at least 1, found 0.",
+    "small.toml: metrics.list.5: expected the name of a metric or a table with metric, found 3.",
+]
+
+
+@pytest.mark.parametrize(
+    ("others", "before"),
+    [
+        ({}, []),
+        ({"draws": 3}, ["small.toml: metrics.draws: no such key"]),
+        ({"steps": 0, "seed": "x"}, ["small.toml: metrics.steps: expected", "small.toml: metrics.seed: "]),
+    ],
+    ids=["alone", "beside an unknown key", "beside wrong settings"],
+)
+def test_all_mistakes_are_told_at_once(others: dict[str, Any], before: list[str]) -> None:
+    with pytest.raises(SpecError) as found:
+        spec(metrics={"list": MISTAKEN, **others})
+    lines = str(found.value).splitlines()
+    assert len(lines) == len(before) + len(MISTAKES), found.value
+    for line, begins in zip(lines, [*before, *MISTAKES], strict=True):
+        assert line.startswith(begins), found.value
+
+
 @pytest.mark.parametrize("listed", [["sensitivity_n", "infidelity"], [{"metric": "dpc", "order": "signed"}]], ids=str)
 def test_a_study_of_some_metrics_is_whole(listed: list[Any], trained: Path) -> None:
     """Of random draws only, or guided only: table, results, examples, uncertainty, verification, and running again."""

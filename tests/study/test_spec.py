@@ -235,7 +235,7 @@ TYPES = {
 @pytest.mark.parametrize(("wrong", "words"), TYPES.values(), ids=TYPES.keys())
 def test_a_setting_of_another_type_is_named(wrong: dict[str, Any], words: list[str]) -> None:
     """Here type checks, which only tests have, speak first, at more length."""
-    with pytest.raises(SpecError, match=r"^own\.toml: data\.0\.attributions\.others: ") as found:
+    with pytest.raises(SpecError, match=r"^own\.toml: data\.0\.attributions\.others\.0: ") as found:
         parse_spec(wrong, "own.toml")
     for word in words:
         assert word in str(found.value)
@@ -251,7 +251,7 @@ SEGMENTERS = {
 
 @pytest.mark.parametrize("segmenter", SEGMENTERS.values(), ids=SEGMENTERS.keys())
 def test_a_wrong_segmenter_is_refused(segmenter: Any) -> None:
-    with pytest.raises(SpecError, match=r"own\.toml: data\.0\.attributions\.others: (segmenter|count|n_segments): "):
+    with pytest.raises(SpecError, match=r"own\.toml: data\.0\.attributions\.others\.0: (segmenter|count|n_segments): "):
         parse_spec(content(images([{"method": "LimeImage", "segmenter": segmenter}])), "own.toml")
 
 
@@ -262,6 +262,27 @@ def test_every_error_has_a_line() -> None:
     lines = str(found.value).splitlines()
     assert len(lines) == 3
     assert all(line.startswith("own.toml: ") for line in lines)
+
+
+def test_every_entry_of_a_list_has_a_line() -> None:
+    wrong = content(
+        table(others=[{"method": "Foo"}, {"method": "Gradient"}, {"method": "KernelShap", "samplez": 3, "sed": 1}]),
+        trust={"trials": ["lucky", "consistency", "luckier"]},
+    )
+    with pytest.raises(SpecError) as found:
+        parse_spec(wrong, "own.toml")
+    assert [line.split(": ")[1:3] for line in str(found.value).splitlines()] == [
+        ["data.0.attributions.others.0", "method"],
+        ["data.0.attributions.others.2", "samplez, sed"],
+        ["trust.trials.0", "trial"],
+        ["trust.trials.2", "trial"],
+    ]
+
+
+def test_all_methods_for_other_data_are_named() -> None:
+    both = [{"method": "Gradient"}, {"method": "LimeImage"}, {"method": "Edges"}]
+    with pytest.raises(SpecError, match="LimeImage and Edges are not for tabular data"):
+        parse_spec(content(table(others=both)), "own.toml")
 
 
 FILES = {

@@ -29,9 +29,9 @@ def made(kind: type[Any], settings: Mapping[str, Any]) -> Any:
         Nudge(epsilon=0.1)
     """
     allowed = [field.name for field in fields(kind)]
-    for name in settings:
-        if name not in allowed:
-            raise ValueError(f"{name}: {kind.__name__} has no such setting; it has {', '.join(allowed) or 'none'}")
+    if extra := [name for name in settings if name not in allowed]:
+        listed = ", ".join(allowed) or "none"
+        raise ValueError(f"{', '.join(extra)}: {kind.__name__} has no such setting; it has {listed}")
     return kind(**{name: _read(kind, name, value) for name, value in settings.items()})
 
 

@@ -10,7 +10,7 @@ from verax.attribution.base import Modality
 from verax.attribution.grid import removals
 from verax.attribution.lime_image import Distance
 from verax.core.settings import made
-from verax.study.spec_table import Count, SpecTable, unknown_name
+from verax.study.spec_table import Count, Mistakes, SpecTable, unknown_name
 
 
 class AttributionsSpec(SpecTable):
@@ -41,11 +41,12 @@ class AttributionsSpec(SpecTable):
     def _known(cls, listed: Any) -> Any:
         if not isinstance(listed, list | tuple):
             raise ValueError("expected a list of tables, each with a method")
-        try:
-            for settings in listed:
+        mistakes = Mistakes()
+        for number, settings in enumerate(listed):
+            with mistakes.at(number):
                 configuration(settings)
-        except TypeError as error:  # pydantic explains ValueErrors only
-            raise ValueError(str(error)) from None
+        if mistakes:
+            raise mistakes.refusal()
         return tuple(listed)
 
     def configurations(self, modality: Modality) -> list[Attribution]:
@@ -61,9 +62,10 @@ class AttributionsSpec(SpecTable):
         chosen = thinned(whole, self.every) if self.grid else []
         chosen += thinned(removals(modality), self.every) if self.removals else []
         chosen += [configuration(settings) for settings in self.others]
-        for method in chosen:
-            if modality not in method.modalities:
-                raise ValueError(f"attributions.others: {type(method).__name__} is not for {modality} data")
+        unfit = dict.fromkeys(type(method).__name__ for method in chosen if modality not in method.modalities)
+        if unfit:
+            verb = "is" if len(unfit) == 1 else "are"
+            raise ValueError(f"attributions.others: {' and '.join(unfit)} {verb} not for {modality} data")
         if not chosen:
             raise ValueError("attributions: expected grid = true, removals = true or some others, found none")
         return list(dict.fromkeys(chosen))

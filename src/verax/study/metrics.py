@@ -1,11 +1,11 @@
 """The metrics of a study: what the table ``[metrics]`` of its spec means, and how it is written in full."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from torch import Tensor
 
 from verax.analysis.tables import MetricInfo, scores_schema
@@ -15,7 +15,7 @@ from verax.metrics.base import METRICS, GuidedMetric, Metric
 from verax.metrics.choose import metric_from
 from verax.metrics.monte_carlo import EffectMetric
 from verax.problem.replacement.words import needs_background
-from verax.study.spec_table import Count, SpecTable, plain_name, unknown_name
+from verax.study.spec_table import Count, Mistakes, SpecTable, plain_name, unknown_name
 
 _OWN = ("as", "none", "limit")  # keys of an entry that are no settings of its metric
 _SETTINGS = ("steps", "tolerance", "samples", "sigma", "subset", "seed")
@@ -85,10 +85,19 @@ class MetricsSpec(SpecTable):
             raise ValueError("expected a list of names and tables of metrics, at least one")
         return listed if listed is None else tuple(listed)
 
-    @model_validator(mode="after")
-    def _known(self) -> "MetricsSpec":
-        metrics_of(self)
-        return self
+    @model_validator(mode="wrap")
+    @classmethod
+    def _known(cls, content: Any, handler: ModelWrapValidatorHandler["MetricsSpec"]) -> "MetricsSpec":
+        """Mistakes of the list are told beside those of the other keys, which it is read with."""
+        mistakes = Mistakes()
+        try:
+            spec = handler(content)
+        except ValidationError as error:
+            mistakes.add(error)
+            _read_list(*_what_is_right(content, mistakes), mistakes)
+            raise mistakes.refusal() from None
+        metrics_of(spec)
+        return spec
 
 
 class StudyMetrics(dict[str, Metric]):
@@ -138,20 +147,12 @@ def metrics_of(spec: MetricsSpec) -> StudyMetrics:
         [('pc', 'pc(steps=10)'), ('dpc_signed', "dpc(order='signed', steps=10)")]
     """
     listed = _GUIDED + (_SAMPLED if spec.infidelity else ()) if spec.listed is None else spec.listed
-    metrics: dict[str, Metric] = {}
-    limits: dict[str, int] = {}
-    for number, entry in enumerate(listed):
-        table = {"metric": entry} if isinstance(entry, str) else entry
-        if not isinstance(table, Mapping):
-            raise ValueError(f"list.{number}: expected the name of a metric or a table with metric, found {entry!r}")
-        column, metric = _read(table, spec, f"list.{number}")
-        _check_column(column, metrics, f"list.{number}")
-        metrics[column] = metric
-        if "limit" in table:
-            limits[column] = _checked_limit(table["limit"], f"list.{number}")
-    if len(limits) == len(metrics):
-        raise ValueError("list: every metric has a limit; leave one without, and give the data a limit instead")
-    return StudyMetrics(metrics, limits)
+    said = {key: getattr(spec, key) for key in spec.model_fields_set.intersection(_SETTINGS)}
+    mistakes = Mistakes()
+    metrics = _read_list(listed, said, mistakes)
+    if mistakes:
+        raise mistakes.refusal()
+    return metrics
 
 
 def written(column: str, metric: Metric) -> dict[str, Any]:
@@ -197,45 +198,73 @@ def _with_rows(metric: Metric, background: Tensor) -> Metric:
     return replace(metric, replacement=replace(replacement, background=background))  # type: ignore[call-arg]
 
 
-def _read(table: Mapping[str, Any], spec: MetricsSpec, place: str) -> tuple[str, Metric]:
-    """The column and the metric of an entry, with those settings of the whole table that it takes."""
-    name = table.get("metric")
+def _what_is_right(content: Any, mistakes: Mistakes) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The list of a table in which something else is wrong, and its settings, without those that are wrong."""
+    table = content if isinstance(content, Mapping) else {}
+    wrong = {one["loc"][0] for one in mistakes if one["loc"]}
+    right = {key: value for key, value in table.items() if key not in wrong}
+    return right.get("list") or (), {key: right[key] for key in _SETTINGS if key in right}
+
+
+def _read_list(listed: Sequence[Any], said: Mapping[str, Any], mistakes: Mistakes) -> StudyMetrics:
+    """The metrics of a list, with those settings of the whole table that they take; notes all that is wrong."""
+    defaults = {key: value for key, value in said.items() if value is not None}
+    metrics: dict[str, Metric] = {}
+    limits: dict[str, int] = {}
+    columns: list[str] = []  # also of metrics that are wrong otherwise, so that clashes are told at once
+    for number, entry in enumerate(listed):
+        table = {"metric": entry} if isinstance(entry, str) else entry
+        if not isinstance(table, Mapping):
+            mistakes.note(f"expected the name of a metric or a table with metric, found {entry!r}", "list", number)
+            continue
+        column = str(table.get("as", table.get("metric")))
+        with mistakes.at("list", number):
+            metrics[column] = _read(table, defaults)
+        if "as" in table or column in METRICS:
+            with mistakes.at("list", number):
+                _check_column(table.get("as", column), columns)
+            columns.append(column)
+        if "limit" in table:
+            with mistakes.at("list", number):
+                limits[column] = _checked_limit(table["limit"])
+    if limits and len(limits) == len(listed):
+        mistakes.note("every metric has a limit; leave one without, and give the data a limit instead", "list")
+    return StudyMetrics(metrics, limits)
+
+
+def _read(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:
+    """The metric of an entry."""
     try:
-        METRICS.get(name, f"{place}: metric")
+        METRICS.get(table.get("metric"), "metric")
     except ValueError as error:
         raise unknown_name(str(error)) from None
-    said = spec.model_fields_set.intersection(_SETTINGS)
-    defaults = {key: getattr(spec, key) for key in said if getattr(spec, key) is not None}
-    none = dict.fromkeys(_names(table.get("none", []), f"{place}: none"))
+    none = dict.fromkeys(_names(table.get("none", [])))
     settings = {key: value for key, value in table.items() if key not in _OWN}
-    try:
-        return table.get("as", name), metric_from({**settings, **none}, defaults)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{place}: {error}") from None
+    return metric_from({**settings, **none}, defaults)
 
 
-def _checked_limit(limit: Any, place: str) -> int:
+def _checked_limit(limit: Any) -> int:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ValueError(f"{place}: limit: expected a number of inputs, at least 1, found {limit!r}")
+        raise ValueError(f"limit: expected a number of inputs, at least 1, found {limit!r}")
     return limit
 
 
-def _names(listed: Any, place: str) -> Sequence[str]:
+def _names(listed: Any) -> Sequence[str]:
     if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
-        raise ValueError(f"{place}: expected a list of settings, found {listed!r}")
+        raise ValueError(f"none: expected a list of settings, found {listed!r}")
     return listed
 
 
-def _check_column(column: Any, others: Mapping[str, Metric], place: str) -> None:
+def _check_column(column: Any, others: Collection[str]) -> None:
     if not isinstance(column, str) or not column:
-        raise ValueError(f"{place}: as: expected the name of a column, found {column!r}")
+        raise ValueError(f"as: expected the name of a column, found {column!r}")
     try:
         plain_name(column)
     except ValueError as error:
-        raise ValueError(f"{place}: as: {error}, found {column!r}") from None
+        raise ValueError(f"as: {error}, found {column!r}") from None
     for suffix in _SUFFIXES:
         if f"{column}{suffix}" in _TAKEN:
-            raise ValueError(f"{place}: as: {column}{suffix} is a column of the table already; choose another name")
+            raise ValueError(f"as: {column}{suffix} is a column of the table already; choose another name")
     for other in others:
         if any(f"{column}{suffix}" == other or f"{other}{suffix}" == column for suffix in _SUFFIXES):
-            raise ValueError(f"{place}: as: {column!r} clashes with the column {other!r}; choose another name")
+            raise ValueError(f"as: {column!r} clashes with the column {other!r}; choose another name")

@@ -14,7 +14,7 @@ from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
 from verax.study.data_spec import DataSpec, ModelSpec, some
 from verax.study.metrics import MetricsSpec, metrics_of
-from verax.study.spec_table import UNKNOWN_NAME, Count, Name, SpecTable, unknown_name
+from verax.study.spec_table import UNKNOWN_NAME, Count, Mistakes, Name, SpecTable, unknown_name
 
 
 class SpecError(ValueError):
@@ -71,11 +71,12 @@ class TrustSpec(SpecTable):
     def _known(cls, listed: Any) -> Any:
         if not isinstance(listed, list | tuple):
             raise ValueError("expected a list of names")
-        for name in listed:
-            try:
-                TRIALS.get(name)
-            except ValueError as error:
-                raise unknown_name(str(error)) from None
+        mistakes = Mistakes()
+        for number, name in enumerate(listed):
+            with mistakes.at(number):
+                _check_trial(name)
+        if mistakes:
+            raise mistakes.refusal()
         return tuple(listed)
 
 
@@ -167,6 +168,13 @@ def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] =
         return StudySpec.model_validate(content)
     except ValidationError as error:
         raise SpecError("\n".join(_explained(source, mistake, imports) for mistake in error.errors())) from None
+
+
+def _check_trial(name: Any) -> None:
+    try:
+        TRIALS.get(name)
+    except ValueError as error:
+        raise unknown_name(str(error)) from None
 
 
 def _folder() -> Any:
