@@ -76,9 +76,16 @@ def test_a_name_that_the_call_gave_is_the_column():
     assert found.to_frame().columns[3:] == ["mine"]
 
 
-@pytest.mark.parametrize("kind", ["result", "evaluation", "comparison"])
-def test_files_hold_the_frame(found, comparison, tmp_path, kind):
-    saved = {"result": found["infidelity"], "evaluation": found, "comparison": comparison}[kind]
+@pytest.fixture(scope="module")
+def totals():
+    torch.manual_seed(0)
+    x = torch.randn(9, 4)
+    return verax.stream(torch.nn.Linear(4, 3), [(x, {"a<b": x, "b": -x})], metrics=["pc"]).totals()
+
+
+@pytest.mark.parametrize("kind", ["result", "evaluation", "comparison", "totals"])
+def test_files_hold_the_frame(found, comparison, totals, tmp_path, kind):
+    saved = {"result": found["infidelity"], "evaluation": found, "comparison": comparison, "totals": totals}[kind]
     frame = saved.to_frame()
     for ending in (".parquet", ".csv", ".json"):
         saved.save(tmp_path / f"scores{ending}")
@@ -109,6 +116,16 @@ def test_pages_of_results_and_evaluations_show_their_metrics(found, tmp_path):
     whole, one = ((tmp_path / f"{name}.html").read_text() for name in ("all", "dpc"))
     assert [whole.count(f"<h2>{found.label(name)}</h2>") for name in NAMES] == [1, 1, 1, 1]
     assert [one.count(f"<h2>{found.label(name)}</h2>") for name in NAMES] == [0, 1, 0, 0]
+
+
+def test_the_page_of_totals_is_their_table(totals, tmp_path):
+    totals.save(tmp_path / "totals.html")
+    page = (tmp_path / "totals.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert totals.table().html() in page
+    assert "a&lt;b" in page
+    with pytest.raises(ValueError, match=r"path: expected a name that ends in \.parquet, \.csv, \.json or \.html"):
+        totals.save(tmp_path / "totals.xlsx")
 
 
 @pytest.mark.parametrize("name", ["scores.xlsx", "scores", ".parquet", "scores.html.gz"])

@@ -301,8 +301,70 @@ def test_what_cannot_be_done_is_said(scorer, x, given_two) -> None:
         stream(scorer, x, given_two, ["pc"], by=["a"]).totals()
     with pytest.raises(TypeError, match="name a column"):
         stream(scorer, x.split(50), {"g": Gradient()}, ["pc"], by=["a"] * ROWS).totals()
+    with pytest.raises(ValueError, match="until: expected names among pc, found an empty dict"):
+        stream(scorer, x, given_two, ["pc"], until={})
     bad = x.clone()
     bad[60, 2] = torch.nan
     with pytest.raises(ValueError, match="in row 12") as found:
         stream(scorer, bad.split(50), {"g": Gradient()}, ["pc"], batch_size=3).totals()
     assert "from row 48 of the stream" in found.value.__notes__[0]
+
+
+UNLIKE = {
+    "rows": (lambda x: [(x[:5], x[:5]), (x[:5, :3], x[:5, :3])], "inputs", "(5, 7)", "(5, 3)"),
+    "attributions": (lambda x: [(x[:5], x[:5]), (x[:4], x[:4, :3])], "attributions", "(5, 7)", "(4, 3)"),
+    "a dict, then an array": (lambda x: [(x, {"a": x}), (x, x)], "the same attributions", "a dict of 'a'", "(150, 7)"),
+    "an array, then a dict": (lambda x: [(x, x), (x, {"a": x})], "the same attributions", "(150, 7)", "a dict of 'a'"),
+    "stacks of other heights": (
+        lambda x: [(x, torch.stack([x] * 2)), (x, torch.stack([x] * 3))],
+        "attributions",
+        "(2, 150, 7)",
+        "(3, 150, 7)",
+    ),
+    "one of a dict": (lambda x: [(x, {"a": x}), (x, {"a": x[:, :3]})], "attributions['a']", "(150, 7)", "(150, 3)"),
+    "a target for some": (
+        lambda x: [{"inputs": x, "attributions": x}, {"inputs": x, "attributions": x, "target": [0] * ROWS}],
+        "target",
+        "none",
+        "a list of 150",
+    ),
+}
+
+
+@pytest.mark.parametrize(("batches", "what", "wanted", "found"), UNLIKE.values(), ids=UNLIKE.keys())
+def test_batches_that_are_unlike_are_told_in_a_line(scorer, x, batches, what, wanted, found) -> None:
+    with pytest.raises(ValueError, match=r"^batches\[1\]: expected ") as refused:
+        stream(scorer, batches(x), metrics=["pc"]).totals()
+    message = str(refused.value)
+    assert f"expected {what} as in batches[0], " in message
+    before, after = message.split(", found ")
+    assert wanted in before
+    assert found in after
+    assert "\n" not in message
+
+
+def test_every_batch_has_its_own_target(x) -> None:
+    """Also where each says one class for all of its rows."""
+    model = torch.nn.Linear(COLUMNS, 3)
+    batches = [
+        {"inputs": x[:9], "attributions": x[:9], "target": 2},
+        {"inputs": x[9:20], "attributions": x[9:20], "target": 0},
+        {"inputs": x[20:25], "attributions": x[20:25], "target": [1, 0, 2, 1, 0]},
+    ]
+    found = [one["pc"].target.tolist() for one in stream(model, batches, metrics=["pc"])]
+    assert found == [[2] * 9, [0] * 11, [1, 0, 2, 1, 0]]
+
+
+def test_lists_of_numbers_are_rows(x) -> None:
+    model = torch.nn.Linear(COLUMNS, 2).double()
+    lists = [(part.tolist(), part.tolist()) for part in x.split(50)]
+    wanted = evaluate(model, x.double(), x.double(), ["pc"])["pc"].mean()
+    assert stream(model, lists, metrics=["pc"]).totals()["pc"].mean().mean == pytest.approx(wanted.mean)
+
+
+def test_only_totals_are_merged(scorer, x) -> None:
+    totals = stream(scorer, [(x[:5], x[:5])], metrics=["pc"]).totals()
+    with pytest.raises(TypeError, match=r"merge: expected totals, as those of verax\.stream, found int"):
+        totals.merge(3)
+    with pytest.raises(TypeError, match="merge: expected the total of a metric, found a list of 1"):
+        totals["pc"].merge([totals["pc"]])

@@ -1,6 +1,8 @@
 """Checks of single arguments: what is wrong is said with the name of the argument, before any work."""
 
+import itertools
 import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -44,6 +46,24 @@ def checked_seed(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ValueError(f"seed: expected a whole number, found {value!r}.")
     return int(value)
+
+
+def kind_in_words(given: Any) -> str:
+    """What was found where something else was wanted, in a few words whatever its size: its type, length or shape.
+
+    Example:
+        >>> import numpy as np
+        >>> kind_in_words(np.zeros((5, 3))), kind_in_words([1, 2]), kind_in_words({"a": 1}), kind_in_words(3)
+        ('ndarray of shape (5, 3)', 'a list of 2', "a dict of 'a'", 'int')
+    """
+    words = type(given).__name__
+    if isinstance(given, Mapping):
+        names = ", ".join(map(repr, itertools.islice(given, 8)))
+        return f"a {words} of {names}{', ...' if len(given) > 8 else ''}" if given else f"an empty {words}"
+    if isinstance(given, tuple | list):
+        return f"a {words} of {len(given)}"
+    shape = getattr(given, "shape", None)
+    return words if shape is None else f"{words} of shape {tuple(shape)}"
 
 
 def settle(settings: object, **checked: Any) -> None:

@@ -57,6 +57,12 @@ class Table:
         table = f"<table {_TABLE}>{caption}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
         return f"{table}<ul>{notes}</ul>" if notes else table
 
+    def page(self) -> str:
+        """The same as a whole page."""
+        title = html.escape(self.caption)
+        head = f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        return f"{head}\n{self.html()}\n</html>\n"
+
     def _cells(self, place: int) -> Iterator[str]:
         """One row as elements."""
         name, *rest = map(html.escape, self.rows[place])

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from verax.core.arguments import kind_in_words
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.evaluation.row_parts import joined, part_of
@@ -232,7 +233,7 @@ def _reaches(until: Until, names: list[str]) -> Mapping[str, float]:
         return {}
     reaches = until if isinstance(until, Mapping) else dict.fromkeys(names, until)
     if not reaches or set(reaches) - set(names):
-        raise ValueError(f"until: expected names among {', '.join(names)}, found {', '.join(map(str, reaches))}.")
+        raise ValueError(f"until: expected names among {', '.join(names)}, found {kind_in_words(reaches)}.")
     for name, reach in reaches.items():
         if isinstance(reach, bool) or not isinstance(reach, int | float) or not reach > 0:
             raise ValueError(f"until: expected half of an interval's width, above 0, found {reach!r} for {name}.")

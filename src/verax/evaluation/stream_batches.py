@@ -1,4 +1,4 @@
-"""Batches: rows with their attributions as they come, and how those of several batches become one."""
+"""Batches: rows with their attributions as they come."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from verax.core.arguments import kind_in_words
+from verax.core.arrays import as_tensor
 from verax.problem.checked_inputs import checked_values
 from verax.problem.given_attributions import fitted_attributions, plain_attributions
 from verax.problem.inputs import Inputs, PlainInputs, inputs_of
@@ -25,12 +27,14 @@ class Batch:
         attributions: Of them: an array, a stack or a dict of arrays and methods.
         target: The class to follow: one for all, or one per row.
         segments: Of each row, the segment of the data it belongs to; None where nobody asked.
+        number: Which of the stream it is.
     """
 
     inputs: Inputs
     attributions: Any
     target: Any = None
     segments: Any = None
+    number: int = 0
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -44,6 +48,7 @@ class Batch:
             of_rows(self.attributions, rows, tuple(self.inputs.values.shape)),
             target_of_rows(self.target, rows, len(self)),
             None if self.segments is None else self.segments[rows],
+            self.number,
         )
 
     @property
@@ -83,7 +88,7 @@ class BatchReader:
         self.names = self.names or order.names
         plain = plain_attributions(fitted_attributions(parts["attributions"], inputs.fitted))
         attributions = order("attributions", plain)
-        batch = Batch(_plain(inputs, order), _arrays(attributions), parts.get("target", self.target), segments)
+        batch = Batch(_plain(inputs, order), _arrays(attributions), parts.get("target", self.target), segments, number)
         _check_lengths(batch, number)
         return batch
 
@@ -99,7 +104,7 @@ class BatchReader:
             return {"inputs": given[0] if isinstance(given, tuple | list) else given, "attributions": self.attributions}
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise TypeError(
-                f"batches[{number}]: expected a pair (inputs, attributions), found {_kind(given)}; or pass "
+                f"batches[{number}]: expected a pair (inputs, attributions), found {kind_in_words(given)}; or pass "
                 "attributions={name: method} to compute them."
             )
         return {"inputs": given[0], "attributions": given[1]}
@@ -117,21 +122,9 @@ class BatchReader:
                 'of the inputs, or give each batch as {"inputs": ..., "attributions": ..., "by": ...}.'
             )
         if self.by not in (column_names(values) or ()):
-            raise ValueError(f"by: no column {self.by!r} in the inputs, {_kind(values)}.")
+            raise ValueError(f"by: no column {self.by!r} in the inputs, {kind_in_words(values)}.")
         left = [name for name in values.columns if name != self.by]
         return values[left], np.asarray(values[self.by])
-
-
-def joined_batches(batches: Sequence[Batch]) -> Batch:
-    """The rows of several batches as one."""
-    first = batches[0]
-    if len(batches) == 1:
-        return first
-    inputs = replace(first.inputs, values=joined_rows([one.inputs.values for one in batches]))
-    segments = None if first.segments is None else [label for one in batches for label in one.segments]
-    targets = [one.target for one in batches]
-    target = targets[0] if not _is_list(targets[0]) else [one for part in targets for one in part]
-    return Batch(inputs, _joined_attributions(batches), target, segments)
 
 
 def of_rows(attributions: Any, rows: Any, shape: tuple[int, ...]) -> Any:
@@ -140,12 +133,12 @@ def of_rows(attributions: Any, rows: Any, shape: tuple[int, ...]) -> Any:
         return {name: of_rows(one, rows, shape) for name, one in attributions.items()}
     if not hasattr(attributions, "shape"):  # a method, which has no rows
         return attributions
-    return attributions[:, rows] if _is_stack(attributions, shape) else taken(attributions, rows)
+    return attributions[:, rows] if is_stack(attributions, shape) else taken(attributions, rows)
 
 
 def target_of_rows(target: Any, rows: Any, count: int) -> Any:
     """The class of some of the rows, where there is one for each."""
-    if not _is_list(target):
+    if not is_list(target):
         return target
     if len(target) != count:
         raise ValueError(f"target: expected one class, or one for each of {count} rows, found {len(target)}.")
@@ -176,9 +169,11 @@ def _plain(inputs: Inputs, order: ColumnOrder) -> Inputs:
 
 
 def _arrays(attributions: Any) -> Any:
-    """Attributions with data frames as arrays; methods stay what they are."""
+    """Attributions with data frames and lists of numbers as arrays; methods stay what they are."""
     if isinstance(attributions, Mapping):
         return {name: _arrays(one) for name, one in attributions.items()}
+    if isinstance(attributions, list | tuple):
+        return as_tensor("attributions", attributions).numpy()
     frame = hasattr(attributions, "to_numpy") and not isinstance(attributions, np.ndarray | Tensor)
     return attributions.to_numpy() if frame else attributions
 
@@ -195,20 +190,6 @@ def _check_lengths(batch: Batch, number: int) -> None:
         raise ValueError(f"batches[{number}]: expected by for each of {len(batch)} rows, found {len(batch.segments)}.")
 
 
-def _joined_attributions(batches: Sequence[Batch]) -> Any:
-    first = batches[0].attributions
-    if isinstance(first, Mapping):
-        names = [list(one.attributions) for one in batches]
-        if different := next((other for other in names if other != names[0]), None):
-            raise ValueError(f"batches: expected the same attributions in all, found {names[0]} and {different}.")
-        return {
-            name: joined_rows([one.attributions[name] for one in batches]) if hasattr(held, "shape") else held
-            for name, held in first.items()
-        }
-    stacked = _is_stack(first, tuple(batches[0].inputs.values.shape))
-    return joined_rows([one.attributions for one in batches], axis=int(stacked))
-
-
 def joined_rows(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Arrays of one kind as one."""
     if len(arrays) == 1:
@@ -221,19 +202,12 @@ def joined_rows(arrays: Sequence[Any], axis: int = 0) -> Any:
     return np.concatenate(list(arrays), axis=axis)
 
 
-def _is_stack(array: Any, inputs: tuple[int, ...]) -> bool:
+def is_stack(array: Any, inputs: tuple[int, ...]) -> bool:
     """Whether the rows of an array of attributions are its second axis."""
     several = len(array.shape) > 1 and array.shape[1] == inputs[0]
     return several and (len(array.shape) > len(inputs) or array.shape[0] != inputs[0])
 
 
-def _is_list(target: Any) -> bool:
+def is_list(target: Any) -> bool:
+    """Whether there is a class for each row, not one for all."""
     return hasattr(target, "__len__") and not isinstance(target, str)
-
-
-def _kind(given: Any) -> str:
-    shape = getattr(given, "shape", None)
-    words = type(given).__name__
-    if isinstance(given, tuple | list):
-        return f"a {words} of {len(given)}"
-    return words if shape is None else f"{words} of shape {tuple(shape)}"

@@ -11,7 +11,8 @@ from torch import Tensor
 from verax.core.blocks import pieces
 from verax.core.permutation import shuffled
 from verax.core.shapes import Int
-from verax.evaluation.stream_batches import Batch, BatchReader, joined_batches, of_rows, taken, target_of_rows
+from verax.evaluation.joined_batches import joined_batches
+from verax.evaluation.stream_batches import Batch, BatchReader, of_rows, taken, target_of_rows
 from verax.problem.inputs import Inputs
 
 FEWEST = 256  # rows before the width of an interval is believed

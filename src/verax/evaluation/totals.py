@@ -1,5 +1,6 @@
 """Totals: means, intervals and quantiles of scores that are not kept; those of several streams merge exactly."""
 
+import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.core.arguments import checked_level
+from verax.core.arguments import checked_level, kind_in_words
 from verax.core.arrays import Layout
+from verax.core.saving import save_as
 from verax.core.shapes import Int
 from verax.core.text_tables import Table, cost, counted, metric_head, shortened
 from verax.evaluation.result import Evaluation
@@ -79,6 +81,8 @@ class Total:
 
     def merge(self, other: "Total") -> "Total":
         """The total of both, as if their inputs had come in one stream."""
+        if not isinstance(other, Total):
+            raise TypeError(f"merge: expected the total of a metric, found {kind_in_words(other)}.")
         if (self.metric, self.labels) != (other.metric, other.labels):
             mine, theirs = (f"{one.metric.short_form} of {', '.join(one.labels)}" for one in (self, other))
             raise ValueError(f"merge: expected totals of the same metrics and attributions, found {mine} and {theirs}.")
@@ -153,6 +157,8 @@ class Totals(dict[str, Total]):
         Args:
             other: Totals of the same metrics and attributions.
         """
+        if not isinstance(other, Totals):
+            raise TypeError(f"merge: expected totals, as those of verax.stream, found {kind_in_words(other)}.")
         if list(self) != list(other):
             raise ValueError(f"merge: expected totals of the same metrics, found {list(self)} and {list(other)}.")
         return Totals(
@@ -193,6 +199,15 @@ class Totals(dict[str, Total]):
                 for attribution, mean in zip(total.labels, total.listed_means(level), strict=True)
             ]
         )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the means with their 95 % intervals: the ending of the path says how.
+
+        Args:
+            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
+                with the table as it is shown, over all inputs.
+        """
+        save_as(path, self.to_frame, lambda: self.table().page())
 
     def table(self) -> Table:
         """Means with their intervals, one line per attribution."""

@@ -1,6 +1,5 @@
 """What limits give back: the best and the worst score possible for each input, and an attribution that attains it."""
 
-import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -152,7 +151,7 @@ class Limits:
             path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
                 with their means.
         """
-        save_as(path, self.to_frame, lambda: _page(self._table()))
+        save_as(path, self.to_frame, lambda: self._table().page())
 
     def _pack(self, values: Tensor) -> Any:
         return self.context.layout.pack(values[None])
@@ -195,7 +194,7 @@ class LimitsByMetric(dict[str, Limits]):
             path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
                 with their means.
         """
-        save_as(path, self.to_frame, lambda: _page(_table(self)))
+        save_as(path, self.to_frame, lambda: _table(self).page())
 
     def __repr__(self) -> str:
         return _table(self).text()
@@ -230,8 +229,3 @@ def _table(found: Mapping[str, Limits]) -> Table:
 
 def _words(limits: Limits) -> str:
     return limits.method if limits.exact else f"{limits.method}: bounds, the best may be higher, the worst lower"
-
-
-def _page(table: Table) -> str:
-    title = html.escape(table.caption)
-    return f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n{table.html()}\n</html>\n'
