@@ -24,6 +24,7 @@ from verax.attribution import Gradient, IntegratedGradients, LimeTabular, Random
 from verax.metrics import Infidelity, PredictionChange
 from verax.models.files import ModelFileError
 from verax.models.recipes import Recipe
+from verax.study.live import attributions_table
 from verax.study.run import Finished
 from verax.study.spec import StudySpec
 from verax.study.store import StoreError
@@ -341,3 +342,11 @@ class TestLive:
             verax.run_study(models={"a": 1}, data=(NUMBERS, PRICES), attributions=["Gradent"], out=tmp_path)
         with pytest.raises(TypeError, match=r"model: expected a torch.nn.Module"):
             verax.run_study(models={"a": 1}, data=(NUMBERS, PRICES), attributions=["Random"], out=tmp_path)
+
+    @pytest.mark.parametrize("wrong", [{"x": NUMBERS}, NUMBERS, [NUMBERS]], ids=["named", "alone", "listed"])
+    def test_attributions_that_are_computed_already_are_told_in_a_line(self, wrong: Any) -> None:
+        """Asked of the module, because before ``run_study`` type checks speak, which only tests have."""
+        label = r"attributions\['x'\]" if isinstance(wrong, dict) else "attributions"
+        found = rf"^{label}: expected a method .*, found ndarray of shape \({COUNT}, 3\); .* go to verax\.compare\.$"
+        with pytest.raises(TypeError, match=found):
+            attributions_table(wrong)

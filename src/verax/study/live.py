@@ -1,6 +1,6 @@
 """A study from Python: models and data that are objects of the running program."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from verax.attribution import METHODS, Attribution
+from verax.core.arguments import kind_in_words
 from verax.core.settings import plain
 from verax.datasets.base import Dataset, Part, assembled
 from verax.datasets.columns import columns_of, numbers_of
@@ -25,7 +26,7 @@ from verax.study.spec import StudySpec, load_spec, parse_spec
 
 _HERE = Machine()
 _EVERY = 97  # of the grid's LIME configurations: a prime number, so that all their settings occur
-Attributions = Sequence[Attribution | str] | Mapping[str, Attribution] | Attribution
+Attributions = Sequence[Attribution | str] | Mapping[str, Attribution | str] | Attribution | str
 
 
 def run_study(
@@ -63,8 +64,9 @@ def run_study(
         models: What is explained, by name: whatever ``verax.evaluate`` takes as ``model``.
         data: Rows and labels, ``(frame, y)``: a data frame of pandas or polars, with categories and gaps, or an array
             ``(N, features)`` or ``(N, channels, height, width)``; labels of any kind. Or a ``verax.datasets.Dataset``.
-        attributions: Methods, or their names; by default the paper's and those that remove features, with few of
-            LIME's configurations.
+        attributions: Methods, or their names, in a list, or in a dict, whose own names are not kept: tables and figures
+            name a method by its configuration, such as ``KernelShap(samples=1024, seed=0)``. By default the paper's and
+            those that remove features, with few of LIME's configurations.
         metrics: As in ``verax.evaluate``.
         task: What the labels are for, ``"classification"``, ``"regression"``, or as they look.
         part: The rows to explain: 60 % of the rows, ``"train"``, are the background of methods that need one; 20 % are
@@ -105,7 +107,7 @@ def run_study(
     if not models or data is None:
         raise ValueError("models, data: expected both, {name: model} and (rows, labels), or a spec.")
     dataset = _dataset(data, task, name, seed)
-    table: dict[str, Any] = {"name": LIVE, "part": part, "seed": seed, "attributions": _attributions(attributions)}
+    table: dict[str, Any] = {"name": LIVE, "part": part, "seed": seed, "attributions": attributions_table(attributions)}
     table["models"] = [{"name": str(own), "live": True} for own in models]
     if limit is not None:
         table["limit"] = limit
@@ -147,20 +149,28 @@ def _dataset(data: Any, task: Asked, name: str, seed: int) -> Dataset:
     return table_dataset(name, numbers_of(array, names), found, ids, seed)
 
 
-def _attributions(given: Attributions | None) -> dict[str, Any]:
-    """The table of a spec that means these methods."""
+def attributions_table(given: Any) -> dict[str, Any]:
+    """The table of a spec that means these methods, which ``run_study`` explains."""
     if given is None:
         return {"every": _EVERY, "removals": True}
-    listed = (
-        [given] if isinstance(given, Attribution) else list(given.values() if isinstance(given, Mapping) else given)
-    )
     others = []
-    for one in listed:
-        method = METHODS.get(one, "attributions")() if isinstance(one, str) else one
+    for label, one in _labelled(given):
+        method = METHODS.get(one, label)() if isinstance(one, str) else one
         if not isinstance(method, Attribution):
-            raise TypeError(f"attributions: expected methods of verax.attribution or their names, found {one!r}.")
+            raise TypeError(
+                f"{label}: expected a method of verax.attribution, which the study computes, or its name, found "
+                f"{kind_in_words(one)}; attributions that are computed already go to verax.compare."
+            )
         table = {"method": type(method).__name__, **plain(method)}
         if configuration(table) != method:
-            raise ValueError(f"attributions: {method.canonical} has a setting that a file cannot hold; leave it out.")
+            raise ValueError(f"{label}: {method.canonical} has a setting that a file cannot hold; leave it out.")
         others.append(table)
     return {"grid": False, "others": others}
+
+
+def _labelled(given: Any) -> list[tuple[str, Any]]:
+    """What was given as methods, one by one, each with the words that name it in messages."""
+    if isinstance(given, Mapping):
+        return [(f"attributions[{name!r}]", one) for name, one in given.items()]
+    several = isinstance(given, Iterable) and not isinstance(given, str) and not hasattr(given, "shape")
+    return [("attributions", one) for one in (given if several else [given])]
