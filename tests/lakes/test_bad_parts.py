@@ -106,8 +106,22 @@ def test_values_that_cannot_be_scored_name_part_and_key(lake: SmallLake) -> None
         lake.score()
     assert len(lake.parts()) in (0, 1, 2, 3)
     lake.change("rows", 2, lambda table: table.with_columns(pl.col("income").fill_null(0.0)))
-    lake.change("shap", 2, lambda table: table.with_columns(hole))
-    with pytest.raises(ValueError, match=r"shap/part-2\.parquet: expected a number in every row, missing .* income"):
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf")], ids=str)
+@pytest.mark.parametrize(("name", "number"), [("shap", 2), ("lime", 5)])
+def test_an_attribution_that_is_no_number_names_itself_its_part_and_the_key(
+    lake: SmallLake, name: str, number: int, value: float | None
+) -> None:
+    """Also where its parts are cut and sorted otherwise than those of the inputs."""
+    key = pl.read_parquet(lake.path(name, number))["id"][3]
+    hole = pl.when(pl.col("id") == key).then(value).otherwise("income").alias("income")
+    lake.change(name, number, lambda table: table.with_columns(hole))
+    message = (
+        rf"{name}/part-{number}\.parquet: attribution {name}: expected a finite number in every row, .* in income, "
+        rf"for instance at id {key}\.$"
+    )
+    with pytest.raises(ValueError, match=message):
         lake.score()
 
 
@@ -142,6 +156,7 @@ def test_settings_that_do_not_fit_are_told_before_any_work(lake: SmallLake) -> N
         (Settings(("pc",), target=7), "target"),
         (Settings(("nothing",)), "metrics: .*nothing"),
         (Settings(("infidelity",), sigma=-1.0), "sigma"),
+        (Settings(("pc",), tolerance=0.1), "tolerance: .*expected steps adaptive beside it, found none"),
     ]:
         with pytest.raises(ValueError, match=message):
             lake.score(settings=settings)

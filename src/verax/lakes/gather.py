@@ -19,10 +19,11 @@ def keys_of(part: Part, key: str) -> pl.Series:
     return plain_keys(pl.concat([piece[key] for piece in part.pieces([key])]))
 
 
-def gathered(keys: pl.Series, holders: Sequence[Part], features: Sequence[str]) -> Any:
+def gathered(name: str, keys: pl.Series, holders: Sequence[Part], features: Sequence[str]) -> Any:
     """Attributions of rows by their keys, ``(rows, features)``; other rows of the holders are passed over.
 
     Args:
+        name: Of the attribution, for messages.
         keys: Of the rows, in the order wanted.
         holders: Parts that hold them.
         features: The columns, in the order wanted.
@@ -34,7 +35,9 @@ def gathered(keys: pl.Series, holders: Sequence[Part], features: Sequence[str]) 
         for piece in part.pieces([str(keys.name), *features]):
             theirs = pl.DataFrame({"key": plain_keys(piece[str(keys.name)]), "place": np.arange(len(piece))})
             both = theirs.join(own, on="key", how="inner")
-            found[both["row"].to_numpy()] = numbers(part, piece.select(features)[both["place"]])
+            values = numbers(piece.select(features)[both["place"]])
+            _check_finite(f"{part.address}: attribution {name}", both["key"].alias(str(keys.name)), values, features)
+            found[both["row"].to_numpy()] = values
             filled += len(both)
     if filled != len(keys):  # checked before any work, so that this is another lake than it was then
         names = ", ".join(part.address for part in holders)
@@ -42,12 +45,20 @@ def gathered(keys: pl.Series, holders: Sequence[Part], features: Sequence[str]) 
     return found
 
 
-def numbers(part: Part, table: pl.DataFrame, *, gaps: bool = False) -> Any:
-    """Columns as an array; where gaps are allowed they become NaN, otherwise part and columns are named."""
-    empty = [column.name for column in table if column.null_count()]
-    if empty and not gaps:
-        raise ValueError(f"{part.address}: expected a number in every row, missing values in {listed(empty)}.")
+def numbers(table: pl.DataFrame) -> Any:
+    """Columns as an array; gaps become NaN."""
     return table.cast(pl.Float64).to_numpy(order="c")
+
+
+def _check_finite(where: str, keys: pl.Series, values: Any, features: Sequence[str]) -> None:
+    """Refuse gaps, NaN and infinity here, where it is known which part of the attribution they come from."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, columns = int(bad.any(1).argmax()), [name for name, one in zip(features, bad.any(0), strict=True) if one]
+        raise ValueError(
+            f"{where}: expected a finite number in every row, missing values, NaN or infinity in {listed(columns)}, "
+            f"for instance at {keys.name} {keys[row]!r}."
+        )
 
 
 def _room(rows: int, columns: int) -> Any:

@@ -163,7 +163,7 @@ def _tried(job: Job, lake: Lake) -> Any:
     if part is None:
         raise ValueError(f"inputs: {lake.address}: expected rows, found none.")
     first = next(part.pieces([job.key, *job.features]))[:2]
-    rows = numbers(part, first.select(job.features), gaps=True)
+    rows = numbers(first.select(job.features))
     check_gaps(part, job, first[job.key], rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # told with the scores

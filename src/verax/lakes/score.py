@@ -80,7 +80,7 @@ def scores_of(measurement: Measurement, task: Task) -> pl.DataFrame:
     """The table of a part: attribution by attribution, rows in the part's order."""
     job, part = measurement.job, task.inputs
     keys = keys_of(part, job.key)
-    given = {name: gathered(keys, holders, job.features) for name, holders in task.holders.items()}
+    given = {name: gathered(name, keys, holders, job.features) for name, holders in task.holders.items()}
     frames = []
     for values, rows in _blocks(part, measurement):
         check_gaps(part, job, keys[rows], values)
@@ -102,7 +102,7 @@ def _blocks(part: Part, measurement: Measurement) -> Iterator[tuple[Any, slice]]
     """Rows of numbers, few at a time, and where they stand in the part; cut where one call would cut its work."""
     features, start = measurement.job.features, 0
     for piece in part.pieces(features, measurement.stretch):
-        yield numbers(part, piece, gaps=True), slice(start, start + len(piece))
+        yield numbers(piece), slice(start, start + len(piece))
         start += len(piece)
 
 
