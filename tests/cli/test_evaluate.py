@@ -376,6 +376,11 @@ WRONG = {
     "a missing baseline": ({"baseline": "no.npy"}, "no.npy: there is no such file"),
     "a baseline of another shape": ({"baseline": "wide.npy"}, "baselines: shape (30, 8) does not broadcast"),
     "no steps": ({"=steps": "0"}, "steps: expected a whole number of at least 1"),
+    "a tolerance of no steps": (
+        {"=tolerance": "0.01"},
+        "tolerance: it is where adaptive steps stop; expected steps adaptive beside it, found none",
+    ),
+    "a tolerance of fixed steps": ({"=tolerance": "0.01", "=steps": "10"}, "steps adaptive beside it, found 10"),
     "an unknown device": ({"=device": "abacus"}, "device: expected a torch device"),
     "unknown returns": ({"=returns": "labels"}, "--returns: expected logits, probabilities or values, found labels"),
     "an impossible level": ({"=level": "95"}, "level: expected a number between 0 and 1"),

@@ -158,6 +158,12 @@ BAD_ARGUMENTS = {
     "steps: negative": (dpc, {"steps": -1}, ValueError, "steps: .*at least 1, found -1"),
     "steps: fraction": (pc, {"steps": 2.5}, ValueError, "steps: .*whole number.*2.5"),
     "steps: True": (evaluate, {"steps": True}, ValueError, "steps: .*whole number.*True"),
+    "tolerance: of no adaptive steps": (
+        evaluate,
+        {"tolerance": 0.01, "steps": 5},
+        ValueError,
+        "tolerance: .*expected steps adaptive beside it, found 5",
+    ),
     "steps: of a metric": (PredictionChange, {"steps": 0}, ValueError, "steps: .*at least 1, found 0"),
     "order: literal is for DPC": (pc, {"order": "literal"}, ValueError, "order: .*'signed', 'magnitude'.*'literal'"),
     "order: unknown": (dpc, {"order": "random"}, ValueError, "order: .*'magnitude', 'signed', 'literal'.*'random'"),

@@ -132,6 +132,15 @@ def test_what_is_wrong_is_told_in_a_line(listed: Any, words: list[str]) -> None:
         assert word in str(found.value), found.value
 
 
+def test_a_tolerance_wants_adaptive_steps() -> None:
+    with pytest.raises(SpecError, match=r"^small\.toml: metrics: tolerance: .* steps adaptive beside it, found 9\.$"):
+        spec(metrics={"tolerance": 0.1, "steps": 9})
+    listed = ["infidelity", {"metric": "pc", "steps": "adaptive"}]
+    assert metrics_of(spec(metrics={"list": listed, "tolerance": 0.1}).metrics)["pc"] == PredictionChange(
+        steps="adaptive", tolerance=0.1
+    )
+
+
 MISTAKEN: list[Any] = [
     "pc",
     {"metric": "dpc", "rule": "foo"},

@@ -1,6 +1,6 @@
 """Metrics as people ask for them: by name, with the settings of a call or of a file, or as objects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -48,9 +48,12 @@ def chosen(metrics: Any, settings: Mapping[str, Any], fewest: int) -> dict[str, 
     """
     if isinstance(metrics, str) or not isinstance(metrics, Sequence | Mapping) or not metrics:
         raise ValueError(f"metrics: expected a list of metrics or a dict that names them, found {metrics!r}.")
+    named = metrics.values() if isinstance(metrics, Mapping) else metrics
+    listed = [metric_of(metric, settings, fewest) for metric in named]
+    check_tolerance(listed, settings)
     if isinstance(metrics, Mapping):
-        return {name: metric_of(metric, settings, fewest) for name, metric in metrics.items()}
-    listed = list(dict.fromkeys(metric_of(metric, settings, fewest) for metric in metrics))
+        return dict(zip(metrics, listed, strict=True))
+    listed = list(dict.fromkeys(listed))
     names = [metric.name for metric in listed]
     return {metric.name if names.count(metric.name) == 1 else metric.short_form: metric for metric in listed}
 
@@ -65,6 +68,24 @@ def metric_of(
         given = {name: value for name, value in settings.items() if value is not None}
         return METRICS.get(metric).named(given, fewest)
     raise ValueError(f"{argument}: {unknown(metric, [*METRICS, 'a metric object'])}")
+
+
+def check_tolerance(metrics: Iterable[Metric], settings: Mapping[str, Any]) -> None:
+    """Refuse a tolerance that no metric would look at, because their steps are not adaptive.
+
+    Args:
+        metrics: Those that were chosen.
+        settings: What was said to them; metrics of one's own may have a tolerance without any steps.
+    """
+    steps = settings.get("steps")
+    if settings.get("tolerance") is None or steps == "adaptive":
+        return
+    takers = [metric for metric in metrics if hasattr(metric, "tolerance")]
+    if not any(getattr(metric, "steps", "adaptive") == "adaptive" for metric in takers):
+        found = "none" if steps is None else steps
+        raise ValueError(
+            f"tolerance: it is where adaptive steps stop; expected steps adaptive beside it, found {found}."
+        )
 
 
 def metric_from(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:

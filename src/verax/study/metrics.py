@@ -12,7 +12,7 @@ from verax.analysis.tables import MetricInfo, scores_schema
 from verax.core.settings import plain
 from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, GuidedMetric, Metric
-from verax.metrics.choose import metric_from
+from verax.metrics.choose import check_tolerance, metric_from
 from verax.metrics.monte_carlo import EffectMetric
 from verax.problem.replacement.words import needs_background
 from verax.study.spec_table import Count, Mistakes, SpecTable, plain_name, unknown_name
@@ -227,6 +227,9 @@ def _read_list(listed: Sequence[Any], said: Mapping[str, Any], mistakes: Mistake
         if "limit" in table:
             with mistakes.at("list", number):
                 limits[column] = _checked_limit(table["limit"])
+    if len(metrics) == len(listed):
+        with mistakes.at():
+            check_tolerance(metrics.values(), defaults)
     if limits and len(limits) == len(listed):
         mistakes.note("every metric has a limit; leave one without, and give the data a limit instead", "list")
     return StudyMetrics(metrics, limits)
