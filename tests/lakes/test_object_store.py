@@ -1,9 +1,9 @@
 """A lake in an S3 store, on a server of this machine: the same scores, resumed, and refused in a line."""
 
+import signal
 import socket
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,27 +12,20 @@ import polars as pl
 import pytest
 
 from lakes.lakes import NAMES, SmallLake, same
+from lakes.s3_server import S3Server, s3_server
 from verax.cli.lakes import named_addresses
 from verax.lakes import Settings, urls
 from verax.lakes.score import PartScorer
 from verax.lakes.storage import folder_of
 
 fs = pytest.importorskip("pyarrow.fs")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # sockets of the server, closed by its threads
-
-NO_SERVER = (
-    "needs moto, which cannot be installed beside python-dateutil 4: pip install --target DIR 'moto[s3]' flask "
-    "flask-cors, then PYTHONPATH=DIR"
-)
 PC = Settings(("pc",))
 ZSTD = bytes.fromhex("28b52ffd")  # how a compressed page begins
-DIES = """
-import os, signal, sys
-from verax.lakes.urls import file_system
-system, path = file_system(sys.argv[1])
-file = system.open_output_stream(path + "/part-0.0123456789abcdef.parquet")
-file.write(bytes(11 << 20))  # more than what is sent at once
-os.kill(os.getpid(), signal.SIGKILL)
+LARGE = 11 << 20  # more than what is sent at once
+WRITES = f"""
+import sys
+from verax.lakes.storage import folder_of
+folder_of(sys.stdin.read()).write("part-0.0123456789abcdef.parquet", bytes({LARGE}))
 """
 
 
@@ -49,25 +42,22 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     urls.file_system.cache_clear()
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server = pytest.importorskip("moto.server", reason=NO_SERVER).ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-        server.start()
-    yield server.get_host_and_port()[1]
-    server.stop()
+@pytest.fixture
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
 
 
 class Store:
     """A small lake, and the same in a bucket."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, server: S3Server) -> None:
         self.local = SmallLake(folder)
-        self.bucket = folder.name.replace("_", "-").lower()
-        self.query = f"?endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
+        self.bucket = "lake"
+        self.server = server
+        self.query = f"?endpoint_override={server.address}&scheme=http&region=us-east-1"
         self.system: Any = fs.S3FileSystem(
-            endpoint_override=f"127.0.0.1:{port}",
+            endpoint_override=server.address,
             scheme="http",
             region="us-east-1",
             allow_bucket_creation=True,
@@ -100,8 +90,8 @@ class Store:
 
 
 @pytest.fixture
-def store(tmp_path: Path, port: int) -> Store:
-    return Store(tmp_path, port)
+def store(tmp_path: Path, server: S3Server) -> Store:
+    return Store(tmp_path, server)
 
 
 def after(parts: int, monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
@@ -130,8 +120,8 @@ def test_the_same_scores_as_in_folders_and_nothing_is_scored_twice(store: Store)
     assert store.parts() == before
 
 
-def test_the_environment_says_which_server(store: Store, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+def test_the_environment_says_which_server(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{store.server.address}")
     store.query = ""
     assert store.score("deep/scores").out == f"s3://{store.bucket}/deep/scores"
     assert len(store.parts("deep/scores")) == 4
@@ -151,9 +141,18 @@ def test_what_was_finished_stays_after_a_stop_and_is_not_scored_again(
 
 
 def test_a_process_that_is_killed_while_it_writes_leaves_no_part(store: Store) -> None:
-    ended = subprocess.run([sys.executable, "-c", DIES, store.url("scores")], check=False)
-    assert ended.returncode == -9
+    child = subprocess.Popen([sys.executable, "-c", WRITES], stdin=subprocess.PIPE)
+
+    def kill_at_the_end(sent: int) -> None:
+        if sent == LARGE:  # all is there, and nobody said yet that it is all
+            child.kill()
+
+    store.server.after_part = kill_at_the_end
+    child.communicate(store.url("scores").encode())  # it begins when it knows where
+    assert child.returncode == -signal.SIGKILL
+    assert len(store.server.uploads) == 1
     assert store.parts() == {}
+    assert store.score().computed == 4
 
 
 def test_a_damaged_part_of_the_scores_is_scored_anew(store: Store) -> None:
@@ -200,8 +199,8 @@ def test_a_bucket_that_vanishes_in_the_middle_or_was_never_there(store: Store, m
 
 def test_a_bucket_that_vanishes_while_a_part_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of reading is another one then."""
-    part = folder_of(store.url("rows"))
-    real = type(part).open
+    kind: Any = type(folder_of(store.url("rows")))
+    real = kind.open
 
     def then_lost(self: Any, name: str) -> Any:
         file = real(self, name)
@@ -209,32 +208,46 @@ def test_a_bucket_that_vanishes_while_a_part_is_read(store: Store, monkeypatch: 
             store.system.delete_dir(store.bucket)
         return file
 
-    monkeypatch.setattr(type(part), "open", then_lost)
+    monkeypatch.setattr(kind, "open", then_lost)
     with pytest.raises(FileNotFoundError, match=r"/rows/part-2\.parquet: there is no such file any more"):
         store.score()
 
 
 def test_credentials_that_nobody_knows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("moto.settings.INITIAL_NO_AUTH_ACTION_COUNT", 0.0)
+        patch.setenv("AWS_ACCESS_KEY_ID", "nobody")
         with pytest.raises(OSError, match=r"/rows: access is denied \(INVALID_ACCESS_KEY_ID .*; look at the credent"):
             store.score()
-    after(2, monkeypatch, lambda: monkeypatch.setattr("moto.settings.INITIAL_NO_AUTH_ACTION_COUNT", 0.0))
+    urls.file_system.cache_clear()
+    after(2, monkeypatch, store.server.known.clear)
     with pytest.raises(OSError, match=r"/part-\d\.parquet: access is denied \(ACCESS_DENIED during HeadObject"):
         store.score()
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["refuses", "silent"])
-def test_a_server_that_is_not_there_or_never_answers(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_that_do_not_allow_it(store: Store) -> None:
+    store.server.allowed = False
+    with pytest.raises(
+        OSError, match=r"/rows: access is denied \(ACCESS_DENIED during [^:]*: Access Denied\); look at"
+    ):
+        store.score()
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["refuses", "silent"])
+def test_a_server_that_is_not_there_or_never_answers(silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urls, "_SECONDS", 1.0)
     monkeypatch.setattr(urls, "_TRIES", 1)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        if not answers:
+        if silent:
             listener.listen()
         query = f"?endpoint_override=127.0.0.1:{listener.getsockname()[1]}&scheme=http&region=us-east-1"
         with pytest.raises(OSError, match=r"^s3://lake/rows: cannot be reached \(NETWORK.*; look at the address and"):
             folder_of(f"s3://lake/rows{query}").files()
+        if silent:
+            listener.setblocking(False)
+            listener.accept()[0].close()
+            with pytest.raises(BlockingIOError):  # it was tried once, as was said
+                listener.accept()
 
 
 def test_secrets_of_a_url_are_shown_to_nobody() -> None:
