@@ -1,8 +1,8 @@
 """Answer the open questions of the Directed Prediction Change: print the numbers and draw the figures of the page.
 
 ``python scripts/open_questions.py HELOC --demo DEMO [--isic ISIC] --out docs/figures/open-questions`` reads models and
-inputs of finished studies (``verax study run paper-heloc``, ``demo``, ``paper-isic``). On one core it takes a quarter
-of an hour without ISIC, most of it for limits.
+inputs of finished studies (``verax study run paper-heloc``, ``demo``, ``paper-isic``). It takes some minutes without
+ISIC.
 """
 
 import argparse

@@ -129,6 +129,7 @@ class DeepLiftFamily(Family):
     seed: int
 
     needs_gradients: ClassVar[bool] = True
+    version: ClassVar[int] = 2
 
     def check(self, members: Sequence[DeepLiftSHAP], given: Given) -> None:
         """Refuse a background that lacks a class which a member needs."""
