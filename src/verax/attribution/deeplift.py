@@ -84,7 +84,8 @@ def pair_rows(inputs: int, references: int, batch_size: int) -> Rows:
 def _width(rows: slice, columns: slice, size: int) -> int:
     """How many references go with some inputs at a time: as many as let a batch be full, but evenly."""
     most = max(1, size // (rows.stop - rows.start))
-    return len(range(*_parts(columns, most)[0].indices(columns.stop)))
+    first = _parts(columns, most)[0]
+    return int(first.stop - first.start)
 
 
 def _parts(whole: slice, most: int) -> list[slice]:
