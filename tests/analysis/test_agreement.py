@@ -95,3 +95,15 @@ def test_any_pair_of_metrics_can_be_compared_and_it_is_printed_with_signs():
     tables = study([HELOC_MLP], inputs=4)
     same = in_study(tables.scores, x="dpc_signed", y="dpc_magnitude", resamples=10)
     assert str(same) == "+1.00 [+1.00, +1.00]"
+
+
+def test_rounding_neither_ranks_configurations_nor_widens_the_interval():
+    rng = np.random.default_rng(3)
+    distinct = rng.normal(size=(6, 30)) + np.arange(6)[:, None]
+    twins = np.concatenate([distinct[:1]] * 5 + [distinct[1:]])  # as the gradients of a linear model are
+    rounding = 1 + 1e-15 * rng.normal(size=(10, 1))
+    x, y = of(twins * rounding, -twins / rounding)
+    exact = agreement(*of(twins, -twins), lime=False)
+    rounded = agreement(x, y, lime=False)
+    assert rounded.spearman == exact.spearman
+    assert (rounded.spearman.low, rounded.ties) == (-1.0, (5, 5))

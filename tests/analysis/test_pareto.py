@@ -65,3 +65,8 @@ def test_each_model_has_its_own_set_and_rows_without_a_metric_are_no_candidates(
 def test_other_columns_may_be_asked_for():
     rows = table([(1, 1), (2, 2), (0, 0)]).rename({"dpc_magnitude": "pc", "infidelity": "attribution_seconds"})
     assert pareto(rows, maximise="pc", minimise="attribution_seconds").height == 3
+
+
+def test_rounding_puts_no_point_out_of_the_pareto_set():
+    gains, losses = np.array([1.0, 1.0 + 1e-15, 0.0]), np.array([0.5, 0.5 - 1e-15, 1.0])
+    assert front(gains, losses).tolist() == [True, True, False]

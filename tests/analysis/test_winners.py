@@ -154,3 +154,13 @@ def test_the_cheapest_tie_has_the_fewest_rows():
     assert found.ties == tuple(names[1:])
     assert found.cheapest == (names[2], Price(3.0, 1.0, 0.4, shared=False))
     assert winner(study({"Gradient()": NOISE[0]}), "m", DPC).cheapest is None
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_of_configurations_that_differ_by_rounding_the_first_wins_and_the_others_are_ties(sign):
+    names = ["Gradient()", "SmoothGrad(sigma=0.1)", "VarGrad(sigma=0.1)"]
+    scores = {name: NOISE[0] + 1 + sign * 1e-15 * place for place, name in enumerate(names)}
+    tables = study(scores | {"LimeTabular()": NOISE[1]})
+    best = winner(tables, "m", DPC)
+    assert (best.configuration, best.ties) == (names[0], tuple(names[1:]))
+    assert best_configuration(tables.scores, "m", DPC) == names[0]

@@ -12,7 +12,7 @@ from verax.analysis import canonical
 from verax.analysis.matrices import Matrix, common, estimate
 from verax.display.methods import is_reference, lime_methods
 from verax.statistics.intervals import Estimate
-from verax.statistics.ranks import rank_correlation, ranks
+from verax.statistics.ranks import rank_correlation, ranks, tie_count, tied
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,15 @@ class Agreement:
     """Spearman correlation of two metrics over configurations, with its 95 % interval over inputs.
 
     It is NaN where a metric ranks nothing, or with fewer than two configurations or inputs.
+
+    Attributes:
+        ties: How many configurations share their rank with another, under either metric.
     """
 
     spearman: Estimate
     configurations: int
     inputs: int
+    ties: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         return f"{self.spearman:+.2f}"
@@ -39,11 +43,14 @@ def agreement(x: Matrix, y: Matrix, *, lime: bool, resamples: int = 1000, seed: 
     x, y = common(x, y)
     methods = [canonical.method(name) for name in x.configurations]
     of_lime = frozenset(lime_methods())
-    ranked = [(name in of_lime) == lime and (lime or not is_reference(name)) for name in methods]
-    keep = np.flatnonzero(ranked)
+    keep = np.flatnonzero([(name in of_lime) == lime and (lime or not is_reference(name)) for name in methods])
     count, inputs = len(keep), len(x.inputs)
     if count < 2 or inputs < 2:  # one configuration is not ranked, one input says nothing about others
         return Agreement(Estimate(np.nan, np.nan, np.nan, np.nan), count, inputs)
     parts = x.part(keep), y.part(keep)
-    found = [(ranks(part.values.mean(1)), part.resampled_ranks(resamples, seed)) for part in parts]
-    return Agreement(estimate(rank_correlation, *found), count, inputs)
+    means = [part.values.mean(1) for part in parts]
+    ranked = [
+        (ranks(tied(mean)), part.resampled_ranks(resamples, seed)) for mean, part in zip(means, parts, strict=True)
+    ]
+    ties = (tie_count(means[0]), tie_count(means[1]))
+    return Agreement(estimate(rank_correlation, *ranked), count, inputs, ties)

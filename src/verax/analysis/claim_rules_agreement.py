@@ -41,7 +41,9 @@ def _correlation(evidence: Evidence, *, lime: bool) -> Answer:
         holds = found.high < 0 if expected < 0 else found.low > 0
     inside = paper is not None and found.low <= paper <= found.high
     note = "" if paper is None else f"The paper's value is {'inside' if inside else 'outside'} our interval."
-    return Answer(f"{ranks} over {ranks.configurations}", decided(holds), note)
+    if max(ranks.ties):
+        note += f" Tied with another: {ranks.ties[0]} under DPC, {ranks.ties[1]} under Infidelity."
+    return Answer(f"{ranks} over {ranks.configurations}", decided(holds), note.strip())
 
 
 QUESTIONS += [

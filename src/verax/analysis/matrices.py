@@ -17,7 +17,7 @@ from torch import Tensor
 
 from verax.statistics import bootstrap
 from verax.statistics.intervals import Estimate, resampled_estimate
-from verax.statistics.ranks import ranks
+from verax.statistics.ranks import ranks, tied
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -46,17 +46,13 @@ class Matrix:
         return self._drawn[seed][:resamples]
 
     def resampled_ranks(self, resamples: int, seed: int) -> Floats:
-        """The ``ranks`` of configurations by those means; ranked once, however many metrics they are compared with."""
+        """The ``ranks`` of configurations by those means, equal ones ``tied``; ranked once for all comparisons."""
         if len(self._ranked.get(seed, ())) < resamples:
-            self._ranked[seed] = ranks(self.resampled(resamples, seed))
+            self._ranked[seed] = ranks(tied(self.resampled(resamples, seed)))
         return self._ranked[seed][:resamples]
 
     def part(self, places: Places) -> "Matrix":
-        """Some of the configurations, the same object at each call, which keeps what was drawn of it.
-
-        Not the same as these columns of what was drawn of all: where configurations are equal but for rounding, as on
-        linear models, the last bits decide how they rank, and a product of matrices of another size has others.
-        """
+        """Some of the configurations, the same object at each call, which keeps what was drawn of it."""
         key = places.tobytes()
         if key not in self._parts:
             names = tuple(self.configurations[place] for place in places)

@@ -6,6 +6,7 @@ import polars as pl
 
 from verax.analysis.matrices import Floats
 from verax.display.methods import lime_methods
+from verax.statistics.ranks import tied
 
 FRACTION = 0.1  # of the model's median norm: what is smaller is nearly zero
 
@@ -14,7 +15,8 @@ def pareto(configurations: pl.DataFrame, maximise: str = "dpc_magnitude", minimi
     """The rows that no other row of the same model dominates, in their order.
 
     A row dominates another if it is better in at least one metric and at least as good in the other. Equal rows do not
-    dominate each other: either both stay or both go. Rows that lack a metric are left out.
+    dominate each other: either both stay or both go; means that differ by rounding alone are equal
+    (``statistics.ranks.tied``). Rows that lack a metric are left out.
     """
     rows = configurations.filter(pl.col(maximise).is_not_null(), pl.col(minimise).is_not_null())
     keep = np.zeros(rows.height, dtype=bool)
@@ -27,7 +29,8 @@ def pareto(configurations: pl.DataFrame, maximise: str = "dpc_magnitude", minimi
 
 
 def front(maximise: Floats, minimise: Floats) -> npt.NDArray[np.bool_]:
-    """Which points are not dominated."""
+    """Which points are not dominated, values that differ by rounding alone being equal."""
+    maximise, minimise = tied(maximise), tied(minimise)
     order = np.lexsort((-maximise, minimise))
     losses, gains = minimise[order], maximise[order]
     # The points are sorted: each has to beat, in gains, all that come before the first of those that equal it.

@@ -13,6 +13,7 @@ from verax.analysis.tables import MetricInfo, Tables
 from verax.display.methods import is_reference
 from verax.statistics.intervals import LEVEL, Estimate, estimates
 from verax.statistics.paired import paired_difference, paired_differences
+from verax.statistics.ranks import tied
 
 _RANDOM = "Random"
 
@@ -78,19 +79,22 @@ def winner(tables: Tables, model: str, metric: MetricInfo) -> Winner | None:
     """The best configuration of a model under a metric, or None where no explanation was measured.
 
     The best of many is compared with each of the others by the paired t-test over inputs, at ``1 - 0.05 / others``:
-    however many there are, the one that is truly best is the winner or among its ties in 95 of 100 studies.
+    however many there are, the one that is truly best is the winner or among its ties in 95 of 100 studies. Of
+    configurations whose means differ by rounding alone the first is the winner and the others are ties.
     """
     scores = tables.matrix(model, metric.column)
     competing, values = _competing(scores, metric)
     if not competing:
         return None
     sign = _sign(metric)
-    order = torch.sort(values.mean(1), descending=True, stable=True).indices.tolist()
-    first, *rest = (int(place) for place in order)
+    means = torch.from_numpy(tied(values.mean(1).numpy()))
+    first, *rest = (int(place) for place in torch.sort(means, descending=True, stable=True).indices)
     level = 1 - (1 - LEVEL) / max(len(rest), 1)
     best = values[first]
     differences = zip(rest, paired_differences(best, values[rest], level) if rest else [], strict=True)
-    ties = [competing[place] for place, difference in differences if difference.may_be_zero]
+    ties = [
+        competing[place] for place, difference in differences if means[place] == means[first] or difference.may_be_zero
+    ]
     chance, random = _chance(scores, metric)
     costs = prices(tables, model)
     return Winner(
@@ -116,7 +120,7 @@ def best_configuration(scores: pl.DataFrame, model: str, metric: MetricInfo) -> 
         metric: What decides.
     """
     competing, values = _competing(matrix(scores, model, metric.column), metric)
-    return competing[int(values.mean(1).argmax())] if competing else None
+    return competing[int(tied(values.mean(1).numpy()).argmax())] if competing else None
 
 
 def _competing(scores: Matrix, metric: MetricInfo) -> tuple[list[str], Tensor]:

@@ -6,6 +6,41 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+TIE = 1e-8  # of the spread: far above the rounding of means, far below any standard error of them
+
+
+def tied(values: Floats) -> Floats:
+    """Values along the last axis, of which those that differ by rounding alone are made equal.
+
+    Sorted values whose gap is at most ``TIE`` times the spread (largest less smallest) become the smallest of them.
+    Methods that agree on a model, as all gradients of a linear one do, would otherwise be ranked by their last bits.
+
+    Example:
+        >>> tied(np.array([0.3, 0.1, 0.1 + 1e-15, 0.5])).tolist()
+        [0.3, 0.1, 0.1, 0.5]
+    """
+    if values.shape[-1] < 2:
+        return values
+    order = np.argsort(values, axis=-1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=-1)
+    gap = TIE * (ordered[..., -1:] - ordered[..., :1])
+    new = ~(np.diff(ordered, axis=-1) <= gap)  # a gap to NaN is no tie
+    first = np.where(np.concatenate((np.ones_like(new[..., :1]), new), axis=-1), np.arange(values.shape[-1]), 0)
+    smallest = np.take_along_axis(ordered, np.maximum.accumulate(first, axis=-1), axis=-1)
+    equal = np.empty(values.shape)
+    np.put_along_axis(equal, order, smallest, axis=-1)
+    return equal
+
+
+def tie_count(values: Floats) -> int:
+    """How many of some values are ``tied`` with another.
+
+    Example:
+        >>> tie_count(np.array([0.3, 0.1, 0.1 + 1e-15, 0.5]))
+        2
+    """
+    _, counts = np.unique(tied(values), return_counts=True)
+    return int(counts[counts > 1].sum())
 
 
 def spearman(x: Floats, y: Floats) -> Any:
