@@ -53,8 +53,8 @@ def test_a_metric_stands_for_what_rates_the_same_kind_and_is_not_compared_with_i
     assert cells(FOUND, 1)["dpc_signed"] is None
     assert cells(FOUND, 6)["infidelity"] is not None
     assert cells(FOUND, 6)["infidelity_baseline"] is None
-    assert cells(FOUND, 7)["infidelity"] is None
-    assert cells(FOUND, 7)["dpc_signed"] is not None
+    assert cells(FOUND, 7, words="negative")["infidelity"] is None
+    assert cells(FOUND, 7, words="negative")["dpc_signed"] is not None
 
 
 @pytest.mark.parametrize(("subject", "column"), [("dpc_magnitude", "infidelity"), ("pc", "infidelity_baseline")])

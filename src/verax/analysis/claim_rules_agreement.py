@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from verax.analysis import canonical
-from verax.analysis.agreement import agreement
+from verax.analysis.agreement import Agreement, agreement
 from verax.analysis.claim_questions import INTERVAL, Question, Questions
 from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, decided
 from verax.analysis.matrices import Floats, common, interval
@@ -26,42 +26,72 @@ QUESTIONS = Questions()
 BOTH = ("dpc_magnitude", "infidelity")
 
 
-def _correlation(evidence: Evidence, *, lime: bool) -> Answer:
+def _agreement(evidence: Evidence, *, lime: bool) -> tuple[Agreement, float | None]:
+    """What was measured, and the paper's value."""
     published = PAPER.get(evidence.info.name)
     paper = (published.lime_spearman if lime else published.spearman) if published else None
     x, y = evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix
-    ranks = agreement(x, y, lime=lime, resamples=evidence.resamples, seed=evidence.seed)
-    found = ranks.spearman
-    if not np.isfinite(found.mean):
+    measured = agreement(x, y, lime=lime, resamples=evidence.resamples, seed=evidence.seed)
+    if not np.isfinite(measured.spearman.mean):
         raise NotMeasuredError("Fewer than two configurations to rank.")
-    expected = -1.0 if paper is None else paper
+    return measured, paper
+
+
+def _sign_of_correlation(evidence: Evidence, *, lime: bool) -> Answer:
+    measured, paper = _agreement(evidence, lime=lime)
+    spearman, expected = measured.spearman, -1.0 if paper is None else paper
     if abs(expected) < WEAK:
-        holds = max(abs(found.low), abs(found.high)) < WEAK
+        holds = max(abs(spearman.low), abs(spearman.high)) < WEAK
     else:
-        holds = found.high < 0 if expected < 0 else found.low > 0
-    inside = paper is not None and found.low <= paper <= found.high
-    note = "" if paper is None else f"The paper's value is {'inside' if inside else 'outside'} our interval."
-    if max(ranks.ties):
-        note += f" Tied with another: {ranks.ties[0]} under DPC, {ranks.ties[1]} under Infidelity."
-    return Answer(f"{ranks} over {ranks.configurations}", decided(holds), note.strip())
+        holds = spearman.high < 0 if expected < 0 else spearman.low > 0
+    return _correlated(measured, holds)
+
+
+def _value_of_correlation(evidence: Evidence, *, lime: bool) -> Answer:
+    measured, paper = _agreement(evidence, lime=lime)
+    return _correlated(measured, paper is not None and measured.spearman.low <= paper <= measured.spearman.high)
+
+
+def _correlated(measured: Agreement, holds: bool) -> Answer:
+    ties = f"Tied with another: {measured.ties[0]} under DPC, {measured.ties[1]} under Infidelity."
+    note = ties if max(measured.ties) else ""
+    return Answer(f"{measured} over {measured.configurations}", decided(holds), note)
 
 
 QUESTIONS += [
     Question(
         7,
-        "Spearman correlation of DPC with local Infidelity, all methods but LIME",
+        "DPC and local Infidelity agree, all methods but LIME: their Spearman correlation is negative",
         f"Negative, as in the paper, and so is {INTERVAL}.",
-        partial(_correlation, lime=False),
+        partial(_sign_of_correlation, lime=False),
         paper=lambda model: f"{model.spearman:+.2f}",
         reads=BOTH,
     ),
     Question(
+        7,
+        "Value of that correlation",
+        f"The paper's value lies in {INTERVAL}.",
+        partial(_value_of_correlation, lime=False),
+        paper=lambda model: f"{model.spearman:+.2f}",
+        only=tuple(PAPER),
+        reads=BOTH,
+    ),
+    Question(
         8,
-        "Spearman correlation of DPC with local Infidelity, LIME alone",
+        "Sign of the Spearman correlation of DPC with local Infidelity, LIME alone",
         f"The paper's sign, and {INTERVAL} does not reach 0; where the paper's value is below 0.3 in size, the "
         "interval lies within -0.3 and 0.3; for other models than the paper's, negative.",
-        partial(_correlation, lime=True),
+        partial(_sign_of_correlation, lime=True),
         paper=lambda model: f"{model.lime_spearman:+.2f}",
+        reads=BOTH,
+    ),
+    Question(
+        8,
+        "Value of that correlation for LIME",
+        f"The paper's value lies in {INTERVAL}.",
+        partial(_value_of_correlation, lime=True),
+        paper=lambda model: f"{model.lime_spearman:+.2f}",
+        only=tuple(PAPER),
         reads=BOTH,
     ),
 ]
