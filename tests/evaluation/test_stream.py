@@ -1,6 +1,8 @@
 """Streams: the bits of one call for any cutting, totals that merge, sources of every kind, and stopping early."""
 
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -368,3 +370,25 @@ def test_only_totals_are_merged(scorer, x) -> None:
         totals.merge(3)
     with pytest.raises(TypeError, match="merge: expected the total of a metric, found a list of 1"):
         totals["pc"].merge([totals["pc"]])
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_generator_may_overwrite_each_batch_with_the_next(
+    scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor], whole: verax.Evaluation, kind: str
+) -> None:
+    size, names = 20, list(given_two)
+    held = torch.empty(size, COLUMNS)
+    beside = {name: torch.empty(size, COLUMNS) for name in names}
+
+    def batches() -> Iterator[tuple[Any, dict[str, Any]]]:
+        for start in range(0, ROWS, size):
+            count = min(size, ROWS - start)
+            held[:count] = x[start : start + count]
+            for name in names:
+                beside[name][:count] = given_two[name][start : start + count]
+            arrays = held[:count], {name: beside[name][:count] for name in names}
+            yield arrays if kind == "torch" else (arrays[0].numpy(), {name: arrays[1][name].numpy() for name in names})
+
+    found = list(stream(scorer, batches(), metrics=METRICS, **CALL))
+    for name in METRICS:
+        assert torch.equal(torch.cat([part[name].scores for part in found], dim=1), whole[name].scores)

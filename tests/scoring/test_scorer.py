@@ -174,6 +174,51 @@ def test_results_do_not_depend_on_the_batch_size(batch_size):
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
 
 
+class ReusedBuffer(nn.Module):
+    """A module that writes its outputs into one piece of memory, over those of the call before."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.held = torch.zeros(1000, layer.out_features, dtype=layer.weight.dtype)
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            return self.layer(x)
+        self.held[: len(x)] = self.layer(x)
+        return self.held[: len(x)]
+
+
+def numpy_buffer(layer):
+    held = np.zeros((1000, layer.out_features))
+
+    def model(x):
+        np.matmul(x, layer.weight.detach().numpy().T, out=held[: len(x)])
+        held[: len(x)] += layer.bias.detach().numpy()
+        return held[: len(x)]
+
+    return model
+
+
+@pytest.mark.parametrize("output", ["probability", "logit"])
+@pytest.mark.parametrize("returns", ["logits", "values"])
+@pytest.mark.parametrize("kind", ["module", "torch", "numpy"])
+def test_a_model_may_return_a_view_of_memory_that_it_writes_again(kind, returns, output):
+    layer, x = linear(6, 3, dtype=torch.float64).eval(), normal(40, 6, dtype=torch.float64)
+    module = ReusedBuffer(layer).eval()
+    model = {"module": module, "torch": module.__call__, "numpy": numpy_buffer(layer)}[kind]
+    scorer = verax.Scorer(model, returns=returns, takes=None if kind == "module" else kind)
+    plain = verax.Scorer(layer, returns=returns)
+    methods = {"x": x, "Shapley": verax.attribution.KernelShap(samples=16)}
+    if kind == "module":
+        methods |= {"gradient": verax.attribution.Gradient()}
+    found, wanted = (
+        verax.evaluate(one, x, methods, target=1, samples=10, output=output, batch_size=16) for one in (scorer, plain)
+    )
+    for name in wanted:
+        torch.testing.assert_close(found[name].scores, wanted[name].scores, rtol=1e-9, atol=1e-12)
+
+
 def test_batch_size_of_the_call_goes_before_that_of_the_scorer():
     seen = []
 

@@ -51,6 +51,12 @@ class Batch:
             self.number,
         )
 
+    def copied(self) -> "Batch":
+        """The same in memory of its own: an iterable may overwrite a batch when it makes the next one."""
+        inputs = replace(self.inputs, values=_copied(self.inputs.values))
+        attributions, target, segments = (_copied(one) for one in (self.attributions, self.target, self.segments))
+        return Batch(inputs, attributions, target, segments, self.number)
+
     @property
     def joins(self) -> bool:
         """Whether it can be cut and joined with others: rows alone, whose features and baselines the call says."""
@@ -148,6 +154,15 @@ def target_of_rows(target: Any, rows: Any, count: int) -> Any:
 def taken(values: Any, rows: Any) -> Any:
     """Some rows of an array or a data frame."""
     return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
+
+
+def _copied(value: Any) -> Any:
+    """Arrays, in a dict too, in memory of their own; methods and single classes as they are."""
+    if isinstance(value, Mapping):
+        return {name: _copied(one) for name, one in value.items()}
+    if isinstance(value, Tensor):
+        return value.clone()
+    return value.copy() if isinstance(value, np.ndarray | list) else value
 
 
 def _frame_of_arrow(values: Any) -> Any:

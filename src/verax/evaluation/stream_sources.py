@@ -64,6 +64,8 @@ def regrouped(batches: Iterable[Any], reader: BatchReader, length: Length) -> It
                 yield from _together(held, ends=stop == len(batch))
                 held = []
             start = stop
+        if held:
+            held[-1] = held[-1].copied()
     yield from _together(held)
 
 

@@ -144,7 +144,7 @@ class _Trial:
 
     def _outputs(self, module: nn.Module) -> Tensor:
         found = replace(self.adapter, module=module)(self.rows.clone(), "torch", self.companions)
-        return found.double() if isinstance(found, Tensor) else torch.zeros(0)
+        return found.to(torch.float64, copy=True) if isinstance(found, Tensor) else torch.zeros(0)
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -306,6 +306,7 @@ class Session:
                 raw = runner.adapter(batch, self.kind, self.companions.at(owner))  # type: ignore[call-arg]
         outputs = checked_outputs(raw, len(batch), self.device, self.returns)
         with torch._C.DisableTorchFunction():  # who watches the model's functions must not see these
+            outputs = outputs.clone()  # outputs are kept: a model may return memory that its next call overwrites
             own = torch.finfo(runner.dtype).eps if runner.dtype.is_floating_point else 0.0
             rounding = max(resolution(raw), own)
             self.first_look.judge(outputs.detach(), rounding)
@@ -325,7 +326,7 @@ def _joined(batches: Iterator[Tensor]) -> Iterator[Float[Tensor, "rows outputs"]
     for batch in batches:
         held.append(batch)
         if sum(one.numel() for one in held) >= _JOINED:
-            yield torch.cat(held)
+            yield batch if len(held) == 1 else torch.cat(held)
             held = []
     if held:
         yield torch.cat(held)
