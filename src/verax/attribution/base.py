@@ -5,10 +5,11 @@ configurations can share model evaluations, name a family instead: a frozen data
 yields the attributions of its members block by block. ``docs/how-to`` shows both.
 """
 
+import contextlib
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -272,12 +273,14 @@ def attribute(
         found = {name: torch.empty_like(x, dtype=dtype) for own in names.values() for name in own}
     delta: dict[str, float] = {}
     settings = {"target": target, "background": background, "background_labels": background_labels}
-    for family, piece in stream(groups, scorer, asked, **settings, batch_size=batch_size, device=device):
-        for name, values in zip(names[family], piece.values, strict=True):
-            found[name][piece.rows] = values.to(found[name])
-        if piece.delta is not None:
-            largest = float(piece.delta.max())
-            delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
+    work = stream(groups, scorer, asked, **settings, batch_size=batch_size, device=device)
+    with contextlib.closing(work):  # an error must not leave the model in evaluation mode, or other threads waiting
+        for family, piece in work:
+            for name, values in zip(names[family], piece.values, strict=True):
+                found[name][piece.rows] = values.to(found[name])
+            if piece.delta is not None:
+                largest = float(piece.delta.max())
+                delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
     ordered = {
         one.canonical: order.back(layout.pack(found[one.canonical][None])) for one in dict.fromkeys(configurations)
     }
@@ -296,7 +299,7 @@ def stream(
     baselines: Any = 0.0,
     batch_size: int | None = None,
     device: str | torch.device | None = None,
-) -> Iterator[tuple[Family, Piece]]:
+) -> Generator[tuple[Family, Piece], None, None]:
     """Compute families block by block, for results too large to hold: yields each family with a piece of its members.
 
     The model stays in evaluation mode with gradients off until the iteration ends. Takes the arguments of

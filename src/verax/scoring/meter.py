@@ -42,7 +42,7 @@ class Cost:
 
 @dataclass
 class Counts:
-    """What the sessions of a model have done so far.
+    """What the sessions of a model have done so far in one thread.
 
     Attributes:
         rows: Rows evaluated.

@@ -1,10 +1,32 @@
-"""Holding a module for a call: evaluation mode, device, memory layout. All is given back as it was, come what may."""
+"""Holding a module for a call: evaluation mode, device, memory layout. All of it is always restored."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+
+_LOCKS: WeakKeyDictionary[object, threading.RLock] = WeakKeyDictionary()
+_NEW_LOCK = threading.Lock()
+
+
+@contextlib.contextmanager
+def one_thread_at_a_time(module: nn.Module | None, scorer: object) -> Iterator[None]:
+    """Let other threads wait that use the same model: its mode, device and layout belong to one call at a time.
+
+    Args:
+        module: The model, if it is a torch module; models that share a layer with it wait as well.
+        scorer: What other models are known by.
+    """
+    owners = [scorer] if module is None else sorted(module.modules(), key=id)  # one order, so that none blocks another
+    with _NEW_LOCK:
+        locks = [_LOCKS.setdefault(owner, threading.RLock()) for owner in owners]
+    with contextlib.ExitStack() as stack:
+        for lock in locks:
+            stack.enter_context(lock)
+        yield
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any
@@ -22,7 +23,7 @@ from verax.scoring.companions import ChecksModel, Companions
 from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Inference, Runner
 from verax.scoring.meter import Counts
-from verax.scoring.model_state import evaluation_mode, gradients_off, laid_out, moved
+from verax.scoring.model_state import evaluation_mode, gradients_off, laid_out, moved, one_thread_at_a_time
 from verax.scoring.precision import Precision, checked_precision, single_precision
 from verax.scoring.session import Session
 from verax.scoring.targets import Target, columns_of
@@ -67,6 +68,9 @@ class Scorer:
         labels: Names of the classes, or of the values, in the order of the outputs, where the model does not know them
             itself; ``target`` takes them as text.
 
+    Threads may share a Scorer, or a torch module in Scorers of their own: their calls take turns, and ``rows`` of a
+    result are those of its own call (``docs/how-to/add-a-model.md`` says what else threads may share).
+
     A torch module scores two rows more than are counted, the first time: the first input again, to see that neither
     chance nor the rows beside it change its score.
 
@@ -109,27 +113,36 @@ class Scorer:
         self._feature_names = None if feature_names is None else tuple(feature_names)
         self.batch_size = checked_batch_size(batch_size)
         self.device = checked_device(device)
-        self.counts = Counts()
+        self._counts: dict[int, Counts] = {}  # by thread
+
+    @property
+    def counts(self) -> Counts:
+        """What the calling thread has done so far, so that the cost of a call is that of this call alone."""
+        return self._counts.setdefault(threading.get_ident(), Counts())
+
+    @property
+    def _all_counts(self) -> list[Counts]:
+        return list(self._counts.values())
 
     @property
     def rows(self) -> int:
         """Model rows evaluated so far, over all calls."""
-        return self.counts.rows
+        return sum(counts.rows for counts in self._all_counts)
 
     @property
     def rows_backward(self) -> int:
         """Rows through which gradients were taken so far."""
-        return self.counts.rows_backward
+        return sum(counts.rows_backward for counts in self._all_counts)
 
     @property
     def rows_spared(self) -> int:
         """Rows asked for that were not evaluated, because an identical one was."""
-        return self.counts.rows_spared
+        return sum(counts.rows_spared for counts in self._all_counts)
 
     @property
     def model_seconds(self) -> float:
         """Wall clock inside the model so far; only on a CPU, where calls return when they are done."""
-        return self.counts.model_seconds
+        return sum(counts.model_seconds for counts in self._all_counts)
 
     @property
     def differentiable(self) -> bool:
@@ -190,23 +203,26 @@ class Scorer:
         module = self.adapter.module
         if companions is not None and isinstance(companions.collate, ChecksModel):
             companions.collate.check_model(module, inputs, companions.alongside)
-        home = adapters.home(self.adapter, fallback=inputs.device)
-        place = checked_device(device) or self.device or home
-        dtype = inputs.dtype
-        if dtype.is_floating_point:  # whole numbers, such as ids of tokens, are taken as they are
-            dtype = adapters.floating_dtype(self.adapter, fallback=dtype)
-        layout = best_layout(inputs, place)
-        size = self.rows_per_call(inputs, batch_size, device)
-        with evaluation_mode(module), moved(module, home, place), laid_out(module, layout):
+        with contextlib.ExitStack() as held:
+            held.enter_context(one_thread_at_a_time(module, self))
+            home = adapters.home(self.adapter, fallback=inputs.device)
+            place = checked_device(device) or self.device or home
+            dtype = inputs.dtype
+            if dtype.is_floating_point:  # whole numbers, such as ids of tokens, are taken as they are
+                dtype = adapters.floating_dtype(self.adapter, fallback=dtype)
+            layout = best_layout(inputs, place)
+            size = self.rows_per_call(inputs, batch_size, device)
+            for state in (evaluation_mode(module), moved(module, home, place), laid_out(module, layout)):
+                held.enter_context(state)
             beside = None if companions is None else companions.on(place)
             plain = Runner(self.adapter, dtype, layout)
             runner = self.inference.runner(plain, inputs, place, beside)
-            mode = gradients_off() if gradients else torch.inference_mode()
-            with single_precision(self.inference.precision), mode:
-                looks = (self.first_look, self.labels, beside)
-                session = Session(self.counts, kind, output, place, dtype, size, runner, plain, *looks)
-                yield session
-                session.settle()
+            held.enter_context(single_precision(self.inference.precision))
+            held.enter_context(gradients_off() if gradients else torch.inference_mode())
+            looks = (self.first_look, self.labels, beside)
+            session = Session(self.counts, kind, output, place, dtype, size, runner, plain, *looks)
+            yield session
+            session.settle()
 
 
 def check_companions(adapter: Adapter, companions: Companions | None) -> None:
