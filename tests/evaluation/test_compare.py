@@ -113,6 +113,26 @@ def test_one_pass_serves_all_and_gives_what_evaluate_gives(problem, found):
         assert torch.equal(found.evaluation[metric].scores, result.scores)
 
 
+@pytest.mark.parametrize("kind", ["evaluate", "compare", "replacements", "stream"])
+def test_rows_of_a_call_hold_those_of_the_methods_it_computed(kind):
+    scorer = verax.Scorer(torch.nn.Linear(4, 2))
+    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    methods = {"IG": verax.attribution.IntegratedGradients(), "x": x}
+    if kind == "stream":
+        methods = {"IG": verax.attribution.IntegratedGradients()}
+        found = list(verax.stream(scorer, x.split(15), methods, ["pc"], batch_size=2))
+        rows, backward = sum(one.rows for one in found), sum(one.rows_backward for one in found)
+    elif kind == "evaluate":
+        whole = verax.evaluate(scorer, x, methods, ["pc", "infidelity"], samples=5)
+        rows, backward = whole.rows, whole.rows_backward
+    else:
+        others = [verax.replacement.Toward(0.5)] if kind == "replacements" else []
+        compared = verax.compare(scorer, x, methods, ["pc"], replacements=others)
+        rows, backward = compared.rows, compared.evaluation.rows_backward
+    assert (rows, backward) == (scorer.rows, scorer.rows_backward)
+    assert backward == 40 * 64
+
+
 def test_arguments_reach_the_evaluation(problem):
     model, x, attributions = problem
     settings = {"target": 2, "baselines": 0.5, "steps": 3, "sigma": 0.1, "samples": 9, "seed": 4, "output": "logit"}

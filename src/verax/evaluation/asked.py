@@ -17,6 +17,7 @@ from verax.problem.problem import Problem, problem
 from verax.problem.replacement import Replacement, ReplacementLike
 from verax.scoring.class_scores import Output
 from verax.scoring.frames import column_order
+from verax.scoring.meter import Cost, Meter
 from verax.scoring.scorer import Scorer, scorer_of
 
 
@@ -30,6 +31,7 @@ class Asked(NamedTuple):
         output: The score that is followed.
         batch_size: Rows per model call; None for automatic.
         device: Where the model runs; None for where it is.
+        spent: What the methods among the attributions cost.
     """
 
     scorer: Scorer
@@ -38,6 +40,7 @@ class Asked(NamedTuple):
     output: Output
     batch_size: int | None
     device: str | torch.device | None
+    spent: Cost
 
     def under(self, replacement: Replacement) -> "Asked":
         """The same under another replacement, for those metrics that it makes a difference to and that can take it."""
@@ -47,7 +50,7 @@ class Asked(NamedTuple):
             for name, metric in self.metrics.items()
             if follows_replacement(metric) and not metric.refusal(there)
         }
-        return self._replace(problem=there, metrics=left)
+        return self._replace(problem=there, metrics=left, spent=Cost())
 
 
 def follows_replacement(metric: Metric) -> bool:
@@ -92,12 +95,14 @@ def asked(
     order = column_order(scorer.feature_names, inputs.values)
     given = order("attributions", plain_attributions(fitted_attributions(attributions, inputs.fitted)))
     inputs, data = inputs.ordered(order), order("background", background)
+    meter = Meter(scorer.counts)
     arrays = _computed(given, scorer, inputs, target, data, background_labels, batch_size, device)
+    spent = meter.total()
     checked = problem(
         inputs, arrays, target=target, background=data, takes_missing=scorer.takes_missing, replacement=replacement
     )
     named = chosen(metrics, settings, int(checked.features.counts(slice(None)).min()))
-    return Asked(scorer, checked, named, output, batch_size, device)
+    return Asked(scorer, checked, named, output, batch_size, device, spent)
 
 
 def _computed(

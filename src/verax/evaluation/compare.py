@@ -145,7 +145,7 @@ def compare(
     if others and not any(map(follows_replacement, call.metrics.values())):
         named = ", ".join(call.metrics)
         raise ValueError(f"replacements: {named} do not depend on what removed features become; add pc or dpc.")
-    evaluation = run(*call, limits, distance)
+    evaluation = run(*call, limits=limits, distance=distance)
     elsewhere = tuple(_elsewhere(call, name, other, distance) for name, other in others.items())
     return Comparison(evaluation, level, here, elsewhere)
 

@@ -67,7 +67,7 @@ class Comparison:
 
     @property
     def rows(self) -> int:
-        """Model rows, those under other replacements included."""
+        """Model rows, those under other replacements and of methods that the call computed included."""
         return self.evaluation.rows + sum(other.evaluation.rows for other in self.elsewhere)
 
     def ranking(self, metric: str) -> list[Ranked]:

@@ -30,6 +30,8 @@ from verax.scoring.meter import Cost, Meter
 from verax.scoring.scorer import Scorer, checked_batch_size
 from verax.scoring.session import Session
 
+_NOTHING = Cost()
+
 
 def run(
     model: Any,
@@ -38,10 +40,14 @@ def run(
     output: Output,
     batch_size: int | None,
     device: str | torch.device | None,
+    spent: Cost = _NOTHING,
     limits: bool = False,
     distance: bool = False,
 ) -> Evaluation:
-    """Score the unperturbed inputs, then run the guided pass and each sampled experiment that some metric needs."""
+    """Score the unperturbed inputs, then run the guided pass and each sampled experiment that some metric needs.
+
+    ``spent`` is what the attributions cost, where the call computed some.
+    """
     checked_output(output)
     checked_batch_size(batch_size)
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
@@ -77,7 +83,7 @@ def run(
         far = distances(session, task, metrics, labels) if distance else None
     for name, result in results.items():
         _check_scores(metrics[name], result.scores, problem)
-    return Evaluation({name: results[name] for name in metrics}, meter.total(), far)
+    return Evaluation({name: results[name] for name in metrics}, spent + meter.total(), far)
 
 
 def _check_draws(problem: Problem, metrics: Mapping[str, SampledMetric]) -> None:

@@ -122,4 +122,4 @@ def evaluate(
         batch_size=batch_size,
         device=device,
     )
-    return run(*call, limits, distance)
+    return run(*call, limits=limits, distance=distance)

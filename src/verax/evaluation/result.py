@@ -21,7 +21,8 @@ class Evaluation(dict[str, Any]):
     """Results by metric name, with what the whole call cost; shown as a table.
 
     Attributes:
-        rows: Model rows of the call, shared ones counted once.
+        rows: Model rows of the call, shared ones counted once; those of methods that it computed are among them.
+        rows_backward: Rows through which gradients were taken, for methods that need them.
         seconds: Wall-clock time of the call.
         distance: How far perturbed rows lie from the background, where the call asked for it.
 
@@ -43,7 +44,7 @@ class Evaluation(dict[str, Any]):
     def __init__(self, results: Mapping[str, Result], cost: Cost, distance: Distances | None = None) -> None:
         super().__init__(results)
         self.distance = distance
-        self.rows = cost.rows.forward
+        self.rows, self.rows_backward = cost.rows.forward, cost.rows.backward
         self.seconds = cost.seconds
 
     @property

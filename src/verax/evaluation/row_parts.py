@@ -39,7 +39,8 @@ def part_of(evaluation: Evaluation, rows: slice) -> Evaluation:
     results = {
         name: _rebuilt([result], cut, share(result.rows), part * result.seconds) for name, result in evaluation.items()
     }
-    return Evaluation(results, Cost(Rows(share(evaluation.rows)), part * evaluation.seconds))
+    rows_spent = Rows(share(evaluation.rows), share(evaluation.rows_backward))
+    return Evaluation(results, Cost(rows_spent, part * evaluation.seconds))
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -55,8 +56,8 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         parts = [one[name] for one in evaluations]
         rows, seconds = sum(one.rows for one in parts), sum(one.seconds for one in parts)
         results[name] = _rebuilt(parts, joint, rows, seconds)
-    cost = Cost(Rows(sum(one.rows for one in evaluations)), sum(one.seconds for one in evaluations))
-    return Evaluation(results, cost)
+    forward, backward = sum(one.rows for one in evaluations), sum(one.rows_backward for one in evaluations)
+    return Evaluation(results, Cost(Rows(forward, backward), sum(one.seconds for one in evaluations)))
 
 
 def _rebuilt(results: list[Any], change: Callable[[list[Tensor]], Tensor], rows: int, seconds: float) -> Any:
