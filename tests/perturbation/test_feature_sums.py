@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import verax
+from verax.metrics import DirectedPredictionChange
 from verax.perturbation.feature_sums import attribution_sums, direction_sums, signs
 from verax.problem.features import feature_map
 
@@ -81,3 +82,35 @@ def test_a_large_group_is_not_flattened() -> None:
     sizes = terms.abs().sum(1)
     found = signs(terms.sum(1), sizes, sizes * torch.finfo(torch.float32).eps)
     assert torch.equal(found, terms.sum(1).sign())
+
+
+@pytest.mark.parametrize("order", ["magnitude", "signed"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("turned", [False, True])
+def test_predicted_changes_that_cancel_out_but_for_rounding_have_no_sign(
+    order: str, dtype: torch.dtype, turned: bool
+) -> None:
+    """Both features are 0.2 above their baselines, as far as numbers near 10 can say it."""
+    x, baselines = torch.tensor([[10.3, 10.1]], dtype=dtype), torch.tensor([[10.1, 9.9]], dtype=dtype)
+    a = torch.tensor([[1.0, -1.0]], dtype=dtype)
+    if order == "signed":  # which takes |a|: the directions are to cancel out
+        x, baselines = x - torch.tensor([[0.0, 0.2]], dtype=dtype), torch.tensor([[10.1, 10.1]], dtype=dtype)
+    if turned:
+        x, baselines, a = x.flip(1), baselines.flip(1), a.flip(1)
+    scorer = verax.Scorer(lambda rows: 3 * rows[:, 0] + rows[:, 1], returns="values")
+    metric = DirectedPredictionChange(order, steps=1, rule="dot", area="morf")
+    apart = DirectedPredictionChange(order, steps=2, rule="dot", area="morf")
+    found = verax.evaluate(scorer, x, a, {"one step": metric, "one each": apart}, baselines=baselines)
+    assert found["one step"].guided.predicted_sign.flatten().tolist() == [0]
+    assert found["one step"].value.tolist() == [0.0]
+    assert found["one each"].guided.predicted_sign.abs().flatten().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_predicted_change_that_is_small_but_real_keeps_its_sign(dtype: torch.dtype) -> None:
+    eps = torch.finfo(dtype).eps
+    x = torch.tensor([[1.0 + 64 * eps, 1.0]], dtype=dtype)
+    scorer = verax.Scorer(lambda rows: rows.sum(1), returns="values")
+    metric = DirectedPredictionChange(steps=1, rule="dot", area="morf")
+    found = verax.evaluate(scorer, x, torch.tensor([[1.0, -1.0]], dtype=dtype), [metric], baselines=0.5)["dpc"]
+    assert found.guided.predicted_sign.flatten().tolist() == [1]

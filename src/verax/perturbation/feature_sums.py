@@ -143,7 +143,9 @@ def size_times_sign(attribution: FeatureSums, direction: FeatureSums, sign: Tens
     size = attribution.values.double().abs() * direction.values.double().abs()
     values = sign * direction.signs() * size.clamp(min=torch.finfo(torch.float64).tiny)
     precision = torch.as_tensor(attribution.precision, device=values.device)
-    return FeatureSums(values, None, None, precision.clamp(min=direction.precision))
+    # x - baseline was rounded where x and the baseline are, however close they are to each other
+    rounded = None if direction.rounded is None else attribution.values.double().abs() * direction.rounded
+    return FeatureSums(values, None, rounded, precision.clamp(min=direction.precision))
 
 
 def signs(
