@@ -1,17 +1,16 @@
 """Models that other libraries saved: opened by the ending of their file, without running code from it."""
 
 import hashlib
-import importlib
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from verax.core.packages import optional_package
 from verax.datasets.array_files import first_line
+from verax.datasets.limits import LimitError
 from verax.models.files import ModelFileError
+from verax.models.skops_files import NOT_SKOPS, check_size, is_known
 from verax.scoring import adapters
 from verax.scoring.adapters.onnx import load_session
 from verax.scoring.adapters.torch_module import load_exported
@@ -26,21 +25,6 @@ _WHAT = {
     ".txt": "LightGBM model",
     ".cbm": "CatBoost model",
 }
-_NOT_SKOPS = (  # skops has no error of its own for files that it cannot read
-    ArithmeticError, AttributeError, EOFError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError,
-    zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
-# Skops asks about classes of libraries that are as good as its own, and about some that these hold. Functions are not
-# among them: a file may hold one to have it called.
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm")
-_HARMLESS = (
-    "builtins.object",
-    "collections.OrderedDict",
-    "collections.defaultdict",
-    "functools.partial",  # what it calls is asked about as well
-    "numpy.dtype",
-    "sklearn.utils.validation.check_array",
-)
 _SAVED_BY = {
     ".onnx": "save it with torch.onnx.export or skl2onnx",
     ".skops": "save it with skops.io.dump(model, path)",
@@ -122,10 +106,13 @@ def _exported(path: Path, trust: bool) -> Any:
 def _skops(path: Path, trust: bool) -> Any:
     io = optional_package("skops.io", "verax[sklearn-files]", "a .skops file")
     try:
+        check_size(path)
         types = io.get_untrusted_types(file=path)
-    except _NOT_SKOPS as error:
+    except LimitError:
+        raise
+    except NOT_SKOPS as error:
         raise _unreadable(path, error) from None
-    unknown = [name for name in types if not _is_known(name)]
+    unknown = [name for name in types if not is_known(name)]
     if unknown and not trust:
         raise ModelFileError(
             f"{path} is not opened, because it holds classes that skops does not know ({', '.join(unknown[:5])}). If "
@@ -133,21 +120,8 @@ def _skops(path: Path, trust: bool) -> Any:
         )
     try:
         return io.load(path, trusted=types)
-    except _NOT_SKOPS as error:
+    except NOT_SKOPS as error:
         raise _unreadable(path, error) from None
-
-
-def _is_known(name: str) -> bool:
-    """Whether a name is that of a class that a known library defines itself, or of one that is harmless."""
-    module, _, last = name.rpartition(".")
-    library = module.split(".")[0]
-    if name in _HARMLESS or library not in _LIBRARIES:
-        return name in _HARMLESS
-    try:
-        found = getattr(importlib.import_module(module), last, None)
-    except ImportError:
-        return False
-    return isinstance(found, type) and found.__module__.split(".")[0] == library
 
 
 def _xgboost(path: Path, trust: bool) -> Any:
