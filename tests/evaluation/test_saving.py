@@ -1,5 +1,6 @@
 """Results as data frames and files: what is written is what the results hold."""
 
+import csv
 import json
 import math
 from dataclasses import replace
@@ -154,3 +155,25 @@ def test_a_write_that_fails_leaves_the_old_file(found, tmp_path, monkeypatch):
         found["pc"].save(tmp_path / "scores.csv")
     assert (tmp_path / "scores.csv").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["scores.csv"]
+
+
+FORMULAS = ('=HYPERLINK("http://x")', "+1+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "\n=1", "\uff1d1+1", "\uff20SUM(1)")
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_no_cell_of_a_csv_is_a_formula(name, tmp_path):
+    """Names of attributions are cells, names of metrics are heads of columns."""
+    x = torch.randn(3, 4)
+    found = verax.evaluate(torch.nn.Linear(4, 2), x, {name: x, "plain": x}, {name: verax.metrics.PredictionChange()})
+    found.save(tmp_path / "scores.csv")
+    with (tmp_path / "scores.csv").open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    assert head[-1] == f"'{name}"
+    assert {row[head.index("attribution")] for row in rows} == {f"'{name}", "plain"}
+    assert [float(row[-1]) for row in rows] == found.to_frame()[name].to_list()  # numbers stay numbers
+
+
+def test_text_that_is_a_number_is_left_as_it_is(tmp_path):
+    x = torch.randn(3, 4)
+    verax.evaluate(torch.nn.Linear(4, 2), x, {"-0.5": x, "+1e-3": x}, ["pc"]).save(tmp_path / "scores.csv")
+    assert set(pl.read_csv(tmp_path / "scores.csv", infer_schema=False)["attribution"]) == {"-0.5", "+1e-3"}

@@ -1,6 +1,5 @@
 """The command ``verax tune``: a model and inputs from files in; the method and settings that explain it best out."""
 
-import io
 import json
 from dataclasses import fields
 from pathlib import Path
@@ -12,6 +11,7 @@ from verax.attribution import METHODS
 from verax.cli import common, complete, model_inputs, model_options, texts
 from verax.cli.extras import check_extra
 from verax.core import extensions
+from verax.core.saving import table_bytes
 from verax.core.settings import plain
 from verax.metrics import METRICS
 
@@ -195,10 +195,8 @@ def _write(found: "Tuned", folder: Path) -> list[Path]:
     import vl_convert
 
     chart = found.plot()
-    buffer = io.BytesIO()
-    found.table.write_csv(buffer)
     files = {
-        folder / "table.csv": buffer.getvalue(),
+        folder / "table.csv": table_bytes(found.table, ".csv"),
         folder / "best.json": (json.dumps(settings(found.best), indent=2) + "\n").encode(),
         folder / "plot.svg": vl_convert.vegalite_to_svg(chart.to_json()).encode(),
         folder / "plot.html": chart.to_html(inline=True).encode(),

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from verax.core.files import write_atomically
 
 ENDINGS = (".parquet", ".csv", ".json", ".html")
+_FORMULA = re.compile(r"^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # what spreadsheets run, also in full width
+_NUMBER = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$")
 
 
 def save_as(path: str | os.PathLike[str], frame: Callable[[], Any], page: Callable[[], str]) -> None:
@@ -18,7 +21,8 @@ def save_as(path: str | os.PathLike[str], frame: Callable[[], Any], page: Callab
 
     Args:
         path: Its ending says what is written: ``.parquet``, ``.csv`` and ``.json`` (a list of rows; numbers that are
-            not finite are null) the table, ``.html`` the page.
+            not finite are null) the table, ``.html`` the page. In a ``.csv`` a name that a spreadsheet would run as a
+            formula (it begins with ``=``, ``+``, ``-`` or ``@``) follows an apostrophe.
         frame: Makes the table, a polars data frame.
         page: Makes the page.
     """
@@ -37,10 +41,24 @@ def table_bytes(frame: Any, ending: str) -> bytes:
         return (json.dumps(finite(frame.to_dicts()), indent=1, allow_nan=False) + "\n").encode()
     buffer = io.BytesIO()
     if ending == ".csv":
-        frame.write_csv(buffer)
+        _without_formulas(frame).write_csv(buffer)
     else:
         frame.write_parquet(buffer)
     return buffer.getvalue()
+
+
+def _without_formulas(frame: Any) -> Any:
+    """The same table with an apostrophe before each name and text that a spreadsheet would run."""
+    import polars as pl  # noqa: PLC0415  # whoever has a frame has it
+
+    words = [name for name, kind in frame.schema.items() if kind in (pl.String, pl.Categorical, pl.Enum)]
+    columns = [pl.Series(name, [_as_text(cell) for cell in frame[name]], pl.String) for name in words]
+    return frame.with_columns(columns).rename({name: _as_text(name) for name in frame.columns})
+
+
+def _as_text(cell: str | None) -> str | None:
+    """A cell that spreadsheets show instead of running it; numbers are left as they are."""
+    return f"'{cell}" if cell is not None and _FORMULA.match(cell) and not _NUMBER.match(cell) else cell
 
 
 def finite(value: Any) -> Any:

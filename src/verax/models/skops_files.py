@@ -1,4 +1,4 @@
-"""Models of skops: which classes a file may hold, and how large it may become, checked before anything is made of it."""
+"""Models of skops: which classes a file may hold and how large it may become, checked before it is opened."""
 
 import importlib
 import io

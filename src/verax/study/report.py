@@ -12,6 +12,7 @@ from verax.analysis.readings import Readings
 from verax.analysis.tables import Example
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
+from verax.core.saving import table_bytes
 from verax.core.worker_processes import Worker
 from verax.study.model_quality import weak_models
 from verax.study.results import Results, read_results
@@ -71,7 +72,7 @@ def _write_claims(folder: Path, claims: list[Claim], readings: Readings | None) 
     text = as_markdown(claims)
     if readings is not None:
         text += f"\nUnder each reading that the study measured:\n\n{readings.as_markdown()}"
-        write_atomically(folder / "claims-by-reading.csv", readings.to_frame().write_csv().encode())
+        write_atomically(folder / "claims-by-reading.csv", table_bytes(readings.to_frame(), ".csv"))
     write_atomically(folder / "claims.md", text.encode())
 
 
