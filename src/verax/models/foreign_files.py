@@ -1,6 +1,7 @@
 """Models that other libraries saved: opened by the ending of their file, without running code from it."""
 
 import hashlib
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ _WHAT = {
     ".txt": "LightGBM model",
     ".cbm": "CatBoost model",
 }
+_LOCATION = re.compile(rb"\x0a\x08location\x12(?P<length>[\x80-\xff]{0,2}[\x00-\x7f])")
 _SAVED_BY = {
     ".onnx": "save it with torch.onnx.export or skl2onnx",
     ".skops": "save it with skops.io.dump(model, path)",
@@ -74,14 +76,28 @@ def check_model_name(path: str | Path) -> None:
 
 
 def file_hash(path: str | Path) -> str:
-    """Hash of a model's file, and of the file in which ONNX keeps large weights beside it."""
+    """Hash of a model's file, and of the files in which an ONNX model keeps its weights, whatever they are called."""
     place = Path(path).expanduser()
-    beside = [place.with_name(place.name + ending) for ending in (".data", "_data")]
-    digest = hashlib.sha256()
-    for part in (place, *beside):
-        if part.is_file():
-            digest.update(part.read_bytes())
+    content = place.read_bytes()
+    digest = hashlib.sha256(content)
+    weights = _weight_files(place, content) if place.suffix.lower() == ".onnx" else []
+    for part in weights:
+        if len(weights) > 1:  # where one ends and the next begins
+            digest.update(f"{part.name} {part.stat().st_size}\n".encode())
+        with part.open("rb") as file:
+            while block := file.read(1 << 24):
+                digest.update(block)
     return digest.hexdigest()
+
+
+def _weight_files(path: Path, content: bytes) -> list[Path]:
+    """Files that a graph names as the location of its tensors: entries of a key and a value, each with its length."""
+    names = set()
+    for found in _LOCATION.finditer(content):
+        length = found["length"]
+        size = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(length))
+        names.add(content[found.end() : found.end() + size].decode(errors="replace"))
+    return sorted(file for name in names if "\0" not in name and (file := path.parent / name).is_file())
 
 
 def _onnx(path: Path, trust: bool) -> Any:

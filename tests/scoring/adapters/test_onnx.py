@@ -9,6 +9,7 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 import verax
+from verax.models.foreign_files import file_hash
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -281,6 +282,19 @@ def test_weights_beside_a_file_stay_in_its_folder(tmp_path):
     for location in ("../secret.bin", str(tmp_path / "secret.bin"), "link.bin", "./../secret.bin"):
         with pytest.raises(ValueError, match=r"model: .*model\.onnx cannot be read as an ONNX model"):
             verax.Scorer(with_external_data(folder, location))
+
+
+@pytest.mark.parametrize("location", ["weights.bin", "below/w", "./weights.bin", "model.onnx.data", "w" * 200, "größe"])
+def test_the_hash_of_a_file_covers_the_weights_that_it_names(tmp_path, location):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "other.bin").write_bytes(b"1")
+    path = with_external_data(tmp_path, location)
+    hashes = []
+    for weight in (WEIGHT, -WEIGHT):
+        (tmp_path / location).write_bytes(weight.tobytes())
+        hashes.append(file_hash(path))
+    (tmp_path / "other.bin").write_bytes(b"2")  # which no tensor names
+    assert file_hash(path) == hashes[1] != hashes[0]
 
 
 def test_operators_of_a_library_are_not_known(tmp_path):
