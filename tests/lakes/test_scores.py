@@ -1,8 +1,10 @@
 """A lake's scores are those of one call: joined by key, in the parts' order, stored once."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +13,7 @@ import torch
 
 import verax
 from lakes.lakes import FEATURES, NAMES, ROWS, SETTINGS, SmallLake, same, save_model
+from verax.core.files import create_atomically
 from verax.core.threads import one_thread_on_cpu
 from verax.lakes import ModelFile, Settings, score_lake
 from verax.lakes.result import LakeScores
@@ -135,6 +138,28 @@ def test_other_settings_in_the_same_folder_are_refused(lake: SmallLake) -> None:
     with pytest.raises(ValueError, match=r"something else \(model: m\.safetensors, SHA-256 .*, now m\.safetensors"):
         lake.score()
     assert lake.parts() == before
+
+
+@pytest.mark.parametrize("other", [{"seed": 7}, {"metrics": ("pc",)}, {"samples": 8}], ids=str)
+def test_a_folder_that_another_run_claims_meanwhile_is_refused(lake: SmallLake, other: dict[str, Any]) -> None:
+    """The other one begins after this one has looked, and before it has written a word."""
+
+    def log(line: str) -> None:
+        if line.startswith("reading the keys"):
+            lake.score()
+
+    with pytest.raises(ValueError, match="holds scores of something else"):
+        lake.score(settings=replace(SETTINGS, **other), log=log)
+    assert len(lake.parts()) == 4
+    assert same(lake.table(), expected(lake))
+
+
+def test_of_many_processes_one_claims_a_name(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        claims = list(pool.map(lambda word: create_atomically(tmp_path / "new" / "x", word), [b"a", b"b"] * 20))
+    assert sum(claims) == 1
+    assert (tmp_path / "new" / "x").read_bytes() == (b"a", b"b")[claims.index(True) % 2]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["x"]
 
 
 def test_a_manifest_that_is_damaged_or_gone_is_refused(lake: SmallLake) -> None:

@@ -27,6 +27,7 @@ _ADVICE = {
     errno.EROFS: "choose a folder that can be written to",
     errno.EIO: "the disk fails: look at it, or use another one, and do the same again",
 }
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # what disks say that know none
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # what some network disks say to it
 
 
@@ -105,6 +106,34 @@ def whole_or_nothing(to: Path) -> Iterator[BinaryIO]:
             _sync_folder(to.parent)
         finally:
             part.unlink(missing_ok=True)
+
+
+def create_atomically(path: Path, content: bytes) -> bool:
+    """Write a file whole, unless there is one: of several processes at once exactly one does. Whether this one did."""
+    with named_disk_errors(path):
+        _make_folder(path.parent)
+        part = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part")
+        try:
+            _write_synced(part, content)
+            try:
+                os.link(part, path)  # unlike a rename, it fails where the name is taken
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                _write_synced(path, content)
+        except FileExistsError:
+            return False
+        finally:
+            part.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    return True
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sweep_parts(folder: Path) -> None:

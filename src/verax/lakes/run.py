@@ -117,6 +117,7 @@ def score_lake(
         with _crew(job, len(todo), workers, cluster) as crew:
             schedule = Schedule({stem: task.inputs.rows for stem, task in todo.items()})
             run_tasks(todo, crew, schedule, _Progress(schedule, crew.size, contents.found, log))
+    store.check(asked)  # object stores cannot claim a folder: of two runs that began at once, one notices here
     totals = merged([contents.found[stem].totals for stem in tasks])
     return LakeScores(store.folder.root, lake.rows, len(tasks), len(todo), totals)
 

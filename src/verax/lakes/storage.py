@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from verax.core.files import write_atomically
+from verax.core.files import create_atomically, write_atomically
 from verax.core.packages import optional_package
 from verax.lakes.urls import file_system, named, shown, split_query
 
@@ -45,6 +45,9 @@ class Folder(Protocol):
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write a file unless there is one already."""
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -80,6 +83,10 @@ class LocalFolder:
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
         write_atomically(Path(self.root, name), content)
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write a file unless there is one already; of several processes at once exactly one does."""
+        create_atomically(Path(self.root, name), content)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -143,6 +150,11 @@ class RemoteFolder:
             system.create_dir(path.rsplit("/", 1)[0])
             _write(system, f"{path}.{os.getpid()}.part", content)
             system.move(f"{path}.{os.getpid()}.part", path)
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write a file unless there is one already; of several processes in the same moment the last one stays."""
+        if not self.has(name):
+            self.write(name, content)
 
     def remove(self, name: str) -> None:
         """Remove a file."""

@@ -50,12 +50,11 @@ class ScoreFolder:
             )
 
     def begin(self, asked: Mapping[str, str]) -> None:
-        """Write what is asked, where it is not written already."""
-        if self._names(MANIFEST):
-            return
+        """Claim the folder for what is asked; refuse it where another run was faster."""
         content = {"format": FORMAT, "asked": dict(asked), "verax": __version__}
         text = json.dumps({**content, "seal": digest(**content)}, indent=2)
-        self.folder.write(MANIFEST, text.encode())
+        self.folder.create(MANIFEST, text.encode())
+        self._compare(asked)
 
     def contents(self, tasks: Mapping[str, Task]) -> Contents:
         """Read and check what is there of some parts; what is damaged or out of date is removed and named."""
