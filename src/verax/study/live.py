@@ -54,9 +54,9 @@ def run_study(
     removed number becomes its mean, a category the most frequent one, and ``sigma=0.2`` of Infidelity is a fifth of a
     standard deviation. Gradient methods are left out for models without gradients, and the log names them.
 
-    A study of objects is computed in this process. What was computed is found again by a hash of what the models
-    compute: of the weights of a torch module, of the predictions on the data for any other model. Run it again with
-    the same directory to go on.
+    A study of objects is computed in this process. Run it again with the same directory to go on: results are found by
+    a hash of each model, of the weights and settings of a torch module, of the serialised content and the predictions
+    of any other model. A model that is fitted anew is the same one where the fit is repeatable (``random_state``).
 
     Args:
         spec: A shipped name, the path of a TOML file, or a spec that was read; then no models and data.

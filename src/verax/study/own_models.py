@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.core.hashing import tensor_hash
 from verax.core.shapes import Float
 from verax.datasets.base import Dataset, Part, as_numbers
 from verax.datasets.table import column_values
@@ -18,11 +18,11 @@ from verax.models.foreign_files import file_hash, open_model
 from verax.models.objectives import Figures, class_figures, value_figures
 from verax.models.raw_rows import on_standardised
 from verax.scoring.adapters import Adapter, Returns, adapt, labels_of
-from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec, ModelSpec
-from verax.study.explained_models import ExplainedModel, state_hash, usable
+from verax.study.explained_models import ExplainedModel, usable
 from verax.study.materials import Material
+from verax.study.model_identity import model_identity
 
 _MOST = 1024  # rows of a part on which a model is measured
 
@@ -61,10 +61,10 @@ def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | 
     chosen, left_out = usable(data, spec, material, behind)
     if spec.path is not None:
         identity = file_hash(spec.path)
-    elif isinstance(adapter, TorchModule) and any(True for _ in adapter.module.parameters()):
-        identity = state_hash(adapter.module)
     else:
-        identity = tensor_hash(*(_scores(scorer, rows[:_MOST]) for rows in (material.inputs, material.background)))
+        given = _object(spec, live)
+        content = adapter if isinstance(given, Scorer) else given
+        identity = model_identity(content, adapter, material, partial(_scores, scorer))
     figures = measured(scorer, material)
     kind = type(getattr(adapter, "estimator", None) or adapter.module or adapter).__name__
     return ExplainedModel(data, spec, material, behind, returns, kind, figures, chosen, left_out, identity)
@@ -95,15 +95,20 @@ def _adapter(spec: ModelSpec, live: Live | None, dataset: Dataset) -> tuple[Adap
             return open_model(spec.path, returns=returns, trust=spec.trust), returns is not None
         except (ValueError, TypeError, ImportError) as error:
             raise ModelFileError(f"{spec.name}: {error}") from None
+    model = _object(spec, live)
+    if isinstance(model, Scorer):
+        return model.adapter, True
+    return adapt(model, returns, None), returns is not None
+
+
+def _object(spec: ModelSpec, live: Live | None) -> Any:
+    """The object that a study was given under a name."""
     if live is None or spec.name not in live.models:
         raise ModelFileError(
             f"{spec.name}: was an object of a Python program; run the program again, verax.run_study(..., out=...) "
             "with the same directory, or save the model and give its path."
         )
-    model = live.models[spec.name]
-    if isinstance(model, Scorer):
-        return model.adapter, True
-    return adapt(model, returns, None), returns is not None
+    return live.models[spec.name]
 
 
 def _inputs(material: Material, rows: Any) -> Float[Tensor, "n *shape"]:
