@@ -51,7 +51,7 @@ class LimeGroups(Attribution):
     seed: int = 0
 
     random: ClassVar[bool] = True
-    local: ClassVar[bool] = True
+    local: ClassVar[bool] = False  # a feature is there or replaced, which is no small change
     label: ClassVar[str] = "LIME on groups"
     colour: ClassVar[str | None] = palette.TEAL
     worth_showing: ClassVar[tuple[str, ...] | None] = ("alpha", "kernel_width", "samples")

@@ -78,7 +78,7 @@ class LimeImage(Attribution):
     distance: Distance = "masks"
 
     random: ClassVar[bool] = True
-    local: ClassVar[bool] = True
+    local: ClassVar[bool] = False  # a feature is there or replaced, which is no small change
     label: ClassVar[str] = "LIME"
     colour: ClassVar[str | None] = palette.OLIVE
     worth_showing: ClassVar[tuple[str, ...] | None] = ("alpha", "kernel_width", "replacement", "segmenter")
