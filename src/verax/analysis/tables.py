@@ -67,6 +67,7 @@ class MetricInfo:
         chance: What attributions that know nothing get on average; None where no number is known.
         epsilon: How far its perturbations reach, where that is a setting of it; None where it is not.
         series: All that it is apart from epsilon, the same text for metrics that differ in nothing else.
+        code: What makes it in Python, with the names of ``verax.metrics``; empty where that is not known.
     """
 
     column: str
@@ -77,6 +78,23 @@ class MetricInfo:
     chance: float | None = None
     epsilon: float | None = None
     series: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the rows of a study were standardised: its settings belong to such rows.
+
+    Attributes:
+        mean, std: Of the training rows, one number for each column, or for each channel of an image.
+        columns: Names of the columns; empty for images.
+        wrapped: Whether the model takes rows in their own units, so that it has to be wrapped.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    columns: tuple[str, ...]
+    wrapped: bool
 
 
 @dataclass(frozen=True)
@@ -91,6 +109,7 @@ class ModelInfo:
         inputs, features: How many inputs were explained, and how many features each has.
         task: ``"classification"`` (scores are probabilities) or ``"regression"`` (scores are in the target's unit).
         weakness: Why the model is no better than its base rate; empty where it is better, or where that is not known.
+        scale: How its rows were standardised; None where one formula does not say it, as with categories.
     """
 
     name: str
@@ -102,6 +121,7 @@ class ModelInfo:
     features: int
     task: str = "classification"
     weakness: str = ""
+    scale: Scale | None = None
 
 
 @dataclass(frozen=True)

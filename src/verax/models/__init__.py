@@ -5,6 +5,7 @@ from verax.models.dense import MLP, Linear
 from verax.models.files import ARCHITECTURES, ModelFileError, SavedModel, load, save
 from verax.models.foreign_files import open_model
 from verax.models.inception import InceptionOutputs, InceptionV1, load_googlenet_state
+from verax.models.raw_rows import standardised
 
 __all__ = [
     "ARCHITECTURES",
@@ -19,4 +20,5 @@ __all__ = [
     "load_googlenet_state",
     "open_model",
     "save",
+    "standardised",
 ]

@@ -14,10 +14,11 @@ from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
 from verax.datasets.base import Standardisation
 from verax.datasets.columns import Columns
-from verax.scoring.adapters import Adapter, Returns, feature_names_of, labels_of
+from verax.scoring.adapters import Adapter, Returns, adapt, feature_names_of, labels_of
 from verax.scoring.adapters.estimators import Estimator, predictions
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.frames import fitted_places
+from verax.scoring.scorer import Scorer
 
 
 def on_standardised(
@@ -52,6 +53,32 @@ def on_standardised(
             "pipeline that was fitted on such a table (.skops), or a shipped architecture."
         )
     return FrameRows(adapter, scale, places, columns=columns)
+
+
+def standardised(
+    model: Any, mean: Any, std: Any, *, names: Sequence[str] = (), returns: Returns | None = None
+) -> Scorer:
+    """A model of rows in their own units as one of standardised rows, which settings in standard deviations need.
+
+    Args:
+        model: What ``verax.evaluate`` takes as ``model``.
+        mean: Of the training rows, a number for each column, or anything that broadcasts to a row.
+        std: Their standard deviations, likewise.
+        names: Names of the columns, for a model that knows its columns by name and was fitted in another order.
+        returns: What the model returns, where it does not say it itself.
+
+    Example:
+        >>> from sklearn.linear_model import LinearRegression
+        >>> x = np.array([[10.0], [20.0], [30.0]])
+        >>> scorer = standardised(LinearRegression().fit(x, x[:, 0]), x.mean(0), x.std(0))
+        >>> scorer.adapter(torch.tensor([[0.0], [1.0]], dtype=torch.float64), "numpy").round(2).tolist()
+        [20.0, 28.16]
+    """
+    adapter = model.adapter if isinstance(model, Scorer) else adapt(model, returns, None)
+    scale = Standardisation(*(torch.as_tensor(np.asarray(part)) for part in (mean, std)))
+    behind = on_standardised(adapter, scale, names=names)
+    stated = returns is not None or isinstance(model, Scorer)
+    return Scorer(behind, returns=behind.returns if stated else None)
 
 
 def _places(adapter: Adapter, found: Sequence[str]) -> list[int] | None:

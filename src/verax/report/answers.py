@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from verax.analysis.tables import MetricInfo, ModelInfo
 from verax.analysis.winners import Price, Winner
+from verax.report.pasted_code import pasted
 from verax.report.quality import main_figure
 from verax.report.style import MINUS, number, seconds
 from verax.report.trust import possible
@@ -31,6 +32,7 @@ class Answer:
         label: The method.
         configuration: With its settings.
         facts: Names and sentences: how sure, how far above chance, below the limit where known, the cost.
+        code: Python that computes it and its score; empty where that is not known.
     """
 
     question: str
@@ -39,6 +41,7 @@ class Answer:
     label: str
     configuration: str
     facts: tuple[tuple[str, str], ...]
+    code: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ def _answers(view: View, model: ModelInfo) -> Iterable[Answer]:
             label = view.label(found.configuration)
             verdict = _verdict(found, weak=bool(model.weakness))
             facts = tuple(_facts(view, model.name, found))
-            yield Answer(question, found.metric.label, verdict, label, found.configuration, facts)
+            yield Answer(
+                question, found.metric.label, verdict, label, found.configuration, facts, pasted(model, label, found)
+            )
 
 
 def _deciding(view: View, kind: str) -> MetricInfo | None:

@@ -175,7 +175,15 @@ def described(column: str, metric: Metric, noisy: bool) -> MetricInfo:
     epsilon = holder.pop("epsilon", None)
     series = "" if epsilon is None else json.dumps(form, sort_keys=True)
     return MetricInfo(
-        column, label, metric.higher_is_better, metric.kind, noisy, metric.chance, epsilon=epsilon, series=series
+        column,
+        label,
+        metric.higher_is_better,
+        metric.kind,
+        noisy,
+        metric.chance,
+        epsilon=epsilon,
+        series=series,
+        code=repr(metric),
     )
 
 

@@ -15,6 +15,7 @@ from verax.analysis.tables import (
     Example,
     MetricInfo,
     ModelInfo,
+    Scale,
     Schema,
     Tables,
     empty,
@@ -26,6 +27,7 @@ from verax.study.explained_models import ExplainedModel
 from verax.study.machine import Machine
 from verax.study.metrics import described, local_infidelity
 from verax.study.model_quality import weak_models
+from verax.study.own_models import is_own
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
 from verax.study.trust import read_trust
@@ -130,7 +132,15 @@ def _info(model: ExplainedModel) -> ModelInfo:
         features=model.features.most,
         task=model.dataset.task,
         weakness=" ".join(weak_models([model])),
+        scale=_scale(model),
     )
+
+
+def _scale(model: ExplainedModel) -> Scale | None:
+    if model.material.facts:  # categories, which no mean and deviation standardises
+        return None
+    mean, std = (tuple(part.flatten().tolist()) for part in (model.material.scale.mean, model.material.scale.std))
+    return Scale(mean, std, model.dataset.feature_names, wrapped=is_own(model.spec))
 
 
 def _settings(study: Study) -> dict[str, Any]:
