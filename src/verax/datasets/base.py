@@ -11,7 +11,7 @@ from torch import Tensor
 
 from verax.core import noise
 from verax.core.arguments import checked_choice, checked_seed
-from verax.core.shapes import Float, Int, Shaped
+from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.datasets.columns import Columns
 from verax.datasets.labels import Task
 
@@ -29,12 +29,14 @@ class Split:
         validation: Row numbers, ascending.
         test: Row numbers, ascending.
         seed: The seed that made it.
+        named: Whether the user has named the rows that are not for training.
     """
 
     train: Int[np.ndarray, " a"]
     validation: Int[np.ndarray, " b"]
     test: Int[np.ndarray, " c"]
     seed: int
+    named: bool = False
 
     def rows(self, part: Part) -> Int[np.ndarray, " rows"]:
         """The rows of a part."""
@@ -126,9 +128,10 @@ def assembled(
     feature_names: Sequence[str] = (),
     seed: int = 0,
     task: Task = "classification",
+    held_out: Bool[np.ndarray, " n"] | None = None,
 ) -> Dataset:
     """A data set with a split of single rows, standardised by column or, for images, by channel."""
-    split = make_split(len(labels), seed)
+    split = split_of(len(labels), seed, held_out)
     standardise = standardise_channels if inputs.ndim == 4 else standardise_columns
     return Dataset(
         name=name,
@@ -142,6 +145,19 @@ def assembled(
         fingerprint=fingerprint(inputs, labels, ids),
         task=task,
     )
+
+
+def split_of(count: int, seed: int, held_out: Bool[np.ndarray, " n"] | None) -> Split:
+    """The rows that are not held out for training, the others half for validation, half as test rows; or at random."""
+    if held_out is None:
+        return make_split(count, seed)
+    kept = np.flatnonzero(held_out)
+    if len(kept) < 2 or len(kept) == count:
+        raise ValueError(f"held_out: expected at least 2 rows and not all of {count}, got {len(kept)}.")
+    key = noise.input_keys(torch.zeros(1, 1), checked_seed(seed), "split")
+    order = noise.words(key, 0, len(kept))[0].argsort(stable=True).numpy()
+    validation, test = (np.sort(kept[part]) for part in np.array_split(order, 2))
+    return Split(np.flatnonzero(~held_out), validation, test, seed, named=True)
 
 
 def make_split(

@@ -28,7 +28,8 @@ class Source:
         path: What its path is, in a word or two for the help; empty if it takes none.
         needs_path: Whether it cannot be loaded without.
         takes_cache: Whether it keeps files in a cache folder.
-        takes_label: Whether its loader is told ``label``, the column to predict, and ``task``.
+        takes_label: Whether its loader is told ``label``, the column to predict, ``task`` and, where it is given,
+            ``held_out``, the column that says which rows are not for training.
 
     Example:
         >>> Source("loans", load_file, "tabular", path="an .npz file", needs_path=True).check_path(False)
@@ -58,8 +59,10 @@ class Source:
                 f"{argument}: {self.name} needs one; pass --data PATH or write it into the spec: {self.path}."
             )
 
-    def check_label(self, label: str | None, task: Asked) -> None:
-        """Refuse a label or a task where the data set has its own."""
+    def check_label(self, label: str | None, task: Asked, held_out: str | None = None) -> None:
+        """Refuse a label, a task or a split where the data set has its own."""
+        if not self.takes_label and held_out is not None:
+            raise ValueError(f"held_out: {self.name} says itself which rows are for training; leave held_out out.")
         if not self.takes_label and (label is not None or task != "auto"):
             argument = "label" if label is not None else "task"
             raise ValueError(f"{argument}: {self.name} says itself what is to be predicted; leave {argument} out.")
@@ -117,6 +120,7 @@ def load_named(
     cache: Path | None = None,
     label: str | None = None,
     task: Asked = "auto",
+    held_out: str | None = None,
 ) -> Dataset:
     """Load a data set by its name.
 
@@ -127,6 +131,7 @@ def load_named(
         cache: Where downloads and decoded images are kept.
         label: The column to predict, for a data set that does not say it itself.
         task: What for: ``"classification"``, ``"regression"``, or as the labels look.
+        held_out: The column that says which rows are not for training; by default rows are split at random.
 
     Example:
         >>> load_named("digits").class_names
@@ -134,10 +139,11 @@ def load_named(
     """
     source = source_of(name)
     source.check_path(path is not None)
-    source.check_label(label, task)
+    source.check_label(label, task, held_out)
     places = (path,) if source.takes_path else ()
     kept = {"cache": cache} if source.takes_cache else {}
-    asked = {"label": label, "task": task} if source.takes_label else {}
+    asked: dict[str, str | None] = {"label": label, "task": task} if source.takes_label else {}
+    asked |= {} if held_out is None else {"held_out": held_out}
     return source.load(*places, seed=seed, **kept, **asked)
 
 

@@ -9,13 +9,21 @@ from verax.core.registry import unknown
 from verax.datasets.array_files import read_npz, read_table
 from verax.datasets.base import Dataset, assembled
 from verax.datasets.columns import columns_of, numbers_of
+from verax.datasets.held_out import held_out_rows
 from verax.datasets.labels import Asked, Labels, read_labels
 from verax.datasets.table import table_dataset
 
 SUFFIXES = (".csv", ".parquet", ".npz")
 
 
-def load_file(path: str | Path, *, label: str | None = None, task: Asked = "auto", seed: int = 0) -> Dataset:
+def load_file(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    task: Asked = "auto",
+    seed: int = 0,
+    held_out: str | None = None,
+) -> Dataset:
     r"""Load a data set of one's own.
 
     Columns of numbers and of text (categories) are taken, with gaps. Labels may be text, truth values or numbers, of
@@ -29,6 +37,8 @@ def load_file(path: str | Path, *, label: str | None = None, task: Asked = "auto
         task: ``"classification"``, ``"regression"``, or ``"auto"``: text, truth values and at most 20 different whole
             numbers are classes, other numbers are values.
         seed: Of the split into training, validation and test rows.
+        held_out: The column, or the array of an ``.npz`` file, that is true or 1 for rows that models have not learnt
+            from, and false or 0 for the training rows. It is no feature. By default rows are split at random.
 
     Example:
         >>> import tempfile
@@ -43,33 +53,40 @@ def load_file(path: str | Path, *, label: str | None = None, task: Asked = "auto
     if place.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}.")
     if place.suffix.lower() == ".npz":
-        return _from_arrays(place, label or "labels", task, seed)
+        return _from_arrays(place, label or "labels", task, seed, held_out)
     table = read_table(place)
     if label is None:
         listed = ", ".join(table.columns)
         raise ValueError(f'{path}: say which column is to be predicted, label = "COLUMN"; there are {listed}.')
-    if label not in table.columns:
-        raise ValueError(f"{path}: label: {unknown(label, table.columns)}")
-    if table.width < 2:
-        raise ValueError(f"{path}: expected columns beside the label {label!r}, found none.")
+    for argument, name in (("label", label), ("held_out", held_out)):
+        if name is not None and name not in table.columns:
+            raise ValueError(f"{path}: {argument}: {unknown(name, table.columns)}")
+    ours = [label] if held_out is None else [label, held_out]
+    if table.width < len(ours) + 1:
+        mark = "" if held_out is None else f" and held_out {held_out!r}"
+        raise ValueError(f"{path}: expected columns beside the label {label!r}{mark}, found none.")
     labels = read_labels(table[label], table.height, f"{path}: label {label!r}", task)
-    columns = columns_of(table.drop(label), str(path))
-    return table_dataset(place.stem, columns, labels, [f"row {row}" for row in range(table.height)], seed)
+    columns = columns_of(table.drop(ours), str(path))
+    kept = None if held_out is None else held_out_rows(table[held_out].to_numpy(), table.height, f"{path}: held_out")
+    return table_dataset(place.stem, columns, labels, [f"row {row}" for row in range(table.height)], seed, kept)
 
 
-def _from_arrays(path: Path, label: str, task: Asked, seed: int) -> Dataset:
+def _from_arrays(path: Path, label: str, task: Asked, seed: int, held_out: str | None) -> Dataset:
     arrays = read_npz(path)
+    if held_out is not None and held_out not in arrays:
+        raise ValueError(f"{path}: held_out: {unknown(held_out, arrays)}")
     for name in ("inputs", label):
         if name not in arrays:
             raise ValueError(f"{path}: expected an array {name!r}, found {', '.join(sorted(arrays)) or 'none'}.")
     inputs = _checked(path, arrays["inputs"])
     ids = _names(path, arrays, "ids", len(inputs), "row")
     labels = _labels(path, arrays, label, task)
+    kept = None if held_out is None else held_out_rows(arrays[held_out], len(inputs), f"{path}: held_out")
     if inputs.ndim == 4:
-        words = {"class_names": labels.class_names}
-        return assembled(path.stem, inputs, labels.values, ids, **words, seed=seed, task=labels.task)
+        words, choice = {"class_names": labels.class_names}, {"seed": seed, "held_out": kept}
+        return assembled(path.stem, inputs, labels.values, ids, **words, **choice, task=labels.task)
     names = _names(path, arrays, "feature_names", inputs.shape[1], "feature")
-    return table_dataset(path.stem, numbers_of(inputs, names), labels, ids, seed)
+    return table_dataset(path.stem, numbers_of(inputs, names), labels, ids, seed, kept)
 
 
 def _labels(path: Path, arrays: dict[str, Any], label: str, task: Asked) -> Labels:

@@ -10,13 +10,20 @@ import numpy as np
 import torch
 
 from verax.core.hashing import digest
-from verax.core.shapes import Float, Int
-from verax.datasets.base import Dataset, Split, Standardisation, assembled, fingerprint, make_split, standardise_columns
+from verax.core.shapes import Bool, Float, Int
+from verax.datasets.base import Dataset, Split, Standardisation, assembled, fingerprint, split_of, standardise_columns
 from verax.datasets.columns import MISSING, Columns
 from verax.datasets.labels import Labels
 
 
-def table_dataset(name: str, columns: Columns, labels: Labels, ids: Sequence[str], seed: int = 0) -> Dataset:
+def table_dataset(
+    name: str,
+    columns: Columns,
+    labels: Labels,
+    ids: Sequence[str],
+    seed: int = 0,
+    held_out: Bool[np.ndarray, " n"] | None = None,
+) -> Dataset:
     """A data set of a table.
 
     Numbers stay as they are, with the training mean where one is missing. A category becomes one element for each of
@@ -29,11 +36,13 @@ def table_dataset(name: str, columns: Columns, labels: Labels, ids: Sequence[str
         labels: What is to be predicted.
         ids: A name for each row.
         seed: Of the split.
+        held_out: Which rows are not for training; by default chosen at random.
     """
     if columns.plain:
         words = {"feature_names": columns.names, "class_names": labels.class_names}
-        return assembled(name, columns.values, labels.values, ids, **words, seed=seed, task=labels.task)
-    split = make_split(len(columns), seed)
+        choice = {"seed": seed, "held_out": held_out}
+        return assembled(name, columns.values, labels.values, ids, **words, **choice, task=labels.task)
+    split = split_of(len(columns), seed, held_out)
     encoded = encode(columns, split, name)
     content = fingerprint(encoded.inputs, labels.values, ids)
     given = hashlib.sha256(columns.values.tobytes()).hexdigest()

@@ -36,19 +36,23 @@ def models(view: View) -> Table:
     """The models, how good they are, and on how much they were explained."""
     counts = dict(view.summary.group_by("model").len().iter_rows())
     figures = figure_names(view.tables.models)
-    head = ("model", "data", "architecture", *figures.values(), "inputs", "features", "configurations")
+    measured = ("measured on",) if figures else ()
+    head = ("model", "data", "architecture", *figures.values(), *measured, "inputs", "features", "configurations")
     rows = [
         (
             model.name,
             f"{model.dataset} ({model.modality})",
             model.architecture,
             *(figure_text(model, name, 2) for name in figures),
+            *(model.measured_on for _ in measured),
             *(f"{count:,}" for count in (model.inputs, model.features, counts.get(model.name, 0))),
         )
         for model in view.tables.models
     ]
-    caption = f"Models; {' and '.join(figures.values())} on the test split where known" if figures else "Models"
-    return Table(caption, head, rows, range(3, len(head)))
+    learnt = any("learnt" in model.measured_on for model in view.tables.models)
+    hint = "; name the rows that a model has not learnt from (held_out) to know how good it is on new ones"
+    numeric = [at for at in range(3, len(head)) if head[at] != "measured on"]
+    return Table(f"Models{hint if learnt and figures else ''}", head, rows, numeric)
 
 
 def method_counts(view: View) -> Table:

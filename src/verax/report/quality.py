@@ -21,14 +21,15 @@ def figure_names(models: Sequence[ModelInfo]) -> dict[str, str]:
 
 
 def main_figure(model: ModelInfo) -> str:
-    """The most telling figure of a model in words; empty where none is known.
+    """The most telling figure of a model in words, with its rows unless they are a test split; empty if unknown.
 
     Example:
         >>> main_figure(ModelInfo("a", "data", "tabular", "mlp", {"test": {"accuracy": 0.8, "auroc": 0.912}}, 9, 3))
         'AUROC 91.2 %'
     """
     name = next((name for name in _LABELS if figure_of(model, name) is not None), None)
-    return f"{_LABELS[name]} {figure_text(model, name)}" if name else ""
+    rows = "" if model.measured_on == "test split" else f" on {model.measured_on}"
+    return f"{_LABELS[name]} {figure_text(model, name)}{rows}" if name else ""
 
 
 def figure_text(model: ModelInfo, name: str, digits: int = 1) -> str:

@@ -84,6 +84,9 @@ class DataSpec(SpecTable):
         path: For a data set that takes one.
         label: The column to predict, of a file.
         task: What for: ``"classification"``, ``"regression"``, or ``"auto"``, as the labels look.
+        held_out: The column of a file that is true or 1 for rows that models of one's own have not learnt from: these
+            are half validation and half test rows, all others are training rows. By default the study splits the rows
+            at random, 60, 20 and 20 %, and cannot say how good such a model is on rows that are new to it.
         part: The rows to explain.
         limit: Only the first rows of that part.
         seed: Of the split.
@@ -97,6 +100,7 @@ class DataSpec(SpecTable):
     path: str | None = None
     label: str | None = None
     task: Asked = "auto"
+    held_out: str | None = None
     part: Part = "validation"
     limit: Count | None = None
     seed: int = 0
@@ -124,7 +128,7 @@ class DataSpec(SpecTable):
         source = source_of(self.name)
         if self.path is not None:
             source.check_path(given=True)
-        source.check_label(self.label, self.task)
+        source.check_label(self.label, self.task, self.held_out)
         if source.modality is not None:
             self.attributions.configurations(source.modality)
         return self

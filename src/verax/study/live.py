@@ -12,6 +12,7 @@ from verax.core.arguments import kind_in_words
 from verax.core.settings import plain
 from verax.datasets.base import Dataset, Part, assembled
 from verax.datasets.columns import columns_of, numbers_of
+from verax.datasets.held_out import held_out_rows
 from verax.datasets.labels import Asked, read_labels
 from verax.datasets.table import table_dataset
 from verax.metrics.choose import Metrics, chosen
@@ -38,6 +39,7 @@ def run_study(
     attributions: Attributions | None = None,
     metrics: Metrics = ("pc", "dpc", "infidelity"),
     task: Asked = "auto",
+    held_out: Any = None,
     part: Part = "validation",
     limit: int | None = None,
     name: str = "data",
@@ -69,8 +71,11 @@ def run_study(
             those that remove features, with few of LIME's configurations.
         metrics: As in ``verax.evaluate``.
         task: What the labels are for, ``"classification"``, ``"regression"``, or as they look.
-        part: The rows to explain: 60 % of the rows, ``"train"``, are the background of methods that need one; 20 % are
-            ``"validation"``, 20 % ``"test"``.
+        held_out: The rows that the models have not learnt from: row numbers, or one truth value per row. Half of them
+            become ``"validation"``, half ``"test"`` rows, all others ``"train"``. By default rows are split at random,
+            and the report says that a model may have learnt from the rows it is measured on.
+        part: The rows to explain. By default 60 % of the rows are ``"train"``, the background of methods that need one,
+            20 % ``"validation"`` and 20 % ``"test"``.
         limit: Explain only the first so many of them.
         name: What tables and figures call the data.
         seed: Of the split.
@@ -102,11 +107,13 @@ def run_study(
     if spec is not None:
         if models is not None or data is not None:
             raise ValueError("spec: it names its models and data; leave models and data out.")
+        if held_out is not None:
+            raise ValueError("held_out: a spec names the column itself, held_out of its data; leave held_out out.")
         own = spec if isinstance(spec, StudySpec) else load_spec(spec, limit=limit)
         return run_spec(own, out, machine=machine, workers=workers, log=log)
     if not models or data is None:
         raise ValueError("models, data: expected both, {name: model} and (rows, labels), or a spec.")
-    dataset = _dataset(data, task, name, seed)
+    dataset = _dataset(data, task, name, seed, held_out)
     table: dict[str, Any] = {"name": LIVE, "part": part, "seed": seed, "attributions": attributions_table(attributions)}
     table["models"] = [{"name": str(own), "live": True} for own in models]
     if limit is not None:
@@ -124,16 +131,19 @@ def run_study(
     return run_spec(parse_spec(content, "run_study"), out, machine=machine, log=log, live=live)
 
 
-def _dataset(data: Any, task: Asked, name: str, seed: int) -> Dataset:
+def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dataset:
     if isinstance(data, Dataset):
+        if held_out is not None:
+            raise ValueError("held_out: a verax.datasets.Dataset brings its own split; leave held_out out.")
         return data
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise TypeError(f"data: expected (rows, labels) or a verax.datasets.Dataset, found {type(data).__name__}.")
     rows, labels = data
     ids = [f"row {row}" for row in range(len(rows))]
     found = read_labels(labels.numpy(force=True) if isinstance(labels, torch.Tensor) else labels, len(rows), "y", task)
+    kept = None if held_out is None else held_out_rows(held_out, len(rows), "held_out")
     if hasattr(rows, "columns"):
-        return table_dataset(name, columns_of(rows, "data"), found, ids, seed)
+        return table_dataset(name, columns_of(rows, "data"), found, ids, seed, kept)
     array = rows.numpy(force=True) if isinstance(rows, torch.Tensor) else np.asarray(rows)
     if array.dtype.kind not in "fiu" or array.ndim not in (2, 4) or not array.size:
         raise ValueError(
@@ -144,9 +154,10 @@ def _dataset(data: Any, task: Asked, name: str, seed: int) -> Dataset:
         raise ValueError("data: expected finite numbers, or NaN where one is missing; found infinity.")
     if array.ndim == 4:
         pixels = array if array.dtype == np.uint8 else array.astype(np.float32)
-        return assembled(name, pixels, found.values, ids, class_names=found.class_names, seed=seed, task=found.task)
+        choice = {"seed": seed, "held_out": kept}
+        return assembled(name, pixels, found.values, ids, class_names=found.class_names, task=found.task, **choice)
     names = [f"feature {place}" for place in range(array.shape[1])]
-    return table_dataset(name, numbers_of(array, names), found, ids, seed)
+    return table_dataset(name, numbers_of(array, names), found, ids, seed, kept)
 
 
 def attributions_table(given: Any) -> dict[str, Any]:

@@ -8,8 +8,19 @@ import numpy as np
 from verax.core.shapes import Int, Shaped
 from verax.datasets.base import Part
 from verax.study.explained_models import ExplainedModel
+from verax.study.own_models import is_own
 
 _ERRORS = 1.64  # of 20 models that know nothing, one is luckier
+
+
+LEARNT = "rows that it may have learnt from"
+
+
+def measured_on(model: ExplainedModel) -> str:
+    """The rows that a model's figures are from: only a model of the study, or a named split, has rows new to it."""
+    if not is_own(model.spec):
+        return "test split"
+    return "held-out rows" if model.dataset.split.named else LEARNT
 
 
 def weak_models(models: Iterable[ExplainedModel]) -> list[str]:
@@ -38,7 +49,7 @@ def _of_classes(model: ExplainedModel, part: str, name: str, found: float, chanc
     if found > chance:
         return ""
     return (
-        f"{model.name} is no better than its base rate: {name} {found:.3f} on the {part} rows, where chance alone "
+        f"{model.name} is no better than its base rate: {name} {found:.3f} on {_rows(model, part)}, where chance alone "
         f"reaches {chance:.3f}. What explains it best says nothing about a model that works; train it longer, or on "
         "other data."
     )
@@ -48,9 +59,13 @@ def _of_values(model: ExplainedModel, part: str, found: float) -> str:
     if found > 0:
         return ""
     return (
-        f"{model.name} is worse than predicting the mean: R^2 {found:.3f} on the {part} rows. What explains it best "
-        "says nothing about a model that works; train it longer, or on other data."
+        f"{model.name} is worse than predicting the mean: R^2 {found:.3f} on {_rows(model, part)}. What explains it "
+        "best says nothing about a model that works; train it longer, or on other data."
     )
+
+
+def _rows(model: ExplainedModel, part: str) -> str:
+    return LEARNT if measured_on(model) == LEARNT else f"the {part} rows"
 
 
 def _error(model: ExplainedModel, part: Part) -> float:

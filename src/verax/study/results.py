@@ -26,7 +26,7 @@ from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
 from verax.study.machine import Machine
 from verax.study.metrics import described, local_infidelity
-from verax.study.model_quality import weak_models
+from verax.study.model_quality import measured_on, weak_models
 from verax.study.own_models import is_own
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
@@ -132,6 +132,7 @@ def _info(model: ExplainedModel) -> ModelInfo:
         features=model.features.most,
         task=model.dataset.task,
         weakness=" ".join(weak_models([model])),
+        measured_on=measured_on(model),
         scale=_scale(model),
     )
 
