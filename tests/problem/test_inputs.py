@@ -343,3 +343,56 @@ def test_doubtful_scales_are_said():
     sure = verax.Scorer(lambda x: np.where(x[:, 2] > 0, 1.0, 0.0), returns="probabilities", takes="numpy")
     with pytest.warns(UserWarning, match="All scores are saturated"):
         verax.evaluate(sure, raw, raw, [PredictionChange()], baselines="mean", background=raw)
+
+
+TOWNS = {"age": [20.0, 30.0, 40.0], "town": ["Graz", "Wien", "Graz"]}
+TABLES = r"scorer, inputs = verax\.tables\.encoded\(model, frame, background=train_frame\)"
+TEXTS = r"inputs = verax\.text\.tokenized\(tokenizer, texts\)"
+
+
+def frames():
+    """What is no array of numbers, with what its message names."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pandas.DataFrame(TOWNS)
+    texts = ["a good film", "bad", "fine"]
+    return {
+        "pandas": (frame, f"text or categories in town; {TABLES}"),
+        "polars": (polars.DataFrame(TOWNS), f"text or categories in town; {TABLES}"),
+        "categories": (frame.astype({"town": "category"}), f"text or categories in town; {TABLES}"),
+        "objects": (frame.to_numpy(), f"text among the values: as a data frame, {TABLES}"),
+        "dicts": (frame.to_dict("records"), f"rows as dicts: make a data frame of them.*{TABLES}"),
+        "flags": (pandas.DataFrame({"age": [1.0], "new": [True]}), r"values of type object; convert .*astype\(float\)"),
+        "list": (texts, TEXTS),
+        "array": (np.array(texts), TEXTS),
+        "series": (pandas.Series(texts), TEXTS),
+        "polars series": (polars.Series(texts), TEXTS),
+        "one text": ("a good film", TEXTS),
+    }
+
+
+CALLS = {
+    "compare": lambda x: verax.compare(MODEL, x, {"random": A}),
+    "compare a method": lambda x: verax.compare(MODEL, x, {"kernel": attribution.KernelShap()}),
+    "evaluate": lambda x: verax.evaluate(MODEL, x, A),
+    "metric": lambda x: verax.prediction_change(MODEL, x, A),
+    "Inputs": lambda x: verax.evaluate(MODEL, verax.Inputs(x), A),
+    "method": lambda x: attribution.KernelShap()(MODEL, x),
+    "limits": lambda x: verax.limits(MODEL, x),
+    "tune": lambda x: verax.tune(MODEL, x, metric="pc", trials=1),
+    "audit": lambda x: verax.audit(MODEL, x, {"kernel": attribution.KernelShap()}),
+    "background": lambda x: verax.evaluate(MODEL, X, A, background=x),
+}
+
+
+@pytest.mark.parametrize("kind", frames())
+@pytest.mark.parametrize("call", CALLS)
+def test_tables_and_texts_are_told_what_takes_them(kind, call):
+    given, message = frames()[kind]
+    with pytest.raises(TypeError, match=message):
+        CALLS[call](given)
+
+
+def test_attributions_that_are_no_numbers_get_no_advice_about_texts():
+    with pytest.raises(TypeError, match="attributions: expected an array of numbers, found str") as caught:
+        verax.evaluate(MODEL, X, "gradient")
+    assert "tokenized" not in str(caught.value)

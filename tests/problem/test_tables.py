@@ -236,7 +236,7 @@ def test_what_cannot_be_taken_is_named():
         verax.tables.encoded(model, frame, background=frame, categories=["street"])
     with pytest.raises(ValueError, match=r"baselines: there is no column street"):
         verax.tables.encoded(model, frame, background=frame, baselines={"street": 1})
-    with pytest.raises(TypeError, match=r"inputs: words or categories in town; verax\.tables\.encoded"):
+    with pytest.raises(TypeError, match=r"inputs: text or categories in town; scorer, inputs = verax\.tables\.encoded"):
         verax.prediction_change(verax.Scorer(lambda x: x, returns="logits"), frame, np.ones((N, 5)))
     with pytest.raises(TypeError, match="frame: expected a data frame of pandas or polars, found ndarray"):
         verax.tables.encoded(model, np.zeros((3, 5)))

@@ -10,6 +10,15 @@ from torch import Tensor
 from verax.core.shapes import Shaped
 
 ArrayKind = Literal["torch", "numpy"]
+_SHOWN = 5  # names of a message
+_TABLES = (
+    "scorer, inputs = verax.tables.encoded(model, frame, background=train_frame) gives a model and inputs to pass on "
+    "in their place, for instance verax.compare(scorer, inputs, ...)"
+)
+_TEXTS = (
+    "inputs = verax.text.tokenized(tokenizer, texts) gives inputs to pass on in their place, for instance "
+    "verax.compare(model, inputs, ...)"
+)
 
 
 def as_tensor(name: str, value: object) -> Tensor:
@@ -18,12 +27,42 @@ def as_tensor(name: str, value: object) -> Tensor:
         return value.detach()
     if hasattr(value, "toarray"):
         raise TypeError(f"{name}: a sparse matrix ({type(value).__name__}) is not taken; pass {name}.toarray().")
+    rows = name in ("inputs", "background")
+    if rows and (columns := text_columns(value)):
+        raise TypeError(f"{name}: text or categories in {', '.join(columns[:_SHOWN])}; {_TABLES}.")
     try:
         array = np.asarray(value)
+        if rows and array.dtype.kind in "OUSTMm":
+            raise TypeError(_not_numbers(array))
         # torch cannot hold NumPy's read-only flag or negative strides
         return torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: expected an array of numbers, found {type(value).__name__} ({error}).") from None
+
+
+def text_columns(value: object) -> list[str]:
+    """Columns of a data frame that hold no numbers; none for anything else."""
+    columns = getattr(value, "columns", None)
+    if columns is None or not hasattr(value, "to_numpy"):
+        return []
+    frame: Any = value
+    return [str(name) for name in columns if not _is_number(frame[name].dtype)]
+
+
+def _is_number(dtype: Any) -> bool:
+    return bool(dtype.is_numeric()) if hasattr(dtype, "is_numeric") else getattr(dtype, "kind", "O") in "fiub"
+
+
+def _not_numbers(array: Any) -> str:
+    """What an array of objects, texts or dates holds, and what takes such values."""
+    first = next((one for one in array.flat if isinstance(one, str | bytes | dict)), None)
+    if isinstance(first, dict):
+        return f"rows as dicts: make a data frame of them, and if it holds text, {_TABLES}"
+    if first is None:
+        return f"values of type {array.dtype}; convert them first, a data frame with frame.astype(float)"
+    if array.ndim < 2:
+        return f"texts; {_TEXTS}"
+    return f"text among the values: as a data frame, {_TABLES}"
 
 
 def kind_of(value: object) -> ArrayKind:

@@ -15,7 +15,6 @@ from verax.problem.features import FeatureMap, Groups, feature_map
 from verax.problem.inputs import Inputs, PlainInputs
 from verax.scoring.companions import Companions
 
-_SHOWN = 5  # names of a message
 _READ = 5  # texts of a report
 
 
@@ -127,11 +126,6 @@ def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -
         whole: Whether whole numbers are allowed.
         missing: Whether NaN is allowed.
     """
-    if words := _columns_of_words(inputs):
-        raise TypeError(
-            f"inputs: words or categories in {', '.join(words[:_SHOWN])}; verax.tables.encoded(model, frame, "
-            "background=train_frame) gives a model and inputs whose features are the columns."
-        )
     x = as_tensor("inputs", inputs)
     if x.is_complex() or x.dtype == torch.bool or not (whole or x.is_floating_point()):
         hint = "; convert them first, or pass codes as verax.Inputs(values, baselines=...)"
@@ -148,19 +142,6 @@ def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -
     gaps = x.isnan()
     check_finite({"inputs": x.masked_fill(gaps, 0)})
     return x.masked_fill(gaps, torch.nan) if bool(gaps.any()) else x  # one bit pattern, so that keys are the same
-
-
-def _columns_of_words(inputs: Any) -> list[str]:
-    """Columns of a data frame that hold no numbers."""
-    columns = getattr(inputs, "columns", None)
-    if columns is None or not hasattr(inputs, "to_numpy"):
-        return []
-    kinds = {str(name): inputs[name].dtype for name in columns}
-    return [name for name, kind in kinds.items() if not _is_number(kind)]
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(kind.is_numeric()) if hasattr(kind, "is_numeric") else getattr(kind, "kind", "O") in "fiub"
 
 
 def check_finite(named: Mapping[str, Tensor]) -> None:
