@@ -443,3 +443,41 @@ def test_a_target_beyond_the_classes_is_found_from_the_unperturbed_inputs_alone(
 def test_the_good_calls_that_the_cases_differ_from_are_good():
     for function in (pc, dpc, infidelity, evaluate, verax.Scorer):
         call(function, {}, Counting())
+
+
+REFUSED = {  # what compare, evaluate and stream raise for, with the metrics and settings of the call
+    "unknown metric": (["sparsity"], {}, "metrics: expected"),
+    "subset": ([Infidelity(subset=9)], {}, "subset: "),
+    "sigma": (["infidelity"], {"sigma": "std"}, "sigma: "),
+    "direction": (["dpc"], {"replacement": verax.replacement.Conditional(background=X)}, "no direction"),
+    "adaptive": (["pc"], {"replacement": verax.replacement.Marginal(X), "steps": "adaptive"}, "adaptive steps are for"),
+    "no background": (["pc"], {"replacement": verax.replacement.Conditional()}, "pass background=train_inputs"),
+    "output": (["pc"], {"output": "margin"}, "output: "),
+    "batch size": (["pc"], {"batch_size": 0}, "batch_size: "),
+    "distance": (["pc"], {"distance": True}, "distance: it is measured from training data"),
+}
+
+
+@pytest.mark.parametrize("call", [verax.compare, verax.evaluate])
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_call_that_cannot_be_measured_is_refused_before_methods_are_computed(call, case):
+    metrics, settings, message = REFUSED[case]
+    model = Counting()
+    with pytest.raises(ValueError, match=message):
+        call(model, X, {"occlusion": verax.attribution.Occlusion(), "x": X}, metrics, **settings)
+    assert model.calls == 0
+
+
+def test_other_replacements_that_make_no_difference_are_refused_before_methods_are_computed():
+    model = Counting()
+    others = [verax.replacement.Toward(0.5)]
+    with pytest.raises(ValueError, match="replacements: infidelity do not depend"):
+        verax.compare(model, X, {"occlusion": verax.attribution.Occlusion()}, ["infidelity"], replacements=others)
+    assert model.calls == 0
+
+
+def test_other_attributions_are_checked_before_methods_are_computed():
+    model = Counting()
+    with pytest.raises(ValueError, match=r"attributions\['x'\]: shape"):
+        verax.compare(model, X, {"occlusion": verax.attribution.Occlusion(), "x": X[:, :2]})
+    assert model.calls == 0

@@ -403,3 +403,25 @@ def test_a_missing_altair_is_told_with_the_extra(model, inputs, monkeypatch):
 def test_references_are_tried_only_where_they_are_asked_for(model, inputs):
     assert not {"Random", "Edges"} & set(tune(model, inputs, trials=40).table["method"])
     assert tune(model, inputs, [Random(), "random"]).table.height == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "replacement", "message"),
+    [
+        ("dpc", verax.replacement.Conditional(some_inputs(40)), "no direction"),
+        ("pc", verax.replacement.Conditional(), "pass background=train_inputs"),
+        (verax.metrics.Infidelity(subset=99), None, "subset: "),
+    ],
+    ids=["dpc", "no background", "subset"],
+)
+def test_a_metric_that_cannot_be_measured_is_refused_before_methods_are_computed(metric, replacement, message):
+    calls, rows = [], some_inputs(40)
+
+    def model(batch):
+        calls.append(len(batch))
+        return batch[:, :2]
+
+    scorer = verax.Scorer(model, returns="logits")
+    with pytest.raises(ValueError, match=message):
+        tune(scorer, rows, metric=metric, replacement=replacement, methods=["Occlusion"], trials=1)
+    assert sum(calls) <= len(rows)  # the unperturbed inputs, whose classes are to be known

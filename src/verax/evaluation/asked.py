@@ -1,12 +1,13 @@
 """What a call asks: arguments that are checked, attributions that are computed, metrics that are chosen."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from verax.attribution.base import Attribution, attribute
+from verax.core.arrays import as_tensor
 from verax.core.blocks import pieces
 from verax.evaluation.stream_batches import joined_rows, target_of_rows
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
@@ -74,6 +75,7 @@ def asked(
     output: Output,
     batch_size: int | None,
     device: str | torch.device | None,
+    check: Callable[[Asked], None],
 ) -> Asked:
     """Check the arguments of ``verax.evaluate``, which explains them, and compute what are methods among them.
 
@@ -90,19 +92,41 @@ def asked(
         output: The score that is followed.
         batch_size: Rows per model call.
         device: Where the model runs.
+        check: Raises for a call that cannot be measured; called before methods are computed, with zeros for theirs.
     """
     scorer = scorer_of(model)
     order = column_order(scorer.feature_names, inputs.values)
     given = order("attributions", plain_attributions(fitted_attributions(attributions, inputs.fitted)))
     inputs, data = inputs.ordered(order), order("background", background)
+
+    def checked(arrays: Any) -> Problem:
+        return problem(
+            inputs, arrays, target=target, background=data, takes_missing=scorer.takes_missing, replacement=replacement
+        )
+
+    planned = checked(_placeholders(given, inputs))
+    named = chosen(metrics, settings, int(planned.features.counts(slice(None)).min()))
+    call = Asked(scorer, planned, named, output, batch_size, device, Cost())
+    check(call)
+    if not _methods(given):
+        return call
     meter = Meter(scorer.counts)
     arrays = _computed(given, scorer, inputs, target, data, background_labels, batch_size, device)
-    spent = meter.total()
-    checked = problem(
-        inputs, arrays, target=target, background=data, takes_missing=scorer.takes_missing, replacement=replacement
-    )
-    named = chosen(metrics, settings, int(checked.features.counts(slice(None)).min()))
-    return Asked(scorer, checked, named, output, batch_size, device, spent)
+    return call._replace(problem=checked(arrays), spent=meter.total())
+
+
+def _methods(attributions: Any) -> list[Attribution]:
+    """The methods among attributions."""
+    listed = attributions.values() if isinstance(attributions, Mapping) else ()
+    return [method for method in listed if isinstance(method, Attribution)]
+
+
+def _placeholders(attributions: Any, inputs: Inputs) -> Any:
+    """Zeros in the place of methods, which take no memory."""
+    if not _methods(attributions):
+        return attributions
+    zeros = torch.zeros(()).expand(as_tensor("inputs", inputs.values).shape)
+    return {name: zeros if isinstance(value, Attribution) else value for name, value in attributions.items()}
 
 
 def _computed(
@@ -116,11 +140,7 @@ def _computed(
     device: str | torch.device | None,
 ) -> Any:
     """Put arrays in the place of methods; those that can share model evaluations are computed together."""
-    if not isinstance(attributions, Mapping):
-        return attributions
-    methods = [method for method in attributions.values() if isinstance(method, Attribution)]
-    if not methods:
-        return attributions
+    methods = _methods(attributions)
     parts = [
         attribute(
             methods,

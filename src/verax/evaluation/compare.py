@@ -8,7 +8,7 @@ import torch
 from verax.core.arguments import checked_level
 from verax.evaluation.asked import Asked, asked, follows_replacement
 from verax.evaluation.comparison import Comparison
-from verax.evaluation.engine import run
+from verax.evaluation.engine import check_call, run
 from verax.evaluation.result import Evaluation
 from verax.evaluation.survival import Elsewhere
 from verax.metrics.base import GuidedMetric
@@ -126,6 +126,15 @@ def compare(
     checked_level(level)
     others = _named(replacements)
     settings = CallSettings(steps, tolerance, sigma, subset, samples, normalize, perturbation, effect, seed).said
+
+    def check(call: Asked) -> None:
+        check_call(*call[:-1], limits, distance)
+        if set(others) - {call.problem.replacement.short_form} and not any(
+            map(follows_replacement, call.metrics.values())
+        ):
+            named = ", ".join(call.metrics)
+            raise ValueError(f"replacements: {named} do not depend on what removed features become; add pc or dpc.")
+
     call = asked(
         model,
         inputs_of(inputs, features, baselines),
@@ -139,12 +148,10 @@ def compare(
         output=output,
         batch_size=batch_size,
         device=device,
+        check=check,
     )
     here = call.problem.replacement.short_form
     others = {name: other for name, other in others.items() if name != here}
-    if others and not any(map(follows_replacement, call.metrics.values())):
-        named = ", ".join(call.metrics)
-        raise ValueError(f"replacements: {named} do not depend on what removed features become; add pc or dpc.")
     evaluation = run(*call, limits=limits, distance=distance)
     elsewhere = tuple(_elsewhere(call, name, other, distance) for name, other in others.items())
     return Comparison(evaluation, level, here, elsewhere)

@@ -24,6 +24,7 @@ from verax.perturbation.guided import guided_scores
 from verax.perturbation.removed_sets import Experiment
 from verax.perturbation.sampled import Gathered, sampled_effects
 from verax.problem.problem import Problem, Task
+from verax.problem.replacement.words import needs_background
 from verax.problem.text_examples import text_examples
 from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.meter import Cost, Meter
@@ -48,23 +49,17 @@ def run(
 
     ``spent`` is what the attributions cost, where the call computed some.
     """
-    checked_output(output)
-    checked_batch_size(batch_size)
+    scorer = model if isinstance(model, Scorer) else Scorer(model)
+    check_call(scorer, problem, metrics, output, batch_size, device, limits, distance)
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
     sampled = {name: metric for name, metric in metrics.items() if isinstance(metric, SampledMetric)}
-    _check_draws(problem, sampled)
-    check_repeats(metrics, problem, limits)
     for one in metrics.values():
         one.check(problem)
-    if distance:
-        check_distance(problem, metrics)
     if limits and (words := _limits_caution(problem, metrics)):
         warnings.warn(words, stacklevel=3)
     warn_of_scales(problem, metrics)
     for words in dict.fromkeys(words for metric in metrics.values() for words in metric.cautions):
         warnings.warn(words, stacklevel=3)
-    scorer = model if isinstance(model, Scorer) else Scorer(model)
-    scorer.check_target(problem.target)
     meter = Meter(scorer.counts)
     with scorer.session(
         problem.inputs, problem.layout.kind, output, batch_size, device, companions=problem.given.companions
@@ -86,8 +81,49 @@ def run(
     return Evaluation({name: results[name] for name in metrics}, spent + meter.total(), far)
 
 
-def _check_draws(problem: Problem, metrics: Mapping[str, SampledMetric]) -> None:
+def check_call(
+    scorer: Scorer,
+    problem: Problem,
+    metrics: Mapping[str, Metric],
+    output: Output,
+    batch_size: int | None,
+    device: str | torch.device | None,
+    limits: bool = False,
+    distance: bool = False,
+) -> None:
+    """Raise for a call that ``run``, which takes the same, cannot measure; the attributions do not matter."""
+    checked_output(output)
+    checked_batch_size(batch_size)
+    _check_draws(problem, metrics)
+    check_repeats(metrics, problem, limits)
     for metric in metrics.values():
+        if words := metric.refusal(problem):
+            raise ValueError(words)
+    _check_replacements(problem, metrics)
+    if distance:
+        check_distance(problem, metrics)
+    scorer.check_target(problem.target)
+
+
+def _check_replacements(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+    """Raise where removed features become values of training data and there are none."""
+    for metric in metrics.values():
+        if isinstance(metric, GuidedMetric):
+            moves = metric.experiment.replacement or problem.replacement
+        elif isinstance(metric, SampledMetric) and any(one.perturbation == "baseline" for one in all_draws(metric)):
+            moves = problem.replacement
+        else:
+            continue
+        if problem.background is None and needs_background(moves):
+            raise ValueError(
+                f"replacement: {type(moves).__name__} takes values of other rows; pass background=train_inputs as well."
+            )
+
+
+def _check_draws(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+    for metric in metrics.values():
+        if not isinstance(metric, SampledMetric):
+            continue
         name = "subset" if hasattr(metric, "subset") else "sizes"
         for draws in all_draws(metric):
             check_subset(draws, problem, name)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from verax.evaluation.asked import asked
-from verax.evaluation.engine import run
+from verax.evaluation.engine import check_call, run
 from verax.evaluation.result import Evaluation
 from verax.metrics.choose import CallSettings, Metrics
 from verax.metrics.weighted_area import Steps
@@ -121,5 +121,6 @@ def evaluate(
         output=output,
         batch_size=batch_size,
         device=device,
+        check=lambda call: check_call(*call[:-1], limits, distance),
     )
     return run(*call, limits=limits, distance=distance)

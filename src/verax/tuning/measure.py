@@ -10,6 +10,8 @@ from torch import Tensor
 
 from verax.attribution import Attribution, Attributions, Given, Place, attribute
 from verax.core.shapes import Shaped
+from verax.evaluation.asked import asked
+from verax.evaluation.engine import check_call
 from verax.evaluation.evaluate import evaluate
 from verax.metrics.base import Metric
 from verax.problem.checked_inputs import CheckedInputs
@@ -79,10 +81,28 @@ class Bench:
         self, subject: Subject, metrics: Mapping[str, Metric], configurations: Sequence[Attribution], place: Place
     ) -> None:
         self.subject, self.metrics = subject, metrics
+        self._check()
         together = groups(configurations, subject.first, place)
         self.groups = {member: group for group in together for member in group}
         self.costs = {configuration: cost_of(configuration, subject.first, place) for configuration in configurations}
         self.kept: OrderedDict[tuple[Attribution, int, int, int], Attributions] = OrderedDict()
+
+    def _check(self) -> None:
+        """Raise for metrics that cannot measure these inputs, before any method is computed."""
+        subject, every = self.subject, slice(0, len(self.subject.inputs))
+        asked(
+            subject.scorer,
+            subject.asked,
+            torch.zeros(()).expand(subject.inputs.shape),
+            self.metrics,
+            {},
+            background=subject.background,
+            background_labels=None,
+            replacement=subject.replacement,
+            output=subject.output,
+            check=lambda call: check_call(*call[:-1]),
+            **subject.call(every),
+        )
 
     def new(self, number: int, batch: int, configuration: Attribution) -> Candidate:
         """A candidate that was measured on nothing yet."""
