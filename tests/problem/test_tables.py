@@ -215,7 +215,9 @@ def test_polars_frames_are_taken():
     other = polars.DataFrame({name: one.where(one.notna(), None).tolist() for name, one in columns.items()})
     scorer, inputs = verax.tables.encoded(model, other[:6], background=other)
     curve = verax.prediction_change(scorer, inputs, np.ones((6, 5)), target="yes").morf
-    np.testing.assert_allclose(curve[:, 0], model.predict_proba(frame[:6])[:, 1])
+    np.testing.assert_allclose(curve[:, 0], model.predict_proba(other[:6])[:, 1])  # None is no category that it knows
+    known = other["town"][:6].is_not_null().to_numpy()
+    np.testing.assert_allclose(curve[known, 0], model.predict_proba(frame[:6])[known, 1])
 
 
 def test_names_with_blanks_which_lightgbm_does_not_keep():
@@ -254,3 +256,61 @@ def test_a_method_that_moves_numbers_refuses_categories_and_names_the_one_that_d
     with pytest.raises(ValueError, match=r"LimeTabular: it moves numbers .* use LimeGroups"):
         attribution.LimeTabular()(scorer, inputs)
     assert attribution.LimeGroups(samples=64)(scorer, inputs).shape == (6, 5)
+
+
+BOOSTERS = {
+    "scikit-learn": lambda: HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=2),
+    "lightgbm": lambda: pytest.importorskip("lightgbm").LGBMClassifier(
+        n_estimators=20, min_child_samples=2, min_data_per_group=1, cat_smooth=0.1, verbose=-1
+    ),
+    "xgboost": lambda: pytest.importorskip("xgboost").XGBClassifier(n_estimators=20, enable_categorical=True),
+}
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["unordered", "ordered"])
+@pytest.mark.parametrize("make", BOOSTERS.values(), ids=BOOSTERS)
+@pytest.mark.parametrize("baselines", ["mean", {"town": "Linz"}], ids=["most frequent", "by name"])
+def test_a_category_dtype_that_lacks_the_category_of_the_baseline(make, ordered, baselines):
+    """Rows of Graz and Wien alone, whose type lists no other town; a removed town is Linz all the same."""
+    towns = np.array(["Wien"] * 30 + ["Linz"] * 50 + ["Graz"] * 30)
+    train = pd.DataFrame({"town": pd.Categorical(towns, ["Wien", "Linz", "Graz"], ordered=ordered), "age": 1.0})
+    model = make().fit(train, (towns == "Linz").astype(int))
+    rows = train[towns != "Linz"][25:35].copy()
+    whole = rows.copy()
+    rows["town"] = rows["town"].cat.remove_unused_categories()
+    scorer, inputs = verax.tables.encoded(model, rows, background=train, baselines=baselines)
+    curves = verax.prediction_change(scorer, inputs, np.tile([2.0, 1.0], (10, 1)), target=1).morf
+    np.testing.assert_allclose(curves[:, 0], model.predict_proba(rows)[:, 1], rtol=1e-6)
+    whole["town"] = pd.Categorical(["Linz"] * 10, train["town"].cat.categories, ordered=ordered)
+    np.testing.assert_allclose(curves[:, 1], model.predict_proba(whole)[:, 1], rtol=1e-6)
+    assert curves[0, 1] > 0.5 > curves[0, 0]
+
+
+NUMBERED = {
+    "pipeline": lambda: make_pipeline(
+        make_column_transformer((OneHotEncoder(handle_unknown="ignore"), [2, 3, 4]), (SimpleImputer(), [0, 1])),
+        LogisticRegression(max_iter=5000),
+    ),
+    "trees": lambda: HistGradientBoostingClassifier(max_iter=5, categorical_features=[2, 3]),
+}
+
+
+@pytest.mark.parametrize("make", NUMBERED.values(), ids=NUMBERED)
+@pytest.mark.parametrize("labels", [range(5), [7, 3, 5, 1, 9]], ids=["from 0", "any"])
+def test_columns_with_numbers_for_names(make, labels):
+    frame = categorical(FRAME).set_axis(list(labels), axis=1)
+    model = make().fit(frame, LABELS)
+    first, town = (str(list(labels)[place]) for place in (0, 2))
+    scorer, inputs = verax.tables.encoded(
+        model, frame[:6], background=frame, baselines={int(town): "Graz"}, categories=[int(town)]
+    )
+    assert inputs.names == tuple(map(str, labels))
+    assert inputs.codes.tolist() == [False, False, True, True, True]
+    attributions = np.tile([1.0, 2, 5, 3, 4], (6, 1))
+    curves = verax.prediction_change(scorer, inputs, attributions, target="yes").morf
+    np.testing.assert_allclose(curves[:, 0], model.predict_proba(frame[:6])[:, 1], rtol=1e-6)
+    changed = frame[:6].copy()
+    changed[int(town)] = pd.Categorical(["Graz"] * 6, frame[int(town)].cat.categories)
+    np.testing.assert_allclose(curves[:, 1], model.predict_proba(changed)[:, 1], rtol=1e-6)
+    with pytest.raises(ValueError, match=f"categories: the frame has no column 12; it has {first}, "):
+        verax.tables.encoded(model, frame[:6], background=frame, categories=[12])

@@ -1,6 +1,5 @@
 """Tables of numbers, categories and gaps for a model of scikit-learn: read as the model has learnt them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,20 +86,20 @@ def _frames(estimator: Any, tables: dict[Path, Any]) -> dict[Path, Any]:
 def _as_learnt(estimator: Any, frames: dict[Path, Any], words: list[str]) -> dict[Path, Any]:
     """Columns of text as the model knows them: as categories of pandas, or with its encoders' word for a gap."""
     from verax.core.packages import optional_package
+    from verax.problem.category_columns import learnt_categories
 
     pandas = optional_package("pandas", "pandas", "a table for a model of scikit-learn")
     native = type(estimator).__module__.split(".")[0] in _BOOSTERS
     if native and words:
         _check_keeps_categories(estimator)
-    none = any(one is None for one in _learnt_categories(estimator))
+    none = any(one is None for known in learnt_categories(estimator) for one in known)
     for name in words:
         known = pandas.CategoricalDtype(sorted({one for frame in frames.values() for one in frame[name].dropna()}))
         for frame in frames.values():
             if native:
                 frame[name] = frame[name].astype(known)
-            elif none:
-                column = [None if pandas.isna(one) else one for one in frame[name]]
-                frame[name] = pandas.Series(column, dtype=object)
+            elif not none:
+                frame[name] = pandas.Series(frame[name].tolist(), dtype="str")  # with NaN for None
     return frames
 
 
@@ -111,15 +110,6 @@ def _check_keeps_categories(estimator: Any) -> None:
             "--model: XGBoost keeps the words for categories from 3.1 on; install it and fit the model again, or put "
             "an encoder before it in a pipeline."
         )
-
-
-def _learnt_categories(model: Any) -> Iterator[Any]:
-    """All categories that encoders of a model have learnt; a gap is None or NaN there, which are two things to them."""
-    for known in getattr(model, "categories_", ()):
-        yield from known
-    steps = [step for _, step in getattr(model, "steps", ())]
-    for part in [*steps, *(step for _, step, _ in getattr(model, "transformers_", ()))]:
-        yield from _learnt_categories(part)
 
 
 def _refuse_gaps(source: Path, frame: Any) -> None:

@@ -12,7 +12,7 @@ _REFUSED = {"M": "dates", "m": "time spans", "c": "complex numbers", "V": "recor
 
 
 def as_frame(label: str, table: Any) -> Any:
-    """A data frame of pandas; one of polars is copied."""
+    """A data frame of pandas; one of polars is copied, with None for text that is missing, as scikit-learn reads it."""
     pandas = optional_package("pandas", "pandas", f"{label}: a table with categories")
     if isinstance(table, pandas.DataFrame):
         return table
@@ -22,7 +22,9 @@ def as_frame(label: str, table: Any) -> Any:
     for name in table.columns:
         values = table[name]
         plain = values.dtype.is_numeric() and values.null_count() == 0
-        columns[name] = values.to_numpy() if plain else pandas.Series(values.to_list()).to_numpy()
+        text = str(values.dtype).split("(")[0] in ("String", "Categorical", "Enum")  # pandas' own str has NaN for None
+        kept = pandas.Series(values.to_list(), dtype=object if text else None)
+        columns[name] = values.to_numpy() if plain else kept if text else kept.to_numpy()
     return pandas.DataFrame(columns)
 
 
@@ -34,11 +36,13 @@ class Column:
         name: Its name.
         dtype: Its type in the data frame.
         categories: The values that codes stand for, gaps among them; None for a column of numbers.
+        label: What the data frame calls it: its name, or a number.
     """
 
     name: str
     dtype: Any
     categories: tuple[Any, ...] | None
+    label: Any
 
     def encode(self, values: Any) -> Any:
         """Numbers in float64, gaps as NaN; or the code of each category."""
@@ -59,7 +63,9 @@ class Column:
             looked_up = np.empty(len(self.categories), dtype=object)
             looked_up[:] = self.categories
             found = looked_up[numbers.astype(np.int64)]
-            return pandas.Series(found, dtype=self.dtype if self.dtype.kind == "b" or _is_own(self.dtype) else object)
+            return pandas.Series(
+                found, dtype=self.dtype if self.dtype.kind in "biuf" or _is_own(self.dtype) else object
+            )
         gaps = np.isnan(numbers)
         whole = bool((gaps | (numbers == np.round(numbers))).all())
         if self.dtype.kind in "iu" and not _is_own(self.dtype):
@@ -95,8 +101,34 @@ def read_columns(frame: Any, background: Any, categorical: Sequence[str]) -> tup
             raise TypeError(f"frame: column {name} is sparse; turn it into a dense one: frame.sparse.to_dense().")
         counted = kind in "iuf" and str(name) not in categorical
         categories = None if counted else _categories(background[name], frame[name])
-        found.append(Column(str(name), dtype, categories))
+        found.append(Column(str(name), _holding(dtype, background[name], categories or ()), categories, name))
     return tuple(found)
+
+
+def _holding(dtype: Any, background: Any, categories: Sequence[Any]) -> Any:
+    """A type that holds all categories as they are, also those that only the background has.
+
+    A category dtype of pandas turns what it does not list into NaN, its text turns None into NaN, plain flags turn both
+    into True or False, and whole numbers hold neither parts nor NaN.
+    """
+    pandas = optional_package("pandas", "pandas", "frame: a table with categories")
+    if not isinstance(dtype, pandas.CategoricalDtype):
+        return dtype if _holds(dtype, categories, pandas) else np.dtype(object)
+    values = [value for value in categories if not _is_gap(value)]
+    if all(value in dtype.categories for value in values):
+        return dtype
+    first = background.dtype if isinstance(background.dtype, pandas.CategoricalDtype) else dtype  # as it was fitted
+    listed = [*first.categories, *(value for value in values if value not in first.categories)]
+    return pandas.CategoricalDtype(listed, ordered=dtype.ordered)
+
+
+def _holds(dtype: Any, categories: Sequence[Any], pandas: Any) -> bool:
+    if dtype == np.dtype(bool):
+        return not any(_is_gap(value) for value in categories)
+    if isinstance(dtype, pandas.StringDtype):
+        return not any(value is None for value in categories)
+    kinds = int if getattr(dtype, "kind", "O") in "iu" else int | float
+    return not isinstance(dtype, np.dtype) or dtype.kind == "O" or all(isinstance(value, kinds) for value in categories)
 
 
 def _categories(first: Any, second: Any) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Mixed tables: a model of data frames, and its rows as numbers whose features are the columns of the frame."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ from torch import Tensor
 
 from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
+from verax.problem.category_columns import category_columns, learnt_categories
 from verax.problem.inputs import Inputs
 from verax.problem.table_columns import Column, as_frame, read_columns
 from verax.problem.typical_rows import typical_row
-from verax.scoring.adapters import Returns, catboost
+from verax.scoring.adapters import Returns
 from verax.scoring.adapters.base import as_numpy
 from verax.scoring.adapters.estimators import adapt_estimator, fitted_labels, fitted_names, predictions
 from verax.scoring.frames import fitted_places
@@ -45,7 +46,7 @@ class FrameModel:
     def frame(self, rows: Any) -> Any:
         """The data frame that rows of numbers stand for."""
         pandas = optional_package("pandas", "pandas", "frame: a table with categories")
-        return pandas.DataFrame({one.name: one.decode(rows[:, place]) for place, one in enumerate(self.columns)})
+        return pandas.DataFrame({one.label: one.decode(rows[:, place]) for place, one in enumerate(self.columns)})
 
     def model_rows(self, batch: Tensor) -> Any:
         """The data frame that a batch stands for."""
@@ -62,7 +63,7 @@ def encoded(
     *,
     background: Any = None,
     baselines: Any = "mean",
-    categories: Sequence[str] = (),
+    categories: Sequence[str | int] | None = None,
 ) -> tuple[Scorer, Inputs]:
     """Open a model of data frames to metrics and methods: one feature per column, whatever lies behind.
 
@@ -78,7 +79,8 @@ def encoded(
         baselines: What a removed feature becomes: ``"mean"`` or ``"median"`` of the background, gaps left out, and the
             most frequent category; ``"missing"``; or values by column (a dict, a series, a frame of one row), the rest
             typical.
-        categories: Columns of numbers that are categories, beside those that an encoder of the pipeline takes.
+        categories: Columns of numbers that are categories, beside those that an encoder of the pipeline takes. Needed
+            where a transformer mixes numbers before an encoder sees them; ``[]`` where there are none.
 
     Returns:
         The model as a ``verax.Scorer``, and the inputs.
@@ -97,36 +99,65 @@ def encoded(
     """
     adapter = adapt_estimator(getattr(pipeline, "best_estimator_", pipeline), None)
     whole = adapter.estimator
-    rows = _fitted_columns("frame", whole, as_frame("frame", frame))
-    train = rows if background is None else _fitted_columns("background", whole, as_frame("background", background))
-    said = [str(name) for name in categories]
-    if unknown := [name for name in said if name not in rows.columns]:
-        raise ValueError(f"categories: the frame has no column {', '.join(unknown)}; it has {', '.join(rows.columns)}.")
-    columns = read_columns(rows, train, [*said, *_encoded_columns(whole, list(rows.columns))])
+    own = _fitted_columns("frame", whole, frame)
+    rows = as_frame("frame", own).reset_index(drop=True)
+    train = rows if background is None else as_frame("background", _fitted_columns("background", whole, background))
+    columns = _as_learnt(whole, read_columns(rows, train, _numeric_categories(whole, rows, categories)))
     values, typical = _encode(columns, rows), _encode(columns, train)
     codes = np.array([column.categories is not None for column in columns])
     model = FrameModel(whole, columns, adapter.returns)
-    _check_there_and_back(model, values, rows)
+    _check_there_and_back(model, values, rows, own)
     removed = _baseline_row(baselines, columns, typical, codes)
     names = tuple(column.name for column in columns)
     return Scorer(model), Inputs(values, features="element", baselines=removed, names=names, codes=codes)
 
 
 def _encode(columns: Sequence[Column], frame: Any) -> Any:
-    return np.stack([column.encode(frame[column.name]) for column in columns], axis=1)
+    return np.stack([column.encode(frame[column.label]) for column in columns], axis=1)
 
 
 def _fitted_columns(label: str, model: Any, frame: Any) -> Any:
-    """The columns that a model was fitted on, in that order."""
+    """The columns that a model was fitted on, in that order, of a data frame of any kind."""
     names = fitted_names(model)
-    frame = frame.reset_index(drop=True)
-    if names is None:
+    if names is None or not hasattr(frame, "columns"):
         return frame
-    return frame.iloc[:, fitted_places(label, frame.columns, names)]
+    places = fitted_places(label, frame.columns, names)
+    return frame.iloc[:, places] if hasattr(frame, "iloc") else frame[:, places]
 
 
-def _check_there_and_back(model: FrameModel, values: Any, frame: Any) -> None:
-    """The model must see the very rows that were given."""
+def _numeric_categories(model: Any, frame: Any, said: Sequence[str | int] | None) -> list[str]:
+    """Columns of numbers that are categories: named by the caller, or found in the model."""
+    names = [str(name) for name in frame.columns]
+    chosen = [str(name) for name in said or ()]
+    if unknown := [name for name in chosen if name not in names]:
+        raise ValueError(f"categories: the frame has no column {', '.join(unknown)}; it has {', '.join(names)}.")
+    known, mixed = category_columns(model, names)
+    numbers = [names[place] for place in sorted(mixed) if getattr(frame.dtypes.iloc[place], "kind", "O") in "iuf"]
+    if numbers and said is None:
+        raise ValueError(
+            f"categories: cannot tell which of the columns {', '.join(numbers)} an encoder of the model takes, because "
+            "a step before it mixes or renames them; name those that are categories: categories=[...] ([] for none)."
+        )
+    return chosen + [names[place] for place in known]
+
+
+def _as_learnt(model: Any, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Numbers that are categories as Python objects where an encoder learnt them so, say from a frame of polars.
+
+    Such an encoder of scikit-learn does not find plain numbers among its categories.
+    """
+    learnt = [known for known in learnt_categories(model) if getattr(known, "dtype", np.dtype(float)).kind == "O"]
+    if not any(isinstance(one, int | float) and not np.isnan(one) for known in learnt for one in known):
+        return columns
+    numbers = [column.categories is not None and getattr(column.dtype, "kind", "O") in "iuf" for column in columns]
+    return tuple(
+        replace(column, dtype=np.dtype(object)) if number else column
+        for column, number in zip(columns, numbers, strict=True)
+    )
+
+
+def _check_there_and_back(model: FrameModel, values: Any, frame: Any, own: Any) -> None:
+    """The model must see the very rows that were given, and so predict what it predicts on the caller's own frame."""
     again = model.frame(values)
     for name in frame.columns:
         if not again[name].astype(object).equals(frame[name].astype(object)):
@@ -134,6 +165,22 @@ def _check_there_and_back(model: FrameModel, values: Any, frame: Any) -> None:
                 f"frame: column {name} ({frame[name].dtype}) does not survive being turned into numbers and back; "
                 "turn it into numbers or text first."
             )
+    if list(again.dtypes) != list(getattr(own, "dtypes", ())):
+        _check_predictions(model, again, own)
+
+
+def _check_predictions(model: FrameModel, rows: Any, own: Any) -> None:
+    try:
+        expected = predictions(model.estimator, model.returns, own)
+    except (TypeError, ValueError, AttributeError):  # it takes no frames of this kind, so there is nothing to compare
+        return
+    got = np.asarray(predictions(model.estimator, model.returns, rows), dtype=np.float64)
+    if not np.allclose(got, np.asarray(expected, dtype=np.float64), rtol=1e-5, atol=1e-6, equal_nan=True):
+        most = float(np.abs(got - expected).max())
+        raise ValueError(
+            f"frame: the model's predictions on the {type(own).__module__.split('.')[0]} frame and on its columns as "
+            f"pandas has them differ by up to {most:.3g}; pass the frame with the types that the model was fitted on."
+        )
 
 
 def _baseline_row(baselines: Any, columns: Sequence[Column], rows: Any, codes: Any) -> Any:
@@ -176,40 +223,3 @@ def _by_column(baselines: Any) -> Iterator[tuple[str, Any]]:
         raise TypeError(f"baselines: expected a word or values by column, found {type(baselines).__name__}.")
     for name, value in baselines.items():
         yield str(name), value
-
-
-def _encoded_columns(model: Any, names: list[str]) -> list[str]:
-    """Columns that an encoder of a pipeline turns into something else: numbers there are categories."""
-    found: list[str] = []
-    for step in [one for _, one in getattr(model, "steps", [])] or [model]:
-        if hasattr(step, "transformers_"):
-            for _, part, chosen in step.transformers_:
-                if _encodes(part):
-                    found += [name for name in names if name in _names(chosen, names)]
-        elif _encodes(step):
-            found += names
-        marked = getattr(step, "is_categorical_", None)  # of gradient boosting on histograms
-        if marked is not None and len(marked) == len(names):
-            found += [name for name, on in zip(names, marked, strict=True) if on]
-    if catboost.is_catboost(model):
-        found += [names[place] for place in catboost.category_places(model)]
-    return found
-
-
-def _encodes(step: Any) -> bool:
-    inner = [one for _, one in getattr(step, "steps", [])]
-    return any(_encodes(one) for one in inner) or hasattr(step, "categories_") or "Encoder" in type(step).__name__
-
-
-def _names(chosen: Any, names: list[str]) -> list[str]:
-    """Names of the columns that a transformer was given: by name, number, slice or mask."""
-    if isinstance(chosen, slice):
-        if isinstance(chosen.start, str) or isinstance(chosen.stop, str):
-            first = 0 if chosen.start is None else names.index(chosen.start)
-            last = len(names) if chosen.stop is None else names.index(chosen.stop) + 1
-            return names[first:last]
-        return names[chosen]
-    listed = np.atleast_1d(np.asarray(chosen))
-    if listed.dtype == bool:
-        return [name for name, on in zip(names, listed, strict=True) if on]
-    return [names[int(one)] for one in listed] if listed.dtype.kind in "iu" else [str(one) for one in listed]

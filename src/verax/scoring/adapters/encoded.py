@@ -117,7 +117,7 @@ def _features(transformer: Any) -> tuple[Any, list[str]]:
         part = transformer.output_indices_[name]
         if part.stop == part.start:
             continue
-        positions = _positions(spec, columns)
+        positions = column_positions(spec, columns)
         mine = owners(step, len(positions))
         if mine is None or len(mine) != part.stop - part.start:  # an encoder that mixes its columns, or may do so
             _join(first, positions)
@@ -136,7 +136,7 @@ def _join(first: list[int], positions: Sequence[int]) -> None:
             first[place] = min(joined)
 
 
-def _positions(spec: Any, columns: list[str]) -> list[int]:
+def column_positions(spec: Any, columns: list[str]) -> list[int]:
     """Positions of the columns that a transformer was given: by name, number, slice or mask."""
     if isinstance(spec, slice):
         if isinstance(spec.start, str) or isinstance(spec.stop, str):  # by names, both ends included
