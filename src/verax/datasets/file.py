@@ -83,8 +83,8 @@ def _from_arrays(path: Path, label: str, task: Asked, seed: int, held_out: str |
     labels = _labels(path, arrays, label, task)
     kept = None if held_out is None else held_out_rows(arrays[held_out], len(inputs), f"{path}: held_out")
     if inputs.ndim == 4:
-        words, choice = {"class_names": labels.class_names}, {"seed": seed, "held_out": kept}
-        return assembled(path.stem, inputs, labels.values, ids, **words, **choice, task=labels.task)
+        words = {"class_names": labels.class_names}
+        return assembled(path.stem, inputs, labels.values, ids, **words, seed=seed, task=labels.task, held_out=kept)
     names = _names(path, arrays, "feature_names", inputs.shape[1], "feature")
     return table_dataset(path.stem, numbers_of(inputs, names), labels, ids, seed, kept)
 

@@ -40,8 +40,9 @@ def table_dataset(
     """
     if columns.plain:
         words = {"feature_names": columns.names, "class_names": labels.class_names}
-        choice = {"seed": seed, "held_out": held_out}
-        return assembled(name, columns.values, labels.values, ids, **words, **choice, task=labels.task)
+        return assembled(
+            name, columns.values, labels.values, ids, **words, seed=seed, task=labels.task, held_out=held_out
+        )
     split = split_of(len(columns), seed, held_out)
     encoded = encode(columns, split, name)
     content = fingerprint(encoded.inputs, labels.values, ids)

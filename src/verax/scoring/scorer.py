@@ -142,7 +142,7 @@ class Scorer:
     @property
     def model_seconds(self) -> float:
         """Wall clock inside the model so far; only on a CPU, where calls return when they are done."""
-        return sum(counts.model_seconds for counts in self._all_counts)
+        return sum((counts.model_seconds for counts in self._all_counts), 0.0)
 
     @property
     def differentiable(self) -> bool:

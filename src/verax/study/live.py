@@ -154,8 +154,16 @@ def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dat
         raise ValueError("data: expected finite numbers, or NaN where one is missing; found infinity.")
     if array.ndim == 4:
         pixels = array if array.dtype == np.uint8 else array.astype(np.float32)
-        choice = {"seed": seed, "held_out": kept}
-        return assembled(name, pixels, found.values, ids, class_names=found.class_names, task=found.task, **choice)
+        return assembled(
+            name,
+            pixels,
+            found.values,
+            ids,
+            class_names=found.class_names,
+            seed=seed,
+            task=found.task,
+            held_out=kept,
+        )
     names = [f"feature {place}" for place in range(array.shape[1])]
     return table_dataset(name, numbers_of(array, names), found, ids, seed, kept)
 

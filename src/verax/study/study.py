@@ -106,8 +106,7 @@ class Study:
     def _dataset(self, data: DataSpec) -> Dataset:
         if data.name != LIVE:
             path = None if data.path is None else Path(data.path)
-            choice = {"seed": data.seed, "held_out": data.held_out}
-            return load_named(data.name, path, label=data.label, task=data.task, **choice)
+            return load_named(data.name, path, seed=data.seed, label=data.label, task=data.task, held_out=data.held_out)
         if self.live is None:
             raise StoreError(
                 f"{self.store.folder}: its data were objects of a Python program; run the program again, "
