@@ -1,9 +1,11 @@
 """Every metric, in every reading, against the contract."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
+import torch
 from verax.replacement import Nudge, Toward
 
 import verax
@@ -16,6 +18,7 @@ from verax.metrics import (
     EffectCorrelation,
     Infidelity,
     Insertion,
+    Kind,
     LocalPredictionChange,
     PredictionChange,
     SensitivityN,
@@ -23,7 +26,7 @@ from verax.metrics import (
     SymmetricRelevanceGain,
 )
 
-TopFifth, SignAgreement = from_page("add-a-metric", "TopFifth", "SignAgreement")
+TopFifth, SignAgreement, Drops = from_page("add-a-metric", "TopFifth", "SignAgreement", "Drops")
 
 METRICS = (
     PredictionChange(steps=6),
@@ -58,6 +61,7 @@ METRICS = (
     Sufficiency(steps=6),
     TopFifth(),
     SignAgreement(samples=24),
+    Drops(steps=6),
 )
 
 
@@ -67,9 +71,54 @@ def test_contract(metric: Any, check: Callable[[Any], None]) -> None:
     check(metric)
 
 
-@pytest.mark.parametrize("name", ["TopFifth", "SignAgreement"])
+@pytest.mark.parametrize("name", ["TopFifth", "SignAgreement", "Drops"])
 def test_a_metric_of_ones_own_is_thirty_lines_at_most(name: str) -> None:
     assert lines_of("add-a-metric", name) <= 30
+
+
+def test_the_page_teaches_a_metric_that_is_not_pc() -> None:
+    """Two steps, MoRF 5, 2, 4 and LeRF 5, 7, 4: the rises are left out, so 5, 2, 2 and 5, 5, 2; weights 8 and 1."""
+    scorer = verax.Scorer(lambda rows: 4 + 3 * rows[:, 0] - 2 * rows[:, 1], returns="values")
+    x = torch.ones(1, 2)
+    found = verax.evaluate(scorer, x, torch.tensor([[2.0, 1.0]]), [Drops(steps=2), PredictionChange(steps=2)])
+    assert found["drops"].value.item() == pytest.approx(8 * (5 - 2) / 9)
+    assert found["pc"].value.item() == pytest.approx(8 * (7 - 2) / 9)
+
+
+def test_a_metric_that_derives_from_the_base_class_is_refused_where_it_is_defined() -> None:
+    with pytest.raises(TypeError, match=r"Sparseness: .*GuidedMetric .*SampledMetric .*PredictionChange"):
+
+        @dataclass(frozen=True)
+        class Sparseness(verax.metrics.Metric):
+            name: ClassVar[str] = "sparseness"
+            higher_is_better: ClassVar[bool] = True
+            kind: ClassVar[Kind] = "baseline"
+
+    assert "sparseness" not in verax.metrics.METRICS
+
+
+class Nameless(verax.metrics.Metric):
+    """Neither a name nor an experiment."""
+
+    kind: ClassVar[Kind] = "baseline"
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (Nameless(), r"derive from verax.metrics.GuidedMetric .*SampledMetric .*; found an object of Nameless\.$"),
+        (3, r"derive from verax.metrics.GuidedMetric .*; found 3\.$"),
+        (PredictionChange, r"found the class PredictionChange; create one: PredictionChange\(\)\.$"),
+        ("fidelity", "did you mean 'infidelity'"),
+    ],
+    ids=["object", "number", "class", "name"],
+)
+def test_what_is_no_metric_is_answered_by_what_would_be_one(metric: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=rf"^metric: .*{words}"):
+        verax.tune(torch.nn.Linear(2, 2), torch.ones(3, 2), metric=metric)
+    if isinstance(metric, str | verax.metrics.Metric):  # tests check the types that evaluate takes
+        with pytest.raises(ValueError, match=rf"^metrics: .*{words}"):
+            verax.evaluate(torch.nn.Linear(2, 2), torch.ones(3, 2), torch.ones(3, 2), [metric])
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=repr)

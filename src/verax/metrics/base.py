@@ -23,11 +23,17 @@ from verax.problem.problem import Problem
 
 Kind = Literal["local", "baseline"]
 METRICS: "Registry[Metric]" = Registry("metric")
+CONTRACTS = (
+    "verax.metrics.GuidedMetric (reads curves), verax.metrics.SampledMetric (reads random perturbations), or a metric "
+    "that does so, such as verax.metrics.PredictionChange"
+)
 
 
 @dataclass(frozen=True)
 class Metric(ABC):
-    """What is measured, with which settings. Derive a frozen dataclass whose fields are its settings.
+    """What is measured, with which settings: what ``GuidedMetric`` and ``SampledMetric`` share.
+
+    Derive a frozen dataclass whose fields are its settings from one of these two, not from this class.
 
     Class attributes:
         name: What it is called in calls, files and columns.
@@ -54,6 +60,11 @@ class Metric(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in cls.__dict__:
+            if not issubclass(cls, GuidedMetric | SampledMetric):
+                raise TypeError(
+                    f"{cls.__name__}: a metric must say which experiment it reads, which Metric alone cannot; derive "
+                    f"from {CONTRACTS}. docs/how-to/add-a-metric.md shows how."
+                )
             METRICS.add(cls.name, cls)
             cls.label = cls.__dict__.get("label", cls.name)
 

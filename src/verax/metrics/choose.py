@@ -6,7 +6,7 @@ from typing import Any
 
 from verax.core.registry import unknown
 from verax.core.settings import made
-from verax.metrics.base import METRICS, GuidedMetric, Metric, SampledMetric
+from verax.metrics.base import CONTRACTS, METRICS, GuidedMetric, Metric, SampledMetric
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
 
@@ -67,7 +67,15 @@ def metric_of(
     if isinstance(metric, str) and metric in METRICS:
         given = {name: value for name, value in settings.items() if value is not None}
         return METRICS.get(metric).named(given, fewest)
-    raise ValueError(f"{argument}: {unknown(metric, [*METRICS, 'a metric object'])}")
+    if isinstance(metric, str):
+        raise ValueError(f"{argument}: {unknown(metric, [*METRICS, 'a metric object'])}")
+    if isinstance(metric, type) and issubclass(metric, Metric):
+        name = metric.__name__
+        raise ValueError(f"{argument}: expected a metric object, found the class {name}; create one: {name}().")
+    found = f"an object of {type(metric).__name__}" if isinstance(metric, Metric) else repr(metric)
+    raise ValueError(
+        f"{argument}: expected names of metrics or objects of classes that derive from {CONTRACTS}; found {found}."
+    )
 
 
 def check_tolerance(metrics: Iterable[Metric], settings: Mapping[str, Any]) -> None:

@@ -66,10 +66,10 @@ def _objectives(metric: Any, fewest: int) -> tuple[dict[str, Metric], bool]:
     """The metrics by the names of their columns, and whether the cost counts as well."""
     known = (*METRICS, COST)
     listed = list(metric) if isinstance(metric, Iterable) and not isinstance(metric, str) else [metric]
-    for entry in listed or [metric]:
-        if not isinstance(entry, Metric) and entry not in known:
+    for entry in listed:
+        if isinstance(entry, str) and entry not in known:
             raise ValueError(f"metric: {unknown(entry, (*known, 'a metric object'))}")
-    metrics = [metric_of(entry, {}, fewest, "metric") for entry in listed if entry != COST]
+    metrics = [metric_of(entry, {}, fewest, "metric") for entry in listed or [metric] if entry != COST]
     if not metrics:
         raise ValueError("metric: cost alone is no aim; name what it is weighed against, such as ('dpc', 'cost').")
     return chosen(metrics, {}, fewest), COST in listed
