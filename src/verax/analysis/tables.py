@@ -109,6 +109,7 @@ class ModelInfo:
         inputs, features: How many inputs were explained, and how many features each has.
         task: ``"classification"`` (scores are probabilities) or ``"regression"`` (scores are in the target's unit).
         weakness: Why the model is no better than its base rate; empty where it is better, or where that is not known.
+        scope: Of which score, baseline and rows the numbers are, by name, in words.
         measured_on: The rows that ``metrics`` are from, in words.
         scale: How its rows were standardised; None where one formula does not say it, as with categories.
     """
@@ -124,6 +125,7 @@ class ModelInfo:
     weakness: str = ""
     measured_on: str = "test split"
     scale: Scale | None = None
+    scope: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

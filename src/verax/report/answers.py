@@ -46,10 +46,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Card:
-    """The answers for one model, what it is, and whether it is too bad to be worth explaining."""
+    """The answers for one model, what it is and what is explained, and whether it is too bad to be worth explaining."""
 
     model: str
     about: str
+    scope: tuple[tuple[str, str], ...]
     weak: bool
     answers: tuple[Answer, ...]
 
@@ -57,7 +58,7 @@ class Card:
 def cards(view: View) -> list[Card]:
     """One card per model, in the study's order."""
     return [
-        Card(model.name, _about(model), bool(model.weakness), tuple(_answers(view, model)))
+        Card(model.name, _about(model), tuple(model.scope.items()), bool(model.weakness), tuple(_answers(view, model)))
         for model in view.tables.models
     ]
 

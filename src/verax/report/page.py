@@ -61,7 +61,7 @@ def write_report(path: Path, tables: Tables, examples: Sequence[Example], proven
         tables: What the study measured.
         examples: A few explained inputs per model, for pictures; may be empty.
         provenance: Names and values of versions, hashes, seeds and commands, in the order to show them. What stands
-            under ``"warning"`` and ``"incomplete"`` is also said at the top of the page.
+            under ``"study"``, ``"begun"``, ``"warning"`` and ``"incomplete"`` is also said at the top of the page.
     """
     write_atomically(path, page(View(tables, tuple(examples)), provenance).encode("utf-8"))
 
@@ -80,10 +80,16 @@ def page(view: View, provenance: Mapping[str, str]) -> str:
         charts=set(charts),
         **_head(view),
         **_body(view),
+        identity=_identity(provenance),
         warning=provenance.get("warning", ""),
         incomplete=provenance.get("incomplete", ""),
         provenance=facts.settings(provenance, "Versions, hashes, seeds and commands"),
     )
+
+
+def _identity(provenance: Mapping[str, str]) -> str:
+    """Which study, and when it was begun."""
+    return ", begun ".join(provenance[name] for name in ("study", "begun") if name in provenance)
 
 
 @cache

@@ -127,8 +127,15 @@ def run_study(
         "trust": {"inputs": trust},
         "examples": examples,
     }
-    live = Live(dataset, {str(own): model for own, model in models.items()})
+    live = Live(dataset, {str(own): model for own, model in models.items()}, _label(data))
     return run_spec(parse_spec(content, "run_study"), out, machine=machine, log=log, live=live)
+
+
+def _label(data: Any) -> str:
+    """The name of the column that is predicted, where the labels are a column with a name."""
+    labels = None if isinstance(data, Dataset) else data[1]
+    name = getattr(labels, "name", None)
+    return "" if name is None else str(name)
 
 
 def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dataset:

@@ -34,10 +34,12 @@ class Live:
     Attributes:
         dataset: The data.
         models: What ``verax.evaluate`` takes as ``model``, by name.
+        label: What is predicted, by the name that its column had; empty where it had none.
     """
 
     dataset: Dataset
     models: Mapping[str, Any]
+    label: str = ""
 
 
 def is_own(spec: ModelSpec) -> bool:

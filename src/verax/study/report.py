@@ -80,6 +80,8 @@ def provenance(study: Study, results: Results) -> dict[str, str]:
     """Where everything came from, in words."""
     facts = study.store.frozen().facts
     lines = {"study": study.spec.name}
+    if "begun" in facts:  # studies of earlier versions do not say it
+        lines["begun"] = str(facts["begun"])
     lines |= {f"version of {name}": str(value) for name, value in facts["versions"].items()}
     lines |= {f"data {data['name']}": f"fingerprint {data['fingerprint']}" for data in facts["data"]}
     lines |= {f"model {model['name']}": f"weights {model['weights']}" for model in facts["models"]}

@@ -28,6 +28,7 @@ from verax.study.machine import Machine
 from verax.study.metrics import described, local_infidelity
 from verax.study.model_quality import measured_on, weak_models
 from verax.study.own_models import is_own
+from verax.study.scope import scope_of
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
 from verax.study.trust import read_trust
@@ -60,7 +61,7 @@ def read_results(study: Study) -> Results:
     tables = Tables(
         scores=_with_all(scores, scores_schema(metrics)),
         uncertainty=_uncertainty(study),
-        models=tuple(_info(model) for model in study.models.values()),
+        models=tuple(_info(study, model, scores) for model in study.models.values()),
         settings=_settings(study),
         costs=_costs(study, files),
         metrics=metrics,
@@ -121,7 +122,8 @@ def _uncertainty(study: Study) -> pl.DataFrame:
     return table if table.width else empty(UNCERTAINTY_SCHEMA)
 
 
-def _info(model: ExplainedModel) -> ModelInfo:
+def _info(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> ModelInfo:
+    label = model.data.label or (study.live.label if study.live else "")
     return ModelInfo(
         name=model.name,
         dataset=model.dataset.name,
@@ -134,6 +136,7 @@ def _info(model: ExplainedModel) -> ModelInfo:
         weakness=" ".join(weak_models([model])),
         measured_on=measured_on(model),
         scale=_scale(model),
+        scope=scope_of(model, scores, label) if scores.width else {},
     )
 
 

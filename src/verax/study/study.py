@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,8 @@ def prepare(
 ) -> Study:
     """Open a directory for a study: check that it is the same one, train what is not trained, freeze the spec."""
     _check_same(spec, store, log)
+    before = store.frozen().facts if store.toml.is_file() else {}
+    begun = before.get("begun") or datetime.now(UTC).date().isoformat()
     study = Study(spec, store, live=live)
     own = study.own_models  # refused, if they cannot be used, before any other is trained
     for data, learnt in zip(spec.data, study.materials, strict=True):
@@ -138,7 +141,7 @@ def prepare(
     for learnt in study.materials:
         if words := learnt.categories:
             log(f"{learnt.dataset.name}: categories have no direction, so that DPC counts them 0: {', '.join(words)}")
-    store.freeze(spec, study.facts())
+    store.freeze(spec, {**study.facts(), "begun": begun})
     return study
 
 
