@@ -45,3 +45,10 @@ def test_what_is_no_name_is_refused_with_what_there_is(name):
     known.add("pc", kind("PC"))
     with pytest.raises(ValueError, match="metrics: expected pc, found"):
         known.get(name, "metrics")
+
+
+@pytest.mark.parametrize("name", ["sensitivity_max", "max_sensitivity"])
+def test_a_metric_of_stability_is_not_taken_for_one_of_faithfulness(name):
+    words = unknown(name, ["pc", "sensitivity_n"])
+    assert "did you mean" not in words
+    assert "captum.metrics.sensitivity_max" in words

@@ -21,6 +21,7 @@ def draw(*shape):
 
 INNER, OUTER = draw(12, 10), draw(10, 3)
 X, A = draw(ROWS, 12), draw(ROWS, 12)
+OUTER_COLUMN = torch.linspace(-1, 1, 12, dtype=torch.float64)
 TARGET = torch.tensor([0, 1, 2, 0, 1, 2])
 METRICS = {
     "pc": ours.prediction_change,
@@ -284,3 +285,19 @@ def test_errors_come_before_the_model_runs(named, message):
 
     with pytest.raises(ValueError, match=message):
         ours.prediction_change(model, X, A, returns="logits", **named)
+
+
+@every_metric
+@pytest.mark.parametrize("target", [None, 0])
+def test_one_value_per_row(name, target):
+    value = lambda x: (x @ OUTER_COLUMN).sin()  # noqa: E731
+    model = verax.Scorer(value, returns="values")
+    expected = wanted(name, model, X, A)
+    torch.testing.assert_close(found(name, value, X, A, target=target, returns="values"), expected, rtol=0, atol=0)
+
+
+@every_metric
+def test_one_of_several_values_per_row(name):
+    values = lambda x: torch.stack([x @ OUTER_COLUMN, -x @ OUTER_COLUMN], 1)  # noqa: E731
+    expected = wanted(name, verax.Scorer(values, returns="values"), X, A, target=1)
+    torch.testing.assert_close(found(name, values, X, A, target=1, returns="values"), expected, rtol=0, atol=0)

@@ -89,3 +89,12 @@ def test_explanations_of_the_real_package():
     binary = LogisticRegression().fit(X, LABELS > 0)
     inputs, attributions = from_explanation(shap.LinearExplainer(binary, X)(X))
     np.testing.assert_allclose(attributions, binary.coef_ * (X - X.mean(0)), rtol=0, atol=1e-6)
+
+
+def test_what_comes_back_can_be_passed_on_whole():
+    model = LogisticRegression().fit(X, np.arange(20) % 2)
+    pair = from_explanation(explanation(VALUES), target=1)
+    wanted = verax.prediction_change(model, X, VALUES[..., 1], target=1).value
+    np.testing.assert_array_equal(verax.prediction_change(model, X, pair, target=1).value, wanted)
+    found = verax.compare(model, X, {"shap": pair}, ["pc"], target=1)
+    np.testing.assert_array_equal(found.evaluation["pc"].value["shap"], wanted)

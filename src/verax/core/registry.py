@@ -6,6 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 Kind = TypeVar("Kind")
+_STABILITY = (
+    "it rates how far attributions move when inputs do, not whether they are faithful, and needs the method itself: "
+    "captum.metrics.sensitivity_max or quantus.MaxSensitivity compute it"
+)
+_ELSEWHERE = dict.fromkeys(  # names that resemble some here and mean another thing
+    ("sensitivity_max", "max_sensitivity", "avg_sensitivity", "sensitivity"), _STABILITY
+)
 
 
 class Registry(Generic[Kind]):
@@ -73,6 +80,8 @@ def unknown(name: object, known: Iterable[str]) -> str:
     """
     *most, last = known
     listed = f"{', '.join(most)} or {last}" if most else last
+    if name in list(_ELSEWHERE) and "sensitivity_n" in (*most, last):
+        return f"expected {listed}, found {name!r}; {_ELSEWHERE[str(name)]}."
     close = difflib.get_close_matches(str(name), [*most, last], n=1)
     return f"expected {listed}, found {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".")
 

@@ -5,6 +5,9 @@ Names and meaning of the arguments are Captum's, defaults are those of Verax. Ca
 All tensors of a tuple together are one input, and as in Captum every element is a feature unless ``feature_mask``
 puts elements together. The class score that is followed is that of ``target``; ``None`` stands for the predicted
 class, or for the score itself where ``forward_func`` returns one score per row.
+
+Captum's ``sensitivity_max`` is not here: it rates how far attributions move when inputs do, not whether they are
+faithful. Call ``captum.metrics.sensitivity_max``.
 """
 
 from dataclasses import replace
@@ -57,8 +60,8 @@ def prediction_change(
         max_examples_per_batch: Rows per call of ``forward_func``.
         feature_mask: Group numbers of the elements, ``(1 or N, ...)``, one tensor for each of ``inputs``.
         order: Rank by ``"signed"`` attribution or by its ``"magnitude"``.
-        returns: Whether ``forward_func`` returns ``"logits"`` or ``"probabilities"``. A function must say; a module is
-            taken to return logits.
+        returns: Whether ``forward_func`` returns ``"logits"``, ``"probabilities"``, or ``"values"`` (a regression). A
+            function must say; a module is taken to return logits.
         output: The score that is followed, ``"probability"`` or ``"logit"``.
 
     Returns:
@@ -201,8 +204,8 @@ def _scores(
 ) -> Float[Tensor, " n"]:
     """Run a metric on all rows at once, or on one after another where further arguments belong to rows."""
     if returns is None and not isinstance(call.model.forward_func, nn.Module):
-        advice = 'pass returns="logits" or returns="probabilities"'
-        raise ValueError(f"returns: a function does not say whether it returns logits or probabilities; {advice}.")
+        advice = 'pass returns="logits", returns="probabilities", or returns="values" for a regression'
+        raise ValueError(f"returns: a function does not say what it returns; {advice}.")
     checked_output(output)
     _problem(call)  # stops what is wrong with the arguments before the model runs
     scores = []
@@ -218,7 +221,10 @@ def _problem(call: FlatCall) -> Problem:
 
 
 def _as_class(call: FlatCall, returns: Returns | None, output: Output) -> FlatCall:
-    """Turn Captum's number of an output into a class: the only output of a binary model is 0 there and class 1 here."""
+    """Turn Captum's number of an output into a class: the only output of a binary model is 0 there and class 1 here.
+
+    The only value of a regression is 0 in both.
+    """
     first = next(call.parts())
     scorer = Scorer(first.model, returns=returns)
     with scorer.session(first.inputs[:1], "torch", output) as session:
@@ -227,4 +233,4 @@ def _as_class(call: FlatCall, returns: Returns | None, output: Output) -> FlatCa
         return call
     if call.target is not None and torch.as_tensor(call.target).any():
         raise ValueError(f"target: forward_func returns one score per row, output 0 alone; found {call.target}.")
-    return replace(call, target=1)
+    return replace(call, target=None if returns == "values" else 1)

@@ -13,6 +13,8 @@ Shape = tuple[int, ...]
 def plain_attributions(attributions: Any) -> Any:
     """Arrays in the place of a ``shap.Explanation``, a tuple of Captum's and a list of arrays; the rest as it is.
 
+    Of the pair that ``verax.interop.shap.from_explanation`` returns, the attributions.
+
     To be called before columns are put in the model's order, which needs arrays.
 
     Example:
@@ -68,6 +70,8 @@ def advice(found: Shape, inputs: Shape) -> str:
 def _plain(label: str, value: Any) -> Any:
     if hasattr(value, "base_values") and hasattr(value, "values"):  # a shap.Explanation, without importing shap
         return value.values
+    if isinstance(value, tuple) and hasattr(value, "attributions"):  # what from_explanation gives
+        return value.attributions
     if isinstance(value, tuple) and len(value) == 1:  # Captum's answer to inputs in a tuple
         return value[0]
     if isinstance(value, list | tuple) and value and all(isinstance(one, Tensor | np.ndarray) for one in value):

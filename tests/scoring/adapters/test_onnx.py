@@ -1,5 +1,6 @@
 """ONNX models: which input and output are used, precision, probability maps, and what is refused."""
 
+import re
 import sys
 
 import numpy as np
@@ -158,7 +159,7 @@ REFUSED = {
     "text": (
         lambda: graph([node("Identity", ["x"], ["logits"])], {"logits": (STRING, ["batch", 4])}, element=STRING),
         TypeError,
-        r"model: input x .* is a tensor\(string\); wanted is one of tensor\(float\)",
+        r"model: input x .* is a tensor\(string\), expected tensor\(float\)",
     ),
     "fixed batch": (
         lambda: linear("logits", rows=1),
@@ -309,3 +310,26 @@ def test_operators_of_a_library_are_not_known(tmp_path):
     path.write_bytes(onnx.helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString())
     with pytest.raises(ValueError, match=r"cannot be read as an ONNX model .*Evil"):
         verax.Scorer(path)
+
+
+@pytest.mark.parametrize("kind", ["INT64", "INT32"])
+def test_whole_number_inputs_are_refused_with_the_way_out(kind):
+    nodes = [node("Cast", ["x"], ["cast"], to=FLOAT), node("MatMul", ["cast", "weight"], ["raw"])]
+    nodes.append(node("Softmax", ["raw"], ["probabilities"]))
+    element = getattr(onnx.TensorProto, kind)
+    session = graph(nodes, {"probabilities": (FLOAT, ["batch", 3])}, element=element)
+    with pytest.raises(TypeError, match=rf"input x of the ONNX model is a tensor\({kind.lower()}\)") as caught:
+        verax.Scorer(session)
+    advice = re.search(r"verax\.Scorer\(.*numpy\"\)", str(caught.value))
+    scorer = eval(advice.group(), {"verax": verax, "session": session})  # noqa: S307
+    ids = np.arange(12).reshape(3, 4)
+    found = verax.prediction_change(scorer, verax.Inputs(ids, baselines=0), np.ones((3, 4)), target=0).morf[:, 0]
+    logits = ids @ WEIGHT
+    wanted = np.exp(logits - logits.max(1, keepdims=True))
+    np.testing.assert_allclose(found, wanted[:, 0] / wanted.sum(1), rtol=1e-5)
+
+
+def test_text_inputs_are_sent_to_encoded():
+    session = graph([node("Identity", ["x"], ["y"])], {"y": (STRING, ["batch", 4])}, element=STRING)
+    with pytest.raises(TypeError, match=r"tensor\(string\).*verax\.adapters\.encoded"):
+        verax.Scorer(session)

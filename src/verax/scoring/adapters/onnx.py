@@ -112,7 +112,8 @@ def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
     (entry,) = inputs
     if entry.type not in _FLOATS:
         raise TypeError(
-            f"model: input {entry.name} of the ONNX model is a {entry.type}; wanted is one of {', '.join(_FLOATS)}."
+            f"model: input {entry.name} of the ONNX model is a {entry.type}, expected {', '.join(_FLOATS)}."
+            + _way_out(session, entry)
         )
     if not entry.shape or isinstance(entry.shape[0], int):
         raise ValueError(
@@ -122,6 +123,19 @@ def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
     output = _chosen(session.get_outputs(), returns, entry.name)
     named: Returns = "logits" if "logit" in output.lower() else "probabilities"
     return OnnxModel(session, entry, output, returns or named, decided=returns is not None)
+
+
+def _way_out(session: Any, entry: Any) -> str:
+    """How to score a model of whole numbers all the same; empty for texts and truth values."""
+    kind = entry.type.removeprefix("tensor(").removesuffix(")")
+    if not kind.startswith(("int", "uint")):
+        return " Export the part of the model that follows its encoders; see verax.adapters.encoded."
+    output = session.get_outputs()[-1].name
+    return (
+        " Wrap it, and pass the rows as verax.Inputs(values, baselines=...): "
+        f'verax.Scorer(lambda x: session.run(["{output}"], {{"{entry.name}": x.astype("{kind}")}})[0], '
+        'returns="probabilities", takes="numpy"), where session = onnxruntime.InferenceSession(path).'
+    )
 
 
 def _chosen(outputs: list[Any], returns: Returns | None, entry: str) -> str:
