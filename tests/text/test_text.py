@@ -1,5 +1,6 @@
 """Token attributions of transformers: closed forms on models that sum over tokens, and the models as they are."""
 
+import copy
 import warnings
 from typing import Any
 
@@ -14,6 +15,7 @@ from verax.text.collate import Trim
 from verax.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
 
 TEXTS = [
     "the film was good . i liked the end .",
@@ -431,3 +433,39 @@ def test_tune_takes_texts_and_leaves_out_what_needs_gradients(tokenizer: Any, be
     assert "whole numbers" in found.left_out["SmoothGrad"]
     with pytest.raises(TypeError, match="whole numbers"):
         verax.evaluate(bert, inputs, {"SmoothGrad": verax.attribution.SmoothGrad()}, ["pc"])
+
+
+def without_special_tokens(tokenizer: Any) -> Any:
+    """A copy that adds no special tokens to a text."""
+    bare = copy.deepcopy(tokenizer)
+    bare.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single="$A", pair="$A $B")
+    return bare
+
+
+@pytest.mark.parametrize("texts", [["good film"], ["good film was bad", "good"], [("good", "film")]], ids=len)
+def test_deletion_that_leaves_nothing_is_refused_before_any_work(tokenizer: Any, texts: Any) -> None:
+    bare = without_special_tokens(tokenizer)
+    with pytest.raises(ValueError, match=r'replace: "delete" leaves no token of row 0.*Say replace="mask"'):
+        verax.text.tokenized(bare, texts, replace="delete")
+    assert verax.text.tokenized(bare, texts, replace="pad").baselines == bare.pad_token_id
+    assert verax.text.tokenized(tokenizer, texts, replace="delete").baselines == -1
+
+
+def test_a_tokenizer_without_any_token_to_put_in_place_is_refused_before_any_work(tokenizer: Any) -> None:
+    bare = without_special_tokens(tokenizer)
+    bare.mask_token = bare.pad_token = bare.unk_token = None
+    with pytest.raises(ValueError, match=r"tokenizer\.pad_token = tokenizer\.eos_token"):
+        verax.text.tokenized(bare, ["good film"])
+
+
+def test_a_prompt_that_can_be_deleted_as_a_whole_is_refused_before_the_model_runs(tokenizer: Any) -> None:
+    """The first token of the continuation would stand alone, and its probability be left out."""
+    bare = without_special_tokens(tokenizer)
+    settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": len(bare)}
+    gpt = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
+    gpt.register_forward_pre_hook(lambda module, args: pytest.fail("the model ran"))
+    for following in (["was bad"], None):
+        with pytest.raises(ValueError, match='replace: "delete" leaves no token of row 0'):
+            verax.text.continuation(gpt, bare, ["good film"], following, replace="delete")
+    for around in ({"prefix": "story "}, {"suffix": " story"}):
+        assert len(verax.text.continuation(gpt, bare, ["good film"], ["was bad"], replace="delete", **around)[1]) == 1

@@ -14,7 +14,7 @@ from verax.text.collate import Trim
 from verax.text.fixed import fixed_around
 from verax.text.pieces import decoded_pieces
 from verax.text.prefix import SharedPrefix
-from verax.text.tokens import Replace, TextInputs, Unit, tokenized
+from verax.text.tokens import Replace, TextInputs, Unit, check_deletion, token_rows
 
 _IGNORED = -100  # a label that is none
 
@@ -130,9 +130,10 @@ def continuation(
     listed = _prompts(prompts, prefix, suffix)
     if continuations is not None and len(list(continuations)) != len(listed):
         raise ValueError(f"continuations: expected one for each of {len(listed)} prompts, found {len(continuations)}.")
-    inputs = tokenized(tokenizer, listed, unit=unit, replace=replace)
+    inputs = token_rows(tokenizer, listed, unit, replace)
     if prefix or suffix:
         inputs = fixed_around(tokenizer, inputs, listed, prefix, suffix)
+    check_deletion(inputs)  # the first token of a continuation is likely or not after something
     if continuations is None:
         following = [_generated(model, inputs[row], max_new_tokens) for row in range(len(listed))]
     else:

@@ -11,7 +11,7 @@ from verax.core.shapes import Float, Int
 from verax.scoring.scorer import Scorer
 from verax.text.collate import DELETED, Trim
 from verax.text.fixed import without
-from verax.text.tokens import Replace, TextInputs, Unit, tokenized
+from verax.text.tokens import Replace, TextInputs, Unit, token_rows
 
 _ASKED = "asked"  # the companion that marks the token in question, so that it moves with its row
 
@@ -87,7 +87,7 @@ def words_in_question(
     listed, wanted = list(texts), list(words)
     if len(wanted) != len(listed):
         raise ValueError(f"words: expected one for each of {len(listed)} texts, found {len(wanted)}.")
-    inputs = tokenized(tokenizer, listed, unit=unit, replace=replace)
+    inputs = token_rows(tokenizer, listed, unit, replace)
     encoded = tokenizer(listed, padding=True)
     places = [_place(encoded, row, listed[row], wanted[row]) for row in range(len(listed))]
     rows, asked = torch.arange(len(listed)), torch.zeros_like(inputs.values)

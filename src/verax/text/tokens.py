@@ -106,7 +106,8 @@ def tokenized(
         texts: The texts, or pairs of them.
         unit: What one feature is: a ``"token"``, a ``"word"`` (needs a fast tokenizer) or a ``"sentence"``.
         replace: What a removed token becomes: the ``"mask"``, ``"pad"`` or ``"unk"`` token, or nothing: ``"delete"``
-            closes the gap, so that what follows moves up. By default the first of them that the tokenizer has.
+            closes the gap, so that what follows moves up; it needs a tokenizer with special tokens, which remain where
+            all others are gone. By default the first of them that the tokenizer has.
         max_length: Longer texts are cut to so many tokens; by default nothing is cut, and texts that are too long for
             the model are refused.
 
@@ -117,6 +118,28 @@ def tokenized(
         >>> inputs.tokens[1], inputs.features.tolist()
         (('[CLS]', 'good', '[SEP]'), [[-1, 0, 1, 2, -1], [-1, 0, -1, -1, -1]])
     """
+    found = token_rows(tokenizer, texts, unit, replace, max_length)
+    check_deletion(found)
+    return found
+
+
+def check_deletion(inputs: TextInputs) -> None:
+    """Raise where nothing is left of a text without its features: no model has an answer for an empty one."""
+    if inputs.baselines != DELETED:
+        return
+    empty = ~(inputs.there & (inputs.features < 0)).any(1)
+    if bool(empty.any()):
+        raise ValueError(
+            f'replace: "delete" leaves no token of row {int(empty.int().argmax())}, because the tokenizer adds no '
+            'special token that would remain. Say replace="mask", "pad" or "unk"; a tokenizer that has none of them '
+            "can be given one: tokenizer.pad_token = tokenizer.eos_token."
+        )
+
+
+def token_rows(
+    tokenizer: Any, texts: Any, unit: Unit, replace: Replace | None, max_length: int | None = None
+) -> TextInputs:
+    """What ``tokenized``, which explains the arguments, returns; a text may be deleted as a whole."""
     checked_choice("unit", unit, ("token", "word", "sentence"))
     listed = _checked_texts(texts)
     if max_length is not None:
