@@ -314,3 +314,24 @@ def test_columns_with_numbers_for_names(make, labels):
     np.testing.assert_allclose(curves[:, 1], model.predict_proba(changed)[:, 1], rtol=1e-6)
     with pytest.raises(ValueError, match=f"categories: the frame has no column 12; it has {first}, "):
         verax.tables.encoded(model, frame[:6], background=frame, categories=[12])
+
+
+def test_what_open_model_and_a_scorer_hold_is_taken(tmp_path):
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    skops = pytest.importorskip("skops.io")
+    skops.dump(model, tmp_path / "model.skops")
+    wanted = model.predict_proba(frame[:6])[:, 1]
+    scorer = verax.tables.encoded(model, frame, background=frame)[0]
+    for one in (verax.models.open_model(tmp_path / "model.skops"), verax.Scorer(model), scorer):
+        again, inputs = verax.tables.encoded(one, frame[:6], background=frame)
+        curve = verax.prediction_change(again, inputs, np.ones((6, len(inputs.names))), target=1).morf
+        np.testing.assert_allclose(curve[:, 0], wanted)
+
+
+def test_boosters_are_sent_to_the_interface_of_scikit_learn():
+    lightgbm = pytest.importorskip("lightgbm")
+    frame = pd.DataFrame({"age": np.arange(40.0), "town": pd.Categorical(["Graz", "Wien"] * 20)})
+    model = lightgbm.LGBMClassifier(n_estimators=2, min_child_samples=1, verbose=-1).fit(frame, [0, 1] * 20)
+    for one in (model.booster_, verax.Scorer(model.booster_)):
+        with pytest.raises(TypeError, match="found a booster, which takes numbers alone"):
+            verax.tables.encoded(one, frame)

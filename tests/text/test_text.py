@@ -469,3 +469,23 @@ def test_a_prompt_that_can_be_deleted_as_a_whole_is_refused_before_the_model_run
             verax.text.continuation(gpt, bare, ["good film"], following, replace="delete")
     for around in ({"prefix": "story "}, {"suffix": " story"}):
         assert len(verax.text.continuation(gpt, bare, ["good film"], ["was bad"], replace="delete", **around)[1]) == 1
+
+
+def test_calls_that_name_no_metric_work_for_texts(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    given = {"r": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    said = verax.evaluate(bert, inputs, given, ["pc", "infidelity"], perturbation="baseline", samples=20)
+    streamed = list(verax.stream(bert, [(inputs, given)], samples=20))
+    compared = verax.compare(bert, inputs, given, samples=20).evaluation
+    for found in (verax.evaluate(bert, inputs, given, samples=20), compared, *streamed):
+        assert list(found) == ["pc", "infidelity"]
+        for name in said:
+            torch.testing.assert_close(found[name].value["r"], said[name].value["r"], rtol=0, atol=1e-6)
+
+
+def test_attributions_of_embeddings_are_told_of_per_token(tokenizer: Any, bert: Any) -> None:
+    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    layer = torch.rand(*inputs.values.shape, 32)  # as LayerIntegratedGradients gives it
+    with pytest.raises(ValueError, match=r"if embeddings of tokens, verax\.text\.per_token\(attributions\)"):
+        verax.compare(bert, inputs, {"layer": layer}, ["pc"])
+    assert list(verax.compare(bert, inputs, {"layer": verax.text.per_token(layer)}, ["pc"]).evaluation) == ["pc"]

@@ -11,7 +11,7 @@ from verax.core.arrays import as_tensor
 from verax.core.blocks import pieces
 from verax.evaluation.stream_batches import joined_rows, target_of_rows
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
-from verax.metrics.choose import Metrics, chosen
+from verax.metrics.choose import Metrics, chosen, usual
 from verax.problem.given_attributions import fitted_attributions, plain_attributions
 from verax.problem.inputs import Inputs
 from verax.problem.problem import Problem, problem
@@ -65,7 +65,7 @@ def asked(
     model: Any,
     inputs: Inputs,
     attributions: Any,
-    metrics: Metrics,
+    metrics: Metrics | None,
     settings: Mapping[str, Any],
     *,
     target: Any,
@@ -83,7 +83,7 @@ def asked(
         model: A model of any kind.
         inputs: Rows with their features and baselines.
         attributions: Arrays or methods.
-        metrics: Names or objects.
+        metrics: Names or objects; None for the usual ones.
         settings: For metrics that are named; None for their own.
         target: The class whose score is followed.
         background: Rows of training data.
@@ -105,6 +105,9 @@ def asked(
         )
 
     planned = checked(_placeholders(given, inputs))
+    if metrics is None:
+        codes = planned.given.codes
+        metrics, settings = usual(settings, coded=codes is not None and bool(codes.all()))
     named = chosen(metrics, settings, int(planned.features.counts(slice(None)).min()))
     call = Asked(scorer, planned, named, output, batch_size, device, Cost())
     check(call)

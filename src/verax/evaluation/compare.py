@@ -25,7 +25,7 @@ def compare(
     model: Any,
     inputs: Any,
     attributions: Any,
-    metrics: Metrics = ("pc", "dpc", "infidelity"),
+    metrics: Metrics | None = None,
     *,
     target: Any = None,
     baselines: Any = 0.0,
@@ -60,7 +60,8 @@ def compare(
         attributions: A dict of names to arrays like the inputs, or to methods such as
             ``verax.attribution.SmoothGrad()``, which are computed first.
         metrics: Names of metrics, metric objects from ``verax.metrics``, or a dict that names them. Names take the
-            settings of this call, objects bring their own.
+            settings of this call, objects bring their own. By default PC, DPC and Infidelity; for tokens and other
+            codes PC and Infidelity under removal.
         target: The class whose score is followed: predicted (``None``), one number, or one number per row.
         baselines: What removed features become: a number, anything that broadcasts to the inputs, or ``"mean"``,
             ``"median"``, ``"mode"``, ``"zero"`` of the background.

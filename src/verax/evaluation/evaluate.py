@@ -19,7 +19,7 @@ def evaluate(
     model: Any,
     inputs: Any,
     attributions: Any,
-    metrics: Metrics = ("pc", "dpc", "infidelity"),
+    metrics: Metrics | None = None,
     *,
     target: Any = None,
     baselines: Any = 0.0,
@@ -55,7 +55,7 @@ def evaluate(
             In a dict, a method such as ``verax.attribution.SmoothGrad()`` is computed first.
         metrics: Names (``"pc"``, ``"dpc"``, ``"infidelity"``, ``"sensitivity_n"``, those of your own), metric objects
             from ``verax.metrics``, or a dict that names them. Names take the settings of this call, objects bring
-            their own.
+            their own. By default PC, DPC and Infidelity; for tokens and other codes PC and Infidelity under removal.
         target: The class whose score is followed: predicted (``None``), a column number, a label as text, or one of
             them per row.
         baselines: What removed features become: a number, anything that broadcasts to the inputs, or ``"mean"``,

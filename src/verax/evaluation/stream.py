@@ -22,7 +22,7 @@ from verax.evaluation.stream_sources import (
     regrouped,
 )
 from verax.evaluation.totals import Totals
-from verax.metrics.choose import CallSettings, Metrics, chosen
+from verax.metrics.choose import USUAL, CallSettings, Metrics, chosen
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
 from verax.problem.given_attributions import fitted_attributions, plain_attributions
@@ -115,7 +115,7 @@ def stream(
     model: Any,
     batches: Any,
     attributions: Any = None,
-    metrics: Metrics = ("pc", "dpc", "infidelity"),
+    metrics: Metrics | None = None,
     *,
     by: Any = None,
     until: Until = None,
@@ -180,7 +180,7 @@ def stream(
     """
     scorer = scorer_of(model)
     settings = CallSettings(steps, tolerance, sigma, subset, samples, normalize, perturbation, effect, seed).said
-    reaches = _reaches(until, list(chosen(metrics, settings, 1 << 62)))
+    reaches = _reaches(until, list(chosen(USUAL if metrics is None else metrics, settings, 1 << 62)))
     if quantiles:
         sketches()
     if stratify is not None and (until is None or not is_rows(batches)):

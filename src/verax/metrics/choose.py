@@ -10,6 +10,7 @@ from verax.metrics.base import CONTRACTS, METRICS, GuidedMetric, Metric, Sampled
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
 
+USUAL = ("pc", "dpc", "infidelity")
 Metrics = Sequence[str | Metric] | Mapping[str, str | Metric]
 
 
@@ -36,6 +37,20 @@ class CallSettings:
     def said(self) -> dict[str, Any]:
         """Those that are not left to the metrics."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def usual(settings: Mapping[str, Any], coded: bool) -> tuple[Metrics, Mapping[str, Any]]:
+    """The metrics of a call that names none, with its settings.
+
+    Args:
+        settings: Of the call.
+        coded: Whether all inputs are codes, such as ids of tokens: these have no direction, and no noise is added.
+
+    Example:
+        >>> usual({"seed": 1}, coded=True)
+        (('pc', 'infidelity'), {'perturbation': 'baseline', 'seed': 1})
+    """
+    return (("pc", "infidelity"), {"perturbation": "baseline", **settings}) if coded else (USUAL, settings)
 
 
 def chosen(metrics: Any, settings: Mapping[str, Any], fewest: int) -> dict[str, Metric]:

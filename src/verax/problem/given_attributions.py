@@ -56,12 +56,16 @@ def advice(found: Shape, inputs: Shape) -> str:
     """What to do with an array that does not fit, as the end of a message; empty where nothing is known.
 
     Example:
-        >>> advice((5, 3, 2), (5, 3))
-        '; if its last axis are classes, verax.interop.shap.from_explanation(explanation, target=...) takes one of them'
+        >>> advice((5, 3, 2), (5, 3)).rpartition("; ")[2]
+        'if embeddings of tokens, verax.text.per_token(attributions) makes one number per token'
     """
     if found[:-1] == inputs:
         converter = "verax.interop.shap.from_explanation(explanation, target=...)"
-        return f"; if its last axis are classes, {converter} takes one of them"
+        vectors = "verax.text.per_token(attributions)"
+        return (
+            f"; if its last axis are classes, {converter} takes one of them; if embeddings of tokens, {vectors} makes "
+            "one number per token"
+        )
     if found[1:] == inputs:
         return "; of several arrays give each a name of its own, of one per class take that of the class explained"
     return ""

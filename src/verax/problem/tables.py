@@ -16,7 +16,8 @@ from verax.problem.table_columns import Column, as_frame, read_columns
 from verax.problem.typical_rows import typical_row
 from verax.scoring.adapters import Returns
 from verax.scoring.adapters.base import as_numpy
-from verax.scoring.adapters.estimators import adapt_estimator, fitted_labels, fitted_names, predictions
+from verax.scoring.adapters.boosters import is_booster
+from verax.scoring.adapters.estimators import Estimator, adapt_estimator, fitted_labels, fitted_names, predictions
 from verax.scoring.frames import fitted_places
 from verax.scoring.scorer import Scorer
 
@@ -72,7 +73,8 @@ def encoded(
     and a removed category becomes another that exists. Attributions have one value per column, ``(N, columns)``.
 
     Args:
-        pipeline: A fitted classifier or regressor with scikit-learn's interface, bare or behind encoders.
+        pipeline: A fitted classifier or regressor with scikit-learn's interface, bare or behind encoders; also as
+            ``verax.models.open_model`` or ``verax.Scorer`` hold it.
         frame: The rows to explain, a data frame of pandas or polars with the columns that it was fitted on.
         background: Rows of the training data. To pass them on, say for ``sigma="std"``, encode them likewise:
             ``encoded(pipeline, train, background=train)[1]``.
@@ -97,7 +99,8 @@ def encoded(
         >>> verax.prediction_change(scorer, inputs, np.ones((4, 2))).value.shape
         (4,)
     """
-    adapter = adapt_estimator(getattr(pipeline, "best_estimator_", pipeline), None)
+    fitted = _estimator(pipeline)
+    adapter = adapt_estimator(getattr(fitted, "best_estimator_", fitted), None)
     whole = adapter.estimator
     own = _fitted_columns("frame", whole, frame)
     rows = as_frame("frame", own).reset_index(drop=True)
@@ -110,6 +113,19 @@ def encoded(
     removed = _baseline_row(baselines, columns, typical, codes)
     names = tuple(column.name for column in columns)
     return Scorer(model), Inputs(values, features="element", baselines=removed, names=names, codes=codes)
+
+
+def _estimator(model: Any) -> Any:
+    """The estimator that an adapter or a scorer holds; anything else as it is."""
+    adapter = model.adapter if isinstance(model, Scorer) else model
+    held = adapter.estimator if isinstance(adapter, Estimator | FrameModel) else adapter
+    if is_booster(getattr(held, "booster", held)):
+        raise TypeError(
+            "model: expected a model with scikit-learn's interface, found a booster, which takes numbers alone. Pass "
+            "the fitted XGBClassifier or LGBMClassifier (or regressor); XGBoost's reads its file again: "
+            "model = xgboost.XGBClassifier(); model.load_model(path)."
+        )
+    return held
 
 
 def _encode(columns: Sequence[Column], frame: Any) -> Any:
