@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 import verax
 from verax.cli import app
+from verax.cli.model_inputs import Files, open_subject
 from verax.problem.tables import FrameModel
 
 skops = pytest.importorskip("skops.io", reason="needs the extra sklearn-files")
@@ -264,3 +265,50 @@ def test_whatever_is_wrong_is_one_line(wrong: Path, files: dict[str, str], optio
     assert found.stderr.startswith("verax: ")
     assert found.stderr.count("\n") == 1
     assert found.stdout == ""
+
+
+@pytest.fixture(name="numbered")
+def _numbered(tmp_path: Path) -> Path:
+    """Numbers alone, of which one column holds categories, with and without the label."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(size=40), "zip": rng.choice([1010, 8010, 4020], 40)})
+    label = (frame["zip"] == 8010).astype(int)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.assign(label=label).to_csv(tmp_path / "labelled.csv", index=False)
+    pd.DataFrame(np.ones((40, 2)), columns=["age", "zip"]).to_csv(tmp_path / "ones.csv", index=False)
+    booster = lightgbm.LGBMClassifier(n_estimators=3, min_child_samples=1, verbose=-1)
+    booster.fit(frame, label, categorical_feature=["zip"]).booster_.save_model(tmp_path / "m.txt")
+    skops.dump(LogisticRegression().fit(frame, label), tmp_path / "named.skops")
+    skops.dump(LogisticRegression().fit(frame.to_numpy(), label), tmp_path / "plain.skops")
+    return tmp_path
+
+
+def refused(folder: Path, model: str, rows: str, *further: object) -> Result:
+    files = ("--model", folder / model, "--inputs", folder / rows, "--attributions", folder / "ones.csv")
+    return run(folder, *files, "--metric", "pc", *further)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("m.txt", "unknown label; leave out what is no input, such as the label"),
+        ("named.skops", "unknown label; leave out what is no input, such as the label"),
+        ("plain.skops", "Its columns are age, zip, label; leave out what is no input"),
+    ],
+)
+def test_a_table_that_still_holds_the_label_is_named(numbered: Path, model: str, message: str) -> None:
+    found = refused(numbered, model, "labelled.csv")
+    assert found.exit_code == 2
+    assert message in " ".join(found.output.split())
+
+
+def test_categories_of_lightgbm_are_named_and_become_others_that_exist(numbered: Path) -> None:
+    found = refused(numbered, "m.txt", "rows.csv")
+    assert found.exit_code == 2
+    assert "--baselines: zip are categories to m.txt" in " ".join(found.output.split())
+    typical = ("--baselines", "mean", "--background", numbered / "rows.csv")
+    assert refused(numbered, "m.txt", "rows.csv", *typical).exit_code == 0
+    files = Files(
+        numbered / "m.txt", numbered / "rows.csv", numbered / "rows.csv", None, "mean", None, None, None, False
+    )
+    assert open_subject(files).inputs.codes == [False, True]

@@ -141,7 +141,8 @@ def _refuse_text(table: Any, files: Files) -> None:
     if words := text_columns(table):
         raise ValueError(
             f"{files.inputs}: expected numbers, not so in {listed(words)}; {files.model.name} takes numbers alone. A "
-            "scikit-learn pipeline that encodes text is saved as .skops."
+            "scikit-learn pipeline that encodes text is saved as .skops, and so is a classifier of LightGBM or XGBoost "
+            "that was fitted on categories."
         )
 
 
@@ -158,8 +159,26 @@ def _numbers(files: Files, scorer: "Scorer", read: "Array") -> Subject:
     background = None if files.background is None else _read_like(files.background, rows, gaps=True)
     baselines = _baselines_of(files.baselines, rows, allowed)
     names = rows.columns if files.features is None else None
-    inputs = Inputs(rows.values, **{"baselines": baselines, "names": names} | _features_of(files.features, rows))
+    said = {"baselines": baselines, "names": names, "codes": _categories(files, scorer, rows)}
+    inputs = Inputs(rows.values, **said | _features_of(files.features, rows))
     return Subject(scorer, inputs, rows, None if background is None else background.astype(rows.values.dtype))
+
+
+def _categories(files: Files, scorer: "Scorer", rows: "Array") -> Any:
+    """Which columns of numbers are categories to the model, where its file says so; None where none is."""
+    known = set(getattr(scorer.adapter, "categorical", ()))
+    places = [name in known for name in rows.columns or scorer.feature_names or ()]
+    if not any(places):
+        return None
+    if files.baselines is None:
+        from verax.datasets.array_files import listed
+
+        raise ValueError(
+            f"--baselines: {listed(sorted(known))} are categories to {files.model.name}, of which 0 may be one like "
+            "any other; say --baselines mean --background FILE, which takes the most frequent category, or a file "
+            "of one row."
+        )
+    return places
 
 
 def _refuse_gaps(rows: "Array", model: Path) -> None:
@@ -215,7 +234,7 @@ def _try(subject: Subject, path: Path) -> None:
     """Score the first rows, and one with a gap, so that inputs that the model cannot score are told in a line."""
     import numpy as np
 
-    from verax.datasets.array_files import first_line
+    from verax.datasets.array_files import first_line, listed
     from verax.problem.checked_inputs import checked_values
 
     values = subject.inputs.values
@@ -226,8 +245,12 @@ def _try(subject: Subject, path: Path) -> None:
         with subject.scorer.session(rows, "numpy", "probability") as session:
             session.class_scores(rows)
     except _model_errors(path) as error:
-        shape, reason = tuple(rows.shape[1:]), first_line(error.__cause__ or error)
-        raise ValueError(f"{subject.rows.source}: {path} cannot score rows of shape {shape}: {reason}.") from None
+        shape, reason = tuple(rows.shape[1:]), first_line(error.__cause__ or error).removesuffix(".")
+        columns = subject.rows.columns
+        named = "" if columns is None else f" Its columns are {listed(list(columns))}; leave out what is no input."
+        raise ValueError(
+            f"{subject.rows.source}: {path} cannot score rows of shape {shape}: {reason}.{named}"
+        ) from None
 
 
 def _model_errors(path: Path) -> tuple[type[Exception], ...]:

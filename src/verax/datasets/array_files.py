@@ -51,7 +51,8 @@ class Array:
         if unknown or missing:
             wrong = {"unknown": unknown, "missing": missing}
             parts = [f"{word} {listed(names)}" for word, names in wrong.items() if names]
-            raise ValueError(f"{self.source}: expected the columns of {whose}; {' and '.join(parts)}.")
+            hint = "; leave out what is no input, such as the label" if unknown else ""
+            raise ValueError(f"{self.source}: expected the columns of {whose}; {' and '.join(parts)}{hint}.")
         places = [self.columns.index(name) for name in wanted]
         return Array(self.values[:, places], self.source, tuple(wanted), self.columns)
 

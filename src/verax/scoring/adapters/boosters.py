@@ -62,6 +62,12 @@ class LightgbmBooster:
         """The columns that it was trained on, if they had names."""
         return own_names(self.booster.feature_name())
 
+    @property
+    def categorical(self) -> list[str]:
+        """The columns that it was trained on as categories; the booster lists the values of those alone."""
+        infos = self.booster.dump_model(num_iteration=1).get("feature_infos", {})
+        return [name for name, info in infos.items() if info.get("values")]
+
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Predict on a NumPy copy of the batch; columns are known by their order."""
         _check_width(batch, self.booster.num_feature())  # LightGBM would print lines of its own
