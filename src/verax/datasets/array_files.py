@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from verax.datasets.limits import LimitError, check_bytes
+from verax.datasets.parquet_footer import count_values
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 TABLES = (".parquet", ".csv")
@@ -209,8 +210,20 @@ def _parquet(path: Path, content: bytes) -> Any:
     import polars as pl  # noqa: PLC0415
 
     rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()  # from its last page alone
-    check_bytes(path, rows * len(pl.read_parquet_schema(io.BytesIO(content))) * 8)
-    return pl.read_parquet(io.BytesIO(content))
+    columns = len(pl.read_parquet_schema(io.BytesIO(content)))
+    check_bytes(path, max(rows * columns, count_values(path, content)) * 8)
+    table = pl.read_parquet(io.BytesIO(content))
+    check_bytes(path, sum(_text_bytes(column) for column in table))
+    return table
+
+
+def _text_bytes(column: Any) -> int:
+    """Bytes of a column's texts, each counted by itself: polars keeps equal ones once, Python does not."""
+    import polars as pl  # noqa: PLC0415
+
+    while isinstance(column.dtype, pl.List | pl.Array):
+        column = column.explode()
+    return int(column.str.len_bytes().sum()) if column.dtype == pl.String else 0
 
 
 def _check_shape(path: Path, table: Any) -> None:
