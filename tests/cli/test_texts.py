@@ -1,5 +1,6 @@
 """Texts on the command line: the numbers are those of Python, and what cannot be opened safely is refused by name."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +201,23 @@ def config(folder: Path, name: str = "config.json", **entries: Any) -> None:
 CODE = {"auto_map": {"AutoModelForSequenceClassification": "modeling.Model"}, "model_type": "own"}
 INDEX = json.dumps({"weight_map": {"a": "../model.safetensors"}})
 
+KERNELS = (
+    ("attn_implementation", "org/repo"), ("_attn_implementation", "org/repo:attention"),
+    ("_attn_implementation_internal", "org/repo"), ("attn_implementation", "paged|org/repo"),
+    ("attn_implementation", {"": "sdpa", "text_config": "org/repo"}), ("attn_implementation", ["org/repo"]),
+    ("experts_implementation", "org/repo"), ("text_config", {"attn_implementation": "org/repo"}),
+)  # fmt: skip
+ELSEWHERE = (
+    ("quantization_config", {"quant_method": "bitsandbytes", "load_in_4bit": True}), ("use_kernels", True),
+    ("backbone", "org/repo"), ("use_timm_backbone", True), ("transformers_weights", "../w.safetensors"),
+    ("base_model_name_or_path", "org/repo"),
+)  # fmt: skip
+ABSURD = (
+    ("num_attention_heads", 0), ("num_attention_heads", 3), ("num_attention_heads", "many"), ("hidden_size", 0),
+    ("hidden_size", -1), ("vocab_size", -5), ("hidden_act", "none of them"), ("model_type", "none of them"),
+    ("max_position_embeddings", -1), ("layer_norm_eps", "small"),
+)  # fmt: skip
+
 # What is done to a folder, and what is then said of it.
 SPOILT: dict[str, tuple[Callable[[Path], Any], str]] = {
     "pickled weights": (
@@ -232,6 +250,20 @@ SPOILT: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: config(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["tokens.Own", None]}),
         "tokenizer_config.json asks for code of its own",
     ),
+    **{
+        f"{key}={value}": (functools.partial(config, **{key: value}), message)
+        for entries, message in (
+            (KERNELS, "config.json asks for a kernel ("),
+            (ELSEWHERE, "which asks for weights or code that are not in the folder or not plain"),
+            (ABSURD, " cannot be opened ("),
+        )
+        for key, value in entries
+    },
+    "code in a part": (
+        lambda folder: config(folder, text_config={"auto_map": {"AutoModel": "org/repo--modeling.Model"}}),
+        "config.json asks for code of its own (auto_map)",
+    ),
+    "too many layers": (lambda folder: config(folder, num_hidden_layers=10**12), "expected at most 10,000 in num_hid"),
     "another head": (
         lambda folder: config(folder, architectures=["GPT2LMHeadModel"]),
         "found GPT2LMHeadModel. Language models are scored in Python: verax.text.continuation",
@@ -318,3 +350,22 @@ def test_an_audit_refuses_what_is_about_texts_without_any() -> None:
     found = RUN.invoke(app, ["audit", "--text-column", "review"])
     assert found.exit_code == 2
     assert "--text-column: it belongs to a model; pass --model FILE as well." in found.stderr
+
+
+def test_the_hub_is_never_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offline mode is on for the load of both, and as before afterwards."""
+    hub = pytest.importorskip("huggingface_hub")
+    seen = []
+    for kind in ("AutoTokenizer", "AutoModelForSequenceClassification"):
+        opener = getattr(transformers, kind).from_pretrained
+
+        def watched(*given: Any, opener: Any = opener, **options: Any) -> Any:
+            seen.append(hub.is_offline_mode())
+            return opener(*given, **options)
+
+        monkeypatch.setattr(getattr(transformers, kind), "from_pretrained", watched)
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    assert run(folder).exit_code == 0
+    assert seen
+    assert all(seen)
+    assert not hub.is_offline_mode()

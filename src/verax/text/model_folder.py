@@ -1,13 +1,13 @@
 """A folder as ``save_pretrained`` leaves it: model and tokenizer, opened without a network and without code from it."""
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from verax.core.packages import optional_package
 from verax.datasets.array_files import first_line
+from verax.text.folder_config import check_code, read_json
 
 _TEXTS, _WORDS = "ForSequenceClassification", "ForTokenClassification"
 _SAVE = "model.save_pretrained and tokenizer.save_pretrained save both in one folder"
@@ -22,10 +22,10 @@ def check_folder(folder: Path) -> bool:
     Returns:
         Whether the model gives classes for each token, not for the text.
     """
-    config = _json(folder / "config.json")
+    config = read_json(folder / "config.json")
     if config is None:
         raise FileNotFoundError(f"{folder}: there is no config.json in it; {_SAVE}.")
-    _check_code(folder)
+    check_code(folder)
     _check_weights(folder)
     kinds = config.get("architectures") or []
     if not kinds or not str(kinds[0]).endswith((_TEXTS, _WORDS)):
@@ -41,8 +41,9 @@ def open_tokenizer(folder: Path) -> Any:
     """The tokenizer of a checked folder."""
     transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # as many as there are kinds
+        with _offline():
+            return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except _errors() as error:
         raise ValueError(f"{folder}: its tokenizer cannot be opened ({first_line(error)}); {_SAVE}.") from None
 
 
@@ -53,13 +54,12 @@ def open_classifier(folder: Path, words: bool = False) -> Any:
         folder: What ``check_folder`` has seen.
         words: Whether it gives classes for each token.
     """
-    import safetensors  # noqa: PLC0415  # beside transformers
     import torch  # noqa: PLC0415
 
     transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
     kind = transformers.AutoModelForTokenClassification if words else transformers.AutoModelForSequenceClassification
     try:
-        with _quiet(transformers):
+        with _offline(), _quiet(transformers):
             model, loading = kind.from_pretrained(
                 folder,
                 local_files_only=True,
@@ -69,7 +69,7 @@ def open_classifier(folder: Path, words: bool = False) -> Any:
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are told below
             )
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
+    except _errors() as error:
         raise ValueError(f"{folder}: its model cannot be opened ({first_line(error)}).") from None
     lost = sorted({*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])})
     if lost:
@@ -80,21 +80,11 @@ def open_classifier(folder: Path, words: bool = False) -> Any:
     return model.eval()
 
 
-def _check_code(folder: Path) -> None:
-    """Refuse code that comes with a model; it would not be run, and then the model would not be what it says."""
-    for name in ("config.json", "tokenizer_config.json"):
-        if "auto_map" in (_json(folder / name) or {}):
-            raise ValueError(
-                f"{folder}: {name} asks for code of its own (auto_map), which is never run. If transformers knows the "
-                "model itself, take that entry out; otherwise open it in Python and call verax.compare."
-            )
-
-
 def _check_weights(folder: Path) -> None:
     """Refuse weights that are not safetensors, and those of another folder."""
     if (folder / "adapter_config.json").is_file():  # transformers would follow it to another folder
         raise ValueError(f"{folder}: it holds an adapter of a model; merge it (merge_and_unload) and save the whole.")
-    index = _json(folder / "model.safetensors.index.json")
+    index = read_json(folder / "model.safetensors.index.json")
     parts = sorted({str(part) for part in (index or {}).get("weight_map", {}).values()}) or ["model.safetensors"]
     if other := [part for part in parts if not part.endswith(".safetensors") or Path(part).name != part]:
         raise ValueError(f"{folder}: expected weights in .safetensors files beside config.json, found {other[0]}.")
@@ -108,17 +98,26 @@ def _check_weights(folder: Path) -> None:
         raise FileNotFoundError(f"{folder}: there is no {lost[0]} in it; {_SAVE}.")
 
 
-def _json(path: Path) -> dict[str, Any] | None:
-    """What a JSON file holds; None where there is none."""
-    if not path.is_file():
-        return None
+def _errors() -> tuple[type[Exception], ...]:
+    """What transformers raises over a folder that is not as it should be: as many as there are kinds of models."""
+    import safetensors  # noqa: PLC0415  # beside transformers
+    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
+
+    plain = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, OSError)
+    return (*plain, RuntimeError, TypeError, ValueError, StrictDataclassError, safetensors.SafetensorError)
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Without the Hub, whatever a file asks for."""
+    from huggingface_hub import constants  # noqa: PLC0415  # beside transformers
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: is no JSON ({first_line(error)}).") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected an object, found {type(found).__name__}.")
-    return found
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 @contextlib.contextmanager
