@@ -12,6 +12,7 @@ from verax.datasets.array_files import first_line
 from verax.datasets.limits import LimitError
 from verax.models.files import ModelFileError
 from verax.models.skops_files import NOT_SKOPS, check_size, is_known
+from verax.models.trial_load import check_loads
 from verax.scoring import adapters
 from verax.scoring.adapters.onnx import load_session
 from verax.scoring.adapters.torch_module import load_exported
@@ -135,6 +136,8 @@ def _skops(path: Path, trust: bool) -> Any:
             f"you trust whoever made it, say {TRUSTED}."
         )
     try:
+        if any(name.endswith(".Booster") for name in types):
+            check_loads(path, "skops", tuple(types))
         return io.load(path, trusted=types)
     except NOT_SKOPS as error:
         raise _unreadable(path, error) from None
@@ -144,6 +147,7 @@ def _xgboost(path: Path, trust: bool) -> Any:
     xgboost = optional_package("xgboost", "xgboost", "an XGBoost model")
     booster = xgboost.Booster()
     try:
+        check_loads(path, "xgboost")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of files of other versions, which it says at length
             booster.load_model(path)
@@ -157,8 +161,9 @@ def _lightgbm(path: Path, trust: bool) -> Any:
     if path.read_bytes()[:4] != b"tree":  # where LightGBM would end the process with a message of its own
         raise _unreadable(path, ValueError("its first line is not that of a LightGBM model"))
     try:
+        check_loads(path, "lightgbm")
         return lightgbm.Booster(model_file=path)
-    except lightgbm.basic.LightGBMError as error:
+    except (lightgbm.basic.LightGBMError, ValueError) as error:
         raise _unreadable(path, error) from None
 
 
