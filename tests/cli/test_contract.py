@@ -29,7 +29,7 @@ NO_CUDA = "cuda:99"  # there is no machine with so many
 EVALUATE = "evaluate --model {model} --inputs {x.npy} --attributions {a.npy}"
 TRAIN = "train breast-cancer linear --epochs 1 --device cpu"
 STUDY = "study run {study.toml} --out {new}"
-MONITOR = "monitor --state {new}.json --model {model} --inputs {x.npy} --attributions ig={a.npy}"
+MONITOR = "monitor --state {new}.json --model {model} --inputs {x.npy} --attributions ig={a.npy} --kind contributions"
 
 # What can be wrong, by command: what is typed, and what the line must say.
 CASES: dict[str, dict[str, tuple[str, str]]] = {
@@ -45,6 +45,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
     "monitor": {
         "no arguments": ("monitor", "Missing option '--state'"),
         "an unknown metric": (f"{MONITOR} --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
+        "attributions of no kind": (MONITOR.removesuffix(" --kind contributions"), "pass --kind contributions"),
         "a share that is none": (f"{MONITOR} --alarm 7", "alarm: expected a share of false alarms"),
         "a state that is none": (
             f"{MONITOR} --state {{study.toml}}",

@@ -31,13 +31,15 @@ def folder(tmp_path):
         np.save(tmp_path / f"x{day}.npy", x)
         good = x * weights * np.sign(logit)[:, None]
         np.save(tmp_path / f"a{day}.npy", good if day < 3 else -good)
+        np.save(tmp_path / f"slopes{day}.npy", weights * np.sign(logit)[:, None])
     return tmp_path
 
 
-def invoke(folder, day, *more, model="m.safetensors", attributions="ig={}"):
+def invoke(folder, day, *more, model="m.safetensors", attributions="ig={}", kind="contributions"):
     files = ["--state", folder / "state.json", "--model", folder / model, "--inputs", folder / f"x{day}.npy"]
     given = ["--attributions", attributions.format(folder / f"a{day}.npy")]
-    return RUN.invoke(APP, ["monitor", *(str(one) for one in (*files, *given, *more))])
+    said = [] if kind is None else ["--kind", kind]
+    return RUN.invoke(APP, ["monitor", *(str(one) for one in (*files, *given, *said, *more))])
 
 
 def refused(result, words):
@@ -80,7 +82,7 @@ def test_windows_of_so_many_rows(folder) -> None:
     first = invoke(folder, 0, "--window", "100", "--alarm", "0.1", attributions="{}")
     second = invoke(folder, 1, attributions="{}")
     (text,) = invoke(folder, 2, "--text", "--label", "today", attributions="{}").stdout.splitlines()
-    assert text.startswith("today, window 4: dpc of attribution ")
+    assert text.startswith("today, window 4: effect_correlation of attribution ")
     assert text.endswith("100 rows; no sign of a fall")
     lines = [json.loads(line) for line in (first.stdout + second.stdout).splitlines()]
     assert [(line["rows"], line["attribution"]) for line in lines] == [(100, "attribution")] * 3
@@ -91,10 +93,29 @@ def test_windows_of_so_many_rows(folder) -> None:
 def test_another_question_needs_another_state(folder) -> None:
     assert invoke(folder, 0).exit_code == 0
     refused(invoke(folder, 1, model="other.safetensors"), "another question: model differ")
-    refused(invoke(folder, 1, "--metric", "pc"), "metrics differ")
-    refused(invoke(folder, 1, attributions="lime={}"), "expected dpc of ig, as in the batches before")
+    refused(invoke(folder, 1, "--metric", "pc"), "metrics, perturbation differ")
+    refused(invoke(folder, 1, kind="slopes"), "perturbation differ")
+    refused(invoke(folder, 1, attributions="lime={}"), "expected effect_correlation of ig, as in the batches before")
     (folder / "state.json").write_text("{}")
     refused(invoke(folder, 1), "no state of a monitor")
+
+
+def test_it_asks_what_the_attributions_are(folder) -> None:
+    refused(invoke(folder, 0, kind=None), "pass --kind contributions")
+    refused(invoke(folder, 0, "--metric", "infidelity", kind=None), "--kind: infidelity must know")
+    refused(invoke(folder, 0, kind="shap"), "--kind: expected one of 'contributions', 'slopes', found 'shap'")
+    refused(invoke(folder, 0, "--sigma", "0.1"), "--sigma: it is the size of the noise")
+    assert not (folder / "state.json").exists()
+    assert invoke(folder, 0, "--metric", "pc", kind=None).exit_code == 0
+    slopes = f"gradient={folder / 'slopes0.npy'}"
+    noise = invoke(folder, 0, "--state", folder / "n.json", "--sigma", "0.5", kind="slopes", attributions=slopes)
+    assert json.loads(noise.stdout)["metric"] == "effect_correlation"
+    assert json.loads((folder / "n.json").read_text())["about"]["sigma"] == "0.5"
+
+
+def test_a_reference_that_is_not_above_chance_is_no_reference(folder) -> None:
+    refused(invoke(folder, 3), "not better than chance (0)")
+    assert not (folder / "state.json").exists()
 
 
 def test_what_is_wrong_is_one_line(folder) -> None:

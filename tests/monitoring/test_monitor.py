@@ -1,5 +1,6 @@
 """The monitor: windows by hand, a state that goes through a file, alarms, and batches that come twice."""
 
+import json
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 import verax
 from verax.core.arrays import Layout
+from verax.core.sealing import BLANK, sealed
 from verax.evaluation.result import Evaluation
 from verax.evaluation.stream import stream
 from verax.metrics.base import METRICS
@@ -85,6 +87,25 @@ def test_a_reference_grows_until_it_has_a_hundred_rows() -> None:
     assert phases == [True, True, True, False, False]
 
 
+def test_a_reference_must_be_above_chance() -> None:
+    monitor = Monitor(reference=2)
+    monitor.fold(results(drawn(200, mean=0.0)))
+    before = monitor.content()
+    with pytest.raises(ValueError, match=r"^reference: dpc of ig is -?0\.0.* not better than chance \(0\)"):
+        monitor.fold(results(drawn(200, mean=0.0, seed=1)))
+    assert monitor.content() == before
+    Monitor().fold(results(drawn(200, mean=0.0), metric="infidelity"))  # its chance is not known
+
+
+def test_a_state_written_before_chance_was_kept_is_read(tmp_path) -> None:
+    monitor = Monitor()
+    monitor.fold(results(drawn(200)))
+    held = json.loads(monitor.content())
+    del held["tracks"][0]["chance"]
+    (tmp_path / "state.json").write_bytes(sealed(json.dumps(held | {"seal": BLANK}, indent=1).encode()))
+    assert Monitor.load(tmp_path / "state.json").fold(results(drawn(100, seed=1)))[0].window == 2
+
+
 def test_a_batch_that_comes_twice_changes_nothing() -> None:
     monitor = Monitor()
     monitor.fold(results(drawn(200)))
@@ -94,11 +115,12 @@ def test_a_batch_that_comes_twice_changes_nothing() -> None:
 
 
 def test_results_of_a_stream_are_one_batch() -> None:
+    torch.manual_seed(0)
     model, x = torch.nn.Linear(3, 2), torch.randn(250, 3)
-
+    good = x * verax.attribution.Gradient()(model, x)
     monitor = Monitor()
-    (window,) = monitor.fold(stream(model, x, {"x": x, "-x": -x}, ["pc"], batch_size=8), label="all")[:1]
-    wanted = verax.evaluate(model, x, {"x": x}, ["pc"], batch_size=8)["pc"].mean()["x"]
+    (window,) = monitor.fold(stream(model, x, {"x": good, "2x": 2 * good}, ["pc"], batch_size=8), label="all")[:1]
+    wanted = verax.evaluate(model, x, {"x": good}, ["pc"], batch_size=8)["pc"].mean()["x"]
     assert (window.rows, window.attribution) == (250, "x")
     assert window.mean == pytest.approx(wanted.mean, rel=1e-9)
     assert [track.rate for track in monitor.tracks] == [0.025, 0.025]  # both share the false alarms

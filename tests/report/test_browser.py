@@ -73,7 +73,7 @@ def monitor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model, watched = torch.nn.Linear(4, 2), Monitor()
     for day in ("monday", "tuesday"):
         x = torch.randn(120, 4)
-        given = {"averyveryverylongnamewithoutanyspaceinit": x}
+        given = {"averyveryverylongnamewithoutanyspaceinit": x * verax.attribution.Gradient()(model, x)}
         watched.fold(verax.evaluate(model, x, given, ["pc"]), label=day)
     watched.report(path)
     return path

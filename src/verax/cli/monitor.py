@@ -12,6 +12,7 @@ import typer
 
 from verax.cli import common, complete, model_inputs, model_options
 from verax.core import extensions
+from verax.core.arguments import checked_choice
 from verax.core.printable import printable
 from verax.core.saving import finite
 from verax.metrics import METRICS
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from verax.monitoring import Monitor, Window
 
 ALARM = 3  # the exit code that schedulers look for
+PERTURBATIONS = {"contributions": "baseline", "slopes": "gaussian"}
+"""What the attributions are, and the perturbation under which they predict changes of the score."""
 
 EXAMPLES = common.examples(
-    "verax monitor --state state.json --model m.onnx --inputs monday.parquet --attributions shap=monday-shap.parquet",
-    "verax monitor --state state.json --model m.onnx --inputs x.npy --attributions ig=a.npy --window 500 --metric pc",
-    "verax monitor --state state.json --model m.onnx --inputs x.npy --attributions shap=a.npy --report state.html",
+    "verax monitor --state s.json --model m.onnx --inputs x.parquet --attributions shap=a.parquet --kind contributions",
+    "verax monitor --state s.json --model m.onnx --inputs x.npy --attributions grad=a.npy --kind slopes --sigma 0.1",
+    "verax monitor --state s.json --model m.onnx --inputs x.npy --attributions ig=a.npy --metric pc --report s.html",
 )
 
 
@@ -41,14 +44,24 @@ def monitor(
             "has none.",
         ),
     ],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(PERTURBATIONS),
+            help="What the attributions are: contributions (SHAP, Integrated Gradients), judged by removing features, "
+            "or slopes (gradients, coefficients of LIME), judged by noise. Needed unless --metric names metrics for "
+            "which it makes no difference.",
+        ),
+    ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help=f"{', '.join(METRICS)}; dpc by default. Repeat it for several.",
+            help=f"{', '.join(METRICS)}; effect_correlation by default. Repeat it for several.",
             autocompletion=complete.metrics,
         ),
     ] = None,
+    sigma: model_options.Sigma = None,
     window: Annotated[int | None, typer.Option(help="Rows of a window; by default each call is one.")] = None,
     reference: Annotated[
         int | None, typer.Option(help="First windows, which later ones are compared with; 1 by default.")
@@ -78,13 +91,16 @@ def monitor(
     Folds one batch of inputs and attributions into the state file and prints a line of JSON for each window that it
     finishes: mean score with a 95 % interval, and whether it fell since the first windows. The test may be asked as
     often as you like: the chance of a false alarm, ever, stays below --alarm. A batch that was folded before changes
-    nothing. Exit code 3: the fidelity fell, in this call or before. Begin a new state for a new model.
+    nothing. First windows whose score is not above chance are an error: no fall could be seen after them. Exit code 3:
+    the fidelity fell, in this call or before. Begin a new state for a new model.
     """
     with common.one_line_errors("The state is what it was."):
         extensions.load(imports or ())
         for name in metric or ():
             common.checked_name("--metric", name, list(METRICS))
         model_options.check_words(output=output, effect=None)
+        metrics = metric or ["effect_correlation"]
+        settings = _settings(metrics, kind, model_options.sigma_of(sigma, background))
         named = _named(attributions)
         taken = [model, inputs, *named.values(), *([] if background is None else [background])]
         common.check_file("--state", state, ".json", taken)
@@ -102,7 +118,7 @@ def monitor(
             trust=trust_model,
         )
         model_inputs.check_model(files)
-        about = _about(files, metric or ["dpc"], target, output)
+        about = _about(files, metrics, settings, target, output)
         held = _opened(state, about, reference, window, alarm)
         batch = _content([inputs, *named.values()])
         windows = []
@@ -112,7 +128,7 @@ def monitor(
             subject = model_inputs.open_subject(files)
             given = {name: _one(subject.attributions([path])) for name, path in named.items()}
             windows = held.fold(
-                _measured(subject, given, metric or ["dpc"], target, output, batch_size),
+                _measured(subject, given, metrics, settings, target, output, batch_size),
                 label=label or datetime.now(UTC).isoformat(timespec="seconds"),
                 batch=batch,
             )
@@ -162,8 +178,31 @@ def _one(found: dict[str, Any]) -> Any:
     return next(iter(found.values()))
 
 
+def _settings(metrics: list[str], kind: str | None, sigma: float | str | None) -> dict[str, Any]:
+    """Settings of the metrics that perturb at random: noise for slopes, removal for contributions."""
+    if kind is not None:
+        checked_choice("--kind", kind, tuple(PERTURBATIONS))
+    random = [name for name in metrics if "perturbation" in METRICS.get(name).__dataclass_fields__]
+    if random and kind is None:
+        raise ValueError(
+            f"--kind: {random[0]} must know what the attributions are; pass --kind contributions (SHAP, Integrated "
+            "Gradients: what each feature adds) or --kind slopes (gradients, coefficients of LIME)."
+        )
+    if sigma is not None and (not random or kind != "slopes"):
+        raise ValueError("--sigma: it is the size of the noise; it needs --kind slopes and a metric that adds noise.")
+    if not random:
+        return {}
+    return {"perturbation": PERTURBATIONS[kind or ""]} | ({} if sigma is None else {"sigma": sigma})
+
+
 def _measured(
-    subject: model_inputs.Subject, given: dict[str, Any], metrics: list[str], target: str | None, output: Any, size: Any
+    subject: model_inputs.Subject,
+    given: dict[str, Any],
+    metrics: list[str],
+    settings: dict[str, Any],
+    target: str | None,
+    output: Any,
+    size: Any,
 ) -> Any:
     from verax.evaluation.stream import stream
 
@@ -172,6 +211,7 @@ def _measured(
         subject.inputs,
         given,
         metrics,
+        **settings,
         target=model_options.target_of(target),
         background=subject.background,
         output=output,
@@ -179,10 +219,13 @@ def _measured(
     )
 
 
-def _about(files: model_inputs.Files, metrics: list[str], target: str | None, output: str) -> dict[str, str]:
+def _about(
+    files: model_inputs.Files, metrics: list[str], settings: dict[str, Any], target: str | None, output: str
+) -> dict[str, str]:
     """What is watched, as the state keeps it: later calls must ask for the same."""
     said = {
         "metrics": ", ".join(metrics),
+        **settings,
         "target": "one per row" if target is not None and model_options.is_file(target) else target,
         "output": output,
         "features": files.features,

@@ -1,5 +1,6 @@
 """Monitor: folds results into windows, tells whether the fidelity fell, and keeps what it knows in a small file."""
 
+import copy
 import json
 import os
 import warnings
@@ -32,6 +33,10 @@ class Monitor:
     together, the chance of a false alarm stays below ``alarm``, whatever the distribution of the scores (see
     ``verax.statistics.falling.FallTest``). An alarm stays; for a model that was mended begin a new monitor.
 
+    A reference whose mean is not above chance is an error, because nothing could fall below it. DPC is blind to
+    contributions such as SHAP values; watch the effect correlation: ``perturbation="baseline"`` for contributions,
+    ``"gaussian"`` for slopes.
+
     Args:
         reference: Windows to compare with; more are taken while they have fewer than 100 rows together.
         window: Rows of a window; by default each batch is one.
@@ -50,7 +55,8 @@ class Monitor:
         >>> monitor = Monitor(alarm=0.05)
         >>> for day in range(2):
         ...     part = x[200 * day : 200 * day + 200]
-        ...     found = verax.evaluate(model, part, {"x": part}, metrics=["dpc"])
+        ...     slopes = verax.attribution.Gradient()(model, part)
+        ...     found = verax.evaluate(model, part, {"gradient": slopes}, ["effect_correlation"], sigma=2.0)
         ...     (window,) = monitor.fold(found, label=f"day {day}")
         >>> window.window, window.reference, window.alarm == monitor.alarmed
         (2, False, True)
@@ -100,17 +106,18 @@ class Monitor:
             The windows that are finished now, one per metric and attribution each.
         """
         parts = [results] if isinstance(results, Evaluation) else list(results)
-        scores, directions = _scores(parts)
+        scores = _scores(parts)
         key = batch or digest(scores={" ".join(name): tensor_hash(one) for name, one in scores.items()})
         if self.knows(key):
             warnings.warn(f"This batch ({label or key[:8]}) was folded before, and is left out.", stacklevel=2)
             return []
-        self._settle(scores, directions)
+        tracks = self._tracks_for(parts[0], list(scores))
         windows = [
             window
-            for track in self.tracks
+            for track in tracks
             for window in track.fold(scores[track.metric, track.attribution].numpy(), self.window, label)
         ]
+        self.tracks = tracks
         self.batches.append(key)
         return sorted(windows, key=lambda window: window.window)
 
@@ -168,15 +175,19 @@ class Monitor:
 
         write_atomically(Path(path), monitoring_page(self).encode())
 
-    def _settle(self, scores: Mapping[tuple[str, str], Any], directions: Mapping[str, bool]) -> None:
-        """Begin a track for each metric of each attribution; later batches must bring the same."""
+    def _tracks_for(self, results: Evaluation, names: list[tuple[str, str]]) -> list[Track]:
+        """Copies of the tracks, so that an error leaves the monitor as it was; new ones for the first batch."""
         if not self.tracks:
-            rate = self.alarm / len(scores)
-            self.tracks = [Track(*name, directions[name[0]], rate, self.reference) for name in scores]
+            rate, metrics = self.alarm / len(names), {name: result.metric for name, result in results.items()}
+            return [
+                Track(*name, metrics[name[0]].higher_is_better, rate, self.reference, metrics[name[0]].chance)
+                for name in names
+            ]
         known = [(track.metric, track.attribution) for track in self.tracks]
-        if known != list(scores):
-            wanted, found = (", ".join(f"{metric} of {one}" for metric, one in names) for names in (known, scores))
+        if known != names:
+            wanted, found = (", ".join(f"{metric} of {one}" for metric, one in many) for many in (known, names))
             raise ValueError(f"results: expected {wanted}, as in the batches before, found {found}.")
+        return copy.deepcopy(self.tracks)
 
 
 def _checked_alarm(alarm: Any) -> float:
@@ -185,15 +196,15 @@ def _checked_alarm(alarm: Any) -> float:
     return alarm
 
 
-def _scores(parts: list[Evaluation]) -> tuple[dict[tuple[str, str], torch.Tensor], dict[str, bool]]:
-    """The scores of a batch by metric and attribution, and which way each metric is better."""
+def _scores(parts: list[Evaluation]) -> dict[tuple[str, str], torch.Tensor]:
+    """The scores of a batch by metric and attribution."""
     if not parts:
         raise ValueError("results: expected those of at least one row, found none.")
-    found: dict[tuple[str, str], torch.Tensor] = {}
-    for name, result in parts[0].items():
-        for place, label in enumerate(result.labels):
-            found[name, label] = torch.cat([_finite(name, part[name], place) for part in parts])
-    return found, {name: result.metric.higher_is_better for name, result in parts[0].items()}
+    return {
+        (name, label): torch.cat([_finite(name, part[name], place) for part in parts])
+        for name, result in parts[0].items()
+        for place, label in enumerate(result.labels)
+    }
 
 
 def _finite(name: str, result: Result, place: int) -> torch.Tensor:

@@ -10,8 +10,10 @@ import numpy.typing as npt
 import torch
 
 from verax.statistics.falling import FallTest
+from verax.statistics.intervals import Estimate
 from verax.statistics.totals import ScoreSums
 
+_SETTINGS = ("metric", "attribution", "higher_is_better", "rate", "reference", "chance")
 FEWEST = 100  # rows of a reference, whose mean is taken for about normal
 
 
@@ -56,6 +58,7 @@ class Track:
         higher_is_better: Which way is a fall.
         rate: False alarms of this track, at most.
         reference: Windows that later ones are compared with, at least; more while they have too few rows.
+        chance: The mean score of attributions that know nothing; None where no number is known.
         windows: The finished ones.
         sums: Of the reference; of scores whose sign is turned where lower is better.
         floor: Lowest score of the reference.
@@ -70,6 +73,7 @@ class Track:
     higher_is_better: bool
     rate: float
     reference: int
+    chance: float | None = None
     windows: list[Window] = field(default_factory=list)
     sums: ScoreSums = field(default_factory=ScoreSums)
     floor: float = math.inf
@@ -115,6 +119,7 @@ class Track:
             self.sums += self.open_sums
             if len(self.windows) + 1 >= self.reference and self.sums.count >= FEWEST:
                 self.test = FallTest.from_sums(self.sums, self.floor, self.ceiling, self.rate)
+                self._check_above_chance()
         else:
             self.test = self.test.after_gains(self.open_gains or [])
         mean = self.open_sums.estimate()
@@ -137,11 +142,21 @@ class Track:
         self.open_sums, self.open_gains = ScoreSums(), None
         return window
 
+    def _check_above_chance(self) -> None:
+        """Raise where the reference is no better than attributions that know nothing: a fall could not be seen."""
+        mean = self.sums.estimate()
+        turned = None if self.chance is None else self.chance if self.higher_is_better else -self.chance
+        if turned is not None and not mean.low > turned:
+            interval = mean if self.higher_is_better else Estimate(-mean.mean, math.nan, -mean.high, -mean.low)
+            raise ValueError(
+                f"reference: {self.metric} of {self.attribution} is {interval}, not better than chance "
+                f"({self.chance:.4g}), so that no fall could be seen. Check the class, the baseline and whether the "
+                "attributions are contributions or slopes, or watch another metric, such as effect_correlation."
+            )
+
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
-        held = {
-            name: getattr(self, name) for name in ("metric", "attribution", "higher_is_better", "rate", "reference")
-        }
+        held = {name: getattr(self, name) for name in _SETTINGS}
         within = self.test is None
         return held | {
             "windows": [asdict(window) for window in self.windows],
@@ -155,7 +170,7 @@ class Track:
     @classmethod
     def from_json(cls, held: dict[str, Any]) -> "Track":
         """What ``to_json`` gave."""
-        known = {name: held[name] for name in ("metric", "attribution", "higher_is_better", "rate", "reference")}
+        known = {name: held[name] for name in _SETTINGS if name in held}  # states of 0.1 keep no chance
         test = held["test"]
         floor, ceiling = held["range"] or (math.inf, -math.inf)
         return cls(
