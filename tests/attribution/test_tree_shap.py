@@ -55,6 +55,37 @@ def test_one_background_row_is_a_baseline(name):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ENSEMBLES)
+@pytest.mark.parametrize("rows", [30, 130])
+def test_every_row_of_the_background_counts(name, rows):
+    """The values are the mean of those against each row, also beyond the 100 rows that shap draws of an array."""
+    model, classes, function, _ = ENSEMBLES[name]
+    x, y = data(classes, count=140)
+    model.fit(x, y)
+    found = TreeShap(interventional=True)(model, x[:6], target=None if classes is None else 1, background=x[-rows:])
+    scores, mean = (np.asarray(getattr(model, function)(part)) for part in (x[:6], x[-rows:]))
+    own = (scores, mean) if scores.ndim == 1 else (scores[:, 1], mean[:, 1])
+    np.testing.assert_allclose(found.sum(1), own[0] - own[1].mean(), atol=1e-5)
+
+
+def test_values_that_do_not_sum_up_are_an_error(monkeypatch):
+    x, y = data(None)
+    model = ExtraTreesRegressor(n_estimators=4, **SMALL).fit(x, y)
+    right = shap.TreeExplainer.shap_values
+    monkeypatch.setattr(shap.TreeExplainer, "shap_values", lambda *args, **more: right(*args, **more) * 1.01)
+    with pytest.raises(ValueError, match=r"values of shap are inexact for this model.*PermutationShap"):
+        TreeShap(interventional=True)(model, x[:6], background=x[:50])
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_trees_that_add_up_a_logarithm(loss):
+    x, y = data(None)
+    model = HistGradientBoostingRegressor(loss=loss, max_iter=4, **SMALL).fit(x, np.exp(y))
+    found = TreeShap(interventional=True)(model, x[:6], background=x[:50])
+    logs = np.log(model.predict(x))
+    np.testing.assert_allclose(found.sum(1), logs[:6] - logs[:50].mean(), atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["forest", "extra trees", "boosted", "three classes"])
 def test_without_a_background_values_sum_to_the_score_less_its_mean(name):
     model, classes, function, _ = ENSEMBLES[name]

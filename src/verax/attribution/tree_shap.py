@@ -24,6 +24,7 @@ from verax.scoring.meter import Rows
 _BOOSTERS = ("xgboost", "lightgbm", "catboost")
 _ENSEMBLES = ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting", "HistGradientBoosting")
 _UNREADABLE = "model: shap cannot read {what}; KernelShap and PermutationShap take any model."
+_ROUNDING = 1e-4  # of the largest score: shap and XGBoost add up in float32
 _SKLEARN = {f"{name}{kind}" for name in _ENSEMBLES for kind in ("Classifier", "Regressor")}
 
 
@@ -200,11 +201,57 @@ def by_shap(
 ) -> Float[np.ndarray, "n features outputs"]:
     """Values of shap's explainer: of the log-odds or the value, or of a forest's probabilities."""
     way = "tree_path_dependent" if background is None else "interventional"
-    explainer = _shap().TreeExplainer(trees, background, feature_perturbation=way)
+    shap = _shap()
+    # of a bare array with more than 100 rows, shap would draw 100
+    rows = None if background is None else shap.maskers.Independent(background, max_samples=len(background))
+    explainer = shap.TreeExplainer(trees, rows, feature_perturbation=way)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "LightGBM binary classifier")  # that its output has another form than once
-        found = np.asarray(explainer.shap_values(inputs), dtype=np.float64)
-    return found.reshape(*inputs.shape, -1)
+        # its own check compares with its own reading of the trees
+        found = np.asarray(explainer.shap_values(inputs, check_additivity=background is None), dtype=np.float64)
+    found = found.reshape(*inputs.shape, -1)
+    if background is not None:
+        _check_sums(found, raw_outputs(trees, inputs), raw_outputs(trees, background))
+    return found
+
+
+def raw_outputs(trees: Any, rows: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n outputs"]:
+    """What the trees add up for each row, by the model's own code: log-odds, values, or a forest's probabilities."""
+    name = type(trees).__name__
+    if type(trees).__module__.startswith("lightgbm"):
+        found = trees.predict(rows, raw_score=True)
+    elif is_catboost(trees):
+        found = trees.predict(rows, prediction_type="RawFormulaVal")
+    elif hasattr(trees, "get_booster"):
+        found = trees.predict(rows, output_margin=True)
+    elif type(trees).__module__.startswith("xgboost"):
+        matrix = importlib.import_module("xgboost").DMatrix(rows)
+        found = trees.predict(matrix, output_margin=True, validate_features=False)
+    elif "GradientBoostingClassifier" in name:
+        found = trees.decision_function(rows)
+    elif name.endswith("Classifier"):
+        found = trees.predict_proba(rows)
+    else:
+        found = trees.predict(rows)
+        if name.startswith("Hist") and trees.loss in ("poisson", "gamma"):  # its trees add up the logarithm
+            found = np.log(found)
+    return np.asarray(found, dtype=np.float64).reshape(len(rows), -1)
+
+
+def _check_sums(
+    found: Float[np.ndarray, "n features outputs"],
+    scores: Float[np.ndarray, "n outputs"],
+    background: Float[np.ndarray, "m outputs"],
+) -> None:
+    """Raise where values do not sum to the score less its mean over the background."""
+    wrong = np.abs(found.sum(1)[:, -scores.shape[1] :] - (scores - background.mean(0)))
+    largest = max(np.abs(scores).max(), np.abs(background).max())
+    if not wrong.max() <= _ROUNDING * largest:
+        raise ValueError(
+            f"TreeShap(interventional=True): the values of shap are inexact for this model: they miss the score less "
+            f"its mean over the background by up to {wrong.max():.4g}, where scores reach {largest:.4g}. Use "
+            "PermutationShap or KernelShap, which take any model, or TreeShap() without a background."
+        )
 
 
 def _is_booster(trees: Any) -> bool:
