@@ -191,7 +191,7 @@ def test_black_boxes_refuse_methods_that_need_gradients(inputs):
 
 def test_background_decides_what_can_be_used(model, inputs):
     without = tune(model, inputs[:20], trials=30, seed=1)
-    assert set(without.left_out) == {"IntegratedGradients", "DeepLiftSHAP", "TreeShap"}
+    assert set(without.left_out) == {"GuidedBackprop", "IntegratedGradients", "DeepLiftSHAP", "TreeShap"}
     with_rows = tune(model, inputs[:20], ("IntegratedGradients",), background=inputs, trials=2)
     assert isinstance(with_rows.best, IntegratedGradients)
     with pytest.raises(ValueError, match="background"):

@@ -80,6 +80,7 @@ class Attribution(ABC):
         modalities: The kinds of data it is for.
         random: Whether the result depends on a seed (then a field).
         reference: Whether it knows nothing of the model, so that any explanation should beat it.
+        known_limitation: Why it should not be recommended, whatever its score; empty for most.
         colour: In charts; a spare one where it is left out.
         citation: Where it was published.
         version: To be raised when ``explain`` gives other attributions than before; a family has its own.
@@ -91,6 +92,7 @@ class Attribution(ABC):
     modalities: ClassVar[tuple[Modality, ...]] = ("tabular", "image")
     random: ClassVar[bool] = False
     reference: ClassVar[bool] = False
+    known_limitation: ClassVar[str] = ""
     colour: ClassVar[str | None] = None
     citation: ClassVar[str] = ""
     version: ClassVar[int] = 1

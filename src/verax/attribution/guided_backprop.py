@@ -39,6 +39,9 @@ class GuidedBackprop(Attribution):
 
     At each ReLU ``r_in = 1[f > 0] 1[r_out > 0] r_out`` goes back (Springenberg et al. 2014).
 
+    It hardly depends on the upper layers of a model (Adebayo et al. 2018, Sixt et al. 2020): ``verax.tune`` tries it
+    only where it is named.
+
     ReLUs count however they are called: as modules, also in place or reused, as functions, as methods. Beside them
     other activations of torch (GELU, sigmoid, softmax, attention, layer norm) and products of two signals keep their
     derivative; a model that has only others is refused. So is one with a step that may be a ReLU by hand, or that is
@@ -59,6 +62,10 @@ class GuidedBackprop(Attribution):
     abbreviation: ClassVar[str] = "GB"
     colour: ClassVar[str | None] = palette.SKY
     citation: ClassVar[str] = "Springenberg et al.: Striving for simplicity: the all convolutional net, 2014"
+    known_limitation: ClassVar[str] = (
+        "hardly depends on the upper layers of a model, so it may look the same for another prediction "
+        "(Adebayo et al. 2018, Sixt et al. 2020)"
+    )
 
     @property
     def family(self) -> "GuidedBackpropFamily":

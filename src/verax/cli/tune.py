@@ -92,9 +92,8 @@ def tune(
         for name in metric or ():
             common.checked_name("--metric", name, [*METRICS, "cost"])
         model_options.check_words(output=output, effect=effect)
-        objectives = _objectives(
-            metric or ["pc" if model.is_dir() else "dpc"], model_options.sigma_of(sigma, background), effect
-        )
+        noise = model_options.sigma_of(sigma, background)
+        objectives = _objectives(metric or ["pc" if model.is_dir() else "dpc"], noise, effect)
         replaced = None if replacement is None else model_options.replacement_of(replacement, background)
         wanted = None if methods is None else _methods(methods)
         if out is not None:
@@ -128,6 +127,7 @@ def tune(
             tolerance=tolerance,
             level=level,
             target=model_options.target_of(target),
+            sigma=noise,
             replacement=replaced,
             output=output,  # type: ignore[arg-type]  # checked above
             batch_size=batch_size,

@@ -147,12 +147,17 @@ class Tuned:
         lines = [
             f"Best: {best.configuration.canonical}",
             f"{', '.join(means)} on {best.inputs:,} of {self.inputs:,} inputs; {_cost(best)}",
+            *self._caution(),
             *self._others(),
             f"{len(self.candidates)} trials ({counted}); {WHY[self.stopped]}. "
             f"{self.rows:,} model rows, {self.seconds:.1f} s.",
             *(f"Left out: {name} ({reason.rstrip('.')})." for name, reason in self.left_out.items()),
         ]
         return "\n".join(lines)
+
+    def _caution(self) -> list[str]:
+        limitation = self.best.known_limitation
+        return [f"Caution: {type(self.best).__name__} {limitation}."] if limitation else []
 
     def _others(self) -> list[str]:
         """The front, or what is not told apart from the best."""

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from verax.core.arrays import as_tensor
 from verax.core.hashing import digest, tensor_hash
 from verax.core.registry import unknown
 from verax.core.shapes import Float
-from verax.metrics.base import METRICS, Metric
+from verax.metrics.base import METRICS, Metric, SampledMetric, all_draws
 from verax.metrics.choose import chosen, metric_of
 from verax.problem.background import checked_background
 from verax.problem.checked_inputs import CheckedInputs, checked_inputs
 from verax.problem.features import Groups, feature_map
-from verax.problem.inputs import inputs_of
+from verax.problem.inputs import Inputs
 from verax.problem.targets import checked_target
 from verax.scoring.class_scores import Output
 from verax.scoring.frames import column_order
@@ -44,32 +44,34 @@ class SearchSettings:
     seed: int  # of the order of the inputs and of the proposals
     metrics: dict[str, Metric]  # by the names of the table's columns
     rule: Rule
+    std: bool  # whether noise is that of each column of the background
 
     @classmethod
     def checked(
-        cls, trials: Any, seconds: Any, seed: Any, tolerance: Any, level: Any, metric: Any, inputs: Any
+        cls, trials: Any, seconds: Any, seed: Any, tolerance: Any, level: Any, metric: Any, sigma: Any, asked: Inputs
     ) -> "SearchSettings":
         """Read the settings, or say what is wrong with them; the inputs have as many features as a metric may use."""
-        asked = inputs_of(inputs)
         features = feature_map(asked.features, as_tensor("inputs", asked.values))
-        metrics, cost = _objectives(metric, int(features.counts(slice(None)).min()))
+        metrics, cost = _objectives(metric, {"sigma": sigma}, int(features.counts(slice(None)).min()))
         if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
             raise ValueError(f"tolerance: expected a share from 0 to 1, such as 0.02, found {tolerance!r}.")
         checked_level(level)
         signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
         limit = math.inf if seconds is None else checked_positive("seconds", seconds)
         rule = Rule(signs, cost, float(tolerance), level)
-        return cls(checked_count("trials", trials), limit, checked_seed(seed), metrics, rule)
+        own = [draws.sigma for one in metrics.values() if isinstance(one, SampledMetric) for draws in all_draws(one)]
+        std = any(isinstance(one, str) and one == "std" for one in (sigma, *own))
+        return cls(checked_count("trials", trials), limit, checked_seed(seed), metrics, rule, std)
 
 
-def _objectives(metric: Any, fewest: int) -> tuple[dict[str, Metric], bool]:
+def _objectives(metric: Any, said: Mapping[str, Any], fewest: int) -> tuple[dict[str, Metric], bool]:
     """The metrics by the names of their columns, and whether the cost counts as well."""
     known = (*METRICS, COST)
     listed = list(metric) if isinstance(metric, Iterable) and not isinstance(metric, str) else [metric]
     for entry in listed:
         if isinstance(entry, str) and entry not in known:
             raise ValueError(f"metric: {unknown(entry, (*known, 'a metric object'))}")
-    metrics = [metric_of(entry, {}, fewest, "metric") for entry in listed or [metric] if entry != COST]
+    metrics = [metric_of(entry, said, fewest, "metric") for entry in listed or [metric] if entry != COST]
     if not metrics:
         raise ValueError("metric: cost alone is no aim; name what it is weighed against, such as ('dpc', 'cost').")
     return chosen(metrics, {}, fewest), COST in listed
@@ -77,18 +79,16 @@ def _objectives(metric: Any, fewest: int) -> tuple[dict[str, Metric], bool]:
 
 def subject_of(
     scorer: Scorer,
-    inputs: Any,
+    asked: Inputs,
     background: Any,
     labels: Any,
     target: Any,
-    baselines: Any,
     seed: int,
     output: Output,
     batch_size: Any,
     device: Any,
 ) -> tuple[Subject, Float[Tensor, " n"], Place]:
     """Check the data, put the inputs into a random order, and ask the model for their classes."""
-    asked = inputs_of(inputs, baselines=baselines)
     order_of = column_order(scorer.feature_names, asked.values)
     asked, background = asked.ordered(order_of), order_of("background", background)
     checked = checked_inputs(asked, background, scorer.takes_missing)

@@ -1,10 +1,10 @@
 """What can be chosen: configurations by the name of their method, or one's own, and the choices that single out one."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
-from verax.attribution import METHODS, Attribution, Given, Place, Rows, families, grid
+from verax.attribution import METHODS, Attribution, Given, LimeTabular, Place, Rows, families, grid
 from verax.attribution.base import Modality
 from verax.attribution.family import check_family
 from verax.attribution.grid import removals
@@ -74,12 +74,17 @@ class Space:
     left_out: dict[str, str]
 
 
-def space_of(methods: Any, modality: Modality, given: Given, gradients: bool) -> Space:
-    """Read the argument ``methods``, and check that the data and the model, with gradients or without, can serve."""
-    wanted = _wanted(methods, modality)
+def space_of(methods: Any, modality: Modality, given: Given, gradients: bool, std: bool = False) -> Space:
+    """Read the argument ``methods``, and check that the data and the model, with gradients or without, can serve.
+
+    With ``std``, LIME by name is also tried with noise of each column's standard deviation.
+    """
+    wanted = _wanted(methods, modality, std)
     left_out: dict[str, str] = {}
     for name, members in by_method(wanted).items():
         usable, reason = _usable(members, given, gradients)
+        if methods is None and usable and members[0].known_limitation:
+            usable, reason = [], f"{members[0].known_limitation}; name it in methods to try it"
         if methods is None and usable and given.features.most > _MANY and members[0] in removals(modality):
             count = f"{given.features.most:,} features"
             usable, reason = [], f"removes features, and there are {count}; pass groups of them as features"
@@ -103,21 +108,27 @@ def by_method(configurations: Iterable[Attribution]) -> dict[str, list[Attributi
     return members
 
 
-def offered(modality: Modality) -> list[Attribution]:
-    """All configurations that can be had by the name of their method: the paper's, and those that remove features."""
-    return [*grid(modality), *removals(modality)]
+def offered(modality: Modality, std: bool = False) -> list[Attribution]:
+    """All configurations that can be had by the name of their method: the paper's, and those that remove features.
+
+    With ``std``, also LIME with noise of each column's standard deviation: with every other setting of the paper's.
+    """
+    paper = grid(modality)
+    lime = [one for one in paper if isinstance(one, LimeTabular)] if std else []
+    own_units = dict.fromkeys(replace(one, sigma="std", scale_kernel=True) for one in lime)
+    return [*paper, *own_units, *removals(modality)]
 
 
-def _wanted(methods: Any, modality: Modality) -> list[Attribution]:
+def _wanted(methods: Any, modality: Modality, std: bool) -> list[Attribution]:
     if methods is None:
-        return [configuration for configuration in offered(modality) if not configuration.reference]
+        return [configuration for configuration in offered(modality, std) if not configuration.reference]
     if isinstance(methods, str | Attribution):
         methods = (methods,)
     if not isinstance(methods, Iterable):
         raise TypeError(f"methods: expected names of methods or configurations, found {methods!r}.")
     wanted: list[Attribution] = []
     for method in methods:
-        wanted += [method] if isinstance(method, Attribution) else _named(method, modality)
+        wanted += [method] if isinstance(method, Attribution) else _named(method, modality, std)
     if not wanted:
         raise ValueError(f"methods: expected at least one, found none; there are {', '.join(_names(modality))}.")
     for configuration in wanted:
@@ -127,13 +138,13 @@ def _wanted(methods: Any, modality: Modality) -> list[Attribution]:
     return list(dict.fromkeys(wanted))
 
 
-def _named(name: Any, modality: Modality) -> list[Attribution]:
+def _named(name: Any, modality: Modality, std: bool) -> list[Attribution]:
     """The configurations of a method, or of all that share a label; case, hyphens and underscores do not matter."""
     kinds = methods_named(str(name))
     if not kinds:
         raise ValueError(f"methods: {unknown(name, [*_names(modality), 'a configuration'])}")
     fitting = [kind for kind in kinds if modality in kind.modalities] or kinds
-    members = by_method(offered(modality))
+    members = by_method(offered(modality, std))
     return [one for kind in fitting for one in members.get(kind.__name__) or [_default(kind)]]
 
 

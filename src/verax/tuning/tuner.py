@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from verax.attribution.base import Modality
+from verax.problem.inputs import inputs_of
 from verax.problem.replacement import ReplacementLike, checked_replacement
 from verax.scoring.class_scores import Output
 from verax.scoring.meter import Cost, Meter, Rows
@@ -41,6 +42,8 @@ def tune(
     level: float = 0.95,
     target: Any = None,
     baselines: Any = 0.0,
+    features: Any = "auto",
+    sigma: Any = None,
     replacement: ReplacementLike = None,
     output: Output = "probability",
     batch_size: int | None = None,
@@ -77,7 +80,12 @@ def tune(
             cannot be told apart go on to all inputs. It is for one metric; with several, all that are left go on.
         level: Coverage of the intervals.
         target: The class to explain: predicted (``None``), one number, or one number per row.
-        baselines: What features become that a metric removes: a number or anything that broadcasts to the inputs.
+        baselines: What features become that a metric removes: a number, anything that broadcasts to the inputs, or a
+            statistic of the background such as ``"mean"``.
+        features: What one feature is, for metrics and for methods that remove features: ``"element"``, ``"pixel"``, an
+            array of group numbers, or ``"auto"``, a pixel with its channels in images and an element elsewhere.
+        sigma: Standard deviation of the noise of metrics that are named: a number, one per feature, or ``"std"`` for
+            that of each column of the background. With ``"std"``, LIME by name is also tried with such noise.
         replacement: What they become instead, one of ``verax.replacement``. Metrics that have one of their own keep it.
         output: The score that metrics follow, ``"probability"`` or ``"logit"``; a value is followed as it is.
         batch_size: Rows per model call; automatic by default.
@@ -100,16 +108,17 @@ def tune(
         (8, torch.Size([40, 4]))
     """
     search.optuna()  # refused before any work where it is missing
-    settings = SearchSettings.checked(trials, seconds, seed, tolerance, level, metric, inputs)
+    asked_inputs = inputs_of(inputs, features, baselines)
+    settings = SearchSettings.checked(trials, seconds, seed, tolerance, level, metric, sigma, asked_inputs)
     path = checked_store(store)
     scorer = model if isinstance(model, Scorer) else Scorer(model)
     meter = Meter(scorer.counts)
     subject, clean, place = subject_of(
-        scorer, inputs, background, background_labels, target, baselines, settings.seed, output, batch_size, device
+        scorer, asked_inputs, background, background_labels, target, settings.seed, output, batch_size, device
     )
     subject = replace(subject, replacement=checked_replacement(replacement))
     modality: Modality = "image" if subject.inputs.ndim == 4 else "tabular"
-    space = space_of(methods, modality, subject.given, scorer.differentiable)
+    space = space_of(methods, modality, subject.given, scorer.differentiable, settings.std)
     asked = stores.Asked(facts_of(settings, subject, space, target), clean)
     metrics = list(settings.metrics)
     known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []

@@ -1,0 +1,71 @@
+"""What ``verax.tune`` tries by default, and with columns in their own units or in groups."""
+
+import pytest
+import torch
+
+import verax
+from tuning.conftest import some_inputs
+from verax.attribution import Given, GuidedBackprop, LimeTabular, Occlusion
+from verax.metrics import Infidelity
+from verax.tuning import tune
+from verax.tuning.space import space_of
+
+LABELLED = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
+
+
+@pytest.fixture
+def units():
+    """A background whose columns have other deviations than 1."""
+    return some_inputs(40, seed=2) * torch.tensor([0.5, 1.0, 1.0, 2.0, 2.0, 3.0])
+
+
+def test_guided_backprop_is_left_out_with_the_reason_unless_it_is_named(model, inputs):
+    found = tune(model, inputs, trials=1)
+    assert "GuidedBackprop" in found.left_out
+    assert "hardly depends on the upper layers" in str(found)
+    named = tune(model, inputs, "GuidedBackprop")
+    assert named.best == GuidedBackprop()
+    assert "Caution: GuidedBackprop hardly depends on the upper layers" in str(named)
+
+
+@pytest.mark.parametrize("modality", ["tabular", "image"])
+def test_no_method_with_a_known_limitation_is_a_default(modality):
+    shape = (2, 6) if modality == "tabular" else (2, 1, 4, 4)
+    given = Given(torch.zeros(shape), torch.zeros(8, *shape[1:]), torch.arange(8) % 2)
+    assert not [one for one in space_of(None, modality, given, True).configurations if one.known_limitation]
+
+
+def test_lime_is_tried_with_the_deviation_of_each_column_where_sigma_is_std(model, units):
+    found = tune(model, units, "lime", background=units, baselines="mean", sigma="std", trials=16)
+    sigmas = {one.configuration.sigma for one in found.candidates}
+    assert "std" in sigmas
+    assert all(one.configuration.scale_kernel for one in found.candidates if one.configuration.sigma == "std")
+
+
+def test_a_metric_with_sigma_std_says_it_as_well():
+    every = space_of("lime", "tabular", LABELLED, True, std=True).configurations
+    assert len([one for one in every if one.sigma == "std"]) == 3 * 81
+    assert len(space_of("lime", "tabular", LABELLED, True).configurations) == 729
+
+
+@pytest.mark.parametrize("metric", ["infidelity", Infidelity(sigma="std")])
+def test_sigma_reaches_the_metric(model, units, metric):
+    settings = {"sigma": "std"} if metric == "infidelity" else {}
+    mine = [LimeTabular(sigma="std", samples=16)]
+    found = tune(model, units, mine, background=units, metric=metric, **settings)
+    assert found.metrics["infidelity"].sigma == "std"
+
+
+def test_sigma_std_without_a_background_names_the_argument(model, units):
+    with pytest.raises(ValueError, match="background"):
+        tune(model, units, "lime", sigma="std")
+
+
+def test_features_are_those_of_verax_inputs(model, inputs):
+    groups = [0, 0, 1, 1, 2, 2]
+    methods = [Occlusion("leave_one_out"), Occlusion("keep_one_in")]
+    columns = ("configuration", "dpc", "inputs")
+    mine = tune(model, inputs, methods, features=groups).table.select(columns)
+    other = tune(model, verax.Inputs(inputs, features=groups), methods).table.select(columns)
+    assert mine.equals(other)
+    assert not mine.equals(tune(model, inputs, methods).table.select(columns))
