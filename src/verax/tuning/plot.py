@@ -12,6 +12,24 @@ if TYPE_CHECKING:
     from verax.tuning.result import Tuned
 
 alt = optional_package("altair", "verax[tune]", "Tuned.plot()")
+
+
+class OfflineChart(alt.LayerChart):  # type: ignore[misc]  # Altair may be missing, so that its classes are Any
+    """A layered chart that is shown and saved without a network: a notebook shows an SVG, a page holds its scripts."""
+
+    def _repr_mimebundle_(self, *args: Any, **settings: Any) -> dict[str, str]:
+        vl_convert = optional_package("vl_convert", "verax[tune]", "Tuned.plot()")
+        return {"image/svg+xml": vl_convert.vegalite_to_svg(self.to_json())}
+
+    def to_html(self, *args: Any, inline: bool = True, **settings: Any) -> str:
+        """The chart as a page, with its scripts in it."""
+        return str(super().to_html(*args, inline=inline, **settings))
+
+    def save(self, *args: Any, inline: bool = True, **settings: Any) -> None:
+        """Write the chart; the ending of the path says how."""
+        super().save(*args, inline=inline, **settings)
+
+
 _SHAPES = {"complete": "circle", "leading": "diamond", "pruned": "triangle-down"}
 
 
@@ -44,7 +62,7 @@ def _trials(tuned: "Tuned", base: Any) -> Any:
     ends = base.mark_rule(opacity=0.35).encode(y=scale, y2="objective0_high:Q", color=_colour(tuned))
     means = _points(tuned, base).encode(y=alt.Y("objective0:Q"))
     best = alt.Chart(pl.DataFrame({"best": [tuned.score.mean]})).mark_rule(color=VERMILION, strokeDash=[4, 3])
-    return alt.layer(ends, means, best.encode(y="best:Q"))
+    return OfflineChart(layer=[ends, means, best.encode(y="best:Q")])
 
 
 def _front(tuned: "Tuned", base: Any) -> Any:
@@ -58,7 +76,7 @@ def _front(tuned: "Tuned", base: Any) -> Any:
     )
     line = base.transform_filter("datum.front").mark_line(color=VERMILION, opacity=0.6)
     points = _points(tuned, base).encode(opacity=alt.condition("datum.front", alt.value(1), alt.value(0.35)))
-    return alt.layer(line.encode(order=f"objective{last}:Q"), points)
+    return OfflineChart(layer=[line.encode(order=f"objective{last}:Q"), points])
 
 
 def _points(tuned: "Tuned", base: Any) -> Any:

@@ -1,13 +1,16 @@
 """What a search found: a configuration that is ready to be used, a table of all trials, and a chart."""
 
+import html
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from verax.attribution import Attribution
+from verax.core.code import code_of
 from verax.core.digits import significant
 from verax.core.saving import save_as
+from verax.core.text_tables import Table
 from verax.metrics.base import Metric
 from verax.statistics.intervals import Estimate, estimates
 from verax.tuning.race import Candidate, Rule
@@ -23,6 +26,7 @@ WHY = {
     "interrupted": "it was interrupted",
 }
 _SHOWN = 5
+_TABLE_ROWS = 10  # of the table in a notebook
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -60,6 +64,11 @@ class Tuned:
         return self.winner.configuration
 
     @property
+    def code(self) -> str:
+        """The import line and the constructor call of the best configuration, to be pasted."""
+        return code_of(self.best)
+
+    @property
     def score(self) -> Estimate:
         """Its mean in the first metric, with an interval, over the inputs that it was measured on.
 
@@ -70,9 +79,8 @@ class Tuned:
     @property
     def equals(self) -> list[Attribution]:
         """Configurations that may be as good as the best or better, but hardly by more than the tolerance."""
-        sign, winner = -self.rule.signs[0], self.winner
-        ranked = sorted(self._alive(), key=lambda candidate: sign * candidate.values[0])
-        return [candidate.configuration for candidate in ranked if candidate is not winner]
+        winner = self.winner
+        return [one.configuration for one in self._ranked() if one.alive and one is not winner]
 
     @property
     def table(self) -> "pl.DataFrame":
@@ -149,11 +157,30 @@ class Tuned:
             f"{', '.join(means)} on {best.inputs:,} of {self.inputs:,} inputs; {_cost(best)}",
             *self._caution(),
             *self._others(),
+            *("", *self.code.splitlines(), ""),
             f"{len(self.candidates)} trials ({counted}); {WHY[self.stopped]}. "
             f"{self.rows:,} model rows, {self.seconds:.1f} s.",
             *(f"Left out: {name} ({reason.rstrip('.')})." for name, reason in self.left_out.items()),
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        best, *lines = str(self).replace(f"\n{self.code}\n", "").splitlines()
+        head = ("trial", *map(self.label, self.metrics), "inputs", "state", "configuration")
+        shown = [self.winner, *(one for one in self._ranked() if one is not self.winner)][:_TABLE_ROWS]
+        rows = [
+            (
+                str(one.number),
+                *(str(self._estimate(one, at)) for at in range(len(self.metrics))),
+                f"{one.inputs:,}",
+                one.state(self.inputs),
+                one.configuration.canonical,
+            )
+            for one in shown
+        ]
+        caption = f"{len(rows)} of {len(self.candidates)} trials, the best first; all of them: .table"
+        said = "".join(f"<p>{html.escape(line)}</p>" for line in (best, *lines) if line)
+        return f"{said}<pre>{html.escape(self.code)}</pre>{Table(head, tuple(rows), caption).html()}"
 
     def _caution(self) -> list[str]:
         limitation = self.best.known_limitation
@@ -173,6 +200,11 @@ class Tuned:
             return []
         more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
         return ["Not told apart from it:", *(f"  {name}" for name in names[:_SHOWN]), *more]
+
+    def _ranked(self) -> list[Candidate]:
+        """All that were measured, the best first by what they would have on the same inputs."""
+        sign, measured = -self.rule.signs[0], [one for one in self.candidates if one.values]
+        return sorted(measured, key=lambda candidate: sign * candidate.values[0])
 
     def _alive(self) -> list[Candidate]:
         return [candidate for candidate in self.candidates if candidate.alive]
