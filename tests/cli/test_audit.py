@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from verax.cli.audit import audit
+from verax.cli.common import _as_options
 from verax.cli.evaluate import SeveralPaths
 
 skl2onnx = pytest.importorskip("skl2onnx", reason="needs the extra onnx")
@@ -142,3 +143,8 @@ def test_refusals_are_one_line(arguments, words):
     assert result.exit_code == 2
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_warnings_speak_of_options() -> None:
+    advice = 'Pass sigma="std" with background=train_inputs, verax.Scorer(model, returns="logits") or output="logit".'
+    assert _as_options(advice) == "Pass --sigma std --background FILE, --returns logits or --output logit."

@@ -1,7 +1,6 @@
 """DeepLiftSHAP: DeepLIFT's rescale rule, averaged over rows of the training data as references (eq. 6)."""
 
 import itertools
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -18,6 +17,7 @@ from verax.core import noise, palette
 from verax.core.arguments import checked_count, checked_flag, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float, Int
+from verax.core.warn import warn
 from verax.scoring.meter import Rows
 
 # Gaps between the sum of contributions and the difference of logits, relative to the mean size of these. Rounding
@@ -161,7 +161,7 @@ class DeepLiftFamily(Family):
                     value.add_(sums[int(member.multiply_by_inputs)], alpha=uses / self.samples)
             gap = pairs.checked_gap()
             if not warned and float(gap.max()) > WARN_GAP:
-                warnings.warn(_INCOMPLETE.format(gap=float(gap.max())), stacklevel=2)
+                warn(_INCOMPLETE.format(gap=float(gap.max())))
                 warned = True
             yield Piece(rows, values, gap)
 

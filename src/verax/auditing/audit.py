@@ -24,6 +24,7 @@ from verax.auditing.run import Piece, Run, Tell, pieces_of
 from verax.auditing.subject import Subject, case_subject, classes_of
 from verax.core.arguments import checked_level, checked_seed
 from verax.core.arrays import as_tensor
+from verax.core.warn import once_per_call
 from verax.metrics.base import Kind
 from verax.metrics.choose import chosen
 from verax.problem.checked_inputs import checked_inputs
@@ -54,6 +55,7 @@ def audit(
     baselines: Any = 0.0,
     features: Any = "auto",
     target: Any = None,
+    sigma: Any = None,
     output: Output = "probability",
     seed: int = 0,
     level: float = 0.95,
@@ -88,6 +90,8 @@ def audit(
         baselines: What removed features become: a number, or anything that broadcasts to the inputs.
         features: What one feature is; explanations are rated with one number per feature.
         target: The class whose score is followed: predicted (``None``), a number, a label, or one of them per row.
+        sigma: Standard deviation of the noise of metrics that are named or taken by default: a number, or ``"std"`` for
+            that of each column of the background.
         output: The score that is followed, ``"probability"`` or ``"logit"``; a regressor's value as it is.
         seed: Same seed, same draws.
         level: Coverage of the intervals, and of the paired tests.
@@ -108,33 +112,34 @@ def audit(
     checked_level(level)
     checked_output(output)
     run = Run(trials_asked(trials, model is not None), checked_seed(seed), level, _folder(out))
-    asked = metrics_asked(metrics)
+    asked = metrics_asked(metrics, sigma)
     moves = replacements_asked(replacements, background is not None, model is not None)
-    if model is None:
-        owned = {"inputs": inputs, "background": background, "background_labels": background_labels}
-        for name, value in (owned | {"attributions": attributions}).items():
-            if value is not None:
-                raise ValueError(f"{name}: they are those of a model; pass model=... as well.")
-        subjects = [case_subject(case, METHODS) for case in cases_asked(cases, run.seed)]
-    else:
-        if cases is not None:
-            raise ValueError("cases: they have models of their own; pass either a model or cases.")
-        if inputs is None:
-            raise ValueError("inputs: a model of your own needs rows to explain; pass inputs=... as well.")
-        settings = (target, background, background_labels, output, batch_size, device)
-        subjects = [_own_subject(model, inputs_of(inputs, features, baselines), attributions, *settings)]
-    meters = [Meter(subject.scorer.counts) for subject in subjects]
-    pieces = [piece for subject in subjects for piece in _pieces(subject, asked, moves, run)]
-    found = run.findings(pieces, progress or (lambda line: None))
-    costs = [meter.total() for meter in meters]
-    own = len(subjects[0]) if model is not None else 0
-    rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
-    blind = {name: metric.cannot_see for piece in pieces for name, metric in piece.metrics.items()}
-    return Audit(tuple(found), tuple(run.left_out), run.trials, own, rows, seconds, level, blind)
+    with once_per_call():
+        if model is None:
+            owned = {"inputs": inputs, "background": background, "background_labels": background_labels}
+            for name, value in (owned | {"attributions": attributions}).items():
+                if value is not None:
+                    raise ValueError(f"{name}: they are those of a model; pass model=... as well.")
+            subjects = [case_subject(case, METHODS) for case in cases_asked(cases, run.seed)]
+        else:
+            if cases is not None:
+                raise ValueError("cases: they have models of their own; pass either a model or cases.")
+            if inputs is None:
+                raise ValueError("inputs: a model of your own needs rows to explain; pass inputs=... as well.")
+            settings = (target, background, background_labels, output, batch_size, device)
+            subjects = [_own_subject(model, inputs_of(inputs, features, baselines), attributions, *settings)]
+        meters = [Meter(subject.scorer.counts) for subject in subjects]
+        pieces = [piece for subject in subjects for piece in _pieces(subject, asked, moves, run, sigma)]
+        found = run.findings(pieces, progress or (lambda line: None))
+        costs = [meter.total() for meter in meters]
+        own = len(subjects[0]) if model is not None else 0
+        rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
+        blind = {name: metric.cannot_see for piece in pieces for name, metric in piece.metrics.items()}
+        return Audit(tuple(found), tuple(run.left_out), run.trials, own, rows, seconds, level, blind)
 
 
-def _pieces(subject: Subject, metrics: Any, replacements: Sequence[Any], run: Run) -> list[Piece]:
-    named = chosen(metrics, {"seed": run.seed}, int(subject.counts.min()))
+def _pieces(subject: Subject, metrics: Any, replacements: Sequence[Any], run: Run, sigma: Any) -> list[Piece]:
+    named = chosen(metrics, {"seed": run.seed, "sigma": sigma}, int(subject.counts.min()))
     notes: list[LeftOut] = []
     pieces = list(pieces_of(subject, named, replacements, notes))
     run.left_out += notes

@@ -41,10 +41,10 @@ _EXAMPLES: tuple[Replacement, ...] = (BASELINE, Toward(0.5), Nudge(0.1), Blur(1.
 _OF_ROWS: tuple[Replacement, ...] = (Marginal(draws=4), Conditional())
 
 
-def metrics_asked(metrics: Any) -> Any:
+def metrics_asked(metrics: Any, sigma: Any = None) -> Any:
     """What was asked for, or all registered metrics and the readings of them that behave differently."""
     if metrics is not None:
-        chosen(metrics, {}, 1 << 62)  # refuses what is none, before any work
+        chosen(metrics, {"sigma": sigma}, 1 << 62)  # refuses what is none, before any work
         return metrics
     known = [
         name

@@ -5,7 +5,6 @@ content: what belongs to another audit is not looked at, and what is damaged is 
 """
 
 import io
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from verax.auditing.trials.base import Trial
 from verax.core.files import Sealed, write_atomically
 from verax.core.hashing import digest, tensor_hash
 from verax.core.version import __version__
+from verax.core.warn import warn
 from verax.metrics.base import Metric
 from verax.problem.replacement import Replacement
 
@@ -68,7 +68,7 @@ def read_piece(folder: Path, key: str) -> list[Finding] | None:
         content = Sealed.read(path)
         if content is not None:
             return findings_of(pl.read_parquet(io.BytesIO(content)))
-        warnings.warn(f"out: {path} is damaged; it is removed and what it held is computed anew.", stacklevel=3)
+        warn(f"out: {path} is damaged; it is removed and what it held is computed anew.")
         path.unlink(missing_ok=True)
     return None
 

@@ -72,6 +72,7 @@ def audit(
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
     output: model_options.FollowedScore = "probability",
+    sigma: model_options.Sigma = None,
     trust_model: model_options.TrustModel = False,
     seed: Annotated[int, typer.Option(help="Same seed, same draws.")] = 0,
     level: model_options.Level = 0.95,
@@ -105,11 +106,13 @@ def audit(
         for name in metric or ():
             common.checked_name("--metric", name, list(METRICS))
         model_options.check_words(output=output, effect=None)
+        noise = model_options.sigma_of(sigma, background)
         moves = _replacements(replacement or (), model, background)
         _check_out(out, folder, [model, inputs, background, *(attributions or [])])
         wording = texts.TextOptions(text_column, word_column, unit, replace)
         settings: dict[str, Any] = {
             "replacements": moves or None,
+            "sigma": noise,
             "trials": trial or None,
             "seed": seed,
             "level": level,
@@ -137,7 +140,8 @@ def audit(
                 wording,
             )
             given = subject.attributions(attributions) if attributions else None
-            said = {"seed": seed} | ({"perturbation": subject.perturbation} if subject.perturbation else {})
+            said = {"seed": seed} | ({} if noise is None else {"sigma": noise})
+            said |= {"perturbation": subject.perturbation} if subject.perturbation else {}
             with _shown() as tell:
                 found = audited(
                     subject.scorer,

@@ -66,7 +66,7 @@ def _warnings_in_a_line() -> Iterator[None]:
     def in_a_line(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
-        return printable(f"verax: warning: {' '.join(str(message).split())}") + "\n"
+        return printable(f"verax: warning: {_as_options(' '.join(str(message).split()))}") + "\n"
 
     before = warnings.formatwarning
     warnings.formatwarning = in_a_line
@@ -74,6 +74,18 @@ def _warnings_in_a_line() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = before
+
+
+def _as_options(text: str) -> str:
+    """The arguments that a message advises, as options of the command line.
+
+    Example:
+        >>> _as_options('Pass baselines="mean" with background=train_inputs, or output="logit".')
+        'Pass --baselines mean --background FILE, or --output logit.'
+    """
+    text = re.sub(r'verax\.Scorer\(\w+, (returns="\w+")\)', r"\1", text)
+    text = re.sub(r" with background=\w+", " --background FILE", text)
+    return re.sub(r'\b([a-z]\w*)="(\w+)"', lambda found: f"--{found[1].replace('_', '-')} {found[2]}", text)
 
 
 def _usage(error: Any) -> str:

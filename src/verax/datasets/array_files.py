@@ -5,7 +5,6 @@ import io
 import re
 import struct
 import tokenize
-import warnings
 import zipfile
 import zlib
 from collections import Counter
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from verax.core.warn import warn
 from verax.datasets.limits import LimitError, check_bytes
 from verax.datasets.parquet_footer import count_values
 
@@ -64,10 +64,9 @@ class Array:
         given = other.given or other.columns
         if given == other.columns or self.values.shape[-1:] != (len(given),):
             return self
-        warnings.warn(
+        warn(
             f"{self.source}: has no names of columns, so they are taken in the order of {other.source}, which is not "
             "the model's; save it as .csv or .parquet with names to be sure.",
-            stacklevel=2,
         )
         return Array(self.values[..., [given.index(name) for name in other.columns]], self.source)
 

@@ -4,7 +4,6 @@ import csv
 import hashlib
 import io
 import math
-import warnings
 import zlib
 from collections import Counter
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 from verax.core.files import write_atomically
 from verax.core.shapes import Float, Int
+from verax.core.warn import warn
 from verax.datasets.base import Dataset, assembled
 from verax.datasets.cache import cache_folder
 from verax.datasets.downloads import DownloadError, bounded_downloads
@@ -141,7 +141,7 @@ def _cached(folder: Path) -> Table:
     if path.is_file():
         if _has_checksum(path, checksum):
             return _read(path)
-        warnings.warn(f"{path} does not fit its checksum in {checksum.name}; it is downloaded again.", stacklevel=3)
+        warn(f"{path} does not fit its checksum in {checksum.name}; it is downloaded again.")
     text = _from_openml()
     table = _parse(f"OpenML's data set {OPENML_ID}", text)
     counts = tuple(np.bincount(clean(table).labels, minlength=2).tolist())

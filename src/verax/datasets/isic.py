@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from verax.core.arguments import checked_choice, checked_seed
 from verax.core.packages import optional_package
 from verax.core.shapes import Int, Shaped
+from verax.core.warn import warn
 from verax.datasets import images
 from verax.datasets.base import Dataset, Standardisation, fingerprint, make_split
 from verax.datasets.cache import cache_folder
@@ -141,7 +141,7 @@ def _entry(root: Path, labels: Labels, cache: Path, progress: images.Progress | 
         try:
             return _open(folder)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            warnings.warn(f"cache: {folder} is damaged ({error}); decoding the images again.", stacklevel=4)
+            warn(f"cache: {folder} is damaged ({error}); decoding the images again.")
             shutil.rmtree(folder)
     with images.whole_folder(folder) as scratch:
         _build(scratch, rows, files, progress)
@@ -242,11 +242,10 @@ def _warn(report: IsicReport) -> None:
     left_out = [f"{isic_id} (missing)" for isic_id in report.missing]
     left_out += [f"{isic_id} ({reason})" for isic_id, reason in report.damaged.items()]
     if left_out:
-        warnings.warn(f"Left out {len(left_out):,} images: {_first(left_out)}.", stacklevel=4)
+        warn(f"Left out {len(left_out):,} images: {_first(left_out)}.")
     if report.conflicts:
-        warnings.warn(
+        warn(
             f"{len(report.conflicts):,} images have contradicting labels: {_first(report.conflicts, '; ')}.",
-            stacklevel=4,
         )
 
 

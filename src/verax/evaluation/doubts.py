@@ -1,12 +1,12 @@
 """Doubts: what makes scores mean little although nothing is wrong with the arguments; each is said once per call."""
 
-import warnings
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from verax.core.shapes import Float, Shaped
+from verax.core.warn import warn
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.problem.problem import Problem, Task
 from verax.problem.replacement import Baseline, Toward
@@ -43,10 +43,9 @@ def warn_of_saturation(task: Task, session: Session, output: Output) -> None:
         return
     distance = torch.minimum(task.clean, 1 - task.clean)
     if len(distance) >= _SEVERAL and bool((distance < _SATURATED).all()):
-        warnings.warn(
+        warn(
             "All scores are saturated: the model gives every input a probability within 1e-6 of 0 or 1, so that "
             'removing a feature hardly shows. Follow the logit: output="logit".',
-            stacklevel=4,
         )
 
 
@@ -65,27 +64,24 @@ def _warn_of_baselines(problem: Problem) -> None:
     first = columns[0]
     row = int(outside[:, first].nonzero()[0])
     found = f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[row, first]):.3g}"
-    warnings.warn(
+    warn(
         f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds {found}), so "
         "perturbed rows are unlike "
         'any that the model has seen. Pass baselines="mean" with background=train_inputs, or standardise.',
-        stacklevel=5,
     )
 
 
 def _warn_of_units(spreads: str, noisy: bool, local: list[str]) -> None:
     if noisy:
-        warnings.warn(
+        warn(
             f"sigma: one number for columns whose spreads go from {spreads}: noise that drowns one column does not "
             'touch another. Pass sigma="std" with background=train_inputs.',
-            stacklevel=5,
         )
     if local:
-        warnings.warn(
+        warn(
             f"{local[0]} ranks features by the size of their attributions, and the spreads of the columns go from "
             f"{spreads}: slopes per unit are not alike. Give slopes per standard deviation (times the column's "
             "spread), or standardise the columns.",
-            stacklevel=5,
         )
 
 

@@ -1,6 +1,5 @@
 """Runs what metrics need: the unperturbed inputs once, one guided pass, and each distinct set of random draws once."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from verax.core.warn import warn
 from verax.evaluation.distance import check_distance, distances
 from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
 from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
@@ -56,10 +56,10 @@ def run(
     for one in metrics.values():
         one.check(problem)
     if limits and (words := _limits_caution(problem, metrics)):
-        warnings.warn(words, stacklevel=3)
+        warn(words)
     warn_of_scales(problem, metrics)
     for words in dict.fromkeys(words for metric in metrics.values() for words in metric.cautions):
-        warnings.warn(words, stacklevel=3)
+        warn(words)
     meter = Meter(scorer.counts)
     with scorer.session(
         problem.inputs, problem.layout.kind, output, batch_size, device, companions=problem.given.companions

@@ -1,6 +1,5 @@
 """How good could a score be? The best and the worst that any attribution of an input can get."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 
 from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
+from verax.core.warn import warn
 from verax.evaluation.drawn import check_repeats
 from verax.evaluation.limit_elements import shared_out
 from verax.evaluation.limit_search import Found, caution, found_limits
@@ -114,7 +114,7 @@ def limits(
     for metric in named.values():
         metric.check(checked)
     if words := caution(checked, named, rows):
-        warnings.warn(words, stacklevel=2)
+        warn(words)
     scorer.check_target(checked.target)
     meter = Meter(scorer.counts)
     with scorer.session(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from verax.core.arguments import kind_in_words
+from verax.core.warn import warn
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.evaluation.row_parts import joined, part_of
@@ -101,7 +102,7 @@ class Stream(Iterator[Evaluation]):
             kind = str(one.message).split(":")[0]
             if kind not in self._warned:
                 self._warned.add(kind)
-                warnings.warn(one.message, one.category, stacklevel=5)
+                warn(str(one.message), one.category)
         return found
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from verax.core import extensions
 from verax.core.hashing import digest
+from verax.core.warn import warn
 from verax.datasets.array_files import listed
 from verax.lakes.columns import check_columns, model_columns
 from verax.lakes.engine import Crew, run_tasks
@@ -220,4 +221,4 @@ class _Progress:
         kind = "".join(letter for letter in text if not letter.isdigit())
         if kind not in self.warned:
             self.warned.add(kind)
-            warnings.warn(text, stacklevel=4)
+            warn(text)

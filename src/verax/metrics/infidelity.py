@@ -1,6 +1,5 @@
 """Infidelity (Yeh et al.): how far attributions are from the score changes of random perturbations."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from verax.core.arguments import checked_flag, checked_level
 from verax.core.shapes import Float
+from verax.core.warn import warn
 from verax.metrics.moments import Moments, tiles
 from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
@@ -170,11 +170,10 @@ class InfidelityResult(MonteCarloResult):
         samples, most = self.metric.samples, self.context.largest_change
         if count := int(rests_on_few(self.carried, samples).sum()):
             other = ', or follow the logit: output="logit"' if most == 1 else ""
-            warnings.warn(
+            warn(
                 f"Infidelity: of {count} of {len(self.carried)} inputs, few of the {samples} draws carry the score "
                 "changes, as where a model is sure; what no draw has shown may count more, so their intervals are "
                 f"wide. Pass more samples{other}.",
-                stacklevel=2,
             )
         ends = mean_square_interval(self.scores, self.errors, self.carried, samples, most, checked_level(level))
         return self._pack(ends[0]), self._pack(ends[1])

@@ -1,6 +1,5 @@
 """Weighted areas: what Prediction Change, Directed Prediction Change and their local sister make of their curves."""
 
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -11,6 +10,7 @@ from torch import Tensor
 from verax.core.arguments import checked_count
 from verax.core.blocks import pieces
 from verax.core.shapes import Bool, Float
+from verax.core.warn import warn
 from verax.metrics import areas
 from verax.metrics.base import GuidedMetric, Kind
 from verax.metrics.limits_result import Limits
@@ -154,10 +154,9 @@ class DirectedArea(WeightedArea):
         }
         for what, elements in why.items():
             if elements is not None and bool(elements.any()):
-                warnings.warn(
+                warn(
                     f"{self.label} counts 0 for features that {what}: {_named(problem, elements)}. PC and baseline "
                     "Infidelity see them.",
-                    stacklevel=4,
                 )
 
     def changes(self, scores: AnyScores, which: slice) -> Float[Tensor, "k n curves steps"]:

@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from verax.core.arguments import checked_count
 from verax.core.files import write_atomically
 from verax.core.hashing import digest, tensor_hash
 from verax.core.sealing import BLANK, is_sealed, sealed
+from verax.core.warn import warn
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import Result
 from verax.monitoring.track import Track, Window
@@ -109,7 +109,7 @@ class Monitor:
         scores = _scores(parts)
         key = batch or digest(scores={" ".join(name): tensor_hash(one) for name, one in scores.items()})
         if self.knows(key):
-            warnings.warn(f"This batch ({label or key[:8]}) was folded before, and is left out.", stacklevel=2)
+            warn(f"This batch ({label or key[:8]}) was folded before, and is left out.")
             return []
         tracks = self._tracks_for(parts[0], list(scores))
         windows = [

@@ -1,10 +1,9 @@
 """First look: a torch module that nobody described is judged by its first answers; what they leave open is said."""
 
-import warnings
-
 from torch import Tensor, nn
 
 from verax.core.shapes import Float
+from verax.core.warn import warn
 from verax.scoring.adapters import Adapter
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.probabilities import are_probabilities, in_unit_interval
@@ -37,11 +36,10 @@ class FirstLook:
         if outputs.shape[1] == 1:
             self._judge_single(outputs, rounding)
         elif are_probabilities(outputs, rounding):
-            warnings.warn(
+            warn(
                 "The torch module is taken to return logits, but its outputs look like probabilities (in [0, 1], rows "
                 'sum to 1). If they are, wrap it: verax.Scorer(model, returns="probabilities"); if they are logits, '
                 'verax.Scorer(model, returns="logits") silences this.',
-                stacklevel=2,
             )
 
     def _judge_single(self, outputs: Float[Tensor, "n 1"], rounding: float) -> None:
@@ -52,10 +50,9 @@ class FirstLook:
                 "model: the torch module returns one number per row, all of them in [0, 1], and nobody said whether "
                 f"it is a logit, a probability or a regression value. Say it: {_WAYS}."
             )
-        warnings.warn(
+        warn(
             "The torch module returns one number per row, which may be a logit, a probability or a regression value; "
             f"it is taken to be a logit. Say it: {_WAYS}.",
-            stacklevel=2,
         )
 
 

@@ -1,7 +1,6 @@
 """Inference: how plain forward passes run, on the user's module itself or on a copy made fast for them."""
 
 import copy
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.shapes import Shaped
+from verax.core.warn import warn
 from verax.scoring.adapters import Adapter
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.batchnorm_folding import folded
@@ -109,11 +109,10 @@ class Inference:
         module = trial.adapter.module
         fresh = folded(module) if self.folds else copy.deepcopy(module)
         if _kinds(fresh) != _kinds(module) and not trial.agree(fresh):
-            warnings.warn(
+            warn(
                 "The copy of the model with its batch norms folded gives other outputs than the model, so the model "
                 "runs without folding, more slowly: it uses some of its layers in a way that its forward does not "
                 "show. Leave precision and compile out to run the model itself.",
-                stacklevel=2,
             )
             fresh, self.folds = copy.deepcopy(module), False
         fresh = fresh.to(dtype)

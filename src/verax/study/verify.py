@@ -3,7 +3,6 @@
 import json
 import math
 import random
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import polars as pl
 
 from verax.analysis.tables import COST_COLUMNS
 from verax.core.files import write_atomically
+from verax.core.warn import warn
 from verax.study.cache import Cache
 from verax.study.compute import compute
 from verax.study.machine import Machine, one_thread
@@ -98,7 +98,7 @@ def read_verdict(store: Store) -> dict[str, Any] | None:
     seal = content.pop(_SEAL, None) if isinstance(content, dict) else None
     if seal is None or seal != seal_of(content):
         found = "damaged, or written by another version of Verax, and ignored"
-        warnings.warn(f"{path}: {found}; run verax verify again to have it written anew.", stacklevel=2)
+        warn(f"{path}: {found}; run verax verify again to have it written anew.")
         return None
     verdict: dict[str, Any] = content
     return verdict if verdict["state"] == store.state() else None

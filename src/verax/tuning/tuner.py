@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from verax.attribution.base import Modality
+from verax.core.warn import once_per_call
 from verax.problem.inputs import inputs_of
 from verax.problem.replacement import ReplacementLike, checked_replacement
 from verax.scoring.class_scores import Output
@@ -112,23 +113,24 @@ def tune(
     settings = SearchSettings.checked(trials, seconds, seed, tolerance, level, metric, sigma, asked_inputs)
     path = checked_store(store)
     scorer = model if isinstance(model, Scorer) else Scorer(model)
-    meter = Meter(scorer.counts)
-    subject, clean, place = subject_of(
-        scorer, asked_inputs, background, background_labels, target, settings.seed, output, batch_size, device
-    )
-    subject = replace(subject, replacement=checked_replacement(replacement))
-    modality: Modality = "image" if subject.inputs.ndim == 4 else "tabular"
-    space = space_of(methods, modality, subject.given, scorer.differentiable, settings.std)
-    asked = stores.Asked(facts_of(settings, subject, space, target), clean)
-    metrics = list(settings.metrics)
-    known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []
-    bench = Bench(subject, settings.metrics, space.configurations, place)
+    with once_per_call():
+        meter = Meter(scorer.counts)
+        subject, clean, place = subject_of(
+            scorer, asked_inputs, background, background_labels, target, settings.seed, output, batch_size, device
+        )
+        subject = replace(subject, replacement=checked_replacement(replacement))
+        modality: Modality = "image" if subject.inputs.ndim == 4 else "tabular"
+        space = space_of(methods, modality, subject.given, scorer.differentiable, settings.std)
+        asked = stores.Asked(facts_of(settings, subject, space, target), clean)
+        metrics = list(settings.metrics)
+        known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []
+        bench = Bench(subject, settings.metrics, space.configurations, place)
 
-    def save(candidates: list[Candidate]) -> None:
-        if path is not None:
-            stores.write(path, asked, candidates, metrics)
+        def save(candidates: list[Candidate]) -> None:
+            if path is not None:
+                stores.write(path, asked, candidates, metrics)
 
-    return _Search(settings, space, bench, known, meter).run(save, progress or (lambda line: None))
+        return _Search(settings, space, bench, known, meter).run(save, progress or (lambda line: None))
 
 
 class _Search:

@@ -1,6 +1,5 @@
 """ONNX models, run by ONNX Runtime."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
+from verax.core.warn import warn
 from verax.scoring.adapters.base import Returns, as_numpy
 from verax.scoring.probabilities import are_probabilities, in_unit_interval
 
@@ -73,11 +73,10 @@ class OnnxModel:
         if inside and single and named is not None:  # one number in [0, 1] may be either
             found = named
         if found != named and (named is not None or single or found == "logits"):
-            warnings.warn(
+            warn(
                 f"Output {self.output} of the ONNX model is taken to hold {found}, by its values for the first rows. "
                 'If that is wrong, say what it returns: verax.Scorer(path, returns="logits"), "probabilities", or '
                 '"values" for a regressor.',
-                stacklevel=2,
             )
         self.returns, self.decided = found, True
 

@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
+from verax.core.warn import warn
 from verax.scoring.adapters.base import Returns, without_wrapper
 from verax.scoring.adapters.configured import configured_labels
 from verax.scoring.companions import Companions
@@ -84,10 +84,9 @@ def check_alone(module: nn.Module) -> None:
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None
     ]
     if norms:
-        warnings.warn(
+        warn(
             f"The model's batch norm {norms[0]} has no running statistics, so the score of a row depends on the rows "
             "beside it and on the batch size; scores mean little. Train it with track_running_stats=True.",
-            stacklevel=2,
         )
 
 

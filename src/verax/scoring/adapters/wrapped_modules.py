@@ -2,11 +2,12 @@
 
 import functools
 import inspect
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
+
+from verax.core.warn import warn
 
 _TWO_MODES = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)  # what differs between the two modes
 
@@ -20,11 +21,10 @@ def warn_of_training(function: Any) -> None:
     for module in _modules(function):
         for name, part in module.named_modules():
             if part.training and isinstance(part, _TWO_MODES):
-                warnings.warn(
+                warn(
                     f"The function uses a torch module ({type(module).__name__}) in training mode: its "
                     f"{type(part).__name__} {name} makes scores change from call to call or with the batch. Call "
                     ".eval() on the module first, or give the module itself as model.",
-                    stacklevel=2,
                 )
                 return
 

@@ -1,0 +1,68 @@
+"""Warnings point to the user's line, and come once per call."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import verax
+from verax.attribution import Gradient, LimeTabular
+from verax.core.warn import kind_of, once_per_call, warn
+
+
+def given(work):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        work()
+    return caught
+
+
+@pytest.fixture
+def model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).eval()
+
+
+@pytest.fixture
+def rows():
+    """Columns of many spreads, far from 0, so that baselines and sigma are doubted."""
+    return torch.randn(60, 4, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.01, 1, 1, 0.5]) + 5
+
+
+def calls(model, rows):
+    methods = {"gradient": Gradient(), "lime": LimeTabular(samples=16)}
+    return {
+        "evaluate": lambda: verax.evaluate(model, rows, {"a": rows}, metrics=("pc", "infidelity")),
+        "compare": lambda: verax.compare(model, rows, {"a": rows, "b": -rows}, metrics=("pc", "infidelity")),
+        "tune": lambda: verax.tune(model, rows, list(methods.values()), metric=("pc", "infidelity")),
+        "audit": lambda: verax.audit(model, rows, methods, metrics=["pc", "infidelity"], trials=["tells_apart"]),
+        "limits": lambda: verax.limits(model, rows, metrics=["pc"]),
+    }
+
+
+@pytest.mark.parametrize("name", ["evaluate", "compare", "tune", "audit", "limits"])
+def test_each_warning_comes_once_and_from_the_line_of_the_user(model, rows, name):
+    if name == "tune":
+        pytest.importorskip("optuna", reason="needs the extra tune")
+    caught = given(calls(model, rows)[name])
+    kinds = [kind_of(str(one.message)) for one in caught]
+    assert sorted(kinds) == sorted(set(kinds))
+    assert {one.filename for one in caught} <= {__file__}
+    assert kinds or name == "limits"
+
+
+def test_an_audit_takes_the_sigma_that_it_advises(model, rows):
+    settings = {"metrics": ["infidelity"], "trials": ["tells_apart"], "background": rows, "baselines": "mean"}
+    told = given(lambda: verax.audit(model, rows, {"a": Gradient()}, **settings))
+    assert any('sigma="std" with background' in str(one.message) for one in told)
+    followed = given(lambda: verax.audit(model, rows, {"a": Gradient()}, sigma="std", **settings))
+    assert not any("sigma" in str(one.message) for one in followed)
+
+
+def test_kinds_do_not_depend_on_numbers_and_names():
+    with_numbers = (f"baselines: outside in {name} ({size})" for name, size in zip("abc", np.arange(3), strict=True))
+    with once_per_call():
+        caught = given(lambda: [warn(one) for one in with_numbers])
+    assert len(caught) == 1
