@@ -177,3 +177,11 @@ def test_text_that_is_a_number_is_left_as_it_is(tmp_path):
     x = torch.randn(3, 4)
     verax.evaluate(torch.nn.Linear(4, 2), x, {"-0.5": x, "+1e-3": x}, ["pc"]).save(tmp_path / "scores.csv")
     assert set(pl.read_csv(tmp_path / "scores.csv", infer_schema=False)["attribution"]) == {"-0.5", "+1e-3"}
+
+
+def test_a_name_with_a_control_character_is_saved_and_drawn_written_out(tmp_path):
+    x = torch.randn(5, 3)
+    found = verax.compare(torch.nn.Linear(3, 2), x, {"a\x1b[2J": x, "b": -x}, ["pc"])
+    found.save(tmp_path / "page.html")
+    assert r"a\x1b[2J" in (tmp_path / "page.html").read_text()
+    assert any(r"a\x1b[2J" in text.get_text() for ax in found.plot().axes for text in ax.get_yticklabels())

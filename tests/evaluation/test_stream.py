@@ -392,3 +392,41 @@ def test_a_generator_may_overwrite_each_batch_with_the_next(
     found = list(stream(scorer, batches(), metrics=METRICS, **CALL))
     for name in METRICS:
         assert torch.equal(torch.cat([part[name].scores for part in found], dim=1), whole[name].scores)
+
+
+def test_a_stream_shows_how_far_it_is(scorer):
+    x = torch.randn(5, COLUMNS)
+    found = stream(scorer, [(x, {"x": x})], metrics=["pc"], target=1)
+    assert repr(found) == "Stream: 0 rows evaluated so far; iterate over it, or call totals() to evaluate what is left"
+    found.totals()
+    assert repr(found).startswith("Stream: 5 rows evaluated so far")
+
+
+@pytest.mark.parametrize("empty", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_empty_frame_is_left_out_wherever_it_stands(scorer, empty, place):
+    names = [f"c{column}" for column in range(COLUMNS)]
+    rows = empty(dict(zip(names, np.random.default_rng(0).normal(size=(COLUMNS, 6)), strict=True)))
+    batches = [rows]
+    batches.insert(place, empty({name: [] for name in names}))
+    methods = {"gradient": Gradient()}
+    found = stream(scorer, batches, methods, ["pc"], target=1).totals()
+    assert found["pc"].mean() == stream(scorer, [rows], methods, ["pc"], target=1).totals()["pc"].mean()
+    assert found.count == 6
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_totals_of_a_stream_that_failed_are_refused_each_time(scorer, before):
+    x = torch.randn(60, COLUMNS)
+
+    def broken():
+        yield from [(x, {"x": x})] * before
+        raise OSError("the disk is gone")
+
+    found = stream(scorer, broken(), metrics=["pc"], target=1, **CALL)
+    with pytest.raises(OSError, match="the disk is gone"):
+        found.totals()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="totals: the stream failed before its end") as refused:
+            found.totals()
+        assert isinstance(refused.value.__cause__, OSError)

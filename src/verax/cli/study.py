@@ -13,6 +13,7 @@ from verax.cli import common, complete
 from verax.cli.extras import check_extra
 from verax.core import extensions
 from verax.core.cores import available_cores
+from verax.core.text_tables import counted
 
 if TYPE_CHECKING:
     from verax.study.study import Study
@@ -101,7 +102,7 @@ def run(
             common.tell(f"verax: stopped. What was finished is stored in {folder}; run it again to go on.")
             raise typer.Exit(common.STOPPED) from None
     facts = {"study": loaded.name, "folder": str(folder), "computed": found.computed, "report": str(found.report)}
-    text = f"{found.computed} units computed. Report: {found.report.absolute().as_uri()}"
+    text = f"{counted(found.computed, 'unit')} computed. Report: {found.report.absolute().as_uri()}"
     common.show(facts, text, as_json=as_json)
 
 

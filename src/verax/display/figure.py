@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from verax.core.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from verax.core.printable import printable
 
 LINES = tuple(zip((BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY), "osD^vX", strict=True))  # colour and marker
 CURVES = {"MoRF, most relevant first": VERMILION, "LeRF, least relevant first": BLUE}
@@ -80,8 +81,8 @@ def short(name: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib shows as it is: a dollar sign starts no formula."""
-    return text.replace("$", r"\$")
+    """Text that matplotlib shows as it is: a dollar sign starts no formula, and SVG takes no control characters."""
+    return printable(text).replace("$", r"\$")
 
 
 def room_for(names: Iterable[str]) -> float:

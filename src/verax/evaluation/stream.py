@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from verax.core.arguments import kind_in_words
+from verax.core.text_tables import counted
 from verax.core.warn import warn
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
@@ -51,7 +52,8 @@ class Stream(Iterator[Evaluation]):
         self.stopped = False
         self._until, self._quantiles = until, quantiles
         self._warned: set[str] = set()
-        self._evaluated = self._run(stretches, measure)
+        self._failure: Exception | None = None
+        self._evaluated = self._remembering_failure(self._run(stretches, measure))
         self._batches = self._by_batch()
 
     def __next__(self) -> Evaluation:
@@ -61,9 +63,28 @@ class Stream(Iterator[Evaluation]):
         """Evaluate what is left, and give the totals of all."""
         for _ in self._evaluated:
             pass
+        if self._failure is not None:  # a generator that failed is over: without this, half the rows would pass for all
+            raise RuntimeError(
+                "totals: the stream failed before its end, so there are no totals of all rows; those of the rows "
+                "before the failure are in so_far."
+            ) from self._failure
         if self.so_far is None:
             raise ValueError("batches: expected at least one with rows, found none.")
         return self.so_far
+
+    def __repr__(self) -> str:
+        rows = counted(0 if self.so_far is None else self.so_far.count, "row")
+        left = "stopped early" if self.stopped else "iterate over it, or call totals() to evaluate what is left"
+        return f"Stream: {rows} evaluated so far; {left}"
+
+    def _remembering_failure(
+        self, evaluated: Iterator[tuple[Stretch, Evaluation]]
+    ) -> Iterator[tuple[Stretch, Evaluation]]:
+        try:
+            yield from evaluated
+        except Exception as error:
+            self._failure = error
+            raise
 
     def _run(self, stretches: Iterator[Stretch], measure: Any) -> Iterator[tuple[Stretch, Evaluation]]:
         metrics: Any = None

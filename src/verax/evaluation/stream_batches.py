@@ -179,6 +179,8 @@ def _plain(inputs: Inputs, order: ColumnOrder) -> Inputs:
     if column_names(inputs.values) is None and isinstance(inputs.values, np.ndarray | Tensor):
         return inputs
     ordered = inputs.ordered(order)
+    if not len(inputs):  # it is left out; an empty frame says nothing about the kinds of its columns
+        return replace(ordered, values=np.empty(tuple(ordered.values.shape)))
     rows = checked_values(ordered.values, whole=True, missing=True)
     return replace(ordered, values=rows.numpy())
 
