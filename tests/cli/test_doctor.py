@@ -38,7 +38,7 @@ def test_a_place_where_all_is_well(requires: list[str]) -> None:
     assert "  onnx: installed (numpy " in found.stdout
     place = lines.index("  ray: nobodys-package missing")
     assert lines[place + 1 : place + 3] == [
-        "    would add studies on a Ray cluster: verax study run --engine ray",
+        "    would add studies and lakes on a Ray cluster: verax study run --engine ray",
         "    pip install 'verax[ray]'",
     ]
     assert any(line.startswith("  cpu: ") and line.endswith(": ok") for line in lines)
