@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 alt = optional_package("altair", "verax[tune]", "Tuned.plot()")
 
 
-class OfflineChart(alt.LayerChart):  # type: ignore[misc]  # Altair may be missing, so that its classes are Any
+class OfflineChart(alt.LayerChart):  # type: ignore[misc,name-defined]  # Altair may be missing: its classes are Any
     """A layered chart that is shown and saved without a network: a notebook shows an SVG, a page holds its scripts."""
 
     def _repr_mimebundle_(self, *args: Any, **settings: Any) -> dict[str, str]:
