@@ -114,7 +114,8 @@ def test_methods_and_what_they_explain(study: Study, table: pl.DataFrame) -> Non
     assert found.height == 15 + 15 + 8
     for method, configuration, local in found.select("method", "configuration", "local").rows():
         assert configuration.startswith(f"{method}(")
-        oriented = method in ("IntegratedGradients", "DeepLiftSHAP") and "multiply_by_inputs=True" in configuration
+        times_inputs = method in ("IntegratedGradients", "DeepLiftSHAP") and "multiply_by_inputs=True" in configuration
+        oriented = times_inputs or method in ("LimeImage", "LimeGroups")
         assert local is not oriented
 
 

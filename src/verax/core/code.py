@@ -12,7 +12,7 @@ def code_of(value: Any) -> str:
         >>> print(code_of(SmoothGrad(sigma=0.5)))
         from verax.attribution import SmoothGrad
         <BLANKLINE>
-        method = SmoothGrad(sigma=0.5, samples=50, seed=0)
+        method = SmoothGrad(sigma=0.5, samples=64, seed=0)
     """
     imports = sorted({_import(kind) for kind in _kinds(value)})
     settings = ", ".join(f"{field.name}={getattr(value, field.name)!r}" for field in fields(value))
