@@ -96,9 +96,9 @@ class Stream(Iterator[Evaluation]):
                 error.add_note(f"Rows are counted from row {before} of the stream.")
                 raise
             metrics = {name: result.metric for name, result in evaluation.items()}
-            found = Totals.of(evaluation, stretch.batch.segments, self._quantiles)
+            found = Totals.of(evaluation, stretch.batch.segments, self._quantiles, bool(self._until))
             self.so_far = found if self.so_far is None else self.so_far.merge(found)
-            self.stopped = self._until != {} and narrow_enough(self.so_far, self._until)
+            self.stopped = bool(self._until) and narrow_enough(self.so_far, self._until)
             yield stretch, evaluation
             if self.stopped:
                 return
@@ -128,9 +128,14 @@ class Stream(Iterator[Evaluation]):
 
 
 def narrow_enough(totals: Totals, until: Mapping[str, float]) -> bool:
-    """Whether the 95 % intervals of these metrics reach no further than asked, from 256 rows on."""
-    means = ((totals[name].listed_means(), reach) for name, reach in until.items())
-    return totals.count >= FEWEST and all(one.high - one.low <= 2 * reach for many, reach in means for one in many)
+    """Whether the 95 % intervals of these metrics reach no further than asked, from 256 rows on.
+
+    An interval that is not known, as of scores without a bound that are all alike, is never narrow enough.
+    """
+    means = [(mean, reach) for name, reach in until.items() for mean in totals[name].listed_means()]
+    return totals.count >= FEWEST and all(
+        mean.high - mean.mean <= reach and mean.mean - mean.low <= reach for mean, reach in means
+    )
 
 
 def stream(
@@ -181,10 +186,15 @@ def stream(
         by: Segments of the data to sum up apart: the name of a column, which is then no feature, a function from a
             batch's inputs to one label per row, or, for rows given at once, one label per row.
         until: Stop when the 95 % intervals of all means reach no further than this to each side; a dict says it per
-            metric. Rows that are given at once are drawn at random, others are taken as they come. A look at the
-            intervals is taken at 256 rows and whenever there are a quarter more, for batches after each.
+            metric. The intervals of the totals are then such that hold at any time of stopping, each with a probability
+            of at least 95 %, for scores that cannot lie outside the metric's range: PC of probabilities with fixed
+            steps, normalised Infidelity of probabilities, effect correlation. DPC and LPC of probabilities are assumed
+            within [-1, 1] or the scores seen, metrics without a bound (values, logits, Sensitivity-N) within the scores
+            seen; while these are all alike it does not stop. Rows that are given at once are drawn at random, others
+            are taken as they come. A look at the intervals is taken at 256 rows and whenever there are a quarter more,
+            for batches after each.
         stratify: With ``until`` and rows given at once: one label per row; each is drawn by its share. Intervals are
-            those of plain draws, and so rather too wide.
+            those of plain draws, and so wider than necessary.
         quantiles: Whether to keep sketches for ``totals()[metric].quantile(share)``.
 
     Returns:

@@ -15,7 +15,7 @@ from verax.evaluation.joined_batches import joined_batches
 from verax.evaluation.stream_batches import Batch, BatchReader, of_rows, taken, target_of_rows
 from verax.problem.inputs import Inputs
 
-FEWEST = 256  # rows before the width of an interval is believed
+FEWEST = 256  # rows before a stream may stop, which the range of scores without a bound is taken from
 _GROWTH = 4  # a look is taken whenever there are a quarter more rows
 
 
@@ -146,7 +146,7 @@ class RowSource:
 
 
 def looks(count: int, most: int) -> Iterator[slice]:
-    """After which rows to look whether enough is known: few looks, so that none is lucky too often.
+    """After which rows to look whether enough is known: few looks, since each is a call of the model.
 
     Example:
         >>> [look.stop for look in looks(3000, most=512)]

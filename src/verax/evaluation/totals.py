@@ -12,10 +12,11 @@ from torch import Tensor
 from verax.core.arguments import checked_level, kind_in_words
 from verax.core.arrays import Layout
 from verax.core.saving import save_as
-from verax.core.shapes import Int
+from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, metric_head, shortened
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import Result
+from verax.statistics.anytime import AnytimeSums
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.quantiles import QuantileSketch, merged_sketches
 from verax.statistics.totals import ScoreSums
@@ -32,7 +33,7 @@ class Total:
         metric: What was measured, with its settings.
         labels: What the attributions are called.
         layout: The form in which they were given, and in which figures go back.
-        sums: Of each attribution.
+        sums: Of each attribution; with ``until``, ``AnytimeSums``, whose intervals hold at any time of stopping.
         sketches: Of each, where quantiles were asked for.
     """
 
@@ -43,19 +44,43 @@ class Total:
     sketches: tuple[QuantileSketch, ...] | None
 
     @classmethod
-    def of(cls, result: Result, quantiles: bool, which: Int[Tensor, " m"] | None = None) -> "Total":
-        """The total of a result, or of some of its inputs."""
+    def of(
+        cls,
+        result: Result,
+        quantiles: bool,
+        which: Int[Tensor, " m"] | None = None,
+        anytime: bool = False,
+    ) -> "Total":
+        """The total of a result, or of some of its inputs.
+
+        Args:
+            result: The result.
+            quantiles: Whether to keep sketches for them.
+            which: The inputs that count; None for all.
+            anytime: Whether intervals are to hold at any time of stopping.
+        """
         scores = [one if which is None else one[which] for one in result.scores.cpu()]
         sketches = tuple(map(QuantileSketch, scores)) if quantiles else None
-        return cls(result.metric, result.labels, result.context.layout, tuple(map(ScoreSums.of, scores)), sketches)
+        sums = _anytime_sums(result, scores) if anytime else tuple(map(ScoreSums.of, scores))
+        return cls(result.metric, result.labels, result.context.layout, sums, sketches)
 
     @property
     def count(self) -> int:
         """How many inputs there were."""
         return self.sums[0].count
 
+    @property
+    def interval(self) -> str:
+        """What the intervals are: ``"t"``, or with ``until`` ``"anytime"`` or ``"anytime, range assumed"``."""
+        first = self.sums[0]
+        if not isinstance(first, AnytimeSums):
+            return "t"
+        return "anytime" if first.range.certain else "anytime, range assumed"
+
     def mean(self, *, level: float = LEVEL) -> Any:
-        """Mean over inputs with Student's t interval: one estimate, a list or a dict, as the attributions were given.
+        """Mean over inputs with its interval: one estimate, a list or a dict, as the attributions were given.
+
+        The interval is Student's t, or with ``until`` one that holds at any time of stopping.
 
         Args:
             level: Coverage of the interval.
@@ -86,6 +111,8 @@ class Total:
         if (self.metric, self.labels) != (other.metric, other.labels):
             mine, theirs = (f"{one.metric.short_form} of {', '.join(one.labels)}" for one in (self, other))
             raise ValueError(f"merge: expected totals of the same metrics and attributions, found {mine} and {theirs}.")
+        if self.interval != other.interval:
+            raise ValueError("merge: expected totals of streams with until, or of streams without it, got one of each.")
         sums = tuple(mine + theirs for mine, theirs in zip(self.sums, other.sums, strict=True))
         sketches = merged_sketches(self.sketches, other.sketches)
         return Total(self.metric, self.labels, self.layout, sums, sketches)
@@ -128,19 +155,22 @@ class Totals(dict[str, Total]):
         self.per_segment = per_segment or {}
 
     @classmethod
-    def of(cls, evaluation: Evaluation, segments: Any = None, quantiles: bool = False) -> "Totals":
+    def of(
+        cls, evaluation: Evaluation, segments: Any = None, quantiles: bool = False, anytime: bool = False
+    ) -> "Totals":
         """The totals of some results.
 
         Args:
             evaluation: The results.
             segments: Of each input, the segment of the data that it belongs to.
             quantiles: Whether to keep sketches for them.
+            anytime: Whether intervals are to hold at any time of stopping.
         """
         first: Result = next(iter(evaluation.values()))
         classes = first.context.target.cpu().numpy()
 
         def total(which: Int[Tensor, " m"] | None, count: int, whole: bool) -> Totals:
-            held = {name: Total.of(result, quantiles, which) for name, result in evaluation.items()}
+            held = {name: Total.of(result, quantiles, which, anytime) for name, result in evaluation.items()}
             return cls(held, count, evaluation.rows if whole else 0, evaluation.seconds if whole else 0.0)
 
         def apart(labels: Any) -> dict[Hashable, Totals]:
@@ -193,6 +223,7 @@ class Totals(dict[str, Total]):
                     "standard_error": mean.standard_error,
                     "low": mean.low,
                     "high": mean.high,
+                    "interval": total.interval,
                 }
                 for kind, label, one in groups
                 for name, total in one.items()
@@ -214,14 +245,31 @@ class Totals(dict[str, Total]):
         labels = next(iter(self.values())).labels if self else ()
         columns = [[str(mean) for mean in total.listed_means()] for total in self.values()]
         heads = [metric_head(total.metric.label, total.metric.higher_is_better) for total in self.values()]
-        caption = f"Means over {counted(self.count, 'input')} with 95 % intervals; {cost(self.rows, self.seconds)}"
+        means = f"Means over {counted(self.count, 'input')} with 95 % intervals{self._validity()}"
+        caption = f"{means}; {cost(self.rows, self.seconds)}"
         return Table(("attribution", *heads), shortened(list(zip(labels, *columns, strict=True))), caption)
+
+    def _validity(self) -> str:
+        """When the intervals hold, for those of a stream with ``until``."""
+        if all(total.interval == "t" for total in self.values()):
+            return ""
+        assumed = [total.metric.label for total in self.values() if total.interval != "anytime"]
+        note = f" (of {', '.join(assumed)} if no score lies outside the range assumed)" if assumed else ""
+        return f" that hold at any time of stopping{note}"
 
     def __repr__(self) -> str:
         return self.table().text()
 
     def _repr_html_(self) -> str:
         return self.table().html()
+
+
+def _anytime_sums(result: Result, scores: list[Float[Tensor, " n"]]) -> tuple[AnytimeSums, ...]:
+    known = result.metric.score_range(result.context.largest_change)
+    try:
+        return tuple(AnytimeSums.of(part, known) for part in scores)
+    except ValueError as error:
+        raise ValueError(f"{result.metric.name}: {error} Its score_range is wrong; until needs a right one.") from None
 
 
 def _merged(first: dict[Hashable, Totals], second: dict[Hashable, Totals]) -> dict[Hashable, Totals]:

@@ -20,6 +20,7 @@ from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
 from verax.perturbation.sampled import Effects, Gathered
 from verax.problem.problem import Problem
+from verax.statistics.anytime import ScoreRange
 
 Kind = Literal["local", "baseline"]
 METRICS: "Registry[Metric]" = Registry("metric")
@@ -44,6 +45,7 @@ class Metric(ABC):
         asks: The question that it answers, a sentence for pages; may be left out.
         deterministic: Whether it does without random draws.
         chance: What attributions that know nothing get on average; None where no number is known.
+        score_range: The least and the greatest score, for ``verax.stream(..., until=...)``; may be left out.
         cannot_see: What it is blind to, a sentence that stands beside its scores; may be left out.
         citation: Where it was published.
         version: To be raised when the same settings give other scores than before, so that stored ones are computed
@@ -77,6 +79,15 @@ class Metric(ABC):
     def chance(self) -> float | None:
         """What attributions that know nothing get on average."""
         return None
+
+    def score_range(self, largest_change: float) -> ScoreRange:
+        """The least and the greatest score there can be; where it is left out, nothing is known of them.
+
+        Args:
+            largest_change: The furthest that the followed score can move: 1 for a probability, infinity for a logit
+                or a value.
+        """
+        return ScoreRange()
 
     @property
     def cannot_see(self) -> str:

@@ -14,6 +14,7 @@ from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
 from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.sampled import Effects, Gathered
+from verax.statistics.anytime import ScoreRange
 from verax.statistics.intervals import t_quantile
 
 
@@ -75,6 +76,10 @@ class EffectCorrelation(EffectMetric):
     def __post_init__(self) -> None:
         checked_count("samples", self.samples, least=2)  # one draw is in line with any prediction, or opposed to it
         super().__post_init__()
+
+    def score_range(self, largest_change: float) -> ScoreRange:
+        """That of any correlation."""
+        return ScoreRange(-1.0, 1.0, certain=True)
 
     def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
         """Effect correlation of some inputs."""

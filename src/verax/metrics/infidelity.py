@@ -1,5 +1,6 @@
 """Infidelity (Yeh et al.): how far attributions are from the score changes of random perturbations."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
 from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.sampled import Effects, Gathered
+from verax.statistics.anytime import ScoreRange
 from verax.statistics.rare_effects import carrying, mean_square_interval, rests_on_few
 
 
@@ -86,6 +88,12 @@ class Infidelity(EffectMetric):
     def cautions(self) -> tuple[str, ...]:
         """A warning of few draws to fit to."""
         return super().cautions if self.normalize else ()
+
+    def score_range(self, largest_change: float) -> ScoreRange:
+        """Normalised, at most the mean square of the score changes; else what attributions predict has no bound."""
+        if not self.normalize or math.isinf(largest_change):
+            return ScoreRange()
+        return ScoreRange(0.0, largest_change**2 * self.samples / (self.samples - 1), certain=True)
 
     def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
         """Infidelity of some inputs."""

@@ -1,5 +1,6 @@
 """Weighted areas: what Prediction Change, Directed Prediction Change and their local sister make of their curves."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -22,6 +23,7 @@ from verax.perturbation.order import Order
 from verax.perturbation.removed_sets import Area, Experiment, Rule
 from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement
+from verax.statistics.anytime import ScoreRange
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.ratios import ratios_of_means
 
@@ -75,6 +77,17 @@ class WeightedArea(GuidedMetric):
     def chance(self) -> float | None:
         """In a random order both curves have the same mean; one curve alone falls in any order."""
         return 0.0 if self.experiment.area == "between" else None
+
+    def score_range(self, largest_change: float) -> ScoreRange:
+        """As far as the followed score can move, to both sides.
+
+        That is certain of scores along a curve. Directed steps may add up to more, where the score goes up and down
+        again; so may increments of two curves, and what adaptive steps estimate.
+        """
+        if math.isinf(largest_change):
+            return ScoreRange()
+        certain = self.signing == "none" and self.form == "cumulative" and self.steps != "adaptive"
+        return ScoreRange(-largest_change, largest_change, certain)
 
     def changes(self, scores: AnyScores, which: slice) -> Float[Tensor, "k n curves steps"]:
         """The change of each step."""

@@ -12,7 +12,7 @@ from verax.core.arguments import checked_level
 from verax.core.shapes import Float
 from verax.statistics.intervals import LEVEL, Estimate, t_quantile
 
-_UNIT = 1130  # sums are whole numbers of 2**-1130: every float64, the smallest with all its 53 places, is one
+UNIT = 1130  # sums are whole numbers of 2**-1130: every float64, the smallest with all its 53 places, is one
 _HALF = 26  # bits of the lower half of a mantissa, so that float64 adds up 2**26 halves without rounding
 
 
@@ -49,7 +49,7 @@ class ScoreSums:
         values = scores.detach().to("cpu", torch.float64).numpy()
         known = np.isfinite(values) & (np.abs(values) < 1e150)  # beyond, squares overflow
         values = values[known]
-        return cls(len(known), _exact_sum(values), _exact_sum(values * values), int((~known).sum()))
+        return cls(len(known), exact_sum(values), exact_sum(values * values), int((~known).sum()))
 
     def __add__(self, other: "ScoreSums") -> "ScoreSums":
         return ScoreSums(
@@ -62,15 +62,15 @@ class ScoreSums:
     @property
     def mean(self) -> float:
         """The mean, rounded once; not a number of no scores."""
-        return self.total / (self.count << _UNIT) if self.count and not self.unknown else math.nan
+        return self.total / (self.count << UNIT) if self.count and not self.unknown else math.nan
 
     @property
     def variance(self) -> float:
         """The variance of the scores' source, over ``count - 1``; not a number of fewer than two."""
         if self.count < 2 or self.unknown:
             return math.nan
-        spread = (self.count * self.squares << _UNIT) - self.total**2
-        return max(0, spread) / (self.count * (self.count - 1) << 2 * _UNIT)
+        spread = (self.count * self.squares << UNIT) - self.total**2
+        return max(0, spread) / (self.count * (self.count - 1) << 2 * UNIT)
 
     def estimate(self, level: float = LEVEL) -> Estimate:
         """The mean with Student's t interval, as ``estimates`` gives it for scores that are all at hand."""
@@ -88,7 +88,7 @@ class ScoreSums:
         return cls(*(int(text, 16) for text in texts))
 
 
-def _exact_sum(values: npt.NDArray[np.float64]) -> int:
+def exact_sum(values: npt.NDArray[np.float64]) -> int:
     """The sum as a whole number of units: mantissas of equal exponents are added as whole numbers."""
     parts, exponents = np.frexp(values)
     mantissas = np.ldexp(parts, 53).astype(np.int64)
@@ -96,6 +96,6 @@ def _exact_sum(values: npt.NDArray[np.float64]) -> int:
     high = np.bincount(place, weights=mantissas >> _HALF, minlength=len(present))
     low = np.bincount(place, weights=mantissas & ((1 << _HALF) - 1), minlength=len(present))
     return sum(
-        ((int(above) << _HALF) + int(below)) << (_UNIT - 53 + int(exponent))
+        ((int(above) << _HALF) + int(below)) << (UNIT - 53 + int(exponent))
         for exponent, above, below in zip(present, high, low, strict=True)
     )
