@@ -21,7 +21,7 @@ from verax.evaluation.stream_sources import FEWEST, looks
 from verax.statistics.anytime import AnytimeSums, ScoreRange
 from verax.statistics.totals import ScoreSums
 
-REACH, MOST, LOOK = 0.01, 100_000, 32_768
+REACH, MOST, LOOK = 0.01, 20_000, 32_768
 PROBABILITY = ScoreRange(-1.0, 1.0, certain=True)  # of PC of a probability
 RARE = 0.004
 
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def measured(kind: Kind, repeats: int) -> dict[str, Any]:
-    """Of both rules: whether the interval at the stop held the mean, whether all before did, rows, and whether it stopped."""
+    """Of both rules: whether the interval at the stop held the mean, whether all up to it did, rows, if it stopped."""
     runs: dict[str, Any] = {"anytime": [], "t": []}
     for run in range(repeats):
         draws = np.random.default_rng([run, 11])

@@ -189,10 +189,11 @@ def stream(
             metric. The intervals of the totals are then such that hold at any time of stopping, each with a probability
             of at least 95 %, for scores that cannot lie outside the metric's range: PC of probabilities with fixed
             steps, normalised Infidelity of probabilities, effect correlation. DPC and LPC of probabilities are assumed
-            within [-1, 1] or the scores seen, metrics without a bound (values, logits, Sensitivity-N) within the scores
-            seen; while these are all alike it does not stop. Rows that are given at once are drawn at random, others
-            are taken as they come. A look at the intervals is taken at 256 rows and whenever there are a quarter more,
-            for batches after each.
+            within [-1, 1] or the scores seen, scores without a bound (logits, values, Sensitivity-N) within the scores
+            seen; while these are all alike it does not stop. ``docs/how-to/stream-many-rows.md`` has the whole table,
+            and how often intervals hold by ``python benchmarks/stream_until.py``. Rows that are given at once are drawn
+            at random, others are taken as they come. A look at the intervals is taken at 256 rows and whenever there
+            are a quarter more, for batches after each.
         stratify: With ``until`` and rows given at once: one label per row; each is drawn by its share. Intervals are
             those of plain draws, and so wider than necessary.
         quantiles: Whether to keep sketches for ``totals()[metric].quantile(share)``.

@@ -23,6 +23,7 @@ from verax.perturbation.draws import Draws
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
 from verax.perturbation.sampled import Effects, Gathered
+from verax.statistics.anytime import ScoreRange
 from verax.statistics.intervals import Estimate
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "PredictionChangeResult",
     "Result",
     "SampledMetric",
+    "ScoreRange",
     "SensitivityN",
     "SensitivityResult",
     "Sufficiency",

@@ -5,6 +5,7 @@ symmetric relevance gain (Blücher et al.) is their difference; comprehensivenes
 at the scores without, and with nothing but, the most relevant features.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from verax.metrics.base import GuidedMetric, Kind
 from verax.metrics.prediction_change import BLIND_TO_A_CONSTANT, PredictionChange
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
+from verax.statistics.anytime import ScoreRange
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class CurveView(GuidedMetric):
     def experiment(self) -> Experiment:
         """PC's experiment, in signed order."""
         return PredictionChange(steps=self.steps).experiment
+
+    def score_range(self, largest_change: float) -> ScoreRange:
+        """As far as the followed score can move, to both sides."""
+        return ScoreRange() if math.isinf(largest_change) else ScoreRange(-largest_change, largest_change, certain=True)
 
     @property
     def cannot_see(self) -> str:
