@@ -71,11 +71,11 @@ def main() -> None:
     results = {name: measured(kind, options.repeats) for name, kind in KINDS.items()}
     head = ("scores", "anytime: held", "at every look", "rows", "stopped", "t at each look: held", "rows")
     common.print_table(head, [line(name, result) for name, result in results.items()])
-    print(f"\nRaw runs: {common.write_results('stream_until', options, reach=REACH, most=MOST, runs=results)}")
+    print(f"\nResults: {common.write_results('stream_until', options, reach=REACH, most=MOST, results=results)}")
 
 
 def measured(kind: Kind, repeats: int) -> dict[str, Any]:
-    """Of both rules: whether the interval at the stop held the mean, whether all up to it did, rows, if it stopped."""
+    """Streams by both rules, summed up."""
     runs: dict[str, Any] = {"anytime": [], "t": []}
     for run in range(repeats):
         draws = np.random.default_rng([run, 11])
@@ -83,11 +83,26 @@ def measured(kind: Kind, repeats: int) -> dict[str, Any]:
         mean = float(scores.mean()) if kind.mean is None else kind.mean
         runs["anytime"].append(one_stream(scores, mean, kind.known))
         runs["t"].append(one_stream(scores, mean, None))
-    return runs
+    return {rule: summary(streams) for rule, streams in runs.items()}
+
+
+def summary(streams: list[Any]) -> dict[str, float]:
+    held, always, rows, stopped = np.array(streams, dtype=float).T
+    return {
+        "held": held.mean(),
+        "held_at_every_look": always.mean(),
+        "rows": float(np.median(rows)),
+        "rows_nine_of_ten": float(np.quantile(rows, 0.9)),
+        "stopped": stopped.mean(),
+    }
 
 
 def one_stream(scores: torch.Tensor, mean: float, known: ScoreRange | None) -> tuple[bool, bool, int, bool]:
-    """A stream by anytime intervals for scores of this range, or by Student's t."""
+    """A stream by anytime intervals for scores of this range, or by Student's t.
+
+    Returns:
+        Whether the interval at the stop held the mean, whether all up to it did, rows, and whether it stopped.
+    """
     sums: ScoreSums | None = None
     always = True
     for look in looks(len(scores), LOOK):
@@ -102,16 +117,10 @@ def one_stream(scores: torch.Tensor, mean: float, known: ScoreRange | None) -> t
 
 
 def line(name: str, result: dict[str, Any]) -> tuple[str, ...]:
-    anytime, student = (np.array(result[rule], dtype=float) for rule in ("anytime", "t"))
-    return (
-        name,
-        f"{100 * anytime[:, 0].mean():.1f} %",
-        f"{100 * anytime[:, 1].mean():.1f} %",
-        f"{np.median(anytime[:, 2]):,.0f}",
-        f"{100 * anytime[:, 3].mean():.0f} %",
-        f"{100 * student[:, 0].mean():.1f} %",
-        f"{np.median(student[:, 2]):,.0f}",
-    )
+    anytime, student = result["anytime"], result["t"]
+    shares = [f"{100 * anytime[share]:.1f} %" for share in ("held", "held_at_every_look")]
+    until = f"{anytime['rows']:,.0f}", f"{100 * anytime['stopped']:.0f} %"
+    return name, *shares, *until, f"{100 * student['held']:.1f} %", f"{student['rows']:,.0f}"
 
 
 if __name__ == "__main__":
