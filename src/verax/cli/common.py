@@ -85,6 +85,7 @@ def _as_options(text: str) -> str:
     """
     text = re.sub(r'verax\.Scorer\(\w+, (returns="\w+")\)', r"\1", text)
     text = re.sub(r" with background=\w+", " --background FILE", text)
+    text = re.sub(r"\btarget=(\d+)", r"--target \1", text)
     return re.sub(r'\b([a-z]\w*)="(\w+)"', lambda found: f"--{found[1].replace('_', '-')} {found[2]}", text)
 
 

@@ -9,6 +9,7 @@ import torch
 from verax.attribution.base import Attribution, attribute
 from verax.core.arrays import as_tensor
 from verax.core.blocks import pieces
+from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.stream_batches import joined_rows, target_of_rows
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.choose import Metrics, chosen, usual
@@ -96,12 +97,22 @@ def asked(
     """
     scorer = scorer_of(model)
     order = column_order(scorer.feature_names, inputs.values)
-    given = order("attributions", plain_attributions(fitted_attributions(attributions, inputs.fitted)))
-    inputs, data = inputs.ordered(order), order("background", background)
+    data = order("background", background)
+    meter = Meter(scorer.counts)
+    whose = with_known_class(attributions, target, scorer, inputs.ordered(order), data, batch_size, device)
+    target, spent = whose.target, meter.total()
+    given = order("attributions", plain_attributions(fitted_attributions(whose.attributions, inputs.fitted)))
+    inputs = inputs.ordered(order)
 
     def checked(arrays: Any) -> Problem:
         return problem(
-            inputs, arrays, target=target, background=data, takes_missing=scorer.takes_missing, replacement=replacement
+            inputs,
+            arrays,
+            target=target,
+            background=data,
+            takes_missing=scorer.takes_missing,
+            replacement=replacement,
+            remarks=whose.remarks,
         )
 
     planned = checked(_placeholders(given, inputs))
@@ -109,13 +120,14 @@ def asked(
         codes = planned.given.codes
         metrics, settings = usual(settings, coded=codes is not None and bool(codes.all()))
     named = chosen(metrics, settings, int(planned.features.counts(slice(None)).min()))
-    call = Asked(scorer, planned, named, output, batch_size, device, Cost())
+    call = Asked(scorer, planned, named, output, batch_size, device, spent)
     check(call)
     if not _methods(given):
         return call
     meter = Meter(scorer.counts)
     arrays = _computed(given, scorer, inputs, target, data, background_labels, batch_size, device)
-    return call._replace(problem=checked(arrays), spent=meter.total())
+    computed = frozenset(name for name, value in given.items() if isinstance(value, Attribution))
+    return call._replace(problem=replace(checked(arrays), computed=computed), spent=spent + meter.total())
 
 
 def _methods(attributions: Any) -> list[Attribution]:

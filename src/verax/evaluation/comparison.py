@@ -199,7 +199,7 @@ class Comparison:
 
     def _table(self) -> Table:
         words = [line for metric in self.metrics for line in (*self.sentences(metric), *self.possible(metric))]
-        further = (*self.elsewhere_words(), *self.distance_words(), *self.blind_spots())
+        further = (*self.elsewhere_words(), *self.distance_words(), *self.blind_spots(), *self.evaluation.notes)
         return self.evaluation.table(self.level, notes=(*words, *further))
 
     def _page(self) -> str:

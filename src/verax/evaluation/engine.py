@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
 from verax.evaluation.limit_search import caution
 from verax.evaluation.limits import ROWS, limits_of
 from verax.evaluation.result import Evaluation
+from verax.evaluation.whose import other_references, warn_of_other_class
+from verax.metrics.about import About
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, Result
 from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea
@@ -26,6 +29,7 @@ from verax.perturbation.sampled import Gathered, sampled_effects
 from verax.problem.problem import Problem, Task
 from verax.problem.replacement.words import needs_background
 from verax.problem.text_examples import text_examples
+from verax.scoring.adapters import model_name
 from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.meter import Cost, Meter
 from verax.scoring.scorer import Scorer, checked_batch_size
@@ -78,6 +82,9 @@ def run(
         far = distances(session, task, metrics, labels) if distance else None
     for name, result in results.items():
         _check_scores(metrics[name], result.scores, problem)
+    notes = (*problem.remarks, *other_references(task, results))
+    results = {name: result.with_notes(notes) for name, result in results.items()}
+    warn_of_other_class(task, session, results)
     return Evaluation({name: results[name] for name in metrics}, spent + meter.total(), far)
 
 
@@ -198,6 +205,19 @@ def _context(session: Session, task: Task, cost: Cost) -> Context:
         task.score,
         text_examples(task.problem),
         session.largest_change,
+        _about(session, task),
+    )
+
+
+def _about(session: Session, task: Task) -> About:
+    values, labels = session.returns == "values", session.class_labels
+    return About(
+        model=model_name(session.plain.adapter),
+        score="value" if values else session.output,
+        labels=None if labels is None else tuple(map(str, labels)),
+        predicted=task.problem.target is None and not values,
+        baseline=task.problem.removed,
+        date=datetime.now(UTC).date().isoformat(),
     )
 
 

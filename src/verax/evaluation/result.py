@@ -58,6 +58,12 @@ class Evaluation(dict[str, Any]):
         """How many inputs there were."""
         return next((result.scores.shape[1] for result in self.values()), 0)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the results are about (model, followed class, baseline), and what else a reader must know of them."""
+        first: Result | None = next(iter(self.values()), None)
+        return () if first is None else first.context.notes
+
     def label(self, name: str) -> str:
         """What people read for one of the names: the metric's label, or a name that the call gave it."""
         metric = self[name].metric
@@ -134,7 +140,7 @@ class Evaluation(dict[str, Any]):
         return results_page(self, self.rows, self.seconds)
 
     def _table(self) -> Table:
-        whole = self.table(after=f"; {cost(self.rows, self.seconds)}", notes=tuple(self.distance_words()))
+        whole = self.table(after=f"; {cost(self.rows, self.seconds)}", notes=(*self.distance_words(), *self.notes))
         return replace(whole, rows=shortened(whole.rows))
 
     def __repr__(self) -> str:

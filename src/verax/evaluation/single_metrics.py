@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 from verax.evaluation.engine import run
+from verax.evaluation.explained_class import with_known_class
 from verax.metrics.base import Metric
 from verax.metrics.infidelity import Infidelity, InfidelityResult
 from verax.metrics.infidelity_uncertainty import InfidelityUncertainty, UncertaintyResult
@@ -235,11 +236,14 @@ def _measured(
     scorer = scorer_of(model)
     asked = inputs_of(data.inputs, data.features, data.baselines)
     order = column_order(scorer.feature_names, asked.values)
+    ordered, background = asked.ordered(order), order("background", data.background)
+    whose = with_known_class(data.attributions, data.target, scorer, ordered, background, batch_size, device)
     checked = problem(
-        asked.ordered(order),
-        order("attributions", plain_attributions(fitted_attributions(data.attributions, asked.fitted))),
-        target=data.target,
-        background=order("background", data.background),
+        ordered,
+        order("attributions", plain_attributions(fitted_attributions(whose.attributions, asked.fitted))),
+        target=whose.target,
+        background=background,
         takes_missing=scorer.takes_missing,
+        remarks=whose.remarks,
     )
     return run(scorer, checked, {metric.name: metric}, output, batch_size, device)[metric.name]

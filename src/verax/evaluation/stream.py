@@ -11,6 +11,7 @@ from verax.core.arguments import kind_in_words
 from verax.core.text_tables import counted
 from verax.core.warn import warn
 from verax.evaluation.evaluate import evaluate
+from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.result import Evaluation
 from verax.evaluation.row_parts import joined, part_of
 from verax.evaluation.stream_batches import Batch, BatchReader
@@ -27,10 +28,11 @@ from verax.evaluation.totals import Totals
 from verax.metrics.choose import USUAL, CallSettings, Metrics, chosen
 from verax.metrics.weighted_area import Steps
 from verax.perturbation.draws import Effect, Perturbation
-from verax.problem.given_attributions import fitted_attributions, plain_attributions
-from verax.problem.inputs import Inputs
+from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
+from verax.problem.inputs import Inputs, inputs_of
 from verax.problem.replacement import ReplacementLike
 from verax.scoring.class_scores import Output
+from verax.scoring.frames import column_order
 from verax.scoring.scorer import scorer_of
 from verax.statistics.quantiles import sketches
 
@@ -218,7 +220,13 @@ def stream(
         sketches()
     if stratify is not None and (until is None or not is_rows(batches)):
         raise ValueError("stratify: it says how rows are drawn, with until and rows that are given at once.")
-    reader = BatchReader(scorer.feature_names, features, baselines, attributions, target, by)
+
+    def whose(given: Any, followed: Any, inputs: Inputs) -> tuple[Any, Any]:
+        order = reader.first
+        data = background if order is None else order("background", background)
+        return with_known_class(given, followed, scorer, inputs, data, batch_size, device, per_row=True)[:2]
+
+    reader = BatchReader(scorer.feature_names, features, baselines, attributions, target, by, whose)
 
     def measure(batch: Batch, known: Any) -> Evaluation:
         order = reader.first
@@ -254,6 +262,10 @@ def _stretches(
     if reader.attributions is None:
         raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
     given = reader.attributions
+    if reader.whose is not None and explanations_of(given):
+        inputs = inputs_of(batches, *(() if isinstance(batches, Inputs) else (reader.features, reader.baselines)))
+        ordered = inputs.ordered(column_order(reader.names, inputs.values))
+        given, reader.target = reader.whose(given, reader.target, ordered)
     fitted = fitted_attributions(given, batches.fitted) if isinstance(batches, Inputs) else given
     reader.attributions = plain_attributions(fitted)
     rows = RowSource(batches, reader)

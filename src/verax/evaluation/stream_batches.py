@@ -1,6 +1,6 @@
 """Batches: rows with their attributions as they come."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +74,7 @@ class BatchReader:
         attributions: Methods of the call, for batches that bring none.
         target: Of the call.
         by: Of the call.
+        whose: Gives attributions and target with the class that explanations explain; None where nobody asks.
     """
 
     names: Sequence[str] | None
@@ -82,6 +83,7 @@ class BatchReader:
     attributions: Any
     target: Any
     by: Any
+    whose: Callable[[Any, Any, Inputs], tuple[Any, Any]] | None = None
     first: ColumnOrder | None = None  # of the first batch: what the call says of columns, it says in this order
 
     def read(self, given: Any, number: int) -> Batch:
@@ -92,9 +94,11 @@ class BatchReader:
         order = column_order(self.names, inputs.values)
         self.first = self.first or order
         self.names = self.names or order.names
-        plain = plain_attributions(fitted_attributions(parts["attributions"], inputs.fitted))
-        attributions = order("attributions", plain)
-        batch = Batch(_plain(inputs, order), _arrays(attributions), parts.get("target", self.target), segments, number)
+        given, target = parts["attributions"], parts.get("target", self.target)
+        if self.whose is not None:
+            given, target = self.whose(given, target, inputs.ordered(order))
+        attributions = order("attributions", plain_attributions(fitted_attributions(given, inputs.fitted)))
+        batch = Batch(_plain(inputs, order), _arrays(attributions), target, segments, number)
         _check_lengths(batch, number)
         return batch
 

@@ -15,6 +15,7 @@ from verax.core.saving import save_as
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, metric_head, shortened
 from verax.evaluation.result import Evaluation
+from verax.metrics.about import NOTHING_KNOWN, About
 from verax.metrics.result import Result
 from verax.statistics.anytime import AnytimeSums
 from verax.statistics.intervals import LEVEL, Estimate
@@ -130,6 +131,7 @@ class Totals(dict[str, Total]):
         seconds: Wall-clock time of the model's calls and all around them.
         per_class: Totals of the inputs of each class (or output) that was followed, by its number.
         per_segment: Totals of each segment of the data, where ``by`` named some.
+        about: Model, followed class and baseline, in words.
 
     Example:
         >>> import verax
@@ -148,11 +150,13 @@ class Totals(dict[str, Total]):
         seconds: float,
         per_class: "dict[Hashable, Totals] | None" = None,
         per_segment: "dict[Hashable, Totals] | None" = None,
+        about: About = NOTHING_KNOWN,
     ) -> None:
         super().__init__(totals)
         self.count, self.rows, self.seconds = count, rows, seconds
         self.per_class = per_class or {}
         self.per_segment = per_segment or {}
+        self.about = about
 
     @classmethod
     def of(
@@ -179,6 +183,7 @@ class Totals(dict[str, Total]):
         found = total(None, evaluation.inputs, whole=True)
         found.per_class = apart(classes)
         found.per_segment = {} if segments is None else apart(segments)
+        found.about = first.context.about
         return found
 
     def merge(self, other: "Totals") -> "Totals":
@@ -198,6 +203,7 @@ class Totals(dict[str, Total]):
             self.seconds + other.seconds,
             _merged(self.per_class, other.per_class),
             _merged(self.per_segment, other.per_segment),
+            self.about,
         )
 
     def to_frame(self, level: float = LEVEL) -> "pl.DataFrame":
@@ -247,7 +253,12 @@ class Totals(dict[str, Total]):
         heads = [metric_head(total.metric.label, total.metric.higher_is_better) for total in self.values()]
         means = f"Means over {counted(self.count, 'input')} with 95 % intervals{self._validity()}"
         caption = f"{means}; {cost(self.rows, self.seconds)}"
-        return Table(("attribution", *heads), shortened(list(zip(labels, *columns, strict=True))), caption)
+        notes = (*self.about.notes, *filter(None, [self.about.line(self._class_counts())]))
+        return Table(("attribution", *heads), shortened(list(zip(labels, *columns, strict=True))), caption, notes)
+
+    def _class_counts(self) -> dict[int, int]:
+        """Inputs by the class or output that was followed."""
+        return {int(str(label)): one.count for label, one in sorted(self.per_class.items(), key=lambda one: str(one[0]))}
 
     def _validity(self) -> str:
         """When the intervals hold, for those of a stream with ``until``."""

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from verax.core.digits import significant
 from verax.core.saving import save_as
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, shortened
+from verax.metrics.about import NOTHING_KNOWN, About
 from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.guided import GuidedScores
 from verax.problem.text_examples import TextExamples
@@ -35,6 +36,7 @@ class Context:
         score: What the followed score is called wherever results are shown.
         texts: The first inputs, where they are texts, for a report to show.
         largest_change: The furthest that the followed score can move, 1 for a probability.
+        about: Model, followed class and baseline, in words.
     """
 
     layout: Layout
@@ -44,6 +46,19 @@ class Context:
     score: str = "class score"
     texts: TextExamples | None = None
     largest_change: float = math.inf
+    about: About = NOTHING_KNOWN
+
+    @property
+    def class_counts(self) -> dict[int, int]:
+        """Inputs by the class or output that was followed."""
+        numbers, counts = self.target.unique(return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a table says below its numbers: what they are about, and what else a reader must know."""
+        line = self.about.line(self.class_counts)
+        return (*self.about.notes, *([line] if line else []))
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,6 +160,11 @@ class Result:
         """
         save_as(path, self.to_frame, self._page)
 
+    def with_notes(self, notes: tuple[str, ...]) -> "Result":
+        """The same with sentences to read below its numbers."""
+        about = replace(self.context.about, notes=notes)
+        return replace(self, context=replace(self.context, about=about))
+
     def _page(self) -> str:
         from verax.report.comparison import results_page  # noqa: PLC0415  # to keep ``import verax`` light
 
@@ -170,7 +190,7 @@ class Result:
         better = "higher" if self.metric.higher_is_better else "lower"
         many = counted(self.scores.shape[1], "input")
         caption = f"{self.metric.short_form}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
-        return Table(head, shortened(rows), caption)
+        return Table(head, shortened(rows), caption, self.context.notes)
 
     def __repr__(self) -> str:
         return self._table().text()

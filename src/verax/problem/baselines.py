@@ -118,3 +118,17 @@ def must_choose(inputs: Shaped[Tensor, "..."], baselines: Shaped[Tensor, "..."])
         return True
     ends = torch.stack((*inputs.aminmax(), *baselines.aminmax())).abs()
     return not bool((ends <= torch.finfo(inputs.dtype).max / 4).all())
+
+
+def baseline_words(baselines: object) -> str:
+    """What removed features become, as people read it.
+
+    Example:
+        >>> baseline_words("mean"), baseline_words(0.5), baseline_words(torch.ones(3))
+        ('mean of the background', '0.5', 'given values')
+    """
+    if baselines is None or (isinstance(baselines, str) and baselines == "zero"):
+        return "0"
+    if isinstance(baselines, str):
+        return f"{baselines} of the background"
+    return f"{baselines:g}" if isinstance(baselines, int | float) else "given values"

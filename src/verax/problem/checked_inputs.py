@@ -10,7 +10,7 @@ from torch import Tensor
 
 from verax.core.arrays import ArrayKind, as_tensor, kind_of
 from verax.core.shapes import Bool, Int, Shaped
-from verax.problem.baselines import baseline_tensor
+from verax.problem.baselines import baseline_tensor, baseline_words
 from verax.problem.features import FeatureMap, Groups, feature_map
 from verax.problem.inputs import Inputs, PlainInputs
 from verax.scoring.companions import Companions
@@ -32,6 +32,7 @@ class CheckedInputs:
         companions: What travels along with the rows.
         kind: The array library that the user works with.
         words: What people read at each place of the first rows, where rows are texts.
+        baseline_words: What removed features become, as people read it.
     """
 
     values: Shaped[Tensor, "n *shape"]
@@ -43,6 +44,7 @@ class CheckedInputs:
     companions: Companions | None
     kind: ArrayKind
     words: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    baseline_words: str = ""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -78,6 +80,7 @@ class CheckedInputs:
             names=self.names,
             companions=beside,
             kind=self.kind,
+            baseline_words=self.baseline_words,
         )
 
 
@@ -115,6 +118,7 @@ def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = 
         companions=_companions(given),
         kind=kind_of(given.values),
         words=given.words(_READ),
+        baseline_words=baseline_words(given.baselines),
     )
 
 

@@ -28,6 +28,12 @@ def plain_attributions(attributions: Any) -> Any:
     return _plain("attributions", attributions)
 
 
+def explanations_of(attributions: Any) -> dict[str | None, Any]:
+    """Every ``shap.Explanation`` among attributions, by name; under None where it is the only attribution."""
+    held = attributions if isinstance(attributions, Mapping) else {None: attributions}
+    return {name: value for name, value in held.items() if _is_explanation(value)}
+
+
 def fitted_attributions(attributions: Any, fit: Callable[[Any], Any]) -> Any:
     """Every attribution as the inputs want it, before it becomes an array.
 
@@ -72,7 +78,7 @@ def advice(found: Shape, inputs: Shape) -> str:
 
 
 def _plain(label: str, value: Any) -> Any:
-    if hasattr(value, "base_values") and hasattr(value, "values"):  # a shap.Explanation, without importing shap
+    if _is_explanation(value):
         return value.values
     if isinstance(value, tuple) and hasattr(value, "attributions"):  # what from_explanation gives
         return value.attributions
@@ -81,6 +87,10 @@ def _plain(label: str, value: Any) -> Any:
     if isinstance(value, list | tuple) and value and all(isinstance(one, Tensor | np.ndarray) for one in value):
         return _stacked(label, value)
     return value
+
+
+def _is_explanation(value: Any) -> bool:
+    return hasattr(value, "base_values") and hasattr(value, "values")  # a shap.Explanation, without importing shap
 
 
 def _stacked(label: str, arrays: list[Any] | tuple[Any, ...]) -> Any:

@@ -37,6 +37,8 @@ class Problem:
         layout: The form in which results go back.
         background: Rows of training data, if the user gave some.
         replacement: What removed features become, for metrics that do not say it themselves.
+        remarks: What results say of the call, a sentence each.
+        computed: Names of attributions that the call itself computed.
     """
 
     given: CheckedInputs
@@ -46,6 +48,13 @@ class Problem:
     layout: Layout
     background: Shaped[Tensor, "m *shape"] | None = None
     replacement: Replacement = BASELINE
+    remarks: tuple[str, ...] = ()
+    computed: frozenset[str] = frozenset()
+
+    @property
+    def removed(self) -> str:
+        """What removed features become, in words."""
+        return self.given.baseline_words if isinstance(self.replacement, Baseline) else self.replacement.short_form
 
     @cached_property
     def spread(self) -> Float[Tensor, "*shape"] | None:
@@ -157,6 +166,7 @@ def problem(
     background: Any = None,
     takes_missing: bool = False,
     replacement: Any = None,
+    remarks: tuple[str, ...] = (),
 ) -> Problem:
     """Check and normalise the arguments that all metrics share.
 
@@ -169,6 +179,7 @@ def problem(
         background: Rows of training data, for what is measured by them.
         takes_missing: Whether the model is known to take NaN.
         replacement: What removed features become; None for their baselines.
+        remarks: What results say of the call.
     """
     moves = checked_replacement(replacement) or BASELINE
     given = checked_inputs(inputs_of(inputs, features, baselines), background, takes_missing)
@@ -184,6 +195,7 @@ def problem(
         layout=Layout(form, names, given.kind, x.device, result_dtype),
         background=None if rows is None else rows.to(x.device),
         replacement=moves,
+        remarks=remarks,
     )
 
 

@@ -47,7 +47,8 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
         caption=f"{table.caption}; bold: the best" if table.best else table.caption,
         head=table.head,
         rows=rows,
-        facts=dict(facts or {}) | _own_facts(comparison),
+        facts=_own_facts(comparison) | dict(facts or {}),
+        notes=comparison.evaluation.notes,
         sections=[_section(comparison, metric) for metric in comparison.metrics],
         curves=list(zip(CURVES, ("morf", "lerf"), strict=True)),
         colours={"morf": VERMILION, "lerf": BLUE},
@@ -67,10 +68,12 @@ def results_page(results: Mapping[str, Result], rows: int, seconds: float) -> st
 
 
 def _own_facts(comparison: Comparison) -> dict[str, str]:
+    first = next(iter(comparison.evaluation.values())).context
     scores = dict.fromkeys(result.context.score for result in comparison.evaluation.values())
     others = [other.replacement for other in comparison.elsewhere]
     become = {"replacement": ", ".join([comparison.replacement, *others])} if comparison.replacement else {}
     return {
+        **first.about.facts(first.class_counts),
         "score": ", ".join(scores),
         "number of inputs": f"{comparison.inputs:,}",
         **become,

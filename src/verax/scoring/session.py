@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -78,6 +78,11 @@ class Session:
         return "value" if self.returns == "values" else "class score"
 
     @property
+    def class_labels(self) -> Sequence[Any] | None:
+        """Names of the classes or values, if they are known; some models tell as they run."""
+        return labels_of(self.plain.adapter) if self.labels is None else self.labels
+
+    @property
     def largest_change(self) -> float:
         """The furthest that a score can move; a logit and a value know no end."""
         return 1.0 if self.output == "probability" and self.returns != "values" else math.inf
@@ -96,7 +101,7 @@ class Session:
     ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """Score unperturbed inputs: the class of each, predicted unless it is given, and that class's score."""
         scores, predicted = self._first_scores(inputs)
-        labels = labels_of(self.plain.adapter) if self.labels is None else self.labels  # some models tell as they run
+        labels = self.class_labels
         values = self.returns == "values"
         check_labels(labels, self.classes, values)
         if target is None and not values:

@@ -1,7 +1,7 @@
 """What a model may be: every supported kind becomes one forward contract, a batch in and raw class outputs out."""
 
 from verax.core.arrays import ArrayKind
-from verax.scoring.adapters.base import Adapter, Returns, feature_names_of, floating_dtype, home, labels_of
+from verax.scoring.adapters.base import Adapter, Returns, feature_names_of, floating_dtype, home, labels_of, model_name
 from verax.scoring.adapters.choose import adapt
 from verax.scoring.adapters.encoded import Encoded, encoded
 
@@ -16,4 +16,5 @@ __all__ = [
     "floating_dtype",
     "home",
     "labels_of",
+    "model_name",
 ]

@@ -64,6 +64,17 @@ def labels_of(adapter: Adapter) -> tuple[Any, ...] | None:
     return None if labels is None else tuple(labels)
 
 
+def model_name(adapter: Adapter) -> str:
+    """What a model is called where people read it: its class, or the name of a function.
+
+    Args:
+        adapter: The model.
+    """
+    kept = ("estimator", "module", "booster", "function")
+    held = next((getattr(adapter, name) for name in kept if getattr(adapter, name, None) is not None), adapter)
+    return str(getattr(held, "__name__", type(held).__name__))
+
+
 def as_numpy(batch: Tensor) -> Any:
     """NumPy has no bfloat16; single precision holds its values exactly."""
     return (batch.float() if batch.dtype == torch.bfloat16 else batch).cpu().numpy()

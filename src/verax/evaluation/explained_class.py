@@ -1,0 +1,235 @@
+"""Which class a ``shap.Explanation`` explains: its values and base values sum to that class's score."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.core.shapes import Float, Int
+from verax.metrics.about import class_name
+from verax.problem.checked_inputs import CheckedInputs, checked_inputs
+from verax.problem.given_attributions import explanations_of
+from verax.problem.inputs import Inputs
+from verax.problem.targets import checked_target
+from verax.scoring.scorer import Scorer
+from verax.scoring.session import Session
+from verax.scoring.targets import resolve_target
+
+_TOLERANCE = 0.01  # of a probability: explainers that approximate, such as DeepExplainer, allow themselves as much
+
+
+class Known(NamedTuple):
+    """What a call is about, once the classes of explanations are known.
+
+    Attributes:
+        attributions: As they were given; of an explanation with one value per class, those of the followed class.
+        target: The class to follow.
+        remarks: What to tell of it, a sentence each.
+    """
+
+    attributions: Any
+    target: Any
+    remarks: tuple[str, ...] = ()
+
+
+def with_known_class(
+    attributions: Any,
+    target: Any,
+    scorer: Scorer,
+    inputs: Inputs,
+    background: Any,
+    batch_size: int | None,
+    device: str | torch.device | None,
+    per_row: bool = False,
+) -> Known:
+    """Follow the class that explanations explain, or raise where a call says another one or none can be known.
+
+    Scores the inputs once more where there is an explanation; calls without one cost nothing.
+
+    Args:
+        attributions: As the user gave them.
+        target: As the user gave it; None follows the class that is explained.
+        scorer: The model.
+        inputs: Rows, their columns in the model's order.
+        background: Rows of training data.
+        batch_size: Rows per model call.
+        device: Where the model runs.
+        per_row: Whether predicted classes are told for each row, for parts of a stream that are joined later.
+    """
+    explanations = explanations_of(attributions)
+    if not explanations:
+        return Known(attributions, target)
+    given = checked_inputs(inputs, background, scorer.takes_missing)
+    scorer.check_target(checked_target(target, len(given)))
+    shape = tuple(given.values.shape)
+    by_class = {label: one for label, one in explanations.items() if _shape(one)[:-1] == shape}
+    single = {label: one for label, one in explanations.items() if label not in by_class}
+    remarks: tuple[str, ...] = ()
+    if single and scorer.adapter.returns != "values":
+        target, remarks = _followed(single, target, scorer, given, batch_size, device, per_row)
+    if not by_class:
+        return Known(attributions, target, remarks)
+    with _session(scorer, given, "probability", batch_size, device) as session:
+        classes, _ = session.begin(given.values, checked_target(target, len(given)))
+        count = session.classes
+    picked = {label: _of_class(label, one, classes, count) for label, one in by_class.items()}
+    if not isinstance(attributions, Mapping):
+        return Known(next(iter(picked.values())), target, remarks)
+    return Known({name: picked.get(name, one) for name, one in attributions.items()}, target, remarks)
+
+
+def _followed(
+    explanations: Mapping[Any, Any],
+    target: Any,
+    scorer: Scorer,
+    inputs: CheckedInputs,
+    batch_size: int | None,
+    device: str | torch.device | None,
+    per_row: bool,
+) -> tuple[Any, tuple[str, ...]]:
+    """The class to follow, as a target, and what to tell of it."""
+    with _session(scorer, inputs, "probability", batch_size, device) as session:
+        chances = session.class_scores(inputs.values).double().cpu()
+        values, labels = session.returns == "values", session.class_labels
+        logits = session.returns == "logits"
+    if values:
+        return target, ()
+    predicted = chances.argmax(1)
+    known = {label: _class_of(_sums(one, len(inputs)), chances) for label, one in explanations.items()}
+    if logits and any(classes is None for classes in known.values()):
+        with _session(scorer, inputs, "logit", batch_size, device) as session:
+            raw = session.class_scores(inputs.values).double().cpu()
+        known |= {
+            label: _class_of_logits(_sums(explanations[label], len(inputs)), raw, predicted)
+            for label, classes in known.items()
+            if classes is None
+        }
+    if target is not None:
+        wanted = resolve_target(checked_target(target, len(inputs)), predicted, chances.shape[1], labels)
+        _check_agreement(known, wanted, labels)
+        return target, ()
+    classes = _common_class(known, labels)
+    if (classes == classes[0]).all():
+        number = int(classes[0])
+        named = ", ".join(_name(label) for label in known)
+        remark = f"{named}: the explanation is of {class_name(number, labels)}, which is followed for all inputs."
+        return _as_target(number, labels), (remark,)
+    return [_as_target(int(one), labels) for one in classes] if per_row else None, ()
+
+
+def _session(scorer: Scorer, inputs: CheckedInputs, output: Any, batch_size: Any, device: Any) -> Any:
+    return scorer.session(inputs.values, inputs.kind, output, batch_size, device, companions=inputs.companions)
+
+
+def _shape(explanation: Any) -> tuple[int, ...]:
+    return tuple(np.shape(explanation.values)) if np.asarray(explanation.values).dtype != object else ()
+
+
+def _sums(explanation: Any, count: int) -> Float[Tensor, " n"] | None:
+    """Values and base values of each row added up; None where they do not add up to one number per row."""
+    base = explanation.base_values
+    if base is None or np.size(base) not in (1, count):
+        return None
+    if len(explanation.values) != count:
+        return None
+    rows = [np.asarray(row, dtype=np.float64).sum() for row in explanation.values]
+    return torch.from_numpy(np.asarray(rows) + np.asarray(base, dtype=np.float64).reshape(-1))
+
+
+def _class_of(sums: Float[Tensor, " n"] | None, chances: Float[Tensor, "n classes"]) -> Int[Tensor, " n"] | None:
+    """The class of each row whose probability, or log-odds, is explained: one for all, or the predicted ones."""
+    if sums is None:
+        return None
+    scores = torch.stack((sums, torch.sigmoid(sums)))  # log-odds are compared as probabilities, which do not saturate
+    return _only([one for one in _candidates(chances) if _near(scores, chances, one)])
+
+
+def _class_of_logits(
+    sums: Float[Tensor, " n"] | None, logits: Float[Tensor, "n classes"], predicted: Int[Tensor, " n"]
+) -> Int[Tensor, " n"] | None:
+    """The same for one of a network's outputs."""
+    if sums is None:
+        return None
+    scale = max(1.0, float(logits.abs().max()))
+    candidates = [*_candidates(logits)[: logits.shape[1]], predicted]
+    return _only([one for one in candidates if _near(sums[None] / scale, logits / scale, one)])
+
+
+def _candidates(scores: Float[Tensor, "n classes"]) -> list[Int[Tensor, " n"]]:
+    count, classes = scores.shape
+    return [*(torch.full((count,), number) for number in range(classes)), scores.argmax(1)]
+
+
+def _near(sums: Float[Tensor, "s n"], scores: Float[Tensor, "n classes"], classes: Int[Tensor, " n"]) -> bool:
+    wanted = scores.gather(1, classes[:, None])[:, 0]
+    return bool(((sums - wanted).abs().amax(1) <= _TOLERANCE).any())
+
+
+def _only(candidates: Sequence[Int[Tensor, " n"]]) -> Int[Tensor, " n"] | None:
+    """The candidate that all others are equal to; None where they differ, or there is none."""
+    same = candidates and all(torch.equal(one, candidates[0]) for one in candidates)
+    return candidates[0] if same else None
+
+
+def _common_class(known: Mapping[Any, Int[Tensor, " n"] | None], labels: Sequence[Any] | None) -> Int[Tensor, " n"]:
+    """The class that all explanations explain, or what to pass where it is not known."""
+    classes: Tensor | None = None
+    first = next(iter(known))
+    for label, explained in known.items():
+        if explained is None:
+            raise ValueError(
+                f"{_argument(label)}: which class the shap.Explanation explains is not known, because its values and "
+                "base values do not sum to the model's probability or logit of any class. Pass that class, for "
+                "instance target=1, which tree and linear explainers of a binary classifier explain."
+            )
+        if classes is not None and not torch.equal(explained, classes):
+            row = int((explained != classes).nonzero()[0, 0])
+            one, other = (class_name(int(held[row]), labels) for held in (classes, explained))
+            raise ValueError(
+                f"attributions: {_name(first)} explains {one} and {_name(label)} {other} in row {row}; compare "
+                "explanations of the same class, or evaluate them one by one."
+            )
+        classes = explained
+    assert classes is not None  # noqa: S101  # there is at least one
+    return classes
+
+
+def _check_agreement(
+    known: Mapping[Any, Int[Tensor, " n"] | None], wanted: Int[Tensor, " n"], labels: Sequence[Any] | None
+) -> None:
+    for label, explained in known.items():
+        if explained is None or torch.equal(explained, wanted):
+            continue
+        row = int((explained != wanted).nonzero()[0, 0])
+        one, other = (class_name(int(held[row]), labels) for held in (explained, wanted))
+        raise ValueError(
+            f"target: expected the class that {_argument(label)} explains, {one} in row {row} (its values and base "
+            f"values sum to that class's score), got {other}; leave target out to follow what is explained."
+        )
+
+
+def _of_class(label: Any, explanation: Any, classes: Int[Tensor, " n"], count: int) -> Any:
+    """The values of each row's class."""
+    values = np.asarray(explanation.values)
+    if values.shape[-1] != count:
+        raise ValueError(
+            f"{_argument(label)}: expected values of {count} classes or outputs, as the model has, got "
+            f"{values.shape[-1]}; take those of one, explanation[..., 1], and pass target=1."
+        )
+    index = classes.cpu().numpy().reshape(len(values), *[1] * (values.ndim - 1))
+    return np.take_along_axis(values, index, axis=-1)[..., 0]
+
+
+def _as_target(number: int, labels: Sequence[Any] | None) -> int | str:
+    """A class as a user would pass it: by its label, where numbers may be taken for other labels."""
+    return number if labels is None else str(labels[number])
+
+
+def _argument(label: Any) -> str:
+    return "attributions" if label is None else f"attributions[{label!r}]"
+
+
+def _name(label: Any) -> str:
+    return "attribution" if label is None else str(label)

@@ -1,0 +1,83 @@
+"""What a result is about, in words: model, class or value followed, baseline, date; for tables and reports."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_CLASSES = 6  # that are named before the rest is counted
+
+
+@dataclass(frozen=True)
+class About:
+    """What tables and reports say of the call that they come from.
+
+    Attributes:
+        model: What the model is called.
+        score: Which score of it is followed: ``"probability"``, ``"logit"`` or ``"value"``.
+        labels: The model's names of its classes or values.
+        predicted: Whether the predicted class of each input is followed.
+        baseline: What removed features become.
+        date: The day of the call.
+        notes: What else a reader must know, a sentence each.
+
+    Example:
+        >>> about = About("Forest", "probability", ("malignant", "benign"), True, "0")
+        >>> about.line({0: 2, 1: 5})
+        'Model: Forest; followed: probability of the predicted class: malignant (2), benign (5); removed features: 0.'
+        >>> About("Forest", "probability", ("malignant", "benign")).followed({1: 7})
+        'probability of class 1 (benign)'
+    """
+
+    model: str = ""
+    score: str = "class score"
+    labels: tuple[str, ...] | None = None
+    predicted: bool = False
+    baseline: str = ""
+    date: str = ""
+    notes: tuple[str, ...] = ()
+
+    def followed(self, counts: Mapping[int, int]) -> str:
+        """The class or value that is followed, by its label.
+
+        Args:
+            counts: Inputs by the number of their class.
+        """
+        if self.score == "value":
+            named = [self.labels[number] if self.labels else f"output {number}" for number in counts]
+            return "value" if list(counts) == [0] and not self.labels else f"value of {', '.join(named)}"
+        if not self.predicted and len(counts) == 1:
+            return f"{self.score} of {class_name(next(iter(counts)), self.labels)}"
+        named = [f"{self.labels[number] if self.labels else number} ({many:,})" for number, many in counts.items()]
+        rest = [f"{len(named) - _CLASSES} other classes"] if len(named) > _CLASSES else []
+        which = "the predicted class" if self.predicted else "the class given for each input"
+        return f"{self.score} of {which}: {', '.join([*named[:_CLASSES], *rest])}"
+
+    def facts(self, counts: Mapping[int, int]) -> dict[str, str]:
+        """The same by name, without what is not known."""
+        held = {
+            "model": self.model,
+            "followed": self.followed(counts) if counts and self.model else "",
+            "removed features": self.baseline,
+            "date": self.date,
+        }
+        return {name: words for name, words in held.items() if words}
+
+    def line(self, counts: Mapping[int, int]) -> str:
+        """The same as a sentence, without the date; empty where nothing is known."""
+        held = {name: words for name, words in self.facts(counts).items() if name != "date"}
+        said = "; ".join(f"{name}: {words}" for name, words in held.items())
+        return f"{said[0].upper()}{said[1:]}." if said else ""
+
+
+NOTHING_KNOWN = About()
+
+
+def class_name(number: int, labels: Sequence[Any] | None) -> str:
+    """A class by its number, and by its label where that is another.
+
+    Example:
+        >>> class_name(1, ["no", "yes"]), class_name(1, [0, 1])
+        ('class 1 (yes)', 'class 1')
+    """
+    named = "" if labels is None or str(labels[number]) == str(number) else f" ({labels[number]})"
+    return f"class {number}{named}"
