@@ -198,7 +198,8 @@ def test_the_table_is_aligned_and_complete(found):
     assert all(line == starts[0] for line in starts)
     assert [line.split("  ")[0] for line in lines[:5]] == ["attribution", *found.names]
     assert lines[5] == "Means over 40 inputs with 95 % intervals; *: not told apart from the best, paired."
-    assert len(lines) == 7 + 3 * 3 + 2  # of PC and of DPC it is said what they cannot see
+    assert lines[6].startswith("Model: Sequential; followed: probability of the predicted class: ")
+    assert len(lines) == 8 + 3 * 3 + 2  # of PC and of DPC it is said what they cannot see
     assert f"DPC: {found.ranking('dpc')[0].against_next}" in lines
 
 

@@ -24,6 +24,7 @@ class Table:
         caption: What the table shows.
         notes: Lines to put below it.
         best: Places, by row and column, of what is the best of its column: bold in HTML.
+        about: Which model, class and baseline the numbers are about.
 
     Example:
         >>> print(Table(("name", "mean"), (("a", "0.5"), ("longer", "-1")), "Two means").text())
@@ -38,20 +39,23 @@ class Table:
     caption: str
     notes: tuple[str, ...] = ()
     best: frozenset[tuple[int, int]] = frozenset()
+    about: str = ""
 
     def text(self) -> str:
-        """Aligned columns, the caption, then the notes after an empty line."""
+        """Aligned columns, the caption, what it is about, then the notes after an empty line."""
         cells = [tuple(map(_one_line, row)) for row in (self.head, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
         notes = [_one_line(note) for note in self.notes]
-        return "\n".join([*lines, f"{_one_line(self.caption)}.", *([""] if notes else []), *notes])
+        said = [f"{_one_line(line)}." for line in (self.caption, self.about) if line]
+        return "\n".join([*lines, *said, *([""] if notes else []), *notes])
 
     def html(self) -> str:
         """A table that needs neither script nor style sheet; whatever a name contains is shown, not run."""
         top = "".join(f'<th scope="col" {_HEAD}>{html.escape(cell)}</th>' for cell in self.head)
         body = "".join(f"<tr>{''.join(self._cells(place))}</tr>" for place in range(len(self.rows)))
         said = f"{self.caption}; bold: the best" if self.best else self.caption
+        said = f"{said}. {self.about}" if self.about else said
         caption = f"<caption {_CAPTION}>{html.escape(said)}</caption>"
         notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes)
         table = f"<table {_TABLE}>{caption}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -59,10 +59,16 @@ class Evaluation(dict[str, Any]):
         return next((result.scores.shape[1] for result in self.values()), 0)
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What the results are about (model, followed class, baseline), and what else a reader must know of them."""
+    def identity(self) -> str:
+        """Model, followed class and baseline in a line; empty where they are not known."""
         first: Result | None = next(iter(self.values()), None)
-        return () if first is None else first.context.notes
+        return "" if first is None else first.context.identity
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else a reader must know, a sentence each: whose class and whose baseline attributions explain."""
+        first: Result | None = next(iter(self.values()), None)
+        return () if first is None else first.context.about.notes
 
     def label(self, name: str) -> str:
         """What people read for one of the names: the metric's label, or a name that the call gave it."""
@@ -117,7 +123,8 @@ class Evaluation(dict[str, Any]):
             means = enumerate(result.listed_means(level))
             columns.append([f"{mean}{' *' if place in best else ''}" for place, mean in means])
         rows = list(zip(self.labels, *columns, strict=True))
-        return Table(("attribution", *self.heads()), tuple(rows), self.caption(level) + after, notes, frozenset(bold))
+        caption = self.caption(level) + after
+        return Table(("attribution", *self.heads()), tuple(rows), caption, notes, frozenset(bold), self.identity)
 
     def distance_words(self, level: float = LEVEL, under: str = "") -> list[str]:
         """How far perturbed rows lie from the data, a sentence per metric and space; nothing where it was not asked.

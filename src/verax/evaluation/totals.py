@@ -253,8 +253,8 @@ class Totals(dict[str, Total]):
         heads = [metric_head(total.metric.label, total.metric.higher_is_better) for total in self.values()]
         means = f"Means over {counted(self.count, 'input')} with 95 % intervals{self._validity()}"
         caption = f"{means}; {cost(self.rows, self.seconds)}"
-        notes = (*self.about.notes, *filter(None, [self.about.line(self._class_counts())]))
-        return Table(("attribution", *heads), shortened(list(zip(labels, *columns, strict=True))), caption, notes)
+        rows, about = shortened(list(zip(labels, *columns, strict=True))), self.about.line(self._class_counts())
+        return Table(("attribution", *heads), rows, caption, self.about.notes, about=about)
 
     def _class_counts(self) -> dict[int, int]:
         """Inputs by the class or output that was followed."""

@@ -14,6 +14,7 @@ from verax.metrics.result import GuidedResult, Result
 from verax.problem.problem import Task
 from verax.problem.replacement import Baseline
 from verax.scoring.session import Session
+from verax.scoring.targets import Columns
 from verax.statistics.intervals import Estimate, estimates
 
 _FEWEST = 8  # inputs of a class that say something about it
@@ -82,8 +83,8 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
 
     Under metrics that negate their score when attributions are negated, what negation would give is known.
     """
-    if session.classes != 2 or session.returns == "values":
-        return
+    if session.classes != 2 or session.returns == "values" or isinstance(task.problem.target, Columns):
+        return  # columns come from calls of Verax itself, which computed the attributions for them
     predicted = _predicted(task, session)
     if predicted is None or min(int((predicted == one).sum()) for one in (0, 1)) < _FEWEST:
         return

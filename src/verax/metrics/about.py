@@ -23,7 +23,7 @@ class About:
     Example:
         >>> about = About("Forest", "probability", ("malignant", "benign"), True, "0")
         >>> about.line({0: 2, 1: 5})
-        'Model: Forest; followed: probability of the predicted class: malignant (2), benign (5); removed features: 0.'
+        'Model: Forest; followed: probability of the predicted class: malignant (2), benign (5); removed features: 0'
         >>> About("Forest", "probability", ("malignant", "benign")).followed({1: 7})
         'probability of class 1 (benign)'
     """
@@ -63,10 +63,9 @@ class About:
         return {name: words for name, words in held.items() if words}
 
     def line(self, counts: Mapping[int, int]) -> str:
-        """The same as a sentence, without the date; empty where nothing is known."""
-        held = {name: words for name, words in self.facts(counts).items() if name != "date"}
-        said = "; ".join(f"{name}: {words}" for name, words in held.items())
-        return f"{said[0].upper()}{said[1:]}." if said else ""
+        """The same in a line, without the date; empty where nothing is known."""
+        said = "; ".join(f"{name}: {words}" for name, words in self.facts(counts).items() if name != "date")
+        return f"{said[:1].upper()}{said[1:]}"
 
 
 NOTHING_KNOWN = About()

@@ -55,10 +55,9 @@ class Context:
         return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What a table says below its numbers: what they are about, and what else a reader must know."""
-        line = self.about.line(self.class_counts)
-        return (*self.about.notes, *([line] if line else []))
+    def identity(self) -> str:
+        """Model, followed class and baseline in a line; empty where they are not known."""
+        return self.about.line(self.class_counts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,7 +189,7 @@ class Result:
         better = "higher" if self.metric.higher_is_better else "lower"
         many = counted(self.scores.shape[1], "input")
         caption = f"{self.metric.short_form}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
-        return Table(head, shortened(rows), caption, self.context.notes)
+        return Table(head, shortened(rows), caption, self.context.about.notes, about=self.context.identity)
 
     def __repr__(self) -> str:
         return self._table().text()
