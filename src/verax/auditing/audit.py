@@ -25,6 +25,9 @@ from verax.auditing.subject import Subject, case_subject, classes_of
 from verax.core.arguments import checked_level, checked_seed
 from verax.core.arrays import as_tensor
 from verax.core.warn import once_per_call
+from verax.evaluation.explained_class import with_known_class
+from verax.evaluation.identity import about_scorer
+from verax.metrics.about import class_counts
 from verax.metrics.base import Kind
 from verax.metrics.choose import chosen
 from verax.problem.checked_inputs import checked_inputs
@@ -135,7 +138,7 @@ def audit(
         own = len(subjects[0]) if model is not None else 0
         rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
         blind = {name: metric.cannot_see for piece in pieces for name, metric in piece.metrics.items()}
-        return Audit(tuple(found), tuple(run.left_out), run.trials, own, rows, seconds, level, blind)
+        return Audit(tuple(found), tuple(run.left_out), run.trials, own, rows, seconds, level, blind, subjects[0].facts)
 
 
 def _pieces(subject: Subject, metrics: Any, replacements: Sequence[Any], run: Run, sigma: Any) -> list[Piece]:
@@ -174,6 +177,8 @@ def _own_subject(
     rows, data = _plain(asked.ordered(order)), order("background", background)
     if len(rows) < _FEWEST:
         raise ValueError(f"inputs: expected at least {_FEWEST}, from which something can be told, found {len(rows)}.")
+    whose = with_known_class(attributions, target, scorer, rows, data, batch_size, device)
+    attributions, target = whose.attributions, whose.target
     classes, clean = classes_of(scorer, rows, target, data, output, batch_size, device)
     about = checked_inputs(rows, data, scorer.takes_missing)
     slopes = scorer.differentiable and about.values.is_floating_point()
@@ -202,6 +207,7 @@ def _own_subject(
         methods=methods,
         batch_size=batch_size,
         device=device,
+        facts=about_scorer(scorer, output, target is None, about.baseline_words).facts(class_counts(classes)),
     )
 
 

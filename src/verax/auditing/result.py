@@ -3,7 +3,7 @@
 import html
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from verax.auditing.finding import COLUMNS, Finding, LeftOut
@@ -12,6 +12,7 @@ from verax.auditing.store import finding_frame
 from verax.auditing.trials.base import Trial
 from verax.core.saving import save_as
 from verax.core.text_tables import Table, cost, shortened
+from verax.metrics.about import fact_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,6 +33,7 @@ class Audit:
         seconds: Wall-clock time.
         level: Coverage of the intervals.
         cannot_see: What metrics are known not to see, by name, as they say it themselves.
+        facts: Of one's own model: which it is, the followed class, the baseline and the date, in words.
     """
 
     findings: Sequence[Finding]
@@ -42,6 +44,7 @@ class Audit:
     seconds: float
     level: float
     cannot_see: Mapping[str, str]
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sentences(self) -> tuple[str, str, str]:
@@ -112,7 +115,7 @@ class Audit:
             rows.append((first.metric, first.kind, first.replacement, *extra, *cells))
         head = ("metric", "rates", "replacement", *(["inputs needed"] if self.inputs else []), *families)
         caption = f"Trials passed of those made, {100 * self.level:.4g} % intervals; {cost(self.rows, self.seconds)}"
-        return Table(head, tuple(rows), caption)
+        return Table(head, tuple(rows), caption, about=fact_line(self.facts))
 
     def _page(self) -> str:
         from verax.report.audit import audit_page  # noqa: PLC0415  # to keep ``import verax`` light

@@ -57,6 +57,7 @@ class Subject:
     methods: Mapping[Kind, Attribution] = field(default_factory=dict)
     batch_size: int | None = None
     device: Any = None
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -169,6 +169,7 @@ def facts(found: "Audit") -> dict[str, Any]:
         "inputs_needed": found.inputs_needed,
         "findings": found.to_frame().to_dicts(),
         "left_out": list(found.notes),
+        "about": dict(found.facts),
         "rows": found.rows,
         "seconds": found.seconds,
     }

@@ -195,7 +195,7 @@ def evaluate(
         if not metric and subject.left_out:
             common.tell(f"verax: {subject.left_out}")
         written = _write(found, table, report, {name: str(value) for name, value in facts.items()})
-    text = f"{found}\n\n{found.rows:,} model rows."
+    text = f"{found}\n\nModel {model}, inputs {inputs}: {found.rows:,} model rows."
     common.show(ranking_facts(found), text, as_json=as_json, written=written)
 
 
@@ -224,6 +224,8 @@ def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
     }
     whole: dict[str, Any] = {"inputs": comparison.inputs, "rows": comparison.rows, "level": comparison.level}
     whole |= {"replacement": comparison.replacement, "survival": [one.facts() for one in comparison.survival()]}
+    first = next(iter(comparison.evaluation.values())).context
+    whole |= {"about": first.about.facts(first.class_counts), "notes": list(first.about.notes)}
     if comparison.evaluation.distance is not None:
         whole["distance"] = comparison.evaluation.distance.to_frame(comparison.level).to_dicts()
     return whole | {"metrics": metrics}

@@ -1,7 +1,7 @@
 """Lakes on the command line: ``verax evaluate`` where the inputs are many Parquet files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,8 @@ import typer
 from verax.cli import common, model_inputs, model_options
 from verax.cli.extras import check_extra
 from verax.core.arguments import checked_level
+from verax.metrics.about import fact_line
+from verax.problem.baselines import baseline_words
 
 if TYPE_CHECKING:
     from verax.lakes import LakeScores, Settings
@@ -148,8 +150,10 @@ def evaluate_lake(
     except KeyboardInterrupt:
         common.tell(f"verax: stopped. What was finished is stored in {shown(out)}; run it again to go on.")
         raise typer.Exit(common.STOPPED) from None
-    facts = _facts(found, level)
-    text = f"{found.table(level).text()}\n\n{found.computed} of {found.parts} parts scored now. Scores: {found.out}"
+    about = {"model": str(files.model), "followed": _followed(settings), "removed features": _removed(settings)}
+    facts = _facts(found, level) | {"about": about}
+    table = replace(found.table(level), about=fact_line(about)).text()
+    text = f"{table}\n\n{found.computed} of {found.parts} parts scored now. Scores: {found.out}"
     common.show(facts, text, as_json=as_json)
 
 
@@ -191,6 +195,17 @@ def _baselines_of(text: str | None, background: Path | None) -> float | str | No
     if text is None or text == "zero" or text in statistics:
         return text
     return model_options.number("--baselines", text, f"a number, zero, {', '.join(statistics)}")
+
+
+def _followed(settings: "Settings") -> str:
+    """Which score of the model is followed; the labels of a lake's classes stand in its scores."""
+    return f"{settings.output} of {'the predicted class' if settings.target is None else f'class {settings.target}'}"
+
+
+def _removed(settings: "Settings") -> str:
+    if settings.replacement is not None:
+        return str(getattr(settings.replacement, "short_form", settings.replacement))
+    return baseline_words(settings.baselines)
 
 
 def _facts(found: "LakeScores", level: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from verax.core.arguments import checked_choice
 from verax.core.printable import printable
 from verax.core.saving import finite
 from verax.metrics import METRICS
+from verax.metrics.about import fact_line
 from verax.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -121,31 +122,35 @@ def monitor(
         about = _about(files, metrics, settings, target, output)
         held = _opened(state, about, reference, window, alarm)
         batch = _content([inputs, *named.values()])
-        windows = []
+        windows: list[Window] = []
+        followed: dict[str, str] = {}
         if held.knows(batch):
             common.tell(f"verax: {inputs} was folded before, and is left out.")
         else:
             subject = model_inputs.open_subject(files)
             given = {name: _one(subject.attributions([path])) for name, path in named.items()}
+            measured = _measured(subject, given, metrics, settings, target, output, batch_size)
             windows = held.fold(
-                _measured(subject, given, metrics, settings, target, output, batch_size),
+                measured,
                 label=label or datetime.now(UTC).isoformat(timespec="seconds"),
                 batch=batch,
             )
-        _write(held, state, report)
+            followed = {} if measured.so_far is None else measured.so_far.facts
+            common.tell(f"verax: {fact_line(followed)}.")
+        _write(held, state, report, {"model file": str(model)} | followed)
     for one in windows:
         typer.echo(json.dumps(finite(asdict(one)), allow_nan=False) if as_json else printable(_line(one)))
     if held.alarmed:
         raise typer.Exit(ALARM)
 
 
-def _write(held: "Monitor", state: Path, report: Path | None) -> None:
+def _write(held: "Monitor", state: Path, report: Path | None, facts: dict[str, str]) -> None:
     """Write the state and, where there is something to show, the page: both or none."""
     files = {state: held.content()}
     if report is not None and held.windows:
         from verax.report.monitoring import monitoring_page
 
-        files[report] = monitoring_page(held).encode()
+        files[report] = monitoring_page(held, facts).encode()
     elif report is not None:
         common.tell(f"verax: no window is finished yet, so {report} is not written.")
     common.write_together(files)

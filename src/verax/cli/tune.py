@@ -159,6 +159,7 @@ def facts(found: "Tuned") -> dict[str, Any]:
         "inputs": found.inputs,
         "trials": len(found.candidates),
         "stopped": found.stopped,
+        "about": dict(found.facts),
         "rows": found.rows,
         "seconds": found.seconds,
         "pareto": found.pareto.select("trial", *found.metrics, "cost", "configuration").to_dicts(),

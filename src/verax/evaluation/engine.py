@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from verax.core.warn import warn
 from verax.evaluation.distance import check_distance, distances
 from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
 from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
+from verax.evaluation.identity import about_of
 from verax.evaluation.limit_search import caution
 from verax.evaluation.limits import ROWS, limits_of
 from verax.evaluation.result import Evaluation
@@ -29,7 +29,6 @@ from verax.perturbation.sampled import Gathered, sampled_effects
 from verax.problem.problem import Problem, Task
 from verax.problem.replacement.words import needs_background
 from verax.problem.text_examples import text_examples
-from verax.scoring.adapters import model_name
 from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.meter import Cost, Meter
 from verax.scoring.scorer import Scorer, checked_batch_size
@@ -210,15 +209,8 @@ def _context(session: Session, task: Task, cost: Cost) -> Context:
 
 
 def _about(session: Session, task: Task) -> About:
-    values, labels = session.returns == "values", session.class_labels
-    return About(
-        model=model_name(session.plain.adapter),
-        score="value" if values else session.output,
-        labels=None if labels is None else tuple(map(str, labels)),
-        predicted=task.problem.target is None and not values,
-        baseline=task.problem.removed,
-        date=datetime.now(UTC).date().isoformat(),
-    )
+    asked = task.problem
+    return about_of(session.plain.adapter, session.class_labels, session.output, asked.target is None, asked.removed)
 
 
 def _check_scores(metric: Metric, scores: Tensor, problem: Problem) -> None:

@@ -14,7 +14,6 @@ from verax.problem.given_attributions import explanations_of
 from verax.problem.inputs import Inputs
 from verax.problem.targets import checked_target
 from verax.scoring.scorer import Scorer
-from verax.scoring.session import Session
 from verax.scoring.targets import resolve_target
 
 _TOLERANCE = 0.01  # of a probability: explainers that approximate, such as DeepExplainer, allow themselves as much

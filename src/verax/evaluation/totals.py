@@ -15,7 +15,7 @@ from verax.core.saving import save_as
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, metric_head, shortened
 from verax.evaluation.result import Evaluation
-from verax.metrics.about import NOTHING_KNOWN, About
+from verax.metrics.about import NOTHING_KNOWN, About, fact_line
 from verax.metrics.result import Result
 from verax.statistics.anytime import AnytimeSums
 from verax.statistics.intervals import LEVEL, Estimate
@@ -253,12 +253,14 @@ class Totals(dict[str, Total]):
         heads = [metric_head(total.metric.label, total.metric.higher_is_better) for total in self.values()]
         means = f"Means over {counted(self.count, 'input')} with 95 % intervals{self._validity()}"
         caption = f"{means}; {cost(self.rows, self.seconds)}"
-        rows, about = shortened(list(zip(labels, *columns, strict=True))), self.about.line(self._class_counts())
+        rows, about = shortened(list(zip(labels, *columns, strict=True))), fact_line(self.facts)
         return Table(("attribution", *heads), rows, caption, self.about.notes, about=about)
 
-    def _class_counts(self) -> dict[int, int]:
-        """Inputs by the class or output that was followed."""
-        return {int(str(label)): one.count for label, one in sorted(self.per_class.items(), key=lambda one: str(one[0]))}
+    @property
+    def facts(self) -> dict[str, str]:
+        """Model, followed class, baseline and date, in words."""
+        counts = {int(str(label)): one.count for label, one in self.per_class.items()}
+        return self.about.facts(dict(sorted(counts.items())))
 
     def _validity(self) -> str:
         """When the intervals hold, for those of a stream with ``until``."""

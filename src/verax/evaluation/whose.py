@@ -29,7 +29,8 @@ def other_references(task: Task, results: Mapping[str, Result]) -> tuple[str, ..
 
     Only where some metric removes features towards that baseline: the end of its curves is the baseline's score.
     """
-    removal = next((one for one in results.values() if _removes(one, task)), None)
+    guided = (one for one in results.values() if isinstance(one, GuidedResult))
+    removal = next((one for one in guided if _removes(one, task)), None)
     if removal is None:
         return ()
     found = []
@@ -46,10 +47,8 @@ def other_references(task: Task, results: Mapping[str, Result]) -> tuple[str, ..
     return tuple(found)
 
 
-def _removes(result: Result, task: Task) -> bool:
+def _removes(result: GuidedResult, task: Task) -> bool:
     """Whether the curves of a result end at the baselines of the call."""
-    if not isinstance(result, GuidedResult):
-        return False
     moves = result.metric.experiment.replacement or task.problem.replacement
     return isinstance(moves, Baseline)
 

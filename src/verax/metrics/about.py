@@ -4,6 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from verax.core.shapes import Int
+
 _CLASSES = 6  # that are named before the rest is counted
 
 
@@ -64,11 +69,22 @@ class About:
 
     def line(self, counts: Mapping[int, int]) -> str:
         """The same in a line, without the date; empty where nothing is known."""
-        said = "; ".join(f"{name}: {words}" for name, words in self.facts(counts).items() if name != "date")
-        return f"{said[:1].upper()}{said[1:]}"
+        return fact_line(self.facts(counts))
 
 
 NOTHING_KNOWN = About()
+
+
+def fact_line(facts: Mapping[str, str]) -> str:
+    """Facts in a line, without the date, so that the same call prints the same."""
+    said = "; ".join(f"{name}: {words}" for name, words in facts.items() if name != "date")
+    return f"{said[:1].upper()}{said[1:]}"
+
+
+def class_counts(classes: Int[Tensor, " n"]) -> dict[int, int]:
+    """Inputs by the class or output that is followed."""
+    numbers, counts = torch.unique(classes, return_counts=True)  # type: ignore[no-untyped-call]
+    return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
 
 def class_name(number: int, labels: Sequence[Any] | None) -> str:

@@ -14,7 +14,7 @@ from verax.core.digits import significant
 from verax.core.saving import save_as
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, shortened
-from verax.metrics.about import NOTHING_KNOWN, About
+from verax.metrics.about import NOTHING_KNOWN, About, class_counts
 from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.guided import GuidedScores
 from verax.problem.text_examples import TextExamples
@@ -51,8 +51,7 @@ class Context:
     @property
     def class_counts(self) -> dict[int, int]:
         """Inputs by the class or output that was followed."""
-        numbers, counts = self.target.unique(return_counts=True)
-        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        return class_counts(self.target)
 
     @property
     def identity(self) -> str:

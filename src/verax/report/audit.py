@@ -24,6 +24,7 @@ def audit_page(audit: "Audit") -> str:
     return rendered(
         "audit.html",
         about="your model" if audit.inputs else "models whose true explanations are known",
+        facts=audit.facts,
         sentences=audit.sentences,
         head=table.head,
         rows=table.rows,

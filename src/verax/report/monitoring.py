@@ -1,6 +1,7 @@
 """The page of a monitor: whether the fidelity fell, a chart of the windows, and all of them in a table."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
     from verax.monitoring.track import Track, Window
 
 _WIDTH = 400  # pixels of the plot: with its axis it can be read on a phone, where it shrinks to the page
+_TERMS = {"model": "SHA-256 of the model"}
 _HEAD = ("window", "label", "metric", "attribution", "rows", "mean", "evidence", "")
 
 
-def monitoring_page(monitor: "Monitor") -> str:
-    """The page as text; it needs no network and runs no script."""
+def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) -> str:
+    """The page as text; it needs no network and runs no script.
+
+    Args:
+        monitor: What is reported.
+        facts: What else is known of what is watched, by name, such as the model's file and the followed class.
+    """
     if not monitor.windows:
         raise ValueError("report: no window is finished yet, so that there is nothing to show.")
     needed = -math.log10(monitor.tracks[0].rate / 2)
@@ -35,7 +42,7 @@ def monitoring_page(monitor: "Monitor") -> str:
         head=_HEAD,
         rows=[_cells(window) for window in reversed(monitor.windows)],
         needed=f"{needed:.2f}",
-        about=list(monitor.about.items()),
+        about=[*(facts or {}).items(), *((_TERMS.get(name, name), value) for name, value in monitor.about.items())],
     )
 
 

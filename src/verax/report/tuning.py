@@ -27,6 +27,7 @@ def tuning_page(tuned: "Tuned") -> str:
     return rendered(
         "tuning.html",
         best=best,
+        date=tuned.facts.get("date", ""),
         lines=lines,
         metrics=[(tuned.label(name), metric.asks) for name, metric in tuned.metrics.items() if metric.asks],
         chart=Markup(drawn),  # noqa: S704 - Vega escapes the names in it

@@ -165,11 +165,6 @@ class Scorer:
         """Names of the columns in the model's order, if they are known."""
         return self._feature_names or adapters.feature_names_of(self.adapter)
 
-    @property
-    def model_name(self) -> str:
-        """What the model is called in tables and reports: its class, or the name of a function."""
-        return adapters.model_name(self.adapter)
-
     def __repr__(self) -> str:
         return f"Scorer({type(self.adapter).__name__}, returns={self.adapter.returns!r}, rows={self.rows})"
 

@@ -77,9 +77,10 @@ class Material:
 
 @contextlib.contextmanager
 def said_before() -> Iterator[None]:
-    """Silence what a study says of its categories once, instead of at every unit."""
+    """Silence what a study says of its categories once, and what is no doubt where the study itself explains."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\w+ counts 0 for features that are codes")
+        warnings.filterwarnings("ignore", message="target: .* below 0 for inputs predicted")
         yield
 
 

@@ -3,7 +3,7 @@
 import html
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from verax.attribution import Attribution
@@ -11,6 +11,7 @@ from verax.core.code import code_of
 from verax.core.digits import significant
 from verax.core.saving import save_as
 from verax.core.text_tables import Table
+from verax.metrics.about import fact_line
 from verax.metrics.base import Metric
 from verax.statistics.intervals import Estimate, estimates
 from verax.tuning.race import Candidate, Rule
@@ -42,6 +43,7 @@ class Tuned:
         seconds: Its wall-clock time, earlier runs included.
         stopped: Why it ended: ``"trials"``, ``"seconds"``, ``"exhausted"`` (nothing left to try) or ``"interrupted"``.
         left_out: Methods that were not asked for by name and could not be used, with the reason.
+        facts: Model, followed class, baseline and date, in words.
     """
 
     candidates: Sequence[Candidate]
@@ -52,6 +54,7 @@ class Tuned:
     seconds: float
     stopped: Stopped
     left_out: dict[str, str]
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def winner(self) -> Candidate:
@@ -160,6 +163,7 @@ class Tuned:
             *("", *self.code.splitlines(), ""),
             f"{len(self.candidates)} trials ({counted}); {WHY[self.stopped]}. "
             f"{self.rows:,} model rows, {self.seconds:.1f} s.",
+            *(f"{line}." for line in (fact_line(self.facts),) if line),
             *(f"Left out: {name} ({reason.rstrip('.')})." for name, reason in self.left_out.items()),
         ]
         return "\n".join(lines)
@@ -232,8 +236,8 @@ class Tuned:
         """Settings in which trials differ."""
         values: dict[str, set[Any]] = {}
         for candidate in self.candidates:
-            for field in fields(candidate.configuration):
-                values.setdefault(field.name, set()).add(getattr(candidate.configuration, field.name))
+            for setting in fields(candidate.configuration):
+                values.setdefault(setting.name, set()).add(getattr(candidate.configuration, setting.name))
         shared = len({type(candidate.configuration) for candidate in self.candidates}) == 1
         return [name for name, used in values.items() if len(used) > 1 or (not shared and name != "seed")]
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import torch
 
 from verax.attribution.base import Modality
 from verax.core.warn import once_per_call
+from verax.evaluation.identity import about_scorer
+from verax.metrics.about import class_counts
 from verax.problem.inputs import inputs_of
 from verax.problem.replacement import ReplacementLike, checked_replacement
 from verax.scoring.class_scores import Output
@@ -130,16 +132,24 @@ def tune(
             if path is not None:
                 stores.write(path, asked, candidates, metrics)
 
-        return _Search(settings, space, bench, known, meter).run(save, progress or (lambda line: None))
+        removed = subject.checked.baseline_words if subject.replacement is None else subject.replacement.short_form
+        facts = about_scorer(scorer, output, target is None, removed).facts(class_counts(subject.target))
+        return _Search(settings, space, bench, known, meter, facts).run(save, progress or (lambda line: None))
 
 
 class _Search:
     """A search under way: all candidates so far, and what it cost, earlier runs included."""
 
     def __init__(
-        self, settings: SearchSettings, space: Space, bench: Bench, known: list[Candidate], meter: Meter
+        self,
+        settings: SearchSettings,
+        space: Space,
+        bench: Bench,
+        known: list[Candidate],
+        meter: Meter,
+        facts: Mapping[str, str],
     ) -> None:
-        self.settings, self.space, self.bench, self.meter = settings, space, bench, meter
+        self.settings, self.space, self.bench, self.meter, self.facts = settings, space, bench, meter, facts
         self.candidates = list(known)
         self.inputs = len(bench.subject.inputs)
         rows, seconds = (math.fsum(getattr(candidate, name) for candidate in known) for name in ("rows", "seconds"))
@@ -165,7 +175,7 @@ class _Search:
             raise ValueError(f"methods: no configuration could be computed. {self.candidates[0].reason}")
         asked = (self.settings.metrics, self.settings.rule, self.inputs)
         cost = self._cost()
-        return Tuned(self.candidates, *asked, cost.rows.total, cost.seconds, stopped, self.space.left_out)
+        return Tuned(self.candidates, *asked, cost.rows.total, cost.seconds, stopped, self.space.left_out, self.facts)
 
     def _batch(self) -> None:
         """Propose some, race them against those that are left from earlier ones, and note how good each is."""
