@@ -109,9 +109,10 @@ def test_the_page_says_what_the_comparison_says(comparison: Comparison, text: st
 
 
 def test_words_for_a_score_that_is_no_class(comparison: Comparison) -> None:
-    """The name of the score is said once, in the context of the results."""
+    """The name of the score is said in the context of the results."""
+    about = replace(next(iter(comparison.evaluation.values())).context.about, score="value")
     results = {
-        name: replace(result, context=replace(result.context, score="house price"))
+        name: replace(result, context=replace(result.context, score="house price", about=about))
         for name, result in comparison.evaluation.items()
     }
     found = results_page(results, 1, 1.0)
