@@ -78,6 +78,7 @@ def test_explanations_of_shap_go_in_as_they_are():
     trees = HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5).fit(TABLE, classes)
     several = shap.TreeExplainer(trees)(TABLE)
     with pytest.raises(ValueError, match=r"shap\.from_explanation\(explanation, target=\.\.\.\) takes one of them"):
-        verax.compare(trees, TABLE, {"shap": several}, ["pc"])
+        verax.compare(trees, TABLE, {"shap": several.values}, ["pc"])
+    assert verax.compare(trees, TABLE, {"shap": several, "random": Random()}, ["pc"]).best("pc") == ["shap"]
     one = verax.interop.shap.from_explanation(several, target=2).attributions
     assert verax.compare(trees, TABLE, {"shap": one, "random": Random()}, ["pc"], target=2).best("pc") == ["shap"]

@@ -83,7 +83,7 @@ def fact_line(facts: Mapping[str, str]) -> str:
 
 def class_counts(classes: Int[Tensor, " n"]) -> dict[int, int]:
     """Inputs by the class or output that is followed."""
-    numbers, counts = torch.unique(classes, return_counts=True)  # type: ignore[no-untyped-call]
+    numbers, counts = torch.unique(classes, return_counts=True)
     return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
 
