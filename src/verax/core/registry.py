@@ -10,8 +10,8 @@ _STABILITY = (
     "it rates how far attributions move when inputs do, not whether they are faithful, and needs the method itself: "
     "captum.metrics.sensitivity_max or quantus.MaxSensitivity compute it"
 )
-_ELSEWHERE = dict.fromkeys(  # names that resemble some here and mean another thing
-    ("sensitivity_max", "max_sensitivity", "avg_sensitivity", "sensitivity"), _STABILITY
+_ELSEWHERE = dict.fromkeys(  # names that resemble some here and mean another thing, without case and signs
+    ("sensitivitymax", "maxsensitivity", "avgsensitivity", "sensitivity"), _STABILITY
 )
 
 
@@ -80,8 +80,9 @@ def unknown(name: object, known: Iterable[str]) -> str:
     """
     *most, last = known
     listed = f"{', '.join(most)} or {last}" if most else last
-    if name in list(_ELSEWHERE) and "sensitivity_n" in (*most, last):
-        return f"expected {listed}, found {name!r}; {_ELSEWHERE[str(name)]}."
+    letters = re.sub(r"[^a-z]", "", str(name).lower())
+    if letters in _ELSEWHERE and "sensitivity_n" in (*most, last):
+        return f"expected {listed}, found {name!r}; {_ELSEWHERE[letters]}."
     close = difflib.get_close_matches(str(name), [*most, last], n=1)
     return f"expected {listed}, found {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".")
 
