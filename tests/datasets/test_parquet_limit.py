@@ -18,6 +18,10 @@ LARGE: dict[str, dict[str, Any]] = {
     "a list of structures": {"a": pl.Series([[{"x": 1.0, "y": 2.0}] * MANY])},
     "arrays": {"a": pl.Series([[1.0] * 1000] * 300, dtype=pl.Array(pl.Float64, 1000))},
     "equal long texts": {"text": pl.Series(["a" * 20_000] * 200)},
+    "one long text": {"text": pl.Series(["a" * 3_000_000])},
+    "equal long texts in structures": {"text": pl.Series([{"x": "a" * 20_000}] * 200)},
+    "equal long bytes": {"text": pl.Series([b"a" * 20_000] * 200)},
+    "equal long categories": {"text": pl.Series(["a" * 20_000] * 200, dtype=pl.Categorical)},
     "lists of equal long texts": {"text": pl.Series([["a" * 20_000] * 200])},
 }
 

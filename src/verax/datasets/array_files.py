@@ -17,7 +17,7 @@ import numpy as np
 
 from verax.core.warn import warn
 from verax.datasets.limits import LimitError, check_bytes
-from verax.datasets.parquet_footer import count_values
+from verax.datasets.parquet_footer import unpacked_bytes
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 TABLES = (".parquet", ".csv")
@@ -210,7 +210,7 @@ def _parquet(path: Path, content: bytes) -> Any:
 
     rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()  # from its last page alone
     columns = len(pl.read_parquet_schema(io.BytesIO(content)))
-    check_bytes(path, max(rows * columns, count_values(path, content)) * 8)
+    check_bytes(path, max(rows * columns * 8, unpacked_bytes(path, content)))
     table = pl.read_parquet(io.BytesIO(content))
     check_bytes(path, sum(_text_bytes(column) for column in table))
     return table
@@ -222,6 +222,12 @@ def _text_bytes(column: Any) -> int:
 
     while isinstance(column.dtype, pl.List | pl.Array):
         column = column.explode()
+    if isinstance(column.dtype, pl.Struct):
+        return sum(_text_bytes(column.struct.field(field.name)) for field in column.dtype.fields)
+    if column.dtype == pl.Binary:
+        return int(column.bin.size().sum())
+    if column.dtype in (pl.Categorical, pl.Enum):
+        return int(column.cat.len_bytes().sum())
     return int(column.str.len_bytes().sum()) if column.dtype == pl.String else 0
 
 

@@ -1,38 +1,39 @@
-"""How many values a Parquet file unpacks to, from its last page alone: packed lists of equal values take no room."""
+"""How much a Parquet file unpacks to, from its last page alone: packed values that are alike take no room."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_ROW_GROUPS, _COLUMNS, _META_DATA, _VALUES = 4, 1, 3, 5  # fields, by their numbers in parquet.thrift
+_ROW_GROUPS, _COLUMNS, _META_DATA, _VALUES, _UNPACKED = 4, 1, 3, 5, 6  # fields, by their numbers in parquet.thrift
 _BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BYTES, _LISTS, _MAP, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
 _MANY = 15  # of a list: its length follows
 
 
-def count_values(path: Path, content: bytes) -> int:
-    """Count the values of all columns, those in lists one by one.
+def unpacked_bytes(path: Path, content: bytes) -> int:
+    """Bytes of all columns: eight for each value, those in lists one by one, or what the file says of its pages.
 
     Example:
         >>> import io, polars as pl
         >>> file = io.BytesIO()
-        >>> pl.DataFrame({"x": [1, 2], "lists": [[0.5] * 9, [0.5]]}).write_parquet(file)
-        >>> count_values(Path("x.parquet"), file.getvalue())
-        12
+        >>> pl.DataFrame({"lists": [[0.5] * 1000, [0.5]]}).write_parquet(file)
+        >>> len(file.getvalue()) < 1000, unpacked_bytes(Path("x.parquet"), file.getvalue()) >= 8008
+        (True, True)
     """
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     try:
         if start < 0:
             raise IndexError
         footer = _Footer(content, start).struct()
-        return sum(_counts(footer))
+        return sum(_sizes(footer))
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path}: cannot be read as .parquet file (its last page is damaged).") from None
 
 
-def _counts(footer: dict[int, Any]) -> Iterator[int]:
+def _sizes(footer: dict[int, Any]) -> Iterator[int]:
     for group in footer[_ROW_GROUPS]:
         for column in group[_COLUMNS]:
-            yield abs(column[_META_DATA][_VALUES])
+            about = column[_META_DATA]
+            yield max(8 * abs(about[_VALUES]), abs(about[_UNPACKED]))
 
 
 class _Footer:
