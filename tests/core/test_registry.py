@@ -47,7 +47,9 @@ def test_what_is_no_name_is_refused_with_what_there_is(name):
         known.get(name, "metrics")
 
 
-@pytest.mark.parametrize("name", ["sensitivity_max", "max_sensitivity", "sensitivity-max", "SensitivityMax", "MaxSensitivity"])
+@pytest.mark.parametrize(
+    "name", ["sensitivity_max", "max_sensitivity", "sensitivity-max", "SensitivityMax", "MaxSensitivity"]
+)
 def test_a_metric_of_stability_is_not_taken_for_one_of_faithfulness(name):
     words = unknown(name, ["pc", "sensitivity_n"])
     assert "did you mean" not in words

@@ -158,6 +158,21 @@ def test_a_bias_of_rounding_is_no_difference():
     assert of_scores(a=a + 1e-3, b=a).pair("a", "b", "pc").word == "better"
 
 
+@pytest.mark.parametrize("beside", [{}, {"random": torch.randn(60, 12, generator=torch.Generator().manual_seed(1))}])
+def test_attributions_that_are_perfect_but_for_rounding_are_all_best(beside):
+    """Their Infidelities are some 1e-15, of which one may be a third larger than the other on every input."""
+    generator = torch.Generator().manual_seed(0)
+    x, noise = torch.randn(60, 12, generator=generator), torch.randn(6, 60, 12, generator=generator)
+    model = torch.nn.Linear(12, 2)
+    torch.nn.init.normal_(model.weight, generator=generator)
+    slopes = model.weight[1].detach().expand(60, 12)
+    equal = {f"slopes {number}": slopes * (1 + 3e-7 * number * noise[number]) for number in range(6)}
+    found = verax.compare(model, x, equal | beside, ["infidelity"], target=1, output="logit")
+    assert found.best("infidelity") == list(equal)  # in the order in which they were given
+    assert [line[1].endswith(" *") for line in found.cells()[1:]] == [True] * 6 + [False] * len(beside)
+    assert found.pair("slopes 5", "slopes 0", "infidelity").word == "not told apart"
+
+
 def test_best_holds_all_that_are_not_told_apart_from_the_best():
     generator = np.random.default_rng(0)
     base = generator.normal(size=200)

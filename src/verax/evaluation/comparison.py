@@ -84,12 +84,12 @@ class Comparison:
     def pair(self, first: str, second: str, metric: str) -> Difference:
         """Difference of two attributions, first minus second, with its paired t interval over inputs.
 
-        Scores that differ by no more than rounding (a millionth) count as equal. One input shows no spread, so that
-        its interval is not a number.
+        Scores that differ by no more than rounding (a millionth, or 1e-8 of the spread of all means) count as equal.
+        One input shows no spread, so that its interval is not a number.
         """
         result = self._result(metric)
         scores = [result.scores[self._place(name)] for name in (first, second)]
-        found = paired_difference(scores[0], scores[1], self.level)
+        found = paired_difference(scores[0], scores[1], self.level, result.rounding)
         higher = bool(result.metric.higher_is_better)
         return Difference(**vars(found), first=first, second=second, metric=metric, higher_is_better=higher)
 
@@ -199,7 +199,8 @@ class Comparison:
 
     def _table(self) -> Table:
         words = [line for metric in self.metrics for line in (*self.sentences(metric), *self.possible(metric))]
-        further = (*self.elsewhere_words(), *self.distance_words(), *self.blind_spots(), *self.evaluation.notes)
+        known = (*self.evaluation.cautions(), *self.blind_spots(), *self.evaluation.notes)
+        further = (*self.elsewhere_words(), *self.distance_words(), *known)
         return self.evaluation.table(self.level, notes=(*words, *further))
 
     def _page(self) -> str:

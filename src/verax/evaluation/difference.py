@@ -55,6 +55,7 @@ def all_pairs(result: Result, metric: str, level: float) -> Iterator[Difference]
     higher = bool(result.metric.higher_is_better)
     for place, first in enumerate(result.labels):
         others = result.labels[place + 1 :]
-        found = paired_differences(result.scores[place], result.scores[place + 1 :], level) if others else []
+        rest = result.scores[place + 1 :]
+        found = paired_differences(result.scores[place], rest, level, result.rounding) if others else []
         for second, one in zip(others, found, strict=True):
             yield Difference(**vars(one), first=first, second=second, metric=metric, higher_is_better=higher)

@@ -136,6 +136,10 @@ class Evaluation(dict[str, Any]):
         labels = {name: self.label(name) + under for name in self}
         return [] if self.distance is None else self.distance.sentences(labels, level)
 
+    def cautions(self) -> tuple[str, ...]:
+        """What makes scores of a metric mean less than they seem to, a sentence for each that has one."""
+        return tuple(f"{self.label(name)}: {result.caution}" for name, result in self.items() if result.caution)
+
     def caption(self, level: float = LEVEL) -> str:
         """What the table shows."""
         star = "; *: not told apart from the best, paired" if len(self.labels) > 1 else ""
@@ -147,7 +151,8 @@ class Evaluation(dict[str, Any]):
         return results_page(self, self.rows, self.seconds)
 
     def _table(self) -> Table:
-        whole = self.table(after=f"; {cost(self.rows, self.seconds)}", notes=(*self.distance_words(), *self.notes))
+        notes = (*self.distance_words(), *self.cautions(), *self.notes)
+        whole = self.table(after=f"; {cost(self.rows, self.seconds)}", notes=notes)
         return replace(whole, rows=shortened(whole.rows))
 
     def __repr__(self) -> str:

@@ -186,6 +186,10 @@ class InfidelityResult(MonteCarloResult):
         ends = mean_square_interval(self.scores, self.errors, self.carried, samples, most, checked_level(level))
         return self._pack(ends[0]), self._pack(ends[1])
 
+    def _spread(self) -> float:
+        """From 0 to what no attribution at all would get: equal ones may be perfect, all of them."""
+        return max(super()._spread(), float(self.moments.ss.mean()) / self.metric.samples)
+
     @property
     def beta(self) -> Any:
         """The factor, at least 0, that fits each attribution to the score changes best."""

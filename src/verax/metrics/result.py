@@ -19,6 +19,7 @@ from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.guided import GuidedScores
 from verax.problem.text_examples import TextExamples
 from verax.statistics.intervals import LEVEL, Estimate, Method, estimates
+from verax.statistics.ranks import TIE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -134,6 +135,16 @@ class Result:
         """Means over inputs with their intervals, in a list whatever the form of the attributions."""
         return estimates(self.scores, level=level)
 
+    @property
+    def rounding(self) -> float:
+        """A difference of scores that counts as none: far below any standard error, above the last digits of scores."""
+        return TIE * self._spread()
+
+    def _spread(self) -> float:
+        """How far apart the means of attributions lie."""
+        means = self.scores.double().mean(1)
+        return float(means.max() - means.min())
+
     def to_frame(self) -> "pl.DataFrame":
         """One row per attribution and input, as a polars data frame.
 
@@ -168,6 +179,11 @@ class Result:
 
         return results_page({self.metric.name: self}, self.rows, self.seconds)
 
+    @property
+    def caution(self) -> str:
+        """What makes these scores mean less than they seem to, a sentence; empty where nothing does."""
+        return ""
+
     def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
         """What there is for each attribution and input, by what its column adds to the metric's name."""
         return {"": self.scores}
@@ -188,7 +204,8 @@ class Result:
         better = "higher" if self.metric.higher_is_better else "lower"
         many = counted(self.scores.shape[1], "input")
         caption = f"{self.metric.short_form}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
-        return Table(head, shortened(rows), caption, self.context.about.notes, about=self.context.identity)
+        notes = (*filter(None, (self.caution,)), *self.context.about.notes)
+        return Table(head, shortened(rows), caption, notes, about=self.context.identity)
 
     def __repr__(self) -> str:
         return self._table().text()

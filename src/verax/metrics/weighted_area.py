@@ -31,6 +31,7 @@ Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]
 Steps = int | Literal["adaptive"]
 AnyScores = GuidedScores | AdaptiveScores
+_MANY_MIXED = 0.1  # of all steps: a few that hold two features move a score by less than its standard error
 _TOGETHER = 1 << 18  # points of curves that are reduced at once
 
 
@@ -220,6 +221,22 @@ class PredictionChangeResult(GuidedResult):
         true scale are at most that.
         """
         return self._pack(self._asked_limits().normalised(self.scores))
+
+    @property
+    def caution(self) -> str:
+        """Of directed changes: how many steps mix features that are predicted to lower the score and to raise it."""
+        mixed = getattr(self.guided, "mixed", None)
+        if mixed is None or not isinstance(self.metric, DirectedArea):
+            return ""
+        curves, steps = self.guided.curves, (self.guided.points - 1).sum()
+        count, total = int(mixed.sum()), int(steps) * curves.shape[0] * curves.shape[2]
+        if count <= _MANY_MIXED * total:
+            return ""
+        other = "" if self.metric.reading == "literal" else 'rule="coherent" or '
+        return (
+            f"{count:,} of {total:,} steps remove features whose predicted changes conflict, so scores and ranking "
+            f"depend on the number of steps; use {other}more steps."
+        )
 
     def shares(self, level: float = LEVEL) -> list[Estimate]:
         """For each attribution, the part of what is possible that its mean attains, with an interval over inputs.

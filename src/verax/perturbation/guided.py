@@ -36,6 +36,7 @@ class GuidedScores:
         predicted_sign: With the rule ``"dot"``: sign of the drop that the attribution predicts for the step.
         within: With the rule ``"coherent"``: class scores within each step, after the features that are predicted to
             lower it, and after those that are predicted to raise it.
+        mixed: With the rule ``"sum"``: steps, of all curves of an input, that hold features of unlike predictions.
     """
 
     curves: Float[Tensor, "k n curves points"]
@@ -44,6 +45,7 @@ class GuidedScores:
     points: Int[Tensor, " n"]
     predicted_sign: Int[Tensor, "k n curves steps"] | None = None
     within: Float[Tensor, "k n curves steps 2"] | None = None
+    mixed: Int[Tensor, "k n"] | None = None
 
 
 def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
@@ -210,6 +212,8 @@ def _store(
             result.within[block.which, block.rows] = to_all(within).to(curves)
         if result.predicted_sign is not None:
             result.predicted_sign[block.which, block.rows] = to_all(removal.signs(removal.predicted()))
+        if result.mixed is not None and removal.longest > 1:
+            result.mixed[block.which, block.rows] = to_all(removal.mixed_steps())
         result.attribution_sign[block.which, block.rows] = to_all(removal.signs(block.attribution))
         result.direction_sign[block.which, block.rows] = to_all(removal.signs(block.direction))
 
@@ -234,6 +238,7 @@ def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> G
         send(points, device).expand(n),
         signs[2] if experiment.rule == "dot" else None,
         curves.new_empty(*shape, steps, 2) if experiment.rule == "coherent" else None,
+        torch.zeros(k, n, dtype=torch.int32, device=device) if experiment.rule == "sum" else None,
     )
 
 

@@ -132,6 +132,13 @@ class RemovedSets:
         rounded = sizes if summed.rounded is None else self._step_sums(self._in_order(summed.rounded.double()))
         return signs(sums, sizes, rounded * summed.spacing).to(torch.int8)
 
+    def mixed_steps(self) -> Int[Tensor, "k b"]:
+        """How many steps hold features whose removal is predicted to lower the score, and others that raise it."""
+        attribution = self.block.attribution.signs()
+        signs = (attribution.abs() if self.experiment.order == "signed" else attribution) * self.block.direction.signs()
+        fall, rise = (self._step_sums(self._in_order(part.to(torch.int32))) for part in (signs > 0, signs < 0))
+        return ((fall > 0) & (rise > 0)).sum((-2, -1), dtype=torch.int32)
+
     def predicted(self) -> FeatureSums:
         """The drop that attributions predict for each feature; where signs are in the order already, without them."""
         block = self.block

@@ -111,6 +111,7 @@ def _section(comparison: Comparison, metric: str) -> dict[str, Any]:
         "name": label,
         "asks": rated.asks,
         "cannot_see": rated.cannot_see,
+        "caution": result.caution,
         "way": "Higher is better." if rated.higher_is_better else "Lower is better.",
         "rates": _RATES[rated.kind],
         "settings": str(rated),

@@ -9,27 +9,37 @@ from verax.statistics.intervals import LEVEL, Estimate, estimates
 _ROUNDING = 1e-6  # of a score; models compute in single precision
 
 
-def paired_difference(first: Float[Tensor, " n"], second: Float[Tensor, " n"], level: float = LEVEL) -> Estimate:
+def paired_difference(
+    first: Float[Tensor, " n"], second: Float[Tensor, " n"], level: float = LEVEL, rounding: float = 0.0
+) -> Estimate:
     """The mean of first minus second, with the interval of the paired t-test.
 
     Scores that differ by no more than rounding (a millionth) count as equal: a bias of the last digit is no difference,
     however regular. One input shows no spread, so that its interval is not a number.
 
+    Args:
+        first: Scores of one attribution.
+        second: Scores of the other on the same inputs.
+        level: Coverage of the interval.
+        rounding: A difference that counts as none as well, where scores near 0 are rounding themselves.
+
     Example:
         >>> print(paired_difference(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 1.5, 2.5])))
         0.5 [0.5, 0.5]
     """
-    return paired_differences(first, second[None], level)[0]
+    return paired_differences(first, second[None], level, rounding)[0]
 
 
 def paired_differences(
-    first: Float[Tensor, " n"], others: Float[Tensor, "k n"], level: float = LEVEL
+    first: Float[Tensor, " n"], others: Float[Tensor, "k n"], level: float = LEVEL, rounding: float = 0.0
 ) -> list[Estimate]:
     """The same for one against each of several others."""
-    return estimates(real_differences(first, others), level=level)
+    return estimates(real_differences(first, others, rounding), level=level)
 
 
-def real_differences(first: Float[Tensor, " n"], others: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
+def real_differences(
+    first: Float[Tensor, " n"], others: Float[Tensor, "k n"], rounding: float = 0.0
+) -> Float[Tensor, "k n"]:
     """First minus each of the others, input by input; 0 where they differ by no more than rounding.
 
     Example:
@@ -38,5 +48,5 @@ def real_differences(first: Float[Tensor, " n"], others: Float[Tensor, "k n"]) -
     """
     first, others = first.double().cpu(), others.double().cpu()
     difference = first - others
-    same = difference.abs() <= _ROUNDING * torch.maximum(first.abs(), others.abs())
+    same = difference.abs() <= (_ROUNDING * torch.maximum(first.abs(), others.abs())).clamp(min=rounding)
     return torch.where(same, 0.0, difference)

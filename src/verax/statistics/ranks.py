@@ -9,10 +9,11 @@ Floats = npt.NDArray[np.float64]
 TIE = 1e-8  # of the spread: far above the rounding of means, far below any standard error of them
 
 
-def tied(values: Floats) -> Floats:
+def tied(values: Floats, gap: float | None = None) -> Floats:
     """Values along the last axis, of which those that differ by rounding alone are made equal.
 
-    Sorted values whose gap is at most ``TIE`` times the spread (largest less smallest) become the smallest of them.
+    Sorted values whose gap is at most ``gap``, by default ``TIE`` times the spread (largest less smallest), become the
+    smallest of them.
     Methods that agree on a model, as all gradients of a linear one do, would otherwise be ranked by their last bits.
 
     Example:
@@ -23,8 +24,8 @@ def tied(values: Floats) -> Floats:
         return values
     order = np.argsort(values, axis=-1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=-1)
-    gap = TIE * (ordered[..., -1:] - ordered[..., :1])
-    new = ~(np.diff(ordered, axis=-1) <= gap)  # a gap to NaN is no tie
+    least = TIE * (ordered[..., -1:] - ordered[..., :1]) if gap is None else gap
+    new = ~(np.diff(ordered, axis=-1) <= least)  # a gap to NaN is no tie
     first = np.where(np.concatenate((np.ones_like(new[..., :1]), new), axis=-1), np.arange(values.shape[-1]), 0)
     smallest = np.take_along_axis(ordered, np.maximum.accumulate(first, axis=-1), axis=-1)
     equal = np.empty(values.shape)
