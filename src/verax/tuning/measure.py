@@ -1,7 +1,7 @@
 """Measuring candidates: attributions that are computed together where that is cheaper, scores, and what they cost."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,12 +75,25 @@ class Subject:
 
 
 class Bench:
-    """Measures candidates on the first inputs of a subject; ``configurations`` are all that may be measured."""
+    """Measures candidates on the first inputs of a subject.
+
+    Args:
+        subject: What is explained.
+        metrics: What is measured.
+        configurations: All that may be measured.
+        place: Where the model runs.
+        tell: Called after every method and every round with what was computed.
+    """
 
     def __init__(
-        self, subject: Subject, metrics: Mapping[str, Metric], configurations: Sequence[Attribution], place: Place
+        self,
+        subject: Subject,
+        metrics: Mapping[str, Metric],
+        configurations: Sequence[Attribution],
+        place: Place,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.subject, self.metrics = subject, metrics
+        self.subject, self.metrics, self.tell = subject, metrics, tell
         self._check()
         together = groups(configurations, subject.first, place)
         self.groups = {member: group for group in together for member in group}
@@ -129,6 +142,7 @@ class Bench:
             further |= {"replacement": subject.replacement}
             result = evaluate(*data, self.metrics, **further)
             scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
+            self.tell(f"{', '.join(self.metrics)} of {len(ready)} candidates on inputs {rows.start + 1} to {rows.stop}")
             for candidate, further in zip(ready, scores, strict=True):
                 candidate.scores = torch.cat((candidate.scores, further), dim=1)
         cost = meter.total()
@@ -149,6 +163,7 @@ class Bench:
                 for candidate in members:
                     candidate.reason, candidate.alive = str(error), False
                 continue
+            self.tell(f"{type(leader).__name__} on inputs {rows.start + 1} to {rows.stop}")
             for candidate in members:
                 values = computed[candidate.configuration.canonical]
                 if not bool(torch.isfinite(torch.as_tensor(values)).all()):

@@ -2,6 +2,8 @@
 
 import math
 import os
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 
 from verax.attribution.base import Modality
+from verax.core.printable import printable
 from verax.core.warn import once_per_call
 from verax.evaluation.identity import about_scorer
 from verax.metrics.about import class_counts
@@ -26,6 +29,7 @@ from verax.tuning.settings import SearchSettings, checked_store, facts_of, subje
 from verax.tuning.space import Space, space_of
 
 BATCH = 16  # trials that are proposed together: they share model rows, and each batch learns from those before
+_EVERY = 5.0  # seconds between two lines of progress within a batch
 Tell = Callable[[str], None]
 
 
@@ -75,7 +79,8 @@ def tune(
             or a metric object. Of several, ``("dpc", "pc", "cost")``, all that no other beats are found; ``"cost"`` is
             the number of model rows per explained input. Objects that share a name have columns by their short form.
         trials: Configurations to try at most, those in the store included.
-        seconds: Start no further round after so long; at least one batch is measured on its first inputs.
+        seconds: Stop after so long: no round starts that would take longer, at the pace of those before. At least one
+            batch is measured on its first inputs, however long that takes.
         seed: Same seed, same search.
         store: A ``.parquet`` file. After every batch it holds all trials; called again with the same arguments, the
             search goes on from there, also with more trials or more seconds.
@@ -93,7 +98,8 @@ def tune(
         output: The score that metrics follow, ``"probability"`` or ``"logit"``; a value is followed as it is.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs; by default where it is.
-        progress: Called with a line of text after every batch.
+        progress: Called with a line of text after every batch, and every few seconds within one. By default lines go to
+            stderr, ten seconds apart.
 
     Returns:
         What was found: ``best`` (ready to be called), ``score``, ``equals``, ``table``, ``pareto``, ``plot()``.
@@ -126,7 +132,8 @@ def tune(
         asked = stores.Asked(facts_of(settings, subject, space, target), clean)
         metrics = list(settings.metrics)
         known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []
-        bench = Bench(subject, settings.metrics, space.configurations, place)
+        shown = _Progress(progress)
+        bench = Bench(subject, settings.metrics, space.configurations, place, shown.within)
 
         def save(candidates: list[Candidate]) -> None:
             if path is not None:
@@ -134,7 +141,32 @@ def tune(
 
         removed = subject.checked.baseline_words if subject.replacement is None else subject.replacement.short_form
         facts = about_scorer(scorer, output, target is None, removed).facts(class_counts(subject.target))
-        return _Search(settings, space, bench, known, meter, facts).run(save, progress or (lambda line: None))
+        return _Search(settings, space, bench, known, meter, facts).run(save, shown.batch)
+
+
+class _Progress:
+    """Lines to whom the call names, or on stderr, which short searches leave alone."""
+
+    def __init__(self, tell: Tell | None) -> None:
+        self.tell, self.last = tell, time.monotonic()
+
+    def batch(self, line: str) -> None:
+        """A batch has ended."""
+        self._say(line, 0.0 if self.tell else 2 * _EVERY)
+
+    def within(self, line: str) -> None:
+        """A part of a batch has ended."""
+        self._say(f"... {line}", _EVERY if self.tell else 2 * _EVERY)
+
+    def _say(self, line: str, apart: float) -> None:
+        now = time.monotonic()
+        if now - self.last < apart:
+            return
+        self.last = now
+        if self.tell is not None:
+            self.tell(line)
+        else:
+            print(printable(f"tune: {line}"), file=sys.stderr, flush=True)
 
 
 class _Search:
@@ -151,6 +183,7 @@ class _Search:
     ) -> None:
         self.settings, self.space, self.bench, self.meter, self.facts = settings, space, bench, meter, facts
         self.candidates = list(known)
+        self.first_round = 0.0  # seconds of the last batch's
         self.inputs = len(bench.subject.inputs)
         rows, seconds = (math.fsum(getattr(candidate, name) for candidate in known) for name in ("rows", "seconds"))
         self.earlier = Cost(Rows(round(rows)), seconds)
@@ -209,12 +242,17 @@ class _Search:
         """Measure those that may be the best on more and more inputs, and drop who surely is no better."""
         rule, racing = self.settings.rule, self._alive()
         for count in rounds(self.inputs):
+            began = self.meter.total().seconds
+            if self._late(self._expected(racing, count)):
+                return
             self.bench.extend(racing, count)
+            if count == rounds(self.inputs)[0]:
+                self.first_round = self.meter.total().seconds - began
             left = rule.survivors([candidate for candidate in racing if candidate.alive], count)
             for candidate in racing:
                 candidate.alive = candidate in left
             racing = rule.undecided(left[0], self._alive(), count) if left else []
-            if len(racing) < 2 or self._late():
+            if len(racing) < 2:
                 return
 
     def _alive(self) -> list[Candidate]:
@@ -229,10 +267,18 @@ class _Search:
             return "trials"
         if len(self.candidates) == len(self.space.configurations):
             return "exhausted"
-        return "seconds" if self._late() and self.candidates else None
+        return "seconds" if self.candidates and self._late(self.first_round) else None
 
-    def _late(self) -> bool:
-        return self.meter.total().seconds >= self.settings.seconds
+    def _late(self, further: float) -> bool:
+        """Whether the time would be over after so many seconds more."""
+        return self.meter.total().seconds + further >= self.settings.seconds
+
+    def _expected(self, racing: list[Candidate], count: int) -> float:
+        """Seconds that a round will take; the first one of a batch was asked for before it was proposed."""
+        if not all(candidate.inputs for candidate in racing):
+            return -math.inf
+        behind = [candidate for candidate in racing if candidate.inputs < count]
+        return math.fsum(one.seconds / one.inputs * (count - one.inputs) for one in behind)
 
     def _cost(self) -> Cost:
         return self.earlier + self.meter.total()
