@@ -166,7 +166,7 @@ class _Progress:
         if self.tell is not None:
             self.tell(line)
         else:
-            print(printable(f"tune: {line}"), file=sys.stderr, flush=True)
+            sys.stderr.write(printable(f"tune: {line}") + "\n")
 
 
 class _Search:
