@@ -181,7 +181,7 @@ def test_lists_in_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_no_name_becomes_a_formula(tmp_path: Path) -> None:
     chance = random.Random(1)  # noqa: S311  # no secret
-    letters = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20ab1(\"&,;|! "
+    letters = '=+-@\t\r\n\uff1d\uff0b\uff0d\uff20ab1("&,;|! '
     drawn = {"".join(chance.choices(letters, k=chance.randrange(1, 9))) for _ in range(60 * MORE)}
     names = sorted(name for name in drawn if name.strip())
     verax.evaluate(nn.Linear(5, 2), X, dict.fromkeys(names, X), ["pc"]).save(tmp_path / "x.csv")

@@ -188,7 +188,8 @@ class InfidelityResult(MonteCarloResult):
 
     def _spread(self) -> float:
         """From 0 to what no attribution at all would get: equal ones may be perfect, all of them."""
-        return max(super()._spread(), float(self.moments.ss.mean()) / self.metric.samples)
+        changes = float(self.moments.ss.mean() / self.metric.samples)  # squared, on average
+        return max(super()._spread(), changes)
 
     @property
     def beta(self) -> Any:
