@@ -1,120 +1,175 @@
-"""One GPU: how close does a whole study come to the model alone, and where does its time go?
+"""One GPU: a study, as far as the time goes, with the seconds and model rows of each of its parts.
 
-``python benchmarks/gpu_study.py study.toml --data ISIC_FOLDER --out DIR --limit 32 --precision tf32``
+``python benchmarks/gpu_study.py isic.toml --data ISIC_FOLDER --out DIR --limit 512 --seconds 900 --verify``
 
-Runs the units of a study that are not there yet, as ``verax study run --device cuda --compile`` does, without its
-report, and in turn with them the compiled model alone. Rows and seconds are those of the study's own tables.
+Runs the units of a study that are not there yet, as ``verax study run --device cuda --compile`` does, in processes that
+share the GPU, and writes no report: ``verax study run`` with the same directory writes it, on any machine. When the time
+is over, the study ends at the last input that all models have, and grows when it is run again.
 """
 
 import argparse
 import json
-import platform
+import random
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import common
 import polars as pl
 import torch
 
-from verax.study.engine import run_local
-from verax.study.explained_models import ExplainedModel
 from verax.study.machine import Machine
-from verax.study.progress import watching
-from verax.study.spec import load_spec
-from verax.study.store import Store, read_facts
+from verax.study.pool import run_gpus
+from verax.study.progress import Watcher, watching
+from verax.study.run import finish
+from verax.study.spec import StudySpec, load_spec
+from verax.study.store import Store, read_facts, versions
 from verax.study.study import Study, prepare
-from verax.study.verify import verify
+from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
+from verax.study.units import Unit
+from verax.study.verify import verify, write_verdict
 
-WANTED = 0.85
 KEPT = ("seconds", "attribution_seconds", "guided_seconds", "sampled_seconds", "rows_forward", "rows_backward")
 KEPT += ("rows_spared", "attribution_rows", "guided_rows", "sampled_rows", "inputs", "model")
 
 
+class OutOfTimeError(Exception):
+    """The time is over."""
+
+
+class Deadline:
+    """Passes on what a watcher is told, until the time is over."""
+
+    def __init__(self, watcher: Watcher, end: float) -> None:
+        self.log, self.watcher, self.end = watcher.log, watcher, end
+
+    def family(self, name: str) -> None:
+        """What is computed now."""
+        self.watcher.family(name)
+        self._check()
+
+    def done(self, rows: int) -> None:
+        """A unit is stored."""
+        self.watcher.done(rows)
+        self._check()
+
+    def _check(self) -> None:
+        if time.monotonic() > self.end:
+            raise OutOfTimeError
+
+
 def main() -> None:
     options = arguments()
+    end = time.monotonic() + options.seconds
     machine = Machine(options.device, None, options.device != "cpu")
     spec = load_spec(options.spec, data=options.data, limit=options.limit, precision=options.precision)
-    began = time.perf_counter()
-    study = prepare(spec, Store(options.out), machine, lambda line: print(line, flush=True))
-    content: dict[str, Any] = {"precision": options.precision, "limit": options.limit, "device": machine.name}
-    content["prepare_seconds"] = time.perf_counter() - began
-    content["alone_rows_per_second"] = {name: alone(model, machine) for name, model in study.models.items()}
-    print(content["alone_rows_per_second"], flush=True)
-    kept = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    todo = [unit for unit in study.units if unit.stem not in kept]
-    began = time.perf_counter()
-    with watching(len(todo)) as watcher:
-        run_local(study, todo, machine, watcher)
-    content["wall_seconds"], content["computed"] = time.perf_counter() - began, len(todo)
-    for name, model in study.models.items():
-        content["alone_rows_per_second"][name] += alone(model, machine)
-    report(study, content, options)
-    print(f"Raw figures: {write(options, content)}", flush=True)
-    if options.verify:
-        verdict = verify(study, 0.0, machine, 0, lambda unit: print("computing again", unit, flush=True))
-        content["verified"] = {"passed": verdict.passed, "bitwise": verdict.bitwise, "values": verdict.values}
-        print(content["verified"], *verdict.different[:3])
+    store = Store(options.out)
+    content: dict[str, Any] = {"limit": options.limit, "device": machine.name, "processes": options.processes}
+    with store.lock():
+        store.sweep()
+        began = time.monotonic()
+        study = prepare(spec, store, machine, lambda line: print(line, flush=True))
+        content["prepare_seconds"] = time.monotonic() - began
+        content |= computed(study, machine, options.processes, end)
+        study = ended(study)
+        content["inputs"] = {name: len(model.inputs) for name, model in study.models.items()}
+        report(study, content)
         write(options, content)
+        began = time.monotonic()
+        with watching(0) as watcher:
+            finish(study, machine, watcher)
+        content["finish_seconds"] = time.monotonic() - began
+        if options.verify:
+            content["verified"] = verified(study, machine)
+    print(f"Raw figures: {write(options, content)}", flush=True)
 
 
-def alone(model: ExplainedModel, machine: Machine, seconds: float = 1.0) -> list[float]:
-    """Rows per second of the compiled model on batches that lie ready, three times."""
-    scorer = model.scorer(machine.compile)
-    device = torch.device(machine.device)
-    with scorer.session(model.inputs, "torch", "logit", machine.batch_size, device) as session:
-        rows = model.inputs[torch.arange(session.batch_size) % len(model.inputs)]
-        ready = rows.to(device, session.runner.dtype, memory_format=session.runner.layout)
-        run, found = session.runner.adapter, []
-        for _ in range(3):
-            run(ready, "torch")
-            _wait(device)
-            began, batches = time.perf_counter(), 0
-            while time.perf_counter() - began < seconds:
-                for _ in range(8):
-                    run(ready, "torch")
-                _wait(device)
-                batches += 8
-            found.append(batches * len(ready) / (time.perf_counter() - began))
-    return found
+def computed(study: Study, machine: Machine, processes: int, end: float) -> dict[str, Any]:
+    """Compute what is missing, and meanwhile, in a thread, how far Infidelity's own error reaches."""
+    present = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    todo = [unit for unit in study.units if unit.stem not in present]
+    began, complete = time.monotonic(), True
+    with ThreadPoolExecutor(1) as thread, watching(len(todo)) as watcher:
+        tables = thread.submit(uncertainty, study, machine)
+        try:
+            run_gpus(study, todo, [machine] * processes, Deadline(watcher, end))
+        except OutOfTimeError:
+            complete = False
+        units_seconds = time.monotonic() - began
+        uncertainty_seconds = tables.result()
+    seconds = {"wall_seconds": units_seconds, "uncertainty_seconds": uncertainty_seconds}
+    return {**seconds, "units_before": len(present), "complete": complete}
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def uncertainty(study: Study, machine: Machine) -> float:
+    """The resampling study of Infidelity; returns its seconds."""
+    began = time.monotonic()
+    tables = uncertainty_tables(study)
+    present = study.store.contents("uncertainty", list(tables)).found
+    for stem in tables:
+        if stem not in present:
+            compute_uncertainty(study, stem, machine)
+    return time.monotonic() - began
 
 
-def report(study: Study, content: dict[str, Any], options: argparse.Namespace) -> None:
+def ended(study: Study) -> Study:
+    """The study of those inputs, from the first on, that all models have; others that were computed are removed."""
+    present = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    missing = [unit.rows.start for unit in study.units if unit.stem not in present]
+    if not missing:
+        return study
+    whole = min(missing)
+    if not whole:
+        raise SystemExit("The time was over before the first unit of each model was done; give more --seconds.")
+    for unit in study.units:
+        if unit.rows.start >= whole and unit.stem in present:
+            present[unit.stem].unlink()
+    data = tuple(each.model_copy(update={"limit": whole}) for each in study.spec.data)
+    spec: StudySpec = study.spec.model_copy(update={"data": data})
+    study.store.freeze(spec, study.store.frozen().facts)
+    return replace(study, spec=spec)
+
+
+def verified(study: Study, machine: Machine) -> dict[str, Any]:
+    """Compute some units again, of each model one at least, and compare."""
+    count = len(study.models)
+
+    def models(seed: int) -> set[str]:
+        sample: list[Unit] = random.Random(seed).sample(list(study.units), count)  # as verify draws them
+        return {unit.model for unit in sample}
+
+    seed = next(seed for seed in range(1000) if len(models(seed)) == count)
+    began = time.monotonic()
+    share = count / len(study.units)
+    verdict = verify(study, share, machine, seed, lambda unit: print("computing again", unit, flush=True))
+    write_verdict(study.store, verdict)
+    facts = {"passed": verdict.passed, "bitwise": verdict.bitwise, "values": verdict.values, "units": verdict.sampled}
+    return {**facts, "seconds": time.monotonic() - began, "different": verdict.different}
+
+
+def report(study: Study, content: dict[str, Any]) -> None:
     files = study.store.contents("scores", [unit.stem for unit in study.units]).found
     rows = []
     for name in study.models:
-        paths = [files[unit.stem] for unit in study.units if unit.model == name and unit.stem in files]
-        facts = [read_facts(path) for path in paths]
-        if not facts:
-            continue
-        units = [{key: fact[key] for key in KEPT} for fact in facts]
-        steady = units[1:] or units  # the first one compiles
-        rate = sum(unit["rows_forward"] for unit in steady) / sum(unit["seconds"] for unit in steady)
-        bare = median(content["alone_rows_per_second"][name])
+        paths = [files[unit.stem] for unit in study.units if unit.model == name]
+        units = [{key: facts[key] for key in KEPT} for facts in map(read_facts, paths)]
         methods = pl.concat([pl.read_parquet(path) for path in paths], how="diagonal_relaxed")
         spent = methods.group_by(pl.col("method").cast(pl.String)).agg(pl.sum("attribution_seconds"))
-        content[name] = {"units": units, "rows_per_second": rate, "ratio": rate / bare}
-        content[name]["attribution_seconds_by_method"] = dict(spent.sort("method").rows())
+        content[name] = {"units": units, "attribution_seconds_by_method": dict(spent.sort("method").rows())}
         whole = [f"{sum(unit[key] for unit in units):,.1f}" for key in KEPT[:4]]
-        rows.append((name, f"{sum(unit['inputs'] for unit in units):,}", *whole, f"{rate:,.0f}", f"{bare:,.0f}"))
-        rows[-1] += (f"{rate / bare:.3f}",)
-    head = ("model", "inputs", "s", "explain, s", "guided, s", "draws, s", "rows/s", "alone, rows/s", "ratio")
-    common.print_table(head, rows)
-    print(f"wanted on a GPU in TF32: at least {WANTED}; {content['wall_seconds']:.1f} s in all")
+        asked, spared = (f"{sum(unit[key] for unit in units):,}" for key in ("rows_forward", "rows_spared"))
+        rows.append((name, f"{sum(unit['inputs'] for unit in units):,}", *whole, asked, spared))
+    common.print_table(("model", "inputs", "s", "explain, s", "guided, s", "draws, s", "rows", "left out"), rows)
+    print(f"{content['wall_seconds']:.1f} s in {content['processes']} processes that share the device", flush=True)
 
 
 def write(options: argparse.Namespace, content: dict[str, Any]) -> Path:
     facts = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "machine": common.machine()}
-    facts |= {"python": platform.python_version(), "torch": torch.__version__}
-    path = options.result or common.RESULTS / f"gpu_study-{options.precision or 'plain'}.json"
-    path.write_text(json.dumps({**facts, **content}, indent=2) + "\n")
+    path: Path = options.result or common.RESULTS / "gpu_study.json"
+    path.write_text(json.dumps({**facts, "versions": versions(), "cuda": torch.version.cuda, **content}, indent=2) + "\n")
     return path
 
 
@@ -124,9 +179,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="the study's directory; goes on where it stopped")
     parser.add_argument("--limit", type=int, help="inputs of each data set")
-    parser.add_argument("--precision")
+    parser.add_argument("--precision", help="of every model, instead of what the spec says")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--verify", action="store_true", help="compute one unit again and compare")
+    parser.add_argument("--processes", type=int, default=2, help="that share the device (default 2)")
+    parser.add_argument("--seconds", type=float, default=1e9, help="for the units; no limit by default")
+    parser.add_argument("--verify", action="store_true", help="compute a unit of each model again and compare")
     parser.add_argument("--result", type=Path, help="where the figures go; benchmarks/results by default")
     return parser.parse_args()
 

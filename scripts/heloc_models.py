@@ -39,7 +39,7 @@ def main() -> None:
         print(f"| HELOC-{name} | {three} | {right:.4f} | {seconds:.1f} |", flush=True)
         if given.out:
             given.out.mkdir(parents=True, exist_ok=True)
-            write_epochs(given.out / f"heloc-{name}.csv", found[0])
+            write_epochs(given.out / f"heloc-{name}.csv", found[0].history)
     free = train(MLP(20, dropout=0.0), load_heloc(given.data), BY_HEART)
     print(f"\nHELOC-mlp without regularisation: training accuracy {free.metrics['train']['accuracy']:.4f}")
 

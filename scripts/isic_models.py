@@ -1,6 +1,7 @@
 """Train the ISIC models as shipped; save them, and what happened in each epoch, and print the figures.
 
-``python scripts/isic_models.py ISIC_FOLDER --out FOLDER``
+``python scripts/isic_models.py ISIC_FOLDER --out FOLDER --models inception``
+``python scripts/isic_models.py ISIC_FOLDER --out FOLDER --models linear --recipe balanced``
 
 Models are trained as by ``verax train isic MODEL``. ``FOLDER/isic-MODEL.csv`` holds the epochs, from which
 ``scripts/draw_curves.py`` draws.
@@ -8,19 +9,20 @@ Models are trained as by ``verax train isic MODEL``. ``FOLDER/isic-MODEL.csv`` h
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from verax.datasets import load_isic
-from verax.models.recipes import Recipe
+from verax.models.recipes import VARIANTS, Recipe
 from verax.models.shipped import train_shipped
 from verax.models.training import Epoch
 
 MODELS = ("linear", "inception")
 
 
-def write_epochs(path: Path, epochs: list[Epoch]) -> None:
-    """One line per epoch."""
-    names = [field.name for field in dataclasses.fields(Epoch)]
+def write_epochs(path: Path, epochs: Sequence[Epoch]) -> None:
+    """One line per epoch, with the columns that this kind of model has."""
+    names = [field.name for field in dataclasses.fields(Epoch) if getattr(epochs[0], field.name) is not None]
     lines = [",".join(f"{getattr(epoch, name):.6g}" for name in names) for epoch in epochs]
     path.write_text("\n".join([",".join(names), *lines]) + "\n", encoding="utf-8")
 
@@ -30,6 +32,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="the folder that holds the images and their labels")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--recipe", choices=VARIANTS, help="the variant of the recipe; the shipped one without")
     parser.add_argument("--epochs", type=int, help="instead of the recipe's, to try it out")
     parser.add_argument("--device", help="cpu or cuda; cuda where there is one")
     parser.add_argument("--seed", type=int, default=0, help="of split, initial weights, order and augmentation")
@@ -38,10 +41,8 @@ def main() -> None:
     dataset = load_isic(given.data, seed=given.seed)
     lines = ["| model | validation AUROC | test AUROC | test accuracy | epochs | seconds |", "|---" * 6 + "|"]
     for name in given.models:
-        seen: list[Epoch] = []
 
-        def show(epoch: Epoch, recipe: Recipe, name: str = name, seen: list[Epoch] = seen) -> None:
-            seen.append(epoch)
+        def show(epoch: Epoch, recipe: Recipe, name: str = name) -> None:
             area = f"validation AUROC {epoch.auroc:.4f}"
             print(
                 f"{name} {epoch.number}/{recipe.epochs}: loss {epoch.loss:.4f}, {area}, {epoch.seconds:.2f} s",
@@ -49,12 +50,12 @@ def main() -> None:
             )
 
         path = given.out / f"isic-{name}.safetensors"
-        settings = {"seed": given.seed, "epochs": given.epochs, "device": given.device}
+        settings = {"recipe": given.recipe, "seed": given.seed, "epochs": given.epochs, "device": given.device}
         found = train_shipped(name, dataset, path, progress=show, **settings)
-        write_epochs(given.out / f"isic-{name}.csv", seen)
+        write_epochs(given.out / f"isic-{name}.csv", found.history)
         validation, test = found.metrics["validation"], found.metrics["test"]
         figures = f"{validation['auroc']:.4f} | {test['auroc']:.4f} | {test['accuracy']:.4f}"
-        lines.append(f"| {name} | {figures} | {len(seen)} | {sum(epoch.seconds for epoch in seen):.0f} |")
+        lines.append(f"| {name} | {figures} | {len(found.history)} | {found.seconds:.0f} |")
     print("\n".join(lines))
 
 

@@ -119,7 +119,7 @@ def _run(
                 run_pool(study, units, machine, watcher, workers, tables, partial(_unasked, study, watcher))
             else:
                 run_local(study, todo, machine, watcher)
-            _finish(study, machine, watcher)
+            finish(study, machine, watcher)
         return Finished(study, write_study_report(study, workers=workers if crew else 1), len(todo))
 
 
@@ -131,7 +131,7 @@ def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, wo
         return plan_of(study, [unit for unit in study.units if unit.stem not in finished], machine, workers)
 
 
-def _finish(study: Study, machine: Machine, watcher: Watcher) -> None:
+def finish(study: Study, machine: Machine, watcher: Watcher) -> None:
     """The resampling study, the questions of trust and the examples of each model."""
     _study_uncertainty(study, machine, watcher)
     if not study.spec.examples and not study.spec.trust.inputs:
