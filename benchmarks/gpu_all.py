@@ -33,6 +33,7 @@ import tomli_w
 import torch
 from PIL import Image
 
+from verax.datasets import load_isic
 from verax.study.store import versions
 
 HERE = Path(__file__).parent
@@ -106,6 +107,8 @@ def train(options: argparse.Namespace, seconds: float) -> Result:
         for name, recipe in MODELS.items()
         if not (folder / f"isic-{name}.csv").is_file()  # written last
     }
+    if commands:
+        load_isic(options.data)  # decodes the images once for both
     result = run(options, commands, seconds)
     for name in MODELS:
         if (folder / f"isic-{name}.csv").is_file():
@@ -157,7 +160,9 @@ def study_spec(options: argparse.Namespace) -> dict[str, Any]:
     for model in data["models"]:
         name = model.pop("architecture")
         model.pop("recipe", None)
-        model |= {"path": str(options.out / "models" / f"isic-{name}.safetensors"), "precision": PRECISIONS[name]}
+        model |= {"path": str((options.out / "models" / f"isic-{name}.safetensors").absolute())}
+        if torch.cuda.is_available():  # a processor takes minutes for an image in float16
+            model["precision"] = PRECISIONS[name]
     data |= {"chunk": 16, "attributions": {"random_seeds": 5}}
     if options.quick:
         others = [{"method": "Gradient"}, {"method": "Random"}, {"method": "LimeImage", "samples": 8}]
