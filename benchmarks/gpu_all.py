@@ -126,7 +126,16 @@ def runtime(options: argparse.Namespace, seconds: float) -> Result:
 
 def tests(options: argparse.Namespace, seconds: float) -> Result:
     """The tests that need a CUDA device."""
-    command = [sys.executable, "-m", "pytest", "tests/test_device.py", "-p", "no:cacheprovider", "-rfE", "--durations=5"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/test_device.py",
+        "-p",
+        "no:cacheprovider",
+        "-rfE",
+        "--durations=5",
+    ]
     return run(options, {"tests": command}, seconds)
 
 

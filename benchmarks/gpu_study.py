@@ -3,8 +3,8 @@
 ``python benchmarks/gpu_study.py isic.toml --data ISIC_FOLDER --out DIR --limit 512 --seconds 900 --verify``
 
 Runs the units of a study that are not there yet, as ``verax study run --device cuda --compile`` does, in processes that
-share the GPU, and writes no report: ``verax study run`` with the same directory writes it, on any machine. When the time
-is over, the study ends at the last input that all models have, and grows when it is run again.
+share the GPU, and writes no report: ``verax study run`` with the same directory writes it, on any machine. When time is
+over, the study ends at the last input that all models have; it grows when it is run again.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def verified(study: Study, machine: Machine) -> dict[str, Any]:
     count = len(study.models)
 
     def models(seed: int) -> set[str]:
-        sample: list[Unit] = random.Random(seed).sample(list(study.units), count)  # as verify draws them
+        sample: list[Unit] = random.Random(seed).sample(list(study.units), count)  # noqa: S311  # as verify draws
         return {unit.model for unit in sample}
 
     seed = next(seed for seed in range(1000) if len(models(seed)) == count)
@@ -169,7 +169,9 @@ def report(study: Study, content: dict[str, Any]) -> None:
 def write(options: argparse.Namespace, content: dict[str, Any]) -> Path:
     facts = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "machine": common.machine()}
     path: Path = options.result or common.RESULTS / "gpu_study.json"
-    path.write_text(json.dumps({**facts, "versions": versions(), "cuda": torch.version.cuda, **content}, indent=2) + "\n")
+    path.write_text(
+        json.dumps({**facts, "versions": versions(), "cuda": torch.version.cuda, **content}, indent=2) + "\n"
+    )
     return path
 
 
