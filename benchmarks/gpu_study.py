@@ -25,7 +25,7 @@ from verax.study.machine import Machine
 from verax.study.pool import run_gpus
 from verax.study.progress import Watcher, watching
 from verax.study.run import finish
-from verax.study.spec import StudySpec, load_spec
+from verax.study.spec import load_spec
 from verax.study.store import Store, read_facts, versions
 from verax.study.study import Study, prepare
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
@@ -116,19 +116,24 @@ def uncertainty(study: Study, machine: Machine) -> float:
 
 
 def ended(study: Study) -> Study:
-    """The study of those inputs, from the first on, that all models have; others that were computed are removed."""
+    """The study of those inputs, from the first on, that all models have; what was computed beyond them is removed."""
     present = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    missing = [unit.rows.start for unit in study.units if unit.stem not in present]
-    if not missing:
-        return study
-    whole = min(missing)
-    if not whole:
-        raise SystemExit("The time was over before the first unit of each model was done; give more --seconds.")
-    for unit in study.units:
-        if unit.rows.start >= whole and unit.stem in present:
-            present[unit.stem].unlink()
-    data = tuple(each.model_copy(update={"limit": whole}) for each in study.spec.data)
-    spec: StudySpec = study.spec.model_copy(update={"data": data})
+    data = []
+    for each in study.spec.data:
+        names = {model.name for model in each.models}
+        units = [unit for unit in study.units if unit.model in names]
+        missing = [unit.rows.start for unit in units if unit.stem not in present]
+        if not missing:
+            data.append(each)
+            continue
+        whole = min(missing)
+        if not whole:
+            raise SystemExit("The time was over before the first unit of each model was done; give more --seconds.")
+        for unit in units:
+            if unit.rows.start >= whole and unit.stem in present:
+                present[unit.stem].unlink()
+        data.append(each.model_copy(update={"limit": whole}))
+    spec = study.spec.model_copy(update={"data": tuple(data)})
     study.store.freeze(spec, study.store.frozen().facts)
     return replace(study, spec=spec)
 
