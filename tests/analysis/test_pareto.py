@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verax.analysis.outliers import front, pareto
+from verax.analysis.paper import PAPER_DPC, PAPER_INFIDELITY
 
 POINTS = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=20)
 
@@ -15,8 +16,8 @@ def table(points, model="m"):
         {
             "model": [model] * len(points),
             "configuration": [f"c{i}" for i in range(len(points))],
-            "dpc_magnitude": [float(good) for good, _ in points],
-            "infidelity": [float(bad) for _, bad in points],
+            PAPER_DPC: [float(good) for good, _ in points],
+            PAPER_INFIDELITY: [float(bad) for _, bad in points],
         }
     )
 
@@ -35,7 +36,7 @@ def test_it_is_what_brute_force_finds_ties_included(points):
 
 @given(POINTS)
 def test_what_is_left_out_is_dominated_by_something_in_the_set(points):
-    kept = pareto(table(points)).select("dpc_magnitude", "infidelity").rows()
+    kept = pareto(table(points)).select(PAPER_DPC, PAPER_INFIDELITY).rows()
     for point in points:
         assert point in kept or any(dominates(other, point) for other in kept)
 
@@ -57,13 +58,15 @@ def test_a_set_of_random_points_is_small_and_brute_force_agrees():
 def test_each_model_has_its_own_set_and_rows_without_a_metric_are_no_candidates():
     both = pl.concat([table([(1, 1), (2, 0)]), table([(0, 5), (-1, 6)], model="worse")])
     assert pareto(both).select("model", "configuration").rows() == [("m", "c1"), ("worse", "c0")]
-    unmeasured = both.with_columns(pl.when(pl.col("configuration") != "c1").then("infidelity").alias("infidelity"))
+    unmeasured = both.with_columns(
+        pl.when(pl.col("configuration") != "c1").then(PAPER_INFIDELITY).alias(PAPER_INFIDELITY)
+    )
     assert pareto(unmeasured)["configuration"].to_list() == ["c0", "c0"]
     assert pareto(both.clear()).height == 0
 
 
 def test_other_columns_may_be_asked_for():
-    rows = table([(1, 1), (2, 2), (0, 0)]).rename({"dpc_magnitude": "pc", "infidelity": "attribution_seconds"})
+    rows = table([(1, 1), (2, 2), (0, 0)]).rename({PAPER_DPC: "pc", PAPER_INFIDELITY: "attribution_seconds"})
     assert pareto(rows, maximise="pc", minimise="attribution_seconds").height == 3
 
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from analysis.synthetic import HELOC_LINEAR, HELOC_MLP, explained, study, without_metrics
+from analysis.synthetic import HELOC_LINEAR, HELOC_MLP, ISIC_LINEAR, explained, study, without_metrics
 from verax.analysis.claims import QUESTIONS, claims
+from verax.analysis.paper import PAPER_DPC, PAPER_INFIDELITY
 from verax.analysis.readings import OWN, readings
 from verax.analysis.tables import MetricInfo
 
 FEW = 20  # resamples
-OTHERS = ["dpc_signed", "dpc_literal", "infidelity", "infidelity_baseline"]
+OTHERS = ["dpc_signed", "dpc_literal", PAPER_INFIDELITY, "infidelity", "infidelity_baseline"]
 
 
 def few_members(model):
@@ -19,7 +20,7 @@ def few_members(model):
 
 
 def asked_again(tables):
-    return readings(tables, claims(tables, missing=False, resamples=FEW), resamples=FEW)
+    return readings(tables, own=claims(tables, resamples=FEW), resamples=FEW)
 
 
 STUDY = study([HELOC_LINEAR, HELOC_MLP], inputs=6, members=few_members)
@@ -35,7 +36,7 @@ def measured_as(column, **changes):
     """The study with one more metric: DPC's scores times so much."""
     info = MetricInfo(column, column, higher_is_better=True, kind="local", noisy=False)
     factor = changes.pop("factor", 1.0)
-    scores = STUDY.scores.with_columns((factor * pl.col("dpc_magnitude")).alias(column))
+    scores = STUDY.scores.with_columns((factor * pl.col(PAPER_DPC)).alias(column))
     return replace(STUDY, scores=scores, metrics=(*STUDY.metrics, replace(info, **changes)))
 
 
@@ -43,7 +44,7 @@ def test_the_papers_own_reading_comes_first_and_is_what_the_claims_say():
     assert [metric.column for metric in FOUND.metrics] == OTHERS
     assert FOUND.heads[0] == OWN
     asked = [question for question in QUESTIONS if question.reads]
-    own = claims(STUDY, missing=False, resamples=FEW, questions=asked)
+    own = claims(STUDY, resamples=FEW, questions=asked)
     assert [row.claims[0] for row in FOUND.rows] == own
     assert {question.number for question in asked} == {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 17}
 
@@ -53,18 +54,19 @@ def test_a_metric_stands_for_what_rates_the_same_kind_and_is_not_compared_with_i
     assert cells(FOUND, 1)["dpc_signed"] is None
     assert cells(FOUND, 6)["infidelity"] is not None
     assert cells(FOUND, 6)["infidelity_baseline"] is None
-    assert cells(FOUND, 7, words="negative")["infidelity"] is None
+    assert cells(FOUND, 7, words="negative")[PAPER_INFIDELITY] is None
+    assert cells(FOUND, 6)[PAPER_INFIDELITY] is not None
     assert cells(FOUND, 7, words="negative")["dpc_signed"] is not None
 
 
-@pytest.mark.parametrize(("subject", "column"), [("dpc_magnitude", "infidelity"), ("pc", "infidelity_baseline")])
+@pytest.mark.parametrize(("subject", "column"), [(PAPER_DPC, "infidelity"), ("pc", "infidelity_baseline")])
 def test_a_reading_is_what_the_claims_say_of_a_study_that_measured_it(subject, column):
     metric = STUDY.metric(column)  # lower is better, so that its scores are negated
     renamed = STUDY.scores.with_columns(-pl.col(column).alias(subject), pl.col(f"{column}_se").alias(f"{subject}_se"))
     others = [one for one in STUDY.metrics if one.column != subject]
     measured = replace(STUDY, scores=renamed, metrics=(replace(metric, column=subject), *others))
-    asked = [one for one in QUESTIONS if one.reads and one.reads[0] == subject and column not in one.reads]
-    expected = claims(measured, missing=False, resamples=FEW, questions=asked)
+    asked = [one for one in QUESTIONS if one.reads == (subject,)]
+    expected = claims(measured, resamples=FEW, questions=asked)
     place = [one.column for one in FOUND.metrics].index(column) + 1
     keys = {(claim.number, claim.claim, claim.model) for claim in expected}
     found = [row.claims[place] for row in FOUND.rows if (row.number, row.claim, row.model) in keys]
@@ -82,6 +84,28 @@ def test_equal_scores_give_equal_answers_and_opposite_ones_the_opposite():
         words = "gradient best" if number == 5 else ""
         found = cells(against, number, words=words)
         assert (found[OWN].verdict, found["against"].verdict) == ("reproduced", "not reproduced")
+
+
+def test_normalised_infidelity_is_read_as_infidelity_where_a_claim_compares_it_with_dpc():
+    """Here it says the opposite of the plain one, with which all other metrics are compared."""
+    scores = STUDY.scores.with_columns(-pl.col(PAPER_INFIDELITY).alias("infidelity"))
+    found = cells(asked_again(replace(STUDY, scores=scores)), 7, words="negative")
+    assert [found[name].verdict for name in (OWN, "dpc_signed")] == ["reproduced", "reproduced"]
+    assert found["infidelity"].verdict == "not reproduced"
+    opposite = {"+": "-", "-": "+"}
+    assert found["infidelity"].ours[:5] == opposite[found[OWN].ours[0]] + found[OWN].ours[1:5]
+
+
+def test_readings_of_several_studies_are_those_that_some_study_measured():
+    heloc = study([HELOC_MLP], inputs=4, members=few_members)
+    isic = without_metrics(study([ISIC_LINEAR], inputs=4, members=few_members), "dpc_signed")
+    own = claims(heloc, isic, resamples=FEW)
+    found = readings(heloc, isic, own=own, resamples=FEW)
+    assert [metric.column for metric in found.metrics] == OTHERS
+    assert cells(found, 7, "HELOC-MLP", "negative")["dpc_signed"] is not None
+    assert cells(found, 7, "ISIC-Linear", "negative")["dpc_signed"] is None
+    assert cells(found, 4, "all models")["dpc_literal"].verdict == "reproduced"
+    assert cells(found, 4, "all models")["dpc_signed"].verdict == "not measured"
 
 
 def test_direction_is_taken_into_account():
@@ -112,7 +136,7 @@ def test_the_table_is_the_same_in_every_form():
     assert f"✓ {FOUND.rows[0].claims[0].ours}" in lines[2]
 
 
-@pytest.mark.parametrize("gone", [("dpc_magnitude",), ("pc", "infidelity"), ("dpc_signed", "dpc_literal")])
+@pytest.mark.parametrize("gone", [(PAPER_DPC,), ("pc", "infidelity"), ("dpc_signed", "dpc_literal")])
 def test_metrics_that_were_left_out_break_nothing(gone):
     found = asked_again(without_metrics(STUDY, *gone))
     assert [metric.column for metric in found.metrics] == [name for name in OTHERS if name not in gone]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from verax.analysis.evidence import Answer
 from verax.analysis.paper import PaperModel
@@ -15,16 +15,15 @@ Rule = Callable[..., Answer]
 
 @dataclass(frozen=True)
 class Question:
-    """A claim about models, or about a study as a whole.
+    """A claim about models, about all of them together, or about runtime tables.
 
     Attributes:
         number: The claim's number; 0 for the table of models.
-        ask: Decides it, from the evidence of a model, or from the tables and the evidence of all models.
+        ask: Decides it, from the evidence of a model, from that of all models, or from a runtime table.
         paper: The paper's value, or how to get it for one of its models.
         only: The models that it is about, where the paper names them.
-        whole_study: Whether it is about all models together.
-        reads: The metrics that it is about: first the one that may be read otherwise, then what that is compared with.
-            None where the answer does not depend on how they are read.
+        about: Whether it is asked of each model, of all models of all studies at once, or of each runtime table.
+        reads: The metrics that it is about; none where the answer does not depend on how they are read.
     """
 
     number: int
@@ -34,7 +33,7 @@ class Question:
     paper: str | Callable[[PaperModel], str] = "figure"
     linear_only: bool = False
     only: tuple[str, ...] = ()
-    whole_study: bool = False
+    about: Literal["models", "all models", "runtimes"] = "models"
     reads: tuple[str, ...] = ()
 
     def concerns(self, name: str, *, linear: bool) -> bool:

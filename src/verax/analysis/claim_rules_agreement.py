@@ -1,37 +1,40 @@
 """Claims 7 to 11: do DPC and Infidelity agree, and how do they judge LIME's settings?"""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
-import polars as pl
 
 from verax.analysis import canonical
 from verax.analysis.agreement import Agreement, agreement
 from verax.analysis.claim_questions import INTERVAL, Question, Questions
-from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, decided
-from verax.analysis.matrices import Floats, common, interval
+from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, Verdict, above, all_hold, below, judged
+from verax.analysis.matrices import Floats, Matrix, Places, interval
 from verax.analysis.outliers import front, near_zero
-from verax.analysis.paper import PAPER
+from verax.analysis.paper import PAPER, PAPER_DPC, PAPER_INFIDELITY
 from verax.display.methods import lime_methods
-from verax.statistics.intervals import LEVEL
+from verax.statistics.intervals import LEVEL, Estimate
+from verax.statistics.ranks import tie_count, tied
 
 WEAK = 0.3  # correlations smaller than this count as little correlation
+WIDE = 0.5  # a wider interval of a correlation holds numbers that say different things
 SMALL_SET = 0.05  # the paper's largest Pareto set is 2.9 % of its grid
 LEAST_GRID = 100  # of fewer LIME configurations the best 5 % say nothing
 LEAST_PARETO_GRID = 500  # Pareto sets grow slower than grids: their share of a thinned grid is not that of the paper's
 TOP = 0.05
+WORSE, NEAR_ZERO = 0.9, 0.1
 SET_RESAMPLES = 200
 
 QUESTIONS = Questions()
-BOTH = ("dpc_magnitude", "infidelity")
+BOTH = (PAPER_DPC, PAPER_INFIDELITY)
+GRID = f"a grid of fewer than {LEAST_PARETO_GRID} configurations is too small to ask."
 
 
 def _agreement(evidence: Evidence, *, lime: bool) -> tuple[Agreement, float | None]:
     """What was measured, and the paper's value."""
     published = PAPER.get(evidence.info.name)
     paper = (published.lime_spearman if lime else published.spearman) if published else None
-    x, y = evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix
-    measured = agreement(x, y, lime=lime, resamples=evidence.resamples, seed=evidence.seed)
+    measured = agreement(*evidence.pair(*BOTH), lime=lime, resamples=evidence.resamples, seed=evidence.seed)
     if not np.isfinite(measured.spearman.mean):
         raise NotMeasuredError("Fewer than two configurations to rank.")
     return measured, paper
@@ -41,28 +44,36 @@ def _sign_of_correlation(evidence: Evidence, *, lime: bool) -> Answer:
     measured, paper = _agreement(evidence, lime=lime)
     spearman, expected = measured.spearman, -1.0 if paper is None else paper
     if abs(expected) < WEAK:
-        holds = max(abs(spearman.low), abs(spearman.high)) < WEAK
-    else:
-        holds = spearman.high < 0 if expected < 0 else spearman.low > 0
-    return _correlated(measured, holds)
+        inside = spearman.low > -WEAK and spearman.high < WEAK
+        return _correlated(measured, judged(inside, spearman.low >= WEAK or spearman.high <= -WEAK))
+    return _correlated(measured, below(spearman) if expected < 0 else above(spearman))
 
 
 def _value_of_correlation(evidence: Evidence, *, lime: bool) -> Answer:
     measured, paper = _agreement(evidence, lime=lime)
-    return _correlated(measured, paper is not None and measured.spearman.low <= paper <= measured.spearman.high)
+    spearman = measured.spearman
+    holds = paper is not None and spearman.low <= paper <= spearman.high
+    return _correlated(measured, judged(holds and spearman.high - spearman.low <= WIDE, not holds))
 
 
-def _correlated(measured: Agreement, holds: bool) -> Answer:
-    ties = f"Tied with another: {measured.ties[0]} under DPC, {measured.ties[1]} under Infidelity."
-    note = ties if max(measured.ties) else ""
-    return Answer(f"{measured} over {measured.configurations}", decided(holds), note)
+def _correlated(measured: Agreement, verdict: Verdict) -> Answer:
+    return Answer(f"{measured} over {measured.configurations}", verdict, _ties(*measured.ties))
 
 
+def _ties(dpc: int, infidelity: int) -> str:
+    return f"Tied with another: {dpc} under DPC, {infidelity} under Infidelity." if max(dpc, infidelity) else ""
+
+
+_VALUE = (
+    f"The paper's value lies in {INTERVAL}; cannot be told where it does and that interval is wider than {WIDE}. (The "
+    "interval is about other inputs, not about other models.)"
+)
+_SIGN = "the interval reaches 0: cannot be told."
 QUESTIONS += [
     Question(
         7,
         "DPC and local Infidelity agree, all methods but LIME: their Spearman correlation is negative",
-        f"Negative, as in the paper, and so is {INTERVAL}.",
+        f"Negative, as in the paper, and so is {INTERVAL}; {_SIGN}",
         partial(_sign_of_correlation, lime=False),
         paper=lambda model: f"{model.spearman:+.2f}",
         reads=BOTH,
@@ -70,7 +81,7 @@ QUESTIONS += [
     Question(
         7,
         "Value of that correlation",
-        f"The paper's value lies in {INTERVAL}.",
+        _VALUE,
         partial(_value_of_correlation, lime=False),
         paper=lambda model: f"{model.spearman:+.2f}",
         only=tuple(PAPER),
@@ -79,8 +90,9 @@ QUESTIONS += [
     Question(
         8,
         "Sign of the Spearman correlation of DPC with local Infidelity, LIME alone",
-        f"The paper's sign, and {INTERVAL} does not reach 0; where the paper's value is below 0.3 in size, the "
-        "interval lies within -0.3 and 0.3; for other models than the paper's, negative.",
+        f"The paper's sign, negative for other models than the paper's, with {INTERVAL}; {_SIGN} Where the paper's "
+        f"value is below {WEAK} in size, the interval lies within -{WEAK} and {WEAK}, or outside (not reproduced), or "
+        "reaches across (cannot be told).",
         partial(_sign_of_correlation, lime=True),
         paper=lambda model: f"{model.lime_spearman:+.2f}",
         reads=BOTH,
@@ -88,7 +100,7 @@ QUESTIONS += [
     Question(
         8,
         "Value of that correlation for LIME",
-        f"The paper's value lies in {INTERVAL}.",
+        _VALUE,
         partial(_value_of_correlation, lime=True),
         paper=lambda model: f"{model.lime_spearman:+.2f}",
         only=tuple(PAPER),
@@ -97,81 +109,134 @@ QUESTIONS += [
 ]
 
 
+def _pareto(evidence: Evidence) -> tuple[Estimate, int, str]:
+    """The size of the Pareto set over LIME's grid, that of the grid, and how many are tied."""
+    good, bad = _of_lime(*evidence.pair(*BOTH))
+    if len(good.configurations) < LEAST_PARETO_GRID:
+        raise _too_few(len(good.configurations), LEAST_PARETO_GRID)
+    means = good.values.mean(1), bad.values.mean(1)
+    resamples = min(SET_RESAMPLES, evidence.resamples)
+    draws = [metric.resampled(resamples, evidence.seed) for metric in (good, bad)]
+    size = interval(front(*means).sum(), [front(a, b).sum() for a, b in zip(*draws, strict=True)])
+    return size, len(good.configurations), _ties(*map(tie_count, means))
+
+
+def _sized(size: Estimate, grid: int) -> str:
+    return f"{size:.0f} of {grid} ({size.mean / grid:.1%})"
+
+
 @QUESTIONS.decided_by(
     9,
     "The Pareto set of DPC and Infidelity over the LIME grid is small",
-    "At most 5 % of the grid (the paper's largest is 2.9 %); a grid of fewer than 500 configurations is too small.",
+    f"At most 5 % of the grid (the paper's largest is 2.9 %), and so is {INTERVAL}; it reaches across: cannot be told; "
+    + GRID,
     paper=lambda model: f"{model.pareto} of {model.lime_configurations}",
     reads=BOTH,
 )
 def _pareto_set_small(evidence: Evidence) -> Answer:
-    dpc, infidelity = common(evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix)
-    lime = frozenset(lime_methods())
-    keep = np.array([i for i, name in enumerate(dpc.configurations) if canonical.method(name) in lime], int)
-    _need_grid(len(keep), LEAST_PARETO_GRID)
-    good, bad = dpc.part(keep), infidelity.part(keep)
-    size = int(front(good.values.mean(1), bad.values.mean(1)).sum())
-    resamples = min(SET_RESAMPLES, evidence.resamples)
-    draws = [metric.resampled(resamples, evidence.seed) for metric in (good, bad)]
-    reach = interval(size, [front(a, b).sum() for a, b in zip(*draws, strict=True)])
-    ours = f"{size} [{reach.low:.0f}, {reach.high:.0f}] of {len(keep)} ({size / len(keep):.1%})"
-    return Answer(ours, decided(size <= SMALL_SET * len(keep)))
+    size, grid, ties = _pareto(evidence)
+    small = SMALL_SET * grid
+    return Answer(_sized(size, grid), judged(size.high <= small, size.low > small), ties)
+
+
+@QUESTIONS.decided_by(
+    9,
+    "Size of that Pareto set",
+    f"The paper's number lies in {INTERVAL}; cannot be told where it does and that interval reaches beyond 5 % of the "
+    f"grid, where a set is not small any more; {GRID}",
+    paper=lambda model: f"{model.pareto} of {model.lime_configurations}",
+    only=tuple(PAPER),
+    reads=BOTH,
+)
+def _pareto_set_size(evidence: Evidence) -> Answer:
+    size, grid, ties = _pareto(evidence)
+    holds = size.low <= PAPER[evidence.info.name].pareto <= size.high
+    return Answer(_sized(size, grid), judged(holds and size.high <= SMALL_SET * grid, not holds), ties)
 
 
 @QUESTIONS.decided_by(
     10,
     "LIME configurations with near-zero attributions are worst under Infidelity and near 0 under DPC",
     "Near zero: a mean norm below a tenth of the median of LIME's configurations. Of all pairs of one of them with one "
-    "of the others, 90 % have the larger Infidelity in the one near zero; and half of them or more have at most a "
-    "tenth of LIME's largest absolute DPC.",
+    "of the others, at least 90 % have the larger Infidelity in the one near zero; and the median of their absolute "
+    f"DPC is at most a tenth of LIME's largest; both with {INTERVAL}, else cannot be told. None near zero among 100 or "
+    "more: not reproduced.",
     reads=BOTH,
 )
 def _near_zero_worst(evidence: Evidence) -> Answer:
-    evidence.require("dpc_magnitude", "infidelity")
-    lime = evidence.configurations.filter(pl.col("method").is_in(lime_methods()))
-    if lime.filter(pl.col("dpc_magnitude").is_not_null(), pl.col("infidelity").is_not_null()).is_empty():
+    dpc, infidelity = _of_lime(*evidence.pair(*BOTH))
+    names = dpc.configurations
+    if not names:
         raise NotMeasuredError("The study has no LIME configuration with both metrics.")
-    found = near_zero(lime)
-    if found.is_empty():
-        _need_grid(lime.height)
+    faint = np.isin(names, near_zero(evidence.configurations)["configuration"].to_list())
+    if not faint.any():
+        if len(names) < LEAST_GRID:
+            raise _too_few(len(names), LEAST_GRID)
         return Answer("none near zero", "not reproduced", "No LIME configuration has attributions near zero.")
-    others = lime.filter(~pl.col("configuration").is_in(found["configuration"].implode()))
-    worse = float((found["infidelity"].to_numpy()[:, None] > others["infidelity"].to_numpy()).mean())
-    dpc = float(np.median(found["dpc_relative"].abs()))
-    ours = f"{found.height} of {lime.height} near zero: worse under Infidelity in {worse:.0%} of pairs, |DPC| {dpc:.0%}"
+    drawn = [metric.resampled(min(SET_RESAMPLES, evidence.resamples), evidence.seed) for metric in (dpc, infidelity)]
+    worse = interval(_worse(infidelity.values.mean(1), faint), [_worse(means, faint) for means in drawn[1]])
+    share = interval(_share_of_largest(dpc.values.mean(1), faint), _share_of_largest(drawn[0], faint))
+    ours = f"{faint.sum()} of {len(names)} near zero: worse under Infidelity in {worse:.0%} of pairs, |DPC| {share:.0%}"
     note = "Pairs of one near zero with another; |DPC|: their median, as a share of LIME's largest."
-    return Answer(ours, decided(worse >= 0.9 and dpc <= 0.1), note)
+    verdicts = judged(worse.low >= WORSE, worse.high < WORSE), judged(share.high <= NEAR_ZERO, share.low > NEAR_ZERO)
+    return Answer(ours, all_hold(verdicts), note)
+
+
+def _worse(losses: Floats, faint: np.ndarray) -> float:
+    """Of pairs of a marked configuration with another, how many have the larger loss in the marked one."""
+    losses = tied(losses)
+    others = np.sort(losses[~faint])
+    return float(np.searchsorted(others, losses[faint], side="left").mean() / max(1, len(others)))
+
+
+def _share_of_largest(scores: Floats, faint: np.ndarray) -> Any:
+    sizes = np.abs(scores)
+    largest = sizes.max(-1)
+    return np.median(sizes[..., faint], axis=-1) / np.where(largest > 0, largest, 1.0)
 
 
 @QUESTIONS.decided_by(
     11,
     "LIME with dataset-mean replacement scores high under Infidelity, with image-mean under DPC",
     "Of the best 5 % of LIME's configurations more than half replace by the dataset mean under Infidelity (low values "
-    "are good) and by the image mean under DPC, each in 95 % of the resamples of inputs.",
+    "are good) and by the image mean under DPC, each in 95 % of the resamples of inputs; one of them in 5 % of the "
+    "resamples or fewer: not reproduced; else cannot be told.",
     only=("ISIC-Linear",),
     reads=BOTH,
 )
 def _replacements_differ(evidence: Evidence) -> Answer:
-    dpc, infidelity = common(evidence.sample("dpc_magnitude").matrix, evidence.sample("infidelity").matrix)
-    keep = np.array([i for i, name in enumerate(dpc.configurations) if canonical.method(name) == "LimeImage"], int)
-    _need_grid(len(keep))
-    kinds = np.array([canonical.settings(dpc.configurations[i])["replacement"] for i in keep])
-    losses = dpc.part(keep).negated(), infidelity.part(keep)
+    dpc, infidelity = _of_lime(*evidence.pair(*BOTH))
+    if len(dpc.configurations) < LEAST_GRID:
+        raise _too_few(len(dpc.configurations), LEAST_GRID)
+    kinds = np.array([canonical.settings(name).get("replacement") for name in dpc.configurations])
+    losses = dpc.negated(), infidelity
     by_dpc, by_infidelity = (_shares(kinds, metric.values.mean(1)) for metric in losses)
     drawn = [metric.resampled(evidence.resamples, evidence.seed) for metric in losses]
-    image = np.mean([_shares(kinds, means)["image"] > 0.5 for means in drawn[0]])
-    dataset = np.mean([_shares(kinds, means)["dataset"] > 0.5 for means in drawn[1]])
+    image = float(np.mean([_shares(kinds, means)["image"] > 0.5 for means in drawn[0]]))
+    dataset = float(np.mean([_shares(kinds, means)["dataset"] > 0.5 for means in drawn[1]]))
     ours = f"best 5 % by Infidelity: {_listed(by_infidelity)}; by DPC: {_listed(by_dpc)}"
-    return Answer(ours, decided(bool(min(image, dataset) >= LEVEL)))
+    note = (
+        f"More than half: dataset under Infidelity in {dataset:.0%} of the resamples, image under DPC in {image:.0%}."
+    )
+    return Answer(ours, all_hold(judged(share >= LEVEL, share <= 1 - LEVEL) for share in (image, dataset)), note)
 
 
-def _need_grid(count: int, least: int = LEAST_GRID) -> None:
-    if count < least:
-        raise NotMeasuredError(f"The study has {count} LIME configurations, fewer than {least}.")
+def _of_lime(*metrics: Matrix) -> tuple[Matrix, ...]:
+    """The part of LIME's configurations, which all of them have."""
+    methods = frozenset(lime_methods())
+    names = metrics[0].configurations
+    places: Places = np.array([at for at, name in enumerate(names) if canonical.method(name) in methods], np.intp)
+    return tuple(metric.part(places) for metric in metrics)
+
+
+def _too_few(count: int, least: int) -> NotMeasuredError:
+    return NotMeasuredError(f"The study has {count} LIME configurations, fewer than {least}.")
 
 
 def _shares(kinds: np.ndarray, losses: Floats) -> dict[str, float]:
-    best = kinds[np.argsort(losses, kind="stable")[: max(1, round(TOP * len(kinds)))]]
+    """Of the best 5 %, and those that tie with the last of them, how many are of each kind."""
+    losses = tied(losses)
+    best = kinds[losses <= np.partition(losses, (last := max(1, round(TOP * len(kinds))) - 1))[last]]
     return {kind: float((best == kind).mean()) for kind in ("dataset", "image", "segment")}
 
 

@@ -1,22 +1,30 @@
-"""The paper's claims, each with what a study says to it. Every verdict is decided by a rule that is stated beside it.
+"""The paper's claims, each with what studies say to it. Every verdict is decided by a rule that is stated beside it.
 
-Claims about models are asked of every model of the study; the paper's four models that a study lacks are listed as
-not measured. Figures that the paper gives for one model are compared with the model of the same name.
+Claims about models are asked of every model of the studies given. Figures that the paper gives for one model are
+compared with the model of the same name.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+import polars as pl
 
 from verax.analysis import claim_rules_agreement, claim_rules_costs, claim_rules_methods
 from verax.analysis.claim_questions import Question
 from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, Verdict
-from verax.analysis.paper import PAPER
+from verax.analysis.paper import AS_READ, PAPER
+from verax.analysis.runtime import Runtime
 from verax.analysis.summary import configurations
 from verax.analysis.tables import Tables
 
 ALL_MODELS = "all models"
 NOTHING = "-"
-SYMBOLS = {"reproduced": "✓", "not reproduced": "✗", "not measured": "\N{EN DASH}"}  # so that colour is not needed
+SYMBOLS = {  # so that colour is not needed
+    "reproduced": "✓",
+    "not reproduced": "✗",
+    "cannot be told": "?",
+    "not measured": "\N{EN DASH}",
+}
 QUESTIONS = sorted(  # in the paper's order
     [*claim_rules_methods.QUESTIONS, *claim_rules_agreement.QUESTIONS, *claim_rules_costs.QUESTIONS],
     key=lambda question: question.number,
@@ -25,7 +33,7 @@ QUESTIONS = sorted(  # in the paper's order
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper and what the study says to it.
+    """A claim of the paper and what the studies say to it.
 
     Attributes:
         paper, ours: Figures, or ``"-"``; an interval in brackets is the 95 % bootstrap interval over inputs.
@@ -43,33 +51,44 @@ class Claim:
 
 
 def claims(
-    tables: Tables,
-    *,
-    missing: bool = True,
+    *studies: Tables,
     resamples: int = 1000,
     seed: int = 0,
     questions: Sequence[Question] = QUESTIONS,
     evidences: Sequence[Evidence] | None = None,
 ) -> list[Claim]:
-    """Ask a study about claims of the paper, in its order, and of every model where a claim is about models.
+    """Ask studies about claims of the paper, in its order: each model, all models at once, or each runtime table.
 
-    With ``missing`` the paper's models that the study lacks are listed, as not measured. Who asks more than once gives
-    the ``evidences_of`` the tables, in which what was made for one question serves the next.
+    Who asks more than once gives the ``evidences_of`` the studies, in which what was made for one question serves the
+    next.
+
+    Args:
+        studies: Whose models have different names.
+        resamples: Of the bootstrap.
+        seed: Of the bootstrap.
+        questions: Those to ask.
+        evidences: Of the studies, where they are there.
     """
-    evidences = evidences_of(tables, resamples=resamples, seed=seed) if evidences is None else evidences
-    found: list[Claim] = []
+    evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
+    runtimes = [runtime for tables in studies for runtime in tables.runtimes]
+    answered: list[Claim] = []
     for question in questions:
-        if question.whole_study:
-            found.append(_claim(question, ALL_MODELS, str(question.paper), _answered(question, tables, evidences)))
+        if question.about == "all models":
+            answered.append(_claim(question, ALL_MODELS, str(question.paper), _answered(question, evidences)))
+        elif question.about == "runtimes":
+            answered += _timed(question, runtimes)
         else:
-            found += _asked(question, evidences, missing)
+            answered += _asked(question, evidences)
+    return answered
+
+
+def evidences_of(*studies: Tables, resamples: int = 1000, seed: int = 0) -> list[Evidence]:
+    """What studies have measured about each of their models."""
+    found = []
+    for tables in studies:
+        summary = configurations(tables.scores, tables.metrics)
+        found += [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
     return found
-
-
-def evidences_of(tables: Tables, *, resamples: int = 1000, seed: int = 0) -> list[Evidence]:
-    """What a study has measured about each of its models."""
-    summary = configurations(tables.scores, tables.metrics)
-    return [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
 
 
 def of_the_paper(tables: Tables) -> bool:
@@ -81,14 +100,21 @@ def of_the_paper(tables: Tables) -> bool:
 
 
 def as_markdown(claims: Sequence[Claim]) -> str:
-    """The claims as a Markdown table, followed by the rule of each."""
-    lines = ["| # | claim | model | paper | ours | verdict | note |", "|---|---|---|---|---|---|---|"]
+    """How metrics are read, the claims as a Markdown table, and the rule of each."""
+    lines = [AS_READ, "", "| # | claim | model | paper | ours | verdict | note |", "|---|---|---|---|---|---|---|"]
     for claim in claims:
         number = str(claim.number) if claim.number else ""
         lines.append(markdown_row(number, claim.claim, claim.model, claim.paper, claim.ours, claim.verdict, claim.note))
     rules = dict.fromkeys((claim.number, claim.claim, claim.rule) for claim in claims)
     listed = [f"- {f'{number}, ' if number else ''}{text}: {rule}" for number, text, rule in rules]
     return "\n".join([*lines, "", "How each verdict is decided:", "", *listed, ""])
+
+
+def as_frame(claims: Sequence[Claim]) -> pl.DataFrame:
+    """One row per claim and model."""
+    columns = ("claim", "model", "paper", "ours", "verdict", "note", "rule")
+    schema = {"number": pl.Int64(), **dict.fromkeys(columns, pl.String())}
+    return pl.DataFrame([asdict(claim) for claim in claims], schema=schema)
 
 
 def markdown_row(*cells: str) -> str:
@@ -101,19 +127,23 @@ def markdown_row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _asked(question: Question, evidences: Sequence[Evidence], missing: bool) -> list[Claim]:
-    found = []
+def _asked(question: Question, evidences: Sequence[Evidence]) -> list[Claim]:
+    answered = []
     for evidence in evidences:
         name = evidence.info.name
         if question.concerns(name, linear=evidence.info.architecture == "linear"):
             paper = question.paper_value(PAPER[name]) if name in PAPER else NOTHING
-            found.append(_claim(question, name, paper, _answered(question, evidence)))
-    there = {evidence.info.name for evidence in evidences}
-    absent = Answer(NOTHING, "not measured", "The study does not have this model.")
-    for name, model in PAPER.items():
-        if missing and name not in there and question.concerns(name, linear=model.linear):
-            found.append(_claim(question, name, question.paper_value(model), absent))
-    return found
+            answered.append(_claim(question, name, paper, _answered(question, evidence)))
+    return answered
+
+
+def _timed(question: Question, runtimes: Sequence[Runtime]) -> list[Claim]:
+    """One answer for each table that it concerns; where there is none, that it was not measured."""
+    concerned: list[Runtime | None] = [each for each in runtimes if question.concerns(each.subject, linear=False)]
+    return [
+        _claim(question, NOTHING if table is None else table.subject, str(question.paper), _answered(question, table))
+        for table in concerned or [None]
+    ]
 
 
 def _answered(question: Question, *about: object) -> Answer:

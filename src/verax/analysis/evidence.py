@@ -1,6 +1,6 @@
 """What a study has measured about one model, in the form in which claims are decided."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from verax.analysis.matrices import Floats, Matrix, Places, estimate, redrawn
+from verax.analysis.matrices import Floats, Matrix, Places, common, estimate, redrawn
+from verax.analysis.paper import PAPER_INFIDELITY
 from verax.analysis.tables import MetricInfo, ModelInfo, Tables
 from verax.display.methods import is_reference
 from verax.statistics.intervals import Estimate
 
-Verdict = Literal["reproduced", "not reproduced", "not measured"]
+Verdict = Literal["reproduced", "not reproduced", "cannot be told", "not measured"]
 BASELINE_ORIENTED = ("IntegratedGradients", "DeepLiftSHAP")  # when they multiply by the inputs
 
 
@@ -31,9 +32,35 @@ class Answer:
     note: str = ""
 
 
+def judged(holds: bool, fails: bool) -> Verdict:
+    """A claim that was measured holds, or does not, or our interval leaves both open.
+
+    Example:
+        >>> judged(True, False), judged(False, True), judged(False, False)
+        ('reproduced', 'not reproduced', 'cannot be told')
+    """
+    return "reproduced" if holds else "not reproduced" if fails else "cannot be told"
+
+
 def decided(holds: bool) -> Verdict:
-    """A claim that was measured either holds or does not."""
-    return "reproduced" if holds else "not reproduced"
+    """The same for what has no interval."""
+    return judged(holds, not holds)
+
+
+def above(figure: Estimate, bound: float = 0.0) -> Verdict:
+    """Whether a figure is above a bound, with all of its interval."""
+    return judged(figure.low > bound, figure.high <= bound)
+
+
+def below(figure: Estimate, bound: float = 0.0) -> Verdict:
+    """Whether a figure is below a bound, with all of its interval."""
+    return judged(figure.high < bound, figure.low >= bound)
+
+
+def all_hold(verdicts: Iterable[Verdict]) -> Verdict:
+    """A claim that asks several things fails with one of them."""
+    verdicts = set(verdicts)
+    return judged(verdicts <= {"reproduced"}, "not reproduced" in verdicts)
 
 
 @dataclass(frozen=True)
@@ -116,7 +143,7 @@ class Evidence:
 
         Rules about PC and DPC ask for high scores: where lower ones are better, they are negated.
         """
-        sign = 1 if metric.higher_is_better or subject == "infidelity" else -1
+        sign = 1 if metric.higher_is_better or subject == PAPER_INFIDELITY else -1
         columns = [(sign * pl.col(metric.column)).alias(subject)]
         errors = [f"_{kind}error" for kind in ("", "mc_") if f"{metric.column}_{kind}error" in self.configurations]
         columns += [pl.col(metric.column + error).alias(subject + error) for error in errors]
@@ -130,6 +157,10 @@ class Evidence:
         for metric in metrics:
             if metric not in self.configurations.columns:
                 raise NotMeasuredError(f"The study has no values of {metric}.")
+
+    def pair(self, dpc: str, infidelity: str) -> tuple[Matrix, Matrix]:
+        """Two metrics of the model, on the configurations and inputs that have both."""
+        return common(self.sample(dpc).matrix, self.sample(infidelity).matrix)
 
     def sample(self, metric: str) -> Sample:
         """One metric of the model."""

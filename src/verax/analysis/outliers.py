@@ -5,13 +5,14 @@ import numpy.typing as npt
 import polars as pl
 
 from verax.analysis.matrices import Floats
+from verax.analysis.paper import PAPER_DPC, PAPER_INFIDELITY
 from verax.display.methods import lime_methods
 from verax.statistics.ranks import tied
 
 FRACTION = 0.1  # of the model's median norm: what is smaller is nearly zero
 
 
-def pareto(configurations: pl.DataFrame, maximise: str = "dpc_magnitude", minimise: str = "infidelity") -> pl.DataFrame:
+def pareto(configurations: pl.DataFrame, maximise: str = PAPER_DPC, minimise: str = PAPER_INFIDELITY) -> pl.DataFrame:
     """The rows that no other row of the same model dominates, in their order.
 
     A row dominates another if it is better in at least one metric and at least as good in the other. Equal rows do not
@@ -46,13 +47,7 @@ def near_zero(configurations: pl.DataFrame) -> pl.DataFrame:
     """The LIME configurations whose mean attribution norm is below a tenth of the model's median.
 
     Too strong a regularisation, or a kernel so narrow that no sample counts, leaves LIME with attributions near zero.
-    The paper finds them worst under Infidelity and near zero under DPC; ``dpc_relative`` is DPC divided by the largest
-    absolute DPC of the model's LIME configurations.
     """
-    norm, dpc = pl.col("attribution_norm"), pl.col("dpc_magnitude")
-    return (
-        configurations.filter(pl.col("method").cast(pl.String).is_in(lime_methods()))
-        .with_columns((dpc / dpc.abs().max().over("model")).alias("dpc_relative"))
-        .filter(norm / norm.median().over("model") < FRACTION)
-        .select("dataset", "model", "configuration", "infidelity", "dpc_relative")
-    )
+    norm = pl.col("attribution_norm")
+    lime = configurations.filter(pl.col("method").cast(pl.String).is_in(lime_methods()))
+    return lime.filter(norm / norm.median().over("model") < FRACTION)

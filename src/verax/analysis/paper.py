@@ -1,7 +1,77 @@
-"""What the paper reports for its four models."""
+"""What the paper reports for its four models, and which columns of a study are read as its metrics.
+
+Everything that is called "the paper's" or "as published" follows ``PAPER_DPC`` and ``PAPER_INFIDELITY``: the rules of
+claims, the figures, labels and texts of reports, and the examples of a study.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+PAPER_PC = "pc"
+PAPER_DPC = "dpc_magnitude"
+PAPER_INFIDELITY = "infidelity_plain"
+NORMALISED_INFIDELITY = "infidelity"
+
+
+@dataclass(frozen=True)
+class DpcReading:
+    """A reading of what the paper writes about DPC.
+
+    Attributes:
+        order: The setting of ``DirectedPredictionChange``.
+        label: What people read where another reading is the paper's.
+        words: How it ranks and what it counts, to follow "DPC".
+        flaw: What it cannot tell apart, as a sentence; empty where nothing is known.
+        timed_as: PC and DPC together in a runtime table.
+    """
+
+    order: Literal["magnitude", "signed", "literal"]
+    label: str
+    words: str
+    flaw: str
+    timed_as: str
+
+    @property
+    def shares_pc(self) -> bool:
+        """Whether it ranks features as PC does, so that both need the same model evaluations."""
+        return self.order != "magnitude"
+
+
+DPC_READINGS: Mapping[str, DpcReading] = {
+    "dpc_magnitude": DpcReading(
+        "magnitude",
+        "DPC, magnitude order",
+        "ranks features by the magnitude of their attribution and counts a change with the signs of the attribution "
+        "and of the step",
+        "It cannot tell an attribution from its negated inverse: what holds under it alone, and under no other local "
+        "metric, is to be doubted.",
+        "PC and DPC",
+    ),
+    "dpc_signed": DpcReading(
+        "signed",
+        "DPC, signed order",
+        "ranks features by their attribution, as PC does, and counts a change with the sign of the step",
+        "",
+        "PC and DPC, signed order",
+    ),
+    "dpc_literal": DpcReading(
+        "literal",
+        "DPC, literal",
+        "ranks features by their attribution, as PC does, and counts a change with the signs of the attribution and of "
+        "the step",
+        "It cannot tell an attribution from its negative: what holds under it alone, and under no other local metric, "
+        "is to be doubted.",
+        "PC and DPC, signed order",
+    ),
+}
+PAPER_READING = DPC_READINGS[PAPER_DPC]
+AS_READ = (
+    f"DPC is the column {PAPER_DPC}: it {PAPER_READING.words}. Infidelity is the paper's equation, the column "
+    f"{PAPER_INFIDELITY}, in which the scale of an attribution counts; normalised Infidelity, the column "
+    f"{NORMALISED_INFIDELITY}, which first multiplies each attribution by the factor that suits it best, is one of the "
+    "other readings."
+)
 
 
 @dataclass(frozen=True)
@@ -28,4 +98,5 @@ PAPER: Mapping[str, PaperModel] = {
 }
 SPEED_UP_MEAN = 4924.83 / 593.54  # 8.30: seconds of Infidelity by seconds of DPC, ISIC-Inception, one A100-80GB
 SPEED_UP_MEDIAN = 5714.21 / 576.67  # 9.91
+SPEED_UP_BOTH = 20.0  # median, two Infidelities by PC and DPC together
 DRAWS = 640

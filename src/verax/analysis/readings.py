@@ -1,8 +1,8 @@
 """The paper's claims under other readings of its metrics: which of its conclusions does another metric share?
 
-A claim about DPC is asked of every metric of the study that rates local attributions, as if it were DPC; one about PC
-of every metric that rates baseline-oriented ones; one about Infidelity of every local metric of random draws. The rule
-stays the same.
+A claim about DPC is asked of every metric of the studies that rates local attributions, as if it were DPC; one about PC
+of every metric that rates baseline-oriented ones; one about Infidelity of every local metric of random draws. Where a
+claim compares both, another Infidelity is read as Infidelity, all other metrics as DPC. The rule stays the same.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from verax.analysis.claim_questions import Question
 from verax.analysis.claims import QUESTIONS, SYMBOLS, Claim, claims, evidences_of, markdown_row
 from verax.analysis.evidence import Evidence
+from verax.analysis.paper import PAPER_DPC, PAPER_INFIDELITY, PAPER_PC
 from verax.analysis.tables import MetricInfo, Tables
 
 OWN = "as in the paper"
-_SUBJECTS = ("pc", "dpc_magnitude", "infidelity")  # the metrics that claims are about
+_SUBJECTS = (PAPER_PC, PAPER_DPC, PAPER_INFIDELITY)  # the metrics that claims are about
 
 
 @dataclass(frozen=True)
@@ -82,38 +84,41 @@ class Readings:
 
 
 def readings(
-    tables: Tables,
+    *studies: Tables,
     own: Sequence[Claim],
-    *,
     resamples: int = 1000,
     seed: int = 0,
     evidences: Sequence[Evidence] | None = None,
 ) -> Readings:
-    """Ask the claims that depend on how a metric is read again, under each other reading of the study.
+    """Ask the claims that depend on how a metric is read again, under each other reading that a study measured.
 
     Args:
-        tables: The study.
-        own: The claims about its models as in the paper, from ``claims`` with the same ``resamples`` and ``seed``.
+        studies: Whose models have different names.
+        own: The claims about their models as in the paper, from ``claims`` with the same ``resamples`` and ``seed``.
         resamples: Of the bootstrap.
         seed: Of the bootstrap.
-        evidences: From ``evidences_of`` the tables, where they are there.
+        evidences: From ``evidences_of`` the studies, where they are there.
     """
-    evidences = evidences_of(tables, resamples=resamples, seed=seed) if evidences is None else evidences
+    evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
     questions = [question for question in QUESTIONS if question.reads]
     asked = {(question.number, question.claim) for question in questions}
     found = {_key(claim): {OWN: claim} for claim in own if (claim.number, claim.claim) in asked}
-    measured = [metric for metric in tables.metrics if tables.scores[metric.column].count()]
-    others = [metric for metric in measured if any(_stands_for(metric, subject) for subject in _SUBJECTS)]
-    for metric in others:
+    others: dict[str, MetricInfo] = {}
+    for tables in studies:
+        for metric in tables.metrics:
+            stands_for_one = any(_read_as(metric, question) for question in questions)
+            if stands_for_one and tables.scores[metric.column].count():
+                others.setdefault(metric.column, metric)
+    for metric in others.values():
+        measured = [evidence for evidence in evidences if metric.column in evidence.configurations.columns]
         for subject in _SUBJECTS:
-            if _stands_for(metric, subject):
-                here = [one for one in questions if one.reads[0] == subject and metric.column not in one.reads]
-                read = [evidence.read_as(subject, metric) for evidence in evidences]
-                for claim in claims(tables, missing=False, questions=here, evidences=read):
-                    found[_key(claim)][metric.column] = claim
-    columns = (OWN, *(metric.column for metric in others))
+            answered = [question for question in questions if _read_as(metric, question) == subject]
+            read = [evidence.read_as(subject, metric) for evidence in measured]
+            for claim in claims(questions=answered, evidences=read):
+                found[_key(claim)][metric.column] = claim
+    columns = (OWN, *others)
     rows = [Row(*key, tuple(by_column.get(column) for column in columns)) for key, by_column in found.items()]
-    return Readings(tuple(others), tuple(rows))
+    return Readings(tuple(others.values()), tuple(rows))
 
 
 def _cell(claim: Claim | None) -> str:
@@ -126,10 +131,13 @@ def _key(claim: Claim) -> tuple[int, str, str]:
     return claim.number, claim.claim, claim.model
 
 
-def _stands_for(metric: MetricInfo, subject: str) -> bool:
-    """Whether a metric rates what the subject rates, and is another one."""
-    if metric.column == subject:
-        return False
-    if subject == "pc":
-        return metric.kind == "baseline"
-    return metric.kind == "local" and (metric.noisy or subject != "infidelity")
+def _read_as(metric: MetricInfo, question: Question) -> str | None:
+    """Which metric of a claim another one is read as, because it rates the same; None where there is none."""
+    reads = question.reads
+    if metric.column in reads:
+        return None
+    if metric.kind == "baseline":
+        return PAPER_PC if PAPER_PC in reads else None
+    if PAPER_INFIDELITY in reads and (PAPER_DPC not in reads or (metric.noisy and not metric.higher_is_better)):
+        return PAPER_INFIDELITY if metric.noisy else None
+    return PAPER_DPC if PAPER_DPC in reads else None

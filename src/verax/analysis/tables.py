@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 
 from verax.analysis.matrices import Matrix, matrix
+from verax.analysis.runtime import Runtime
 from verax.analysis.trust import Trust
 from verax.core.registry import unknown
 
@@ -141,6 +142,7 @@ class Tables:
         alone: Model rows per input that each configuration needs where it shares none with others; columns as in
             ``ALONE_SCHEMA``; without those of which it is not known.
         trust: How far all this can be trusted; None where the study did not ask.
+        runtimes: What the metrics take for one attribution alone, where that was timed.
     """
 
     scores: pl.DataFrame
@@ -151,6 +153,7 @@ class Tables:
     metrics: tuple[MetricInfo, ...]
     alone: pl.DataFrame = field(default_factory=lambda: empty(ALONE_SCHEMA))
     trust: Trust | None = None
+    runtimes: tuple[Runtime, ...] = ()
     _matrices: dict[tuple[str, str], Matrix] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def matrix(self, model: str, metric: str) -> Matrix:
@@ -180,7 +183,7 @@ class Example:
         attributions: ``(C, E, ...)``, shaped like the inputs.
         pc_morf, pc_lerf: ``(C, E, steps + 1)`` class scores while features are removed, most or least relevant first.
         dpc_morf, dpc_lerf: The same for the directed curves.
-        dpc, pc: ``(C, E)`` weighted area between the curves; DPC ranks by magnitude.
+        dpc, pc: ``(C, E)`` weighted area between the curves; DPC in the reading that is taken for the paper's.
         texts: What each input has for each feature of a table, in words, where numbers do not do: categories and gaps.
     """
 

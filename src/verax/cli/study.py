@@ -1,7 +1,8 @@
-"""The commands about studies: run, status, report, and verify."""
+"""The commands about studies: run, status, report, claims, and verify."""
 
 import contextlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ from verax.core.cores import available_cores
 from verax.core.text_tables import counted
 
 if TYPE_CHECKING:
+    from verax.analysis.claims import Claim
     from verax.study.study import Study
 
 RUN = common.examples(
@@ -25,6 +27,10 @@ RUN = common.examples(
     "verax study run paper-isic --data ISIC_FOLDER --limit 128 --device cuda --precision tf32 --compile",
 )
 ALL = common.examples("verax study run demo", "verax study status demo-study", "verax verify demo-study")
+CLAIMS = common.examples(
+    "verax study claims paper-heloc-study paper-isic-study",
+    "verax study claims paper-heloc-study --runtime runtime_table-heloc.json --out claims.csv",
+)
 VERIFY = common.examples("verax verify demo-study", "verax verify demo-study --sample 10% --seed 1")
 
 study_app = typer.Typer(no_args_is_help=True, help="Compare many explanation methods on a model, in full.", epilog=ALL)
@@ -153,6 +159,56 @@ def report(folder: Folder, imports: common.Imports = None, as_json: AsJson = Fal
         path = write_study_report(study)
     facts = {"study": study.spec.name, "report": str(path)}
     common.show(facts, f"Report: {path.absolute().as_uri()}", as_json=as_json)
+
+
+@study_app.command("claims", epilog=CLAIMS)
+def claims(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="The studies' directories.", autocompletion=complete.studies)
+    ],
+    runtime: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A table of benchmarks/runtime_table.py, for claims about seconds."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write them to this file: .md, .csv or .json.")] = None,
+    imports: common.Imports = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer the paper's claims over the models of one study or of several together.
+
+    Each is reproduced, not reproduced, cannot be told (the interval holds both), or not measured by the studies given.
+    A file runtime.json in a study's directory is read as if it were given with --runtime.
+    """
+    with common.one_line_errors():
+        _begin(imports)
+        from verax.analysis.claims import as_frame
+        from verax.study.claims import ENDINGS, answer_claims
+
+        if out is not None:
+            if out.suffix.lower() not in ENDINGS:
+                raise ValueError(f"--out: expected a file name that ends in {', '.join(ENDINGS)}, got {out}.")
+            common.check_file("--out", out, out.suffix.lower(), runtime or [])
+        answered = answer_claims(folders, runtime or [])
+        if out is not None:
+            answered.save(out)
+    written = [] if out is None else [out]
+    common.show(
+        as_frame(answered.claims).to_dicts(), _claims_text(answered.claims, out), as_json=as_json, written=written
+    )
+
+
+def _claims_text(claims: "Sequence[Claim]", out: Path | None) -> str:
+    """The answers, a line each; where they go to a file, how many of each kind."""
+    from verax.analysis.claims import SYMBOLS
+
+    if out is not None:
+        verdicts = Counter(str(claim.verdict) for claim in claims)
+        return ", ".join(f"{verdicts[name]} {name}" for name in SYMBOLS)
+    return "\n".join(
+        f"{claim.number or '':>2} {SYMBOLS[claim.verdict]} {claim.model}: {claim.claim}: {claim.ours} "
+        f"(paper: {claim.paper}){f'. {claim.note}' if claim.verdict == 'not measured' else ''}"
+        for claim in claims
+    )
 
 
 def verify(

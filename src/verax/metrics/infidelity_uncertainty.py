@@ -1,7 +1,8 @@
 """How uncertain Infidelity is at a given number of draws: the paper's resampling study, with two honest references.
 
-Resamples out of one pool overlap, the more the larger they are, so their spread underestimates the error and is 0 when
-a resample is the whole pool. Beside it stand the analytic standard error and, on request, really independent draws.
+Resamples out of one pool, drawn without replacement, overlap the more the larger they are: their spread underestimates
+the error and is 0 when a resample is the whole pool. Drawn with replacement they have no such bias. Beside them stand
+the analytic standard error and, on request, really independent draws.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ import torch
 from torch import Tensor
 
 from verax.core import noise
-from verax.core.arguments import checked_count, settle
-from verax.core.shapes import Float
+from verax.core.arguments import checked_count, checked_flag, settle
+from verax.core.shapes import Float, Int
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.infidelity import Infidelity, reduced
 from verax.metrics.moments import Moments, cuts
@@ -29,8 +30,10 @@ class InfidelityUncertainty(SampledMetric):
     Args:
         infidelity: The Infidelity to study; its ``samples`` are the pool.
         sizes: Numbers of draws to resample, each at most the pool; normalised Infidelity needs two of them.
-        resamples: Resamples of each size, drawn without replacement.
+        resamples: Resamples of each size.
         independent: Repetitions with fresh draws (each costs a full pool of model rows); 0 or at least 2.
+        with_replacement: Whether a draw can be in a resample more than once; the spread of the whole pool is then that
+            of the bootstrap, not 0.
 
     Example:
         >>> import torch, verax
@@ -45,6 +48,7 @@ class InfidelityUncertainty(SampledMetric):
     sizes: tuple[int, ...] = (20, 40, 80, 160, 320, 640)
     resamples: int = 64
     independent: int = 0
+    with_replacement: bool = False
 
     name: ClassVar[str] = "infidelity_uncertainty"
     label: ClassVar[str] = "Infidelity, resampled"
@@ -54,6 +58,7 @@ class InfidelityUncertainty(SampledMetric):
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
+        checked_flag("with_replacement", self.with_replacement)
         if not isinstance(self.sizes, tuple) or not self.sizes:
             raise ValueError(f"sizes: expected a tuple of numbers of draws, found {self.sizes!r}.")
         settle(
@@ -127,14 +132,24 @@ class InfidelityUncertainty(SampledMetric):
         return scores.reshape(*scores.shape[:-1], *members.shape[:2])
 
     def _members(self) -> Float[Tensor, "sizes sets samples"]:
-        """Membership of each draw in each resample; the same resamples for all inputs, whose draws differ."""
+        """How often each draw is in each resample; the same resamples for all inputs, whose draws differ."""
         samples, sets = self.infidelity.samples, self.resamples
         key = noise.input_keys(torch.zeros(1, 1), self.infidelity.seed, "resample")
+        if self.with_replacement:
+            return torch.stack([self._drawn(key, number * sets, size) for number, size in enumerate(self.sizes)])
         count = torch.tensor([samples])
         chosen = [
             noise.subsets(key, number * sets, sets, samples, size, count)[0] for number, size in enumerate(self.sizes)
         ]
         return torch.stack(chosen).double()
+
+    def _drawn(self, key: Int[Tensor, " 1"], start: int, size: int) -> Float[Tensor, "sets samples"]:
+        """How often each draw of the pool is among ``size`` drawn with replacement."""
+        samples = self.infidelity.samples
+        # the remainder of 63 random bits: no number of draws is more than 1e-13 likelier than another
+        chosen = (noise.drawn_words(key, start, self.resamples, size)[0] & torch.iinfo(torch.int64).max) % samples
+        counts = torch.zeros(self.resamples, samples, dtype=torch.float64, device=chosen.device)
+        return counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.float64))
 
     def _prefixes(self) -> Float[Tensor, "sizes samples"]:
         position = torch.arange(self.infidelity.samples)

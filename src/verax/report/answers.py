@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from verax.analysis.paper import PAPER_DPC, PAPER_PC
 from verax.analysis.tables import MetricInfo, ModelInfo
 from verax.analysis.winners import Price, Winner
 from verax.report.pasted_code import pasted
@@ -17,7 +18,7 @@ QUESTIONS = {
     "local": "What would a small change of the input do?",
     "baseline": "What made the score what it is, and not the baseline's?",
 }
-_LEADING = {"local": "dpc_magnitude", "baseline": "pc"}
+_LEADING = {"local": PAPER_DPC, "baseline": PAPER_PC}
 _ONE = "the only other one"
 _NAMED = 4  # methods that are listed before the rest is counted
 

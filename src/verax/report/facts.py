@@ -106,7 +106,7 @@ def _kinds(view: View) -> Table:
 def cost_sentence(view: View) -> str | None:
     """DPC against Infidelity in rows, from the study's settings; None where one of them is unknown."""
     steps, draws = view.tables.settings.get("steps"), view.tables.settings.get("samples")
-    both = {"dpc_magnitude", "infidelity"} <= {metric.column for metric in view.measured}
+    both = set(view.pair) <= {metric.column for metric in view.measured}
     if not both or not isinstance(steps, int) or not isinstance(draws, int):
         return None
     found = crossover(steps, draws)

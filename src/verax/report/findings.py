@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from verax.analysis.paper import PAPER_DPC, PAPER_PC
 from verax.analysis.readings import Readings
 from verax.analysis.tables import MetricInfo
 from verax.report.names import REFERENCE, kind_of, label_of
 from verax.report.quality import main_figure
 from verax.report.style import DASH, number, signed
 from verax.report.view import View
+from verax.statistics.ranks import tied
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Best:
 
 def ranked(view: View) -> list[MetricInfo]:
     """The metrics whose best configurations the table by model names."""
-    return view.leading("dpc_magnitude", "pc", "infidelity")
+    return view.leading(PAPER_DPC, PAPER_PC, view.pair[1])
 
 
 def best(view: View, model: str, metric: MetricInfo) -> Best | None:
@@ -42,7 +44,8 @@ def best(view: View, model: str, metric: MetricInfo) -> Best | None:
     rows = view.summary.filter(pl.col("model") == model).drop_nulls(column)
     if not rows.height:
         return None
-    row = rows.sort(column, descending=metric.higher_is_better, maintain_order=True).row(0, named=True)
+    means = tied(rows[column].to_numpy())  # of those that differ by rounding alone the first
+    row = rows.row(int(means.argmax() if metric.higher_is_better else means.argmin()), named=True)
     variant = (row["method"], row["local"])
     return Best(label_of(*variant), row["configuration"], row[column], row[f"{column}_error"], kind_of(*variant))
 
@@ -64,7 +67,7 @@ def one_line(view: View) -> str:
 
 def sentences(view: View) -> list[str]:
     """The most important findings, most important first."""
-    found = [_preference(view, metric) for metric in view.leading("dpc_magnitude", "pc")]
+    found = [_preference(view, metric) for metric in view.leading(PAPER_DPC, PAPER_PC)]
     found += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
     found += [_claims(view)] if view.claims else []
     found += [_readings(view.readings)] if view.readings else []
@@ -106,7 +109,7 @@ def _claims(view: View) -> str:
     verdicts = Counter(claim.verdict for claim in view.claims)
     measured = len(view.claims) - verdicts["not measured"]
     text = f"Of the paper's claims, taken model by model, {verdicts['reproduced']} of {measured} measured were"
-    rest = f"; not measured: {verdicts['not measured']}" if verdicts["not measured"] else ""
+    rest = "".join(f"; {name}: {verdicts[name]}" for name in ("cannot be told", "not measured") if verdicts[name])
     return f"{text} reproduced{rest}."
 
 

@@ -11,6 +11,7 @@ import vl_convert
 from markupsafe import Markup
 
 from verax.analysis.claims import SYMBOLS
+from verax.analysis.paper import AS_READ, PAPER_READING
 from verax.analysis.tables import Example, Tables
 from verax.core.files import write_atomically
 from verax.core.text_tables import metric_head
@@ -48,7 +49,6 @@ SECTIONS = {
     "provenance": "Provenance",
 }
 _SHOWN = ("model", "method", "name", "label", "kind", "configuration", "lime", "pareto", "near_zero", "jitter", "pair")
-_FIGURES = ("dpc_magnitude", "infidelity", "infidelity_mc_error", "attribution_norm")
 
 
 def write_report(path: Path, tables: Tables, examples: Sequence[Example], provenance: Mapping[str, str]) -> None:
@@ -117,7 +117,8 @@ def _charts(view: View) -> dict[str, Any]:
 def _data(view: View) -> dict[str, Any]:
     """The page's tables, each once, whatever number of charts draws from it."""
     means = [name for metric in view.tables.metrics for name in (metric.column, f"{metric.column}_error")]
-    rows = view.rows.select(list(dict.fromkeys((*_SHOWN, *means, *_FIGURES))))
+    figures = (*view.pair, f"{view.pair[1]}_mc_error", "attribution_norm")
+    rows = view.rows.select(list(dict.fromkeys((*_SHOWN, *means, *figures))))
     settings = {scatter.SETTING + name: values for name, values in view.settings.items()}
     paired = input_factor.paired_rows(view).select(*_SHOWN, "side", *means)
     return {
@@ -178,6 +179,8 @@ def _body(view: View) -> dict[str, Any]:
         "verdicts": claims.matrix(view),
         "readings": view.readings,
         "symbols": SYMBOLS,
+        "as_read": AS_READ,
+        "flaw": PAPER_READING.flaw,
         "costs": facts.costs(view),
         "cost_sentence": facts.cost_sentence(view),
     }

@@ -8,6 +8,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from verax.analysis.joined import joined
+from verax.analysis.paper import PAPER_DPC
 from verax.analysis.tables import Example, Tables
 from verax.display.svg import fixed_style, save
 from verax.report import attributions, boxes, curves, epsilon, input_factor, scatter, uncertainty
@@ -78,7 +79,7 @@ def _of_examples(examples: Sequence[Example]) -> Iterator[tuple[str, Figure]]:
 
 def _over_configurations(view: View) -> Iterator[tuple[str, Figure]]:
     for metric in view.main:
-        name = "dpc" if metric.column == "dpc_magnitude" else re.sub(r"\W+", "-", metric.column)
+        name = "dpc" if metric.column == PAPER_DPC else re.sub(r"\W+", "-", metric.column)
         yield f"methods-{name}", boxes.figure(view, metric)
         if input_factor.paired_methods(view):
             yield f"input-factor-{name}", input_factor.figure(view, metric)

@@ -25,7 +25,7 @@ def charts(view: View) -> dict[str, Any]:
     charts = {}
     if models(view, lime=True):
         colour = next(iter(colourings(view)))
-        charts["scatter-lime"] = vega_lite(_lime(), **_choices(view, lime=True), colour=colour)
+        charts["scatter-lime"] = vega_lite(_lime(view), **_choices(view, lime=True), colour=colour)
     if models(view, lime=False):
         charts["scatter-others"] = vega_lite(_others(view), **_choices(view, lime=False))
     return charts
@@ -41,19 +41,27 @@ def models(view: View, lime: bool) -> list[str]:
     return [model for model in view.models if view.comparable(model, lime).height]
 
 
-def _axes() -> Mapping[str, Any]:
+def _axes(view: View) -> Mapping[str, Any]:
     scale = alt.Scale(zero=False)
+    dpc, infidelity = view.pair
+    good, bad = _names(view)
     return {
-        "x": alt.X("infidelity:Q", title="better ← Infidelity", scale=scale, axis=alt.Axis(format=".3~e", tickCount=6)),
-        "y": alt.Y("dpc_magnitude:Q", title="DPC → better", scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
+        "x": alt.X(f"{infidelity}:Q", title=f"better ← {bad}", scale=scale, axis=alt.Axis(format=".3~e", tickCount=6)),
+        "y": alt.Y(f"{dpc}:Q", title=f"{good} → better", scale=scale, axis=alt.Axis(format="~g", tickCount=6)),
         "tooltip": tooltips(
             "configuration",
-            ("dpc_magnitude", "DPC", ".4g"),
-            ("infidelity", "Infidelity", ".4g"),
-            ("infidelity_mc_error", "its Monte-Carlo error", ".2g"),
+            (dpc, good, ".4g"),
+            (infidelity, bad, ".4g"),
+            (f"{infidelity}_mc_error", "its Monte-Carlo error", ".2g"),
             ("attribution_norm", "norm of the attribution", ".3g"),
         ),
     }
+
+
+def _names(view: View) -> tuple[str, str]:
+    """What people read for DPC and Infidelity, which both were measured."""
+    dpc, infidelity = (view.tables.metric(column).label for column in view.pair)
+    return dpc, infidelity
 
 
 def _choices(view: View, lime: bool) -> dict[str, Any]:
@@ -68,7 +76,8 @@ def _title(view: View, model: str, lime: bool) -> list[str]:
         spearman = agreement.spearman
         ends = f"{signed(spearman.low)} to {signed(spearman.high)}"
         interval = f"Spearman {signed(spearman.mean)} (95 % interval {ends})"
-        title = f"{model}: {interval}, {agreement.configurations} configurations"
+        ties = f", {max(agreement.ties)} of them tied" if max(agreement.ties) else ""
+        title = f"{model}: {interval}, {agreement.configurations} configurations{ties}"
     if not lime:
         return [title, "References are shown but not ranked"]
     best, nothing = (rows.filter(pl.col("model") == model).height for rows in (view.pareto_set, view.near_zero))
@@ -80,10 +89,13 @@ def _titled(chart: Any, description: str) -> Any:
     return chart.properties(title=shown, width=SIZE[0], height=SIZE[1], description=description)
 
 
-def _lime() -> Any:
+def _lime(view: View) -> Any:
+    dpc, infidelity = view.pair
     states = {"Pareto set": "diamond", "near zero": "cross", "others": "circle"}
     base = alt.Chart(alt.NamedData(name="configurations"))
-    base = base.transform_filter("datum.model == model && datum.lime && isValid(datum.infidelity)").transform_calculate(
+    base = base.transform_filter(
+        f"datum.model == model && datum.lime && isValid(datum.{infidelity})"
+    ).transform_calculate(
         coloured="isValid(datum[colour]) ? datum[colour] : 'none'",
         state="datum.pareto ? 'Pareto set' : datum.near_zero ? 'near zero' : 'others'",
         size="datum.pareto ? 110 : datum.near_zero ? 40 : 22",
@@ -98,12 +110,12 @@ def _lime() -> Any:
             legend=_legend(symbolFillColor="currentColor", symbolStrokeWidth=0),
         ),
         size=alt.Size("size:Q", scale=None),
-        **_axes(),
+        **_axes(view),
     )
     best = base.transform_filter("datum.pareto").mark_line(
         interpolate="step-after", color=VERMILION, strokeWidth=1.5, point=False, aria=False
     )
-    best = best.encode(x="infidelity:Q", y="dpc_magnitude:Q", order="infidelity:Q")
+    best = best.encode(x=f"{infidelity}:Q", y=f"{dpc}:Q", order=f"{infidelity}:Q")
     chart = alt.layer(best, points)
     return _titled(chart, "Scatter of Infidelity against DPC over LIME's configurations, Pareto set marked.")
 
@@ -117,14 +129,14 @@ def _others(view: View) -> Any:
     colours = alt.Scale(domain=names, range=method_colours(names))
     chart = (
         alt.Chart(alt.NamedData(name="configurations"))
-        .transform_filter("datum.model == model && !datum.lime && isValid(datum.infidelity)")
+        .transform_filter(f"datum.model == model && !datum.lime && isValid(datum.{view.pair[1]})")
         .mark_point(size=55, filled=True, opacity=0.85, aria=False)
         .encode(
             color=alt.Color("name:N", title=None, scale=colours, legend=_legend(symbolType="circle")),
             shape=alt.Shape(
                 "kind:N", title=None, scale=scale_of(_SHAPES), legend=_legend(symbolFillColor="currentColor")
             ),
-            **_axes(),
+            **_axes(view),
         )
     )
     return _titled(chart, "Scatter of Infidelity against DPC over the configurations of all methods but LIME.")
@@ -133,28 +145,29 @@ def _others(view: View) -> Any:
 def figure(view: View, lime: bool) -> Figure:
     """The paper's scatter: Infidelity to the right, DPC up, a panel per model; LIME's Pareto set is marked."""
     shown = models(view, lime)
+    (dpc, infidelity), (good, bad) = view.pair, _names(view)
     drawn, axes = panels(len(shown), width=3.6, height=2.9, columns=2)
     for model, ax in zip(shown, axes, strict=True):
         rows = view.comparable(model, lime)
         if lime:
-            _draw_lime(ax, rows)
+            _draw_lime(ax, rows, *view.pair)
         else:
             names = [name for name in view.method_names if name in set(rows["name"])]
             for name, colour in zip(names, method_colours(names), strict=True):
                 part = rows.filter(pl.col("name") == name)
-                ax.scatter(part["infidelity"], part["dpc_magnitude"], s=12, color=colour, label=plain(name))
+                ax.scatter(part[infidelity], part[dpc], s=12, color=colour, label=plain(name))
         found = view.agreements.get((model, lime))
         ending = f", Spearman {signed(found.spearman.mean)}" if found else ""
-        ax.set(title=plain(model) + ending, xlabel="Infidelity", ylabel="DPC")
+        ax.set(title=plain(model) + ending, xlabel=bad, ylabel=good)
         ax.locator_params(axis="x", nbins=5)  # long numbers would run into each other
         ax.ticklabel_format(axis="both", style="sci", scilimits=(-3, 4))
     legend(drawn, axes, columns=5)
     return drawn
 
 
-def _draw_lime(ax: Any, rows: pl.DataFrame) -> None:
+def _draw_lime(ax: Any, rows: pl.DataFrame, dpc: str, infidelity: str) -> None:
     usual = rows.filter(~pl.col("pareto"), ~pl.col("near_zero"))
-    nothing, best = rows.filter(pl.col("near_zero")), rows.filter(pl.col("pareto")).sort("infidelity")
-    ax.scatter(usual["infidelity"], usual["dpc_magnitude"], s=5, color=GREY, alpha=0.6, label="configurations")
-    ax.scatter(nothing["infidelity"], nothing["dpc_magnitude"], s=12, marker="x", color=PURPLE, label="near zero")
-    ax.scatter(best["infidelity"], best["dpc_magnitude"], s=18, marker="D", color=VERMILION, label="Pareto set")
+    nothing, best = rows.filter(pl.col("near_zero")), rows.filter(pl.col("pareto")).sort(infidelity)
+    ax.scatter(usual[infidelity], usual[dpc], s=5, color=GREY, alpha=0.6, label="configurations")
+    ax.scatter(nothing[infidelity], nothing[dpc], s=12, marker="x", color=PURPLE, label="near zero")
+    ax.scatter(best[infidelity], best[dpc], s=18, marker="D", color=VERMILION, label="Pareto set")

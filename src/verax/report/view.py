@@ -9,9 +9,10 @@ import polars as pl
 
 from verax.analysis import canonical
 from verax.analysis.agreement import Agreement, agreement
-from verax.analysis.claims import ALL_MODELS, Claim, claims, of_the_paper
+from verax.analysis.claims import Claim, claims, of_the_paper
 from verax.analysis.evidence import Evidence
 from verax.analysis.outliers import near_zero, pareto
+from verax.analysis.paper import NORMALISED_INFIDELITY, PAPER_DPC, PAPER_INFIDELITY, PAPER_PC
 from verax.analysis.readings import Readings, readings
 from verax.analysis.summary import configurations, methods
 from verax.analysis.tables import Example, MetricInfo, Tables
@@ -22,7 +23,6 @@ from verax.report.names import in_order, kind_of, label_of, labels_in_order
 
 _GOLDEN = 0.6180339887  # multiples of it, modulo 1, spread evenly whatever their number
 _KEYS = ["model", "configuration"]
-_PAIR = ("dpc_magnitude", "infidelity")  # what is drawn against each other
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,16 @@ class View:
         return configurations(self.tables.scores, self.tables.metrics)
 
     @cached_property
+    def pair(self) -> tuple[str, str]:
+        """DPC and Infidelity, which are drawn against each other: the paper's, or the normalised one without it."""
+        plain = PAPER_INFIDELITY in self._configurations.columns
+        return PAPER_DPC, PAPER_INFIDELITY if plain else NORMALISED_INFIDELITY
+
+    @cached_property
     def summary(self) -> pl.DataFrame:
         """One row per model and configuration, as the analysis gives it; DPC and Infidelity are null if not listed."""
         found = self._configurations
-        absent = [name for name in (*_PAIR, "infidelity_mc_error") if name not in found.columns]
+        absent = [name for name in (*self.pair, f"{self.pair[1]}_mc_error") if name not in found.columns]
         return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
 
     @cached_property
@@ -61,7 +67,7 @@ class View:
     @property
     def main(self) -> list[MetricInfo]:
         """The metrics that have charts of their own."""
-        return self.leading("pc", "dpc_magnitude")
+        return self.leading(PAPER_PC, PAPER_DPC)
 
     def boxes(self, metric: MetricInfo) -> pl.DataFrame:
         """Per model, method and variant the spread over configurations, in reading order."""
@@ -115,12 +121,12 @@ class View:
     @cached_property
     def lime(self) -> pl.DataFrame:
         """LIME's configurations that have both DPC and Infidelity."""
-        return self.summary.filter(pl.col("method").is_in(lime_methods())).drop_nulls(_PAIR)
+        return self.summary.filter(pl.col("method").is_in(lime_methods())).drop_nulls(self.pair)
 
     @cached_property
     def pareto_set(self) -> pl.DataFrame:
         """Configurations of LIME that no other of the same model beats in DPC and Infidelity."""
-        return pareto(self.lime).select(_KEYS)
+        return pareto(self.lime, *self.pair).select(_KEYS)
 
     @cached_property
     def near_zero(self) -> pl.DataFrame:
@@ -131,7 +137,7 @@ class View:
     def agreements(self) -> Mapping[tuple[str, bool], Agreement]:
         """Agreement of DPC with Infidelity by model, over LIME alone (True) and over the other methods (False)."""
         return {
-            (model, lime): agreement(*(self.tables.matrix(model, metric) for metric in _PAIR), lime=lime)
+            (model, lime): agreement(*(self.tables.matrix(model, metric) for metric in self.pair), lime=lime)
             for model in self.models
             for lime in (True, False)
             if self.comparable(model, lime).height > 2
@@ -139,7 +145,7 @@ class View:
 
     def comparable(self, model: str, lime: bool) -> pl.DataFrame:
         """Configurations of LIME, or of the other methods, that have both DPC and Infidelity."""
-        return self.rows.filter(pl.col("model") == model, pl.col("lime") == lime).drop_nulls(_PAIR)
+        return self.rows.filter(pl.col("model") == model, pl.col("lime") == lime).drop_nulls(self.pair)
 
     @cached_property
     def uncertainty(self) -> pl.DataFrame:
@@ -152,19 +158,14 @@ class View:
         return [Evidence(self.tables, model, self._configurations) for model in self.tables.models]
 
     @cached_property
-    def all_claims(self) -> list[Claim]:
+    def claims(self) -> list[Claim]:
         """The paper's claims, with what the study says to each; none where it has no model of the paper."""
         return claims(self.tables, evidences=self._evidences) if of_the_paper(self.tables) else []
-
-    @property
-    def claims(self) -> list[Claim]:
-        """Those of them that concern the study's models."""
-        return [claim for claim in self.all_claims if claim.model in (*self.models, ALL_MODELS)]
 
     @cached_property
     def readings(self) -> Readings | None:
         """Claims that depend on how a metric is read, under each reading of the study; None where it has one alone."""
-        found = readings(self.tables, self.claims, evidences=self._evidences) if self.claims else None
+        found = readings(self.tables, own=self.claims, evidences=self._evidences) if self.claims else None
         return found if found and found.metrics else None
 
     @cached_property

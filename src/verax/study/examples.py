@@ -10,6 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import save as save_arrays
 
 import verax
+from verax.analysis.paper import PAPER_READING
 from verax.analysis.tables import Example
 from verax.attribution import Attribution
 from verax.datasets.base import as_numbers
@@ -145,7 +146,8 @@ def _text(value: float, words: tuple[str, ...] | None) -> str:
 
 def _metrics(spec: StudySpec) -> dict[str, Metric]:
     steps = spec.metrics.steps
-    return {"pc": PredictionChange(steps=steps), "dpc": DirectedPredictionChange(steps=steps)}
+    dpc = DirectedPredictionChange(order=PAPER_READING.order, steps=steps)
+    return {"pc": PredictionChange(steps=steps), "dpc": dpc}
 
 
 def _stacked(values: dict[str, torch.Tensor], order: Sequence[str]) -> Any:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from torch import Tensor
 
+from verax.analysis.paper import DPC_READINGS, PAPER_DPC, PAPER_INFIDELITY
 from verax.analysis.tables import MetricInfo, scores_schema
 from verax.core.settings import plain
 from verax.metrics import Infidelity
@@ -30,13 +31,13 @@ _SAMPLED: tuple[Any, ...] = (
     {"metric": "infidelity", "perturbation": "baseline", "as": "infidelity_baseline"},
 )
 _LABELS = {
-    "dpc_magnitude": "DPC",
-    "dpc_signed": "DPC, signed order",
-    "dpc_literal": "DPC, literal",
+    **{column: reading.label for column, reading in DPC_READINGS.items()},
+    PAPER_DPC: "DPC",
     "dpc_coherent": "DPC, coherent",
     "dpc_coherent_morf": "DPC, coherent, MoRF alone",
     "lpc_0.1": "LPC, epsilon 0.1",
     "lpc_1": "LPC, epsilon 1",
+    PAPER_INFIDELITY: "Infidelity, plain",
     "infidelity_baseline": "Infidelity, baseline-oriented",
 }
 _SUFFIXES = ("", "_se", "_error", "_mc_error")  # of columns that tables and their summaries have for a metric
@@ -49,8 +50,8 @@ class MetricsSpec(SpecTable):
     Attributes:
         listed: The key ``list``: names of metrics, and tables with ``metric``, its name, ``as``, its column (else its
             name), ``limit``, on how many inputs of each model, the first ones, it is computed (else on all), and
-            settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is the
-            paper's: PC, DPC in three readings, and Infidelity.
+            settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is PC,
+            DPC in three readings of the paper, and normalised Infidelity.
         steps: Perturbation steps of PC and DPC, or ``"adaptive"``. This and the keys below are also for any other
             listed metric that has such a setting and does not say its own, where the spec says them.
         tolerance: With adaptive steps, the error of a score to stop at; the metrics' own where left out.

@@ -7,13 +7,12 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from verax.analysis.claims import Claim, as_markdown
-from verax.analysis.readings import Readings
 from verax.analysis.tables import Example
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
 from verax.core.saving import table_bytes
 from verax.core.worker_processes import Worker
+from verax.study.claims import AnsweredClaims
 from verax.study.model_quality import weak_models
 from verax.study.results import Results, read_results
 from verax.study.store import StoreError
@@ -52,8 +51,8 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
             crew.callback(worker.end)
             drawing = worker.receive
         draw_figures(figures, view)
-        if view.all_claims:
-            _write_claims(folder, view.all_claims, view.readings)
+        if view.claims:
+            _write_claims(folder, AnsweredClaims(view.claims, view.readings))
         path = folder / "report.html"
         write_atomically(path, page(view, provenance(study, results)).encode())
         drawing()
@@ -68,12 +67,10 @@ def _draw_examples(pipe: Connection, folder: Path, examples: Sequence[Example]) 
     pipe.send(None)
 
 
-def _write_claims(folder: Path, claims: list[Claim], readings: Readings | None) -> None:
-    text = as_markdown(claims)
-    if readings is not None:
-        text += f"\nUnder each reading that the study measured:\n\n{readings.as_markdown()}"
-        write_atomically(folder / "claims-by-reading.csv", table_bytes(readings.to_frame(), ".csv"))
-    write_atomically(folder / "claims.md", text.encode())
+def _write_claims(folder: Path, answered: AnsweredClaims) -> None:
+    answered.save(folder / "claims.md")
+    if answered.readings is not None:
+        write_atomically(folder / "claims-by-reading.csv", table_bytes(answered.readings.to_frame(), ".csv"))
 
 
 def provenance(study: Study, results: Results) -> dict[str, str]:

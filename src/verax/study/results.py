@@ -1,11 +1,14 @@
 """What a study found: its files read into the tables that analysis and report work on."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from verax.analysis.paper import NORMALISED_INFIDELITY, PAPER_DPC, PAPER_INFIDELITY
+from verax.analysis.runtime import Runtime, runtime_from
 from verax.analysis.summary import configurations as summarise
 from verax.analysis.summary import methods as summarise_methods
 from verax.analysis.tables import (
@@ -35,6 +38,8 @@ from verax.study.trust import read_trust
 from verax.study.uncertainty import uncertainty_stem
 from verax.study.units import Unit, forecast, rows_alone
 from verax.study.verify import read_verdict
+
+RUNTIME = "runtime.json"  # a runtime table that the user put into the study's folder
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ def read_results(study: Study) -> Results:
         metrics=metrics,
         alone=_alone(study),
         trust=read_trust(study, scores),
+        runtimes=_runtimes(study),
     )
     missing = tuple(unit for stem, unit in stems.items() if stem not in files)
     return Results(tables, _examples(study, tables.scores), missing)
@@ -83,15 +89,18 @@ def _with_all(scores: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 def metric_infos(study: Study, scores: pl.DataFrame) -> tuple[MetricInfo, ...]:
     """What the columns of the scores are; those of random draws have a column for their error."""
-    return tuple(
-        described(column, metric, f"{column}_se" in scores.columns) for column, metric in study.metrics.items()
-    )
+    infos = {
+        column: described(column, metric, f"{column}_se" in scores.columns) for column, metric in study.metrics.items()
+    }
+    if PAPER_INFIDELITY in infos and NORMALISED_INFIDELITY in infos:
+        infos[NORMALISED_INFIDELITY] = replace(infos[NORMALISED_INFIDELITY], label="Infidelity, normalised")
+    return tuple(infos.values())
 
 
 def chosen_examples(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> list[tuple[Attribution, str]]:
     """The best and worst configuration of each method of a model, by the mean of the study's leading metric."""
     metrics = {metric.column: metric for metric in metric_infos(study, scores)}
-    leading = metrics.get("dpc_magnitude") or next(iter(metrics.values()))
+    leading = metrics.get(PAPER_DPC) or next(iter(metrics.values()))
     means = summarise(scores.filter(pl.col("model") == model.name), [leading])
     methods = summarise_methods(means, leading)
     best, worst = (
@@ -148,14 +157,30 @@ def _scale(model: ExplainedModel) -> Scale | None:
 
 
 def _settings(study: Study) -> dict[str, Any]:
-    """Metric settings, limits of single metrics, and whether the results were verified."""
+    """Metric settings, limits of single metrics, how draws were resampled, and whether the results were verified."""
     settings: dict[str, Any] = study.spec.metrics.model_dump(exclude={"listed"})
+    settings["resampling"] = study.spec.uncertainty.model_dump(include={"samples", "with_replacement"})
     if study.metrics.limits:
         settings["limits"] = study.metrics.limits
     verdict = read_verdict(study.store)
     if verdict is not None:
-        settings["verified"] = {"compared": verdict["values"], "different": len(verdict["different"])}
+        settings["verified"] = {name: verdict[name] for name in ("different", "bitwise")}
+        settings["verified"]["compared"] = verdict["values"]
     return settings
+
+
+def read_runtime(path: Path) -> Runtime:
+    """The runtime table of a file of ``benchmarks/runtime_table.py``."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read as JSON ({error}).") from None
+    return runtime_from(content, str(path))
+
+
+def _runtimes(study: Study) -> tuple[Runtime, ...]:
+    path = study.store.folder / RUNTIME
+    return (read_runtime(path),) if path.exists() else ()
 
 
 def _alone(study: Study) -> pl.DataFrame:

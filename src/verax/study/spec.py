@@ -29,6 +29,8 @@ class UncertaintySpec(SpecTable):
         samples: The pool of draws.
         sizes: How many of them are resampled.
         resamples: Resamples of each size.
+        with_replacement: Whether a draw can be in a resample more than once. Without, resamples overlap the more the
+            larger they are, and their spread, 0 for the whole pool, is below the true error.
         independent: Repetitions with fresh draws, the honest reference; 0 for none.
         every: Of LIME's configurations, every so manieth.
     """
@@ -37,6 +39,7 @@ class UncertaintySpec(SpecTable):
     samples: Count = 640
     sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (20, 40, 80, 160, 320, 640)
     resamples: Annotated[int, Field(ge=2)] = 64
+    with_replacement: bool = False
     independent: Annotated[int, Field(ge=0)] = 0
     every: Count = 25
 

@@ -44,7 +44,8 @@ def uncertainty_stem(model: ExplainedModel, metric: Infidelity, asked: Uncertain
     """The name of its file in the store."""
     configurations = thinned(model.configurations, asked.every)
     pool = {"infidelity": replace(metric, samples=asked.samples)}
-    settings = asked.model_dump(mode="json")
+    # tables without replacement keep the names that they had before there was a choice
+    settings = asked.model_dump(mode="json", exclude=set() if asked.with_replacement else {"with_replacement"})
     key = other_key("uncertainty", model, _rows(model, asked), configurations, pool, settings)
     return f"{model.name}.{key[:16]}"
 
@@ -55,7 +56,9 @@ def uncertainty_table(
     """One row for each configuration and number of draws."""
     configurations = thinned(model.configurations, asked.every)
     pool = replace(metric, samples=asked.samples)
-    study = InfidelityUncertainty(pool, asked.sizes, asked.resamples, asked.independent)
+    study = InfidelityUncertainty(
+        pool, asked.sizes, asked.resamples, asked.independent, with_replacement=asked.with_replacement
+    )
     rows = _rows(model, asked)
     result = joined([_part(model, study, configurations, some, machine, cache) for some in _chunks(model, rows)])
     # each is computed for all configurations when it is asked for
