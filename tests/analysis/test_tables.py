@@ -18,7 +18,11 @@ def test_an_empty_table_has_the_columns_of_its_schema_and_takes_rows_of_a_full_o
 def test_every_metric_and_every_cost_is_a_column_and_noise_has_one_of_its_own():
     schema = scores_schema(METRICS)
     assert set(COLUMNS) | set(COST_COLUMNS) <= set(schema)
-    assert [name for name in schema if name.endswith("_se")] == ["infidelity_plain_se", "infidelity_se", "infidelity_baseline_se"]
+    assert [name for name in schema if name.endswith("_se")] == [
+        "infidelity_plain_se",
+        "infidelity_se",
+        "infidelity_baseline_se",
+    ]
     assert (schema["pc"], schema["infidelity"]) == (pl.Float32(), pl.Float64())
 
 

@@ -210,6 +210,7 @@ def _of_configuration(name: str, dataset: str, modality: str, one: Attribution, 
         "dpc_magnitude": mean["dpc_magnitude"] * factor[1],
         "dpc_signed": mean["dpc_magnitude"] * 1.6 * factor[1],
         "dpc_literal": mean["dpc_magnitude"] * 0.1 * factor[2],
+        "infidelity_plain": np.abs(mean["infidelity"] * 3 * factor[3]),
         "infidelity": np.abs(mean["infidelity"] * factor[3]),
         "infidelity_baseline": np.abs(mean["infidelity"] * 40 * factor[2]),
         "attribution_norm": np.full(inputs, mean["norm"]),
@@ -221,6 +222,7 @@ def _of_configuration(name: str, dataset: str, modality: str, one: Attribution, 
         "sampled_rows": np.full(inputs, 1281 / 775),
         "sampled_seconds": np.full(inputs, 1e-4),
     }
+    columns["infidelity_plain_se"] = columns["infidelity_plain"] * 0.06
     columns["infidelity_se"] = columns["infidelity"] * 0.06
     columns["infidelity_baseline_se"] = columns["infidelity_baseline"] * 0.06
     schema = scores_schema(METRICS)

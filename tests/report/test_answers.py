@@ -63,7 +63,7 @@ def test_each_kind_of_question_is_decided_by_its_own_metric(small: Tables) -> No
     assert (baseline.question, baseline.metric) == (QUESTIONS["baseline"], "PC")
     assert baseline.verdict == "Trust"
     (alone,) = answered(without(small, ("pc", "infidelity_baseline", "dpc_magnitude", "dpc_signed", "dpc_literal")))
-    assert alone.metric == "Infidelity"
+    assert alone.metric == "Infidelity, plain"
 
 
 def test_how_sure(small: Tables) -> None:

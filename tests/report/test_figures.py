@@ -107,7 +107,9 @@ def test_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
 
 
 def test_figures_without_data_are_left_out(tmp_path: Path) -> None:
-    tables = without(study(("HELOC-Linear",), inputs=3, every=100, uncertain=False), ("infidelity", "pc"))
+    tables = without(
+        study(("HELOC-Linear",), inputs=3, every=100, uncertain=False), ("infidelity_plain", "infidelity", "pc")
+    )
     assert [path.stem for path in write_figures(tmp_path / "a", tables, [])] == ["methods-dpc", "input-factor-dpc"]
     nothing = Tables(empty(scores_schema([])), empty(UNCERTAINTY_SCHEMA), (), {}, empty(COSTS_SCHEMA), ())
     assert write_figures(tmp_path / "b", nothing, []) == []

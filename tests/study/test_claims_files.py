@@ -1,28 +1,120 @@
-"""The files of claims that a study of the paper's models leaves behind."""
+"""The files of claims that studies of the paper's models leave behind, and the command that answers several at once."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
+import pytest
 
-from analysis.synthetic import HELOC_MLP, explained, study
+from analysis.synthetic import HELOC_MLP, ISIC_LINEAR, explained, runtime, study
+from verax.analysis.claims import SYMBOLS
+from verax.analysis.paper import AS_READ
+from verax.analysis.tables import Tables
 from verax.report.view import View
+from verax.study import claims as module
+from verax.study.claims import AnsweredClaims, answer_claims
 from verax.study.report import _write_claims
+from verax.study.results import read_runtime
+
+
+def small(*models):
+    return study(models, inputs=4, members=lambda model: explained(model.modality, 200))
 
 
 def test_claims_are_written_as_in_the_paper_and_under_each_reading(tmp_path: Path) -> None:
-    view = View(study([HELOC_MLP], inputs=4, members=lambda model: explained(model.modality, 200)), ())
+    view = View(small(HELOC_MLP), ())
     assert view.readings is not None
-    _write_claims(tmp_path, view.all_claims, view.readings)
+    _write_claims(tmp_path, AnsweredClaims(view.claims, view.readings))
     text = (tmp_path / "claims.md").read_text()
-    assert text.index("How each verdict is decided:") < text.index("Under each reading that the study measured:")
+    assert text.startswith(AS_READ)
+    assert text.index("How each verdict is decided:") < text.index("Under each reading that was measured:")
     assert text.endswith(view.readings.as_markdown())
+    assert "ISIC-Linear" not in text
     table = pl.read_csv(tmp_path / "claims-by-reading.csv", null_values=[])
     assert table.height == view.readings.to_frame().height
     assert table["reading"].unique(maintain_order=True)[0] == "as in the paper"
 
 
 def test_without_another_reading_there_is_no_table_of_them(tmp_path: Path) -> None:
-    view = View(study([HELOC_MLP], inputs=4, members=lambda model: explained(model.modality, 200)), ())
-    _write_claims(tmp_path, view.all_claims, None)
+    _write_claims(tmp_path, AnsweredClaims(View(small(HELOC_MLP), ()).claims, None))
     assert "Under each reading" not in (tmp_path / "claims.md").read_text()
     assert not (tmp_path / "claims-by-reading.csv").exists()
+
+
+def timed(folder: Path, **changes: object) -> Path:
+    """A file as the benchmark writes it."""
+    table = runtime()
+    content = {"device": "cpu", "shape": [64, 3, 224, 224], "rows": table.rows, "seconds": table.seconds, **changes}
+    path = folder / "runtime_table.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> dict[Path, Tables]:
+    """Studies in memory instead of those in folders."""
+    tables = {Path("heloc"): small(HELOC_MLP), Path("isic"): small(ISIC_LINEAR), Path("again"): small(HELOC_MLP)}
+
+    def opened(folder: Path) -> SimpleNamespace:
+        return SimpleNamespace(models={info.name: info for info in tables[folder].models}, folder=folder)
+
+    monkeypatch.setattr(module, "open_study", opened)
+    monkeypatch.setattr(module, "read_results", lambda study: SimpleNamespace(tables=tables[study.folder]))
+    return tables
+
+
+def test_claims_of_several_studies_are_answered_together(stored: dict[Path, Tables], tmp_path: Path) -> None:
+    answered = answer_claims([Path("heloc"), Path("isic")], [timed(tmp_path)])
+    (weaker,) = [claim for claim in answered.claims if "weaker on images" in claim.claim]
+    assert weaker.verdict == "reproduced"
+    assert {claim.model for claim in answered.claims if claim.number == 7} == {"HELOC-MLP", "ISIC-Linear"}
+    clock = [claim.verdict for claim in answered.claims if claim.number == 14]
+    assert clock == ["reproduced", "not reproduced"]  # nine times, in every run
+    assert {claim.number for claim in answered.claims if claim.verdict == "not measured"} <= {9, 10, 11}  # few of LIME
+
+
+def test_a_runtime_table_in_the_folder_of_a_study_is_read_too(stored: dict[Path, Tables]) -> None:
+    stored[Path("heloc")] = replace(stored[Path("heloc")], runtimes=(runtime("HELOC-MLP"),))
+    answered = answer_claims([Path("isic"), Path("heloc")])
+    assert [claim.model for claim in answered.claims if claim.number == 14] == ["HELOC-MLP", "-"]
+
+
+def test_a_model_in_two_studies_is_an_error_that_names_both(stored: dict[Path, Tables]) -> None:
+    with pytest.raises(ValueError, match="HELOC-MLP in heloc and again"):
+        answer_claims([Path("heloc"), Path("isic"), Path("again")])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".md"])
+def test_claims_are_saved_for_people_and_for_programs(stored: dict[Path, Tables], tmp_path: Path, ending: str) -> None:
+    answered = answer_claims([Path("heloc")])
+    path = tmp_path / f"claims{ending}"
+    answered.save(path)
+    if ending == ".md":
+        assert path.read_text() == answered.as_markdown()
+        return
+    rows = pl.read_csv(path).to_dicts() if ending == ".csv" else json.loads(path.read_text())
+    assert [row["verdict"] for row in rows] == [claim.verdict for claim in answered.claims]
+    assert set(rows[0]) == {"number", "claim", "model", "paper", "ours", "verdict", "note", "rule"}
+    assert {row["verdict"] for row in rows} <= set(SYMBOLS)
+
+
+def test_a_runtime_table_is_called_after_what_was_timed(tmp_path: Path) -> None:
+    assert read_runtime(timed(tmp_path)).subject == "ISIC-Inception"
+    assert read_runtime(timed(tmp_path, shape=[8, 1, 8, 8])).subject == "images of 1 x 8 x 8"
+    assert read_runtime(timed(tmp_path, shape=[8, 20])).subject == "a table of 20 features"
+    assert read_runtime(timed(tmp_path, model="HELOC-MLP")).subject == "HELOC-MLP"
+
+
+@pytest.mark.parametrize("changes", [{"seconds": {}}, {"shape": None}, {"rows": None, "seconds": None}])
+def test_a_file_that_is_no_runtime_table_is_named(tmp_path: Path, changes: dict[str, object]) -> None:
+    path = timed(tmp_path, **changes)
+    with pytest.raises(ValueError, match=r"runtime_table.json: expected a table of benchmarks/runtime_table.py"):
+        read_runtime(path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="cannot be read as JSON"):
+        read_runtime(path)
+    short = timed(tmp_path, seconds={case: times[:1] for case, times in runtime().seconds.items()})
+    with pytest.raises(ValueError, match="at least two runs"):
+        read_runtime(short)

@@ -174,7 +174,7 @@ def _timed(runtime: Runtime, *cases: str) -> str:
 @QUESTIONS.decided_by(
     15,
     "PC and DPC together need no further evaluations",
-    f"PC and DPC (in {PAPER_READING.order} order, the reading of all other claims) need no more rows than DPC alone.",
+    f"PC and DPC (order {PAPER_READING.order!r}, the reading of all other claims) need no more rows than DPC alone.",
     paper="text",
 )
 def _no_further_rows(evidence: Evidence) -> Answer:
@@ -182,7 +182,7 @@ def _no_further_rows(evidence: Evidence) -> Answer:
     steps, features = evidence.setting("steps"), evidence.info.features
     alone = crossover(steps, DRAWS, features).guided_rows
     both = together(steps, features, signed=PAPER_READING.shares_pc)
-    note = f"With DPC ranked {_otherwise()} both need {together(steps, features, signed=not PAPER_READING.shares_pc)}."
+    note = f"Both need {together(steps, features, signed=not PAPER_READING.shares_pc)} with DPC ranked {_otherwise()}."
     return Answer(f"DPC alone {alone} rows, with PC {both}", decided(both <= alone), note)
 
 
@@ -202,7 +202,7 @@ def _two_infidelity_runs(evidence: Evidence) -> Answer:
 
 
 def _otherwise() -> str:
-    return "by magnitude, not as PC does," if PAPER_READING.shares_pc else "by sign, as PC does,"
+    return "by magnitude" if PAPER_READING.shares_pc else "by sign, as for PC"
 
 
 @QUESTIONS.decided_by(

@@ -44,7 +44,8 @@ class View:
     @cached_property
     def pair(self) -> tuple[str, str]:
         """DPC and Infidelity, which are drawn against each other: the paper's, or the normalised one without it."""
-        plain = PAPER_INFIDELITY in self._configurations.columns
+        found = self._configurations
+        plain = PAPER_INFIDELITY in found.columns and found[PAPER_INFIDELITY].count()
         return PAPER_DPC, PAPER_INFIDELITY if plain else NORMALISED_INFIDELITY
 
     @cached_property
