@@ -143,6 +143,13 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
     },
     "study status": {},
     "study report": {},
+    "study claims": {
+        "another kind of file": ("study claims {study} --out {new}.html", "ends in .md, .csv, .json, got {new}.html"),
+        "no rights for a file": ("study claims {study} --out {forbidden}/claims.md", "{forbidden}/claims.md cannot be"),
+        "a missing runtime table": ("study claims {study} --runtime {new}.json", "{new}.json: cannot be read as JSON"),
+        "something else than a runtime table": ("study claims {study} --runtime {regular}", "{regular}: cannot be"),
+        "a model twice": ("study claims {study} {other}", "Cancer-Linear in {study} and {other}"),
+    },
     "verify": {
         "no share": ("verify {study} --sample half", "--sample: expected a share such as 1%"),
         "a missing device": (f"verify {{study}} --device {NO_CUDA}", f"--device: {NO_CUDA}"),
@@ -152,9 +159,9 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "an argument": ("doctor me", "unexpected extra argument"),
     },
 }
-for name in ("study status", "study report", "verify"):
+for name in ("study status", "study report", "study claims", "verify"):
     CASES[name] |= {
-        "no arguments": (name, "Missing argument 'DIR'"),
+        "no arguments": (name, f"Missing argument 'DIR{'...' if name == 'study claims' else ''}'"),
         "a missing directory": (f"{name} {{new}}", "{new}: no study here"),
         "a directory of other things": (f"{name} {{folder}}", "{folder}: no study here"),
         "a file as a folder": (f"{name} {{regular}}", "{regular}"),
@@ -169,13 +176,14 @@ for name, beginning in (
     ("study run", STUDY),
     ("study status", "study status {study}"),
     ("study report", "study report {study}"),
+    ("study claims", "study claims {study}"),
     ("verify", "verify {study}"),
 ):
     CASES[name]["a missing module"] = (
         f"{beginning} --import nobodys.module",
         "--import: there is no module 'nobodys.m",
     )
-for name in ("study report", "verify"):
+for name in ("study report", "study claims", "verify"):
     CASES[name]["nothing finished"] = (f"{name} {{unbegun}}", "no finished unit")
 
 ALL = [pytest.param(*case, id=f"{name}: {kind}") for name, cases in CASES.items() for kind, case in cases.items()]
@@ -191,7 +199,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr("verax.study.run.write_study_report", lambda study, workers: study.store.folder / "report.html")
         patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
         ran(spec(_small()), world / "study")
-    for name in ("damaged", "changed", "bereft", "unbegun"):
+    for name in ("damaged", "changed", "bereft", "unbegun", "other"):
         shutil.copytree(world / "study", world / name)
     flip(world / "damaged" / "models" / "Cancer-Linear.safetensors", -3)
     flip(world / "changed" / "study.toml", 40)
@@ -322,6 +330,7 @@ def test_a_gpu_that_is_not_there(command: str, world: Path) -> None:
         "study run {study.toml} --out {locked}/study",
         "study status {locked}/study",
         "study report {locked}/study",
+        "study claims {locked}/study",
         "verify {locked}/study",
     ],
 )

@@ -310,6 +310,23 @@ def test_resamples_of_the_whole_pool_are_the_score() -> None:
     torch.testing.assert_close(found["study"].repetitions[..., 1, 0], alone.scores)
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_resamples_with_replacement_spread_as_the_error_says_also_over_the_whole_pool(normalize: bool) -> None:
+    """Without replacement the spread is too small by sqrt(1 - size / pool), and 0 for the whole pool."""
+    model, x, a = network(), normal(6, 6), normal(6, 6, seed=2)
+    sizes = (40, 160, 320)
+    metric = Infidelity(samples=320, normalize=normalize)
+    spreads = {}
+    for with_replacement in (False, True):
+        study = InfidelityUncertainty(metric, sizes, 400, with_replacement=with_replacement)
+        found = verax.evaluate(model, x, a, {"study": study})["study"]
+        spreads[with_replacement] = found.per_input.square().mean((0, 1)).sqrt()
+        analytic = (found.variance[..., None] / torch.tensor(sizes)).mean((0, 1)).sqrt()
+    torch.testing.assert_close(spreads[True], analytic, rtol=0.1, atol=0)
+    too_small = (1 - torch.tensor(sizes) / 320).sqrt()
+    torch.testing.assert_close(spreads[False], analytic * too_small, rtol=0.1, atol=1e-9)
+
+
 def test_moments_give_both_values() -> None:
     model, x, a = network(), normal(5, 6), normal(2, 5, 6, seed=2)
     plain = verax.infidelity(model, x, a, samples=40, normalize=False)

@@ -191,10 +191,9 @@ def claims(
         answered = answer_claims(folders, runtime or [])
         if out is not None:
             answered.save(out)
-    written = [] if out is None else [out]
-    common.show(
-        as_frame(answered.claims).to_dicts(), _claims_text(answered.claims, out), as_json=as_json, written=written
-    )
+    facts = {"claims": as_frame(answered.claims).to_dicts()}
+    text = _claims_text(answered.claims, out)
+    common.show(facts, text, as_json=as_json, written=[] if out is None else [out])
 
 
 def _claims_text(claims: "Sequence[Claim]", out: Path | None) -> str:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from verax.analysis.claims import Claim, as_frame, as_markdown, claims, evidences_of
 from verax.analysis.readings import Readings, readings
+from verax.analysis.tables import Tables
 from verax.core.files import write_atomically
 from verax.core.saving import table_bytes
 from verax.study.results import read_results, read_runtime
+from verax.study.store import StoreError
 from verax.study.study import open_study
 
 ENDINGS = (".md", ".csv", ".json")
@@ -50,9 +52,15 @@ def answer_claims(folders: Sequence[Path], runtimes: Sequence[Path] = ()) -> Ans
                 raise ValueError(f"DIR: expected each model in one study, got {name} in {places[name]} and {folder}.")
             places[name] = folder
     timed = tuple(read_runtime(path) for path in runtimes)
-    first, *rest = [read_results(study).tables for study in studies.values()]
+    first, *rest = [_measured(folder, read_results(study).tables) for folder, study in studies.items()]
     several = [replace(first, runtimes=first.runtimes + timed), *rest]
     evidences = evidences_of(*several)
     own = claims(*several, evidences=evidences)
     read = readings(*several, own=own, evidences=evidences)
     return AnsweredClaims(own, read if read.metrics else None)
+
+
+def _measured(folder: Path, tables: Tables) -> Tables:
+    if tables.scores.is_empty():
+        raise StoreError(f"{folder}: no finished unit yet, so there is nothing to answer.")
+    return tables
