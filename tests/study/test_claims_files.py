@@ -84,6 +84,8 @@ def test_a_runtime_table_in_the_folder_of_a_study_is_read_too(stored: dict[Path,
 def test_a_model_in_two_studies_is_an_error_that_names_both(stored: dict[Path, Tables]) -> None:
     with pytest.raises(ValueError, match="HELOC-MLP in heloc and again"):
         answer_claims([Path("heloc"), Path("isic"), Path("again")])
+    with pytest.raises(ValueError, match="HELOC-MLP in heloc and heloc"):
+        answer_claims([Path("heloc"), Path("heloc")])
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json", ".md"])

@@ -44,15 +44,15 @@ def answer_claims(folders: Sequence[Path], runtimes: Sequence[Path] = ()) -> Ans
         folders: Of studies whose models have different names.
         runtimes: Files of ``benchmarks/runtime_table.py``, beside ``runtime.json`` in the folders.
     """
-    studies = {folder: open_study(folder) for folder in folders}
+    studies = [(folder, open_study(folder)) for folder in folders]
     places: dict[str, Path] = {}
-    for folder, study in studies.items():
+    for folder, study in studies:
         for name in study.models:
             if name in places:
                 raise ValueError(f"DIR: expected each model in one study, got {name} in {places[name]} and {folder}.")
             places[name] = folder
     timed = tuple(read_runtime(path) for path in runtimes)
-    first, *rest = [_measured(folder, read_results(study).tables) for folder, study in studies.items()]
+    first, *rest = [_measured(folder, read_results(study).tables) for folder, study in studies]
     several = [replace(first, runtimes=first.runtimes + timed), *rest]
     evidences = evidences_of(*several)
     own = claims(*several, evidences=evidences)
