@@ -20,11 +20,12 @@ def test_equals_captum(name: str, baseline: str, multiply: bool) -> None:
     target = torch.arange(5) % 3
     for size in (10, 11):  # the median of an even and of an odd number of rows
         background = rows(size, *shape, seed=2, dtype=torch.float64)
-        start = torch.from_numpy(np.asarray(STATISTICS[baseline](background.numpy(), axis=0)))[None]
+        axes = 0 if len(shape) == 1 else (0, 2, 3)  # one number for each channel of images
+        start = torch.from_numpy(np.asarray(STATISTICS[baseline](background.numpy(), axis=axes, keepdims=True)))
         peer = captum.attr.IntegratedGradients(model, multiply_by_inputs=multiply)
-        wanted = peer.attribute(x, start, target=target, n_steps=64)
+        wanted = peer.attribute(x, start.expand(1, *shape), target=target, n_steps=64)
         found = IntegratedGradients(baseline, multiply)(model, x, target=target, background=background)  # type: ignore[arg-type]
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-8)
+        torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-8)
 
 
 def test_of_a_linear_model_is_weight_times_difference() -> None:
@@ -66,7 +67,9 @@ def test_completeness_across_kinks(name: str) -> None:
     for points in (64, 1024):
         found = IntegratedGradients("mean", points=points)(model, x, target=target, background=background)
         with torch.no_grad():
-            difference = model(x)[torch.arange(50), target] - model(background.mean(0)[None])[0, target]
+            axes = 0 if len(shape) == 1 else (0, 2, 3)
+            start = background.mean(axes, keepdim=True).expand(1, *shape)
+            difference = model(x)[torch.arange(50), target] - model(start)[0, target]
         gaps[points] = float((found.flatten(1).sum(1) - difference).abs().sum() / difference.abs().sum())
     assert gaps[1024] < 1e-3
     assert gaps[1024] < gaps[64] / 5
@@ -114,3 +117,12 @@ def test_without_a_background_paths_begin_at_the_baselines_of_the_call(each):
     assert max(made.delta.values()) < 1e-9
     with pytest.raises(ValueError, match=r"background: IntegratedGradients\(baseline='max'\) needs rows"):
         IntegratedGradients(baseline="max")(model, x, target=2)
+
+
+def test_zero_is_the_mean_of_standardised_images() -> None:
+    model, x = convnet().double().eval(), rows(3, 3, 12, 12, dtype=torch.float64)
+    background = rows(8, 3, 12, 12, seed=2, dtype=torch.float64)
+    centred = background - background.mean((0, 2, 3), keepdim=True)
+    found = IntegratedGradients("zero", points=4)(model, x, target=1)
+    wanted = IntegratedGradients("mean", points=4)(model, x, target=1, background=centred)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)

@@ -37,7 +37,10 @@ def page(*given: Any, **settings: Any) -> str:
 def test_a_classifier(tmp_path: Path) -> None:
     model = LogisticRegression().fit(FRAME, HEALTH)
     text = page(tmp_path, model, HEALTH, limit=5)
-    assert "the first 5 of 12 validation rows of a random split with seed 0, 60 rows in all" in text
+    assert (
+        "5 rows drawn at random with seed 0 from 12 validation rows of a random split with seed 0, 60 rows in all"
+        in text
+    )
     said = re.search(r"the probability of the predicted class of each input; health: (\w+) \((\d)\)", text)
     assert said
     assert said[1] in ("ill", "well")

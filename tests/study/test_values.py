@@ -12,7 +12,7 @@ import torch
 import verax
 from verax.analysis.summary import configurations as summarise
 from verax.analysis.tables import Example
-from verax.attribution import LimeImage
+from verax.attribution import IntegratedGradients, LimeImage
 from verax.datasets import load_breast_cancer, load_digits
 from verax.metrics import DirectedPredictionChange, Infidelity, InfidelityUncertainty, PredictionChange
 from verax.models import load
@@ -40,15 +40,16 @@ def table(study: Study) -> pl.DataFrame:
     return read_results(study).tables.scores
 
 
-def inputs_of(model: str) -> tuple[Any, torch.Tensor]:
-    """The data set and the inputs, by way of the public functions only."""
+def inputs_of(study: Study, model: str) -> tuple[Any, torch.Tensor]:
+    """The data set and the inputs, by way of the public functions only, which know nothing of the rows drawn."""
     data = load_digits() if model.startswith("Digits") else load_breast_cancer()
-    return data, data.part("validation", 3 if model.startswith("Digits") else 10)[0]
+    place = np.searchsorted(data.split.validation, study.models[model].rows)
+    return data, data.part("validation")[0][place]
 
 
 def direct(study: Study, model: str, one: Any) -> tuple[torch.Tensor, Any]:
     """An attribution computed alone, and its evaluation, all metrics in calls of their own."""
-    data, inputs = inputs_of(model)
+    data, inputs = inputs_of(study, model)
     module = verax.Scorer(load(study.store.model(model)).module, returns="logits")
     explained = study.models[model]
     background, labels = explained.background, explained.labels
@@ -58,6 +59,8 @@ def direct(study: Study, model: str, one: Any) -> tuple[torch.Tensor, Any]:
         scale = data.standardisation
         mean, std = (tuple(part.flatten().tolist()) for part in (scale.mean, scale.std))
         one = replace(one, pixel_mean=mean, pixel_std=std)
+    if model.startswith("Digits") and isinstance(one, IntegratedGradients):
+        one = replace(one, baseline="zero")  # the mean of standardised images
     values = one(module, inputs, background=background, background_labels=labels)
     found = {
         name: verax.evaluate(module, inputs, values, metrics=[metric])[metric.name] for name, metric in METRICS.items()
@@ -119,14 +122,15 @@ def test_methods_and_what_they_explain(study: Study, table: pl.DataFrame) -> Non
         assert local is not oriented
 
 
-def test_image_lime_knows_the_pixels(study: Study, table: pl.DataFrame) -> None:
+def test_methods_of_images_know_their_standardisation(study: Study, table: pl.DataFrame) -> None:
     """It is named as in the grid, and computed with the scale of the data set."""
     explained = study.models["Digits-Linear"]
     scale = load_digits().standardisation
     for one in explained.configurations:
         used = explained.used(one)
         if not isinstance(one, LimeImage):
-            assert used is one
+            mean = isinstance(one, IntegratedGradients) and one.baseline == "mean"
+            assert used == (replace(one, baseline="zero") if mean else one)  # 0 is the mean of standardised images
             continue
         assert one.pixel_mean is None
         assert used.pixel_mean == tuple(scale.mean.flatten().tolist())  # type: ignore[attr-defined]
@@ -224,9 +228,9 @@ def test_examples_are_the_best_and_the_worst(study: Study, table: pl.DataFrame, 
 
 def test_examples_are_those_of_direct_calls(study: Study, examples: dict[str, Example]) -> None:
     for model, example in examples.items():
-        data, inputs = inputs_of(model)
+        data, inputs = inputs_of(study, model)
         explained = study.models[model]
-        assert example.input_ids == tuple(data.ids[row] for row in data.split.validation[:2])
+        assert example.input_ids == tuple(data.ids[row] for row in explained.rows[:2])
         raw = data.inputs[data.split.validation[:2]]
         np.testing.assert_allclose(example.inputs, raw / 255 if raw.dtype == np.uint8 else raw, rtol=1e-6)
         probability = torch.sigmoid(explained.module(inputs[:2]).flatten()).detach().numpy()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
 from verax.scoring.meter import Rows
 
-PathBaseline = Literal["min", "mean", "median", "max"]
+PathBaseline = Literal["min", "mean", "median", "max", "zero"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,10 @@ class IntegratedGradients(Attribution):
     ``a_i = (x_i - b_i) * integral_0^1 d z_y(b + t (x - b)) / d x_i dt``, the factor before it on request only.
 
     Args:
-        baseline: ``"min"``, ``"mean"``, ``"median"`` or ``"max"`` of each element over the background. Without a
-            background, ``"mean"`` starts from the baselines of the call.
+        baseline: ``"min"``, ``"mean"``, ``"median"`` or ``"max"`` over the background: of each element of a row, or of
+            each channel of images ``(N, channels, height, width)``, one number for all its pixels. Without a background,
+            ``"mean"`` starts from the baselines of the call. ``"zero"`` is the mean of standardised data; a study of
+            images, which it standardises by channel, computes ``"mean"`` so.
         multiply_by_inputs: Multiply the mean gradient with ``x - baseline``; without, the pseudo-local variant.
         points: Points on the path (Gauss-Legendre, as Captum's default).
 
@@ -49,7 +51,7 @@ class IntegratedGradients(Attribution):
     citation: ClassVar[str] = "Sundararajan, Taly, Yan: Axiomatic attribution for deep networks, ICML 2017"
 
     def __post_init__(self) -> None:
-        checked_choice("baseline", self.baseline, ("min", "mean", "median", "max"))
+        checked_choice("baseline", self.baseline, get_args(PathBaseline))
         settle(self, points=checked_count("points", self.points))
         checked_flag("multiply_by_inputs", self.multiply_by_inputs)
 
@@ -72,16 +74,18 @@ class PathFamily(Family):
     points: int
 
     needs_gradients: ClassVar[bool] = True
+    version: ClassVar[int] = 2
 
     def check(self, members: Sequence[IntegratedGradients], given: Given) -> None:
         """The baseline is a statistic of the background, or that of the call."""
-        if self.baseline != "mean":
+        if self.baseline not in ("mean", "zero"):
             given.need_background(f"IntegratedGradients(baseline={self.baseline!r})")
 
     def rows(self, members: Sequence[IntegratedGradients], given: Given, place: Place) -> Rows:
         """One per point of each path, and the baselines."""
         along = len(given.inputs) * self.points
-        return Rows(along + (1 if len(self._starts(given)) == 1 else len(given.inputs)), along)
+        several = self.baseline == "mean" and given.background is None and given.baselines.stride(0)
+        return Rows(along + (len(given.inputs) if several else 1), along)
 
     def pieces(self, members: Sequence[IntegratedGradients], explained: Explained) -> Iterator[Piece]:
         """Yield the mean gradient, multiplied or not, and the gap of the sum to the score difference."""
@@ -127,13 +131,27 @@ class PathFamily(Family):
 
     def _starts(self, given: Given) -> Float[Tensor, "starts *shape"]:
         """Where paths begin: at one row for all inputs, or at one for each."""
+        if self.baseline == "zero":
+            return torch.zeros_like(given.inputs[:1])
         if given.background is not None:
             return statistic(self.baseline, given.background).to(given.inputs)[None]
         return given.baselines if given.baselines.stride(0) else given.baselines[:1]
 
 
 def statistic(name: PathBaseline, background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:
-    """A statistic of each element over the background."""
+    """A statistic of each element over the background, of images of each channel over all its pixels.
+
+    Example:
+        >>> images = torch.tensor([0.0, 1.0, 2.0, 9.0]).reshape(1, 1, 2, 2)
+        >>> statistic("mean", images), statistic("median", images[:, 0, 0])
+        (tensor([[[3., 3.],
+                 [3., 3.]]]), tensor([0., 1.]))
+    """
+    if background.ndim == 4:
+        by_channel = torch.stack(
+            [statistic(name, background[:, channel].flatten()) for channel in range(background.shape[1])]
+        )
+        return by_channel[:, None, None].expand(background.shape[1:])
     if name == "mean":
         return background.mean(0)
     if name == "median":

@@ -64,7 +64,9 @@ def run(
     ],
     out: Annotated[Path | None, typer.Option(help="The study's directory; NAME-study by default.")] = None,
     data: Annotated[Path | None, typer.Option(help=common.data_help())] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Explain only the first inputs of each data set.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Explain only so many inputs of each data set, drawn at random.")
+    ] = None,
     engine: Annotated[EngineName, typer.Option(help="On this machine, or on a Ray cluster.")] = EngineName.local,
     device: Device = "cpu",
     precision: Annotated[

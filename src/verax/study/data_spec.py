@@ -88,8 +88,9 @@ class DataSpec(SpecTable):
             are half validation and half test rows, all others are training rows. By default the study splits the rows
             at random, 60, 20 and 20 %, and cannot say how good such a model is on rows that are new to it.
         part: The rows to explain.
-        limit: Only the first rows of that part.
-        seed: Of the split.
+        limit: Only so many rows of that part, drawn at random by the seed: the same for all models and metrics, and a
+            smaller number is a part of a larger one.
+        seed: Of the split, and of the order in which rows are explained.
         background: Training rows for methods that need some; all of a table, 1,024 images.
         models: What explains.
         attributions: What is compared.

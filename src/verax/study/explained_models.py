@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from verax.attribution import Attribution, Given, LimeImage
+from verax.attribution import Attribution, Given, IntegratedGradients, LimeImage
 from verax.attribution.base import Modality
 from verax.core.hashing import tensor_hash
 from verax.core.shapes import Float, Int
@@ -130,7 +130,14 @@ class ExplainedModel:
         return self._scorers[compiled]
 
     def used(self, configuration: Attribution) -> Attribution:
-        """The configuration as it is computed: image LIME is told how to undo this data set's standardisation."""
+        """The configuration as it is computed, with what is known of the data set's standardisation.
+
+        Of images, LIME is told how to undo it, and Integrated Gradients that the mean is 0, for which the background
+        has too few images.
+        """
+        path = isinstance(configuration, IntegratedGradients) and configuration.baseline == "mean"
+        if path and self.modality == "image":
+            return dataclasses.replace(configuration, baseline="zero")
         if not isinstance(configuration, LimeImage) or configuration.pixel_mean is not None:
             return configuration
         scale = self.dataset.standardisation

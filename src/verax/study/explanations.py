@@ -1,5 +1,6 @@
 """Explanations of some inputs by many configurations, shared where methods allow, kept in the cache."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,26 +46,27 @@ def explain(
     tell: Tell = lambda family: None,
 ) -> Explanations:
     """Attributions of some inputs, from the cache where they are there, and put there where not."""
-    names = {model.used(method): method.canonical for method in configurations}
-    groups = families(list(names))
+    used = {method.canonical: model.used(method) for method in configurations}
+    groups = families(list(dict.fromkeys(used.values())))  # two names may be computed as one
     inputs = model.inputs[rows].to(machine.device)
-    values: dict[str, Float[Tensor, "n *shape"]] = {}
+    values: dict[Attribution, Float[Tensor, "n *shape"]] = {}
     costs: dict[Family, Spent] = {}
     for family, stack, spent in _cached_or_computed(model, groups, rows, inputs, machine, cache, tell):
         costs[family] = spent
-        values |= {names[method]: part for method, part in zip(groups[family], stack, strict=True)}
-    shares: dict[str, tuple[float, float, float]] = {}
+        values |= dict(zip(groups[family], stack, strict=True))
+    sharing = Counter(method.family for method in used.values())
+    each: dict[Family, tuple[float, float, float]] = {}
     total = Cost(Rows(len(inputs)))  # the unperturbed inputs, which no family pays for alone
     for family, spent in costs.items():
-        cost, members = spent(), groups[family]
-        share = (
-            len(inputs) / len(names) + cost.rows.forward / len(members),
-            cost.rows.backward / len(members),
-            cost.seconds / len(members),
+        cost, members = spent(), sharing[family]
+        each[family] = (
+            len(inputs) / len(used) + cost.rows.forward / members,
+            cost.rows.backward / members,
+            cost.seconds / members,
         )
-        shares |= {names[method]: share for method in members}
         total += cost
-    return Explanations({method.canonical: values[method.canonical] for method in configurations}, shares, total)
+    shares = {name: each[method.family] for name, method in used.items()}
+    return Explanations({name: values[method] for name, method in used.items()}, shares, total)
 
 
 def _cached_or_computed(

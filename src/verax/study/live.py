@@ -76,9 +76,9 @@ def run_study(
             and the report says that a model may have learnt from the rows it is measured on.
         part: The rows to explain. By default 60 % of the rows are ``"train"``, the background of methods that need one,
             20 % ``"validation"`` and 20 % ``"test"``.
-        limit: Explain only the first so many of them.
+        limit: Explain only so many of them, drawn at random by the seed; fewer are a part of more.
         name: What tables and figures call the data.
-        seed: Of the split.
+        seed: Of the split, and of the order in which rows are explained.
         examples: Inputs of each model that are shown in the report.
         trust: Inputs of each model that are asked whether the numbers can be trusted, or 0: how far perturbed rows lie
             from the data, how near scores are to what is possible, and which metric tells explanations apart.

@@ -27,7 +27,7 @@ class Material:
 
     Attributes:
         dataset: The data set.
-        rows: Row numbers of the inputs in it.
+        rows: Row numbers of the inputs in it, in the random order in which they are explained.
         inputs: What is explained.
         background: Training rows.
         labels: Their classes; None for a regression.
@@ -127,8 +127,8 @@ def column_material(data: DataSpec, dataset: Dataset) -> Material:
 
 
 def _rows(data: DataSpec, dataset: Dataset) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " m"]]:
-    """The rows to explain, and those of the background."""
-    rows = dataset.split.rows(data.part)[: data.limit]
+    """The rows to explain, in an order of which any beginning is a random sample, and those of the background."""
+    rows = _shuffled(dataset.split.rows(data.part), data.seed, "explained rows")[: data.limit]
     if not len(rows):
         raise ValueError(f"data: {dataset.name} has no {data.part} rows.")
     data.attributions.configurations(modality_of(dataset))  # refuses what is not for such data, before any training
@@ -140,9 +140,14 @@ def _background_rows(dataset: Dataset, count: int | None) -> Int[np.ndarray, " m
     rows = dataset.split.train
     if count is None:
         count = len(rows) if dataset.inputs.ndim == 2 else _IMAGES_IN_BACKGROUND
-    key = noise.input_keys(torch.zeros(1, 1), dataset.split.seed, "background")
-    order = noise.words(key, 0, len(rows))[0].argsort(stable=True).numpy()
-    return np.sort(rows[order[:count]])
+    return np.sort(_shuffled(rows, dataset.split.seed, "background")[:count])
+
+
+def _shuffled(rows: Int[np.ndarray, " n"], seed: int, purpose: str) -> Int[np.ndarray, " n"]:
+    """Rows in an order that hangs on their number, the seed and the purpose alone."""
+    key = noise.input_keys(torch.zeros(1, 1), seed, purpose)
+    shuffled: Int[np.ndarray, " n"] = rows[noise.words(key, 0, len(rows))[0].argsort(stable=True).numpy()]
+    return shuffled
 
 
 def _labels(dataset: Dataset, rows: Int[np.ndarray, " m"]) -> Int[Tensor, " m"] | None:

@@ -49,9 +49,9 @@ class MetricsSpec(SpecTable):
 
     Attributes:
         listed: The key ``list``: names of metrics, and tables with ``metric``, its name, ``as``, its column (else its
-            name), ``limit``, on how many inputs of each model, the first ones, it is computed (else on all), and
-            settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is PC,
-            DPC in three readings of the paper, and normalised Infidelity.
+            name), ``limit``, on how many inputs of each model, the first that were drawn, it is computed (else on
+            all), and settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out,
+            it is PC, DPC in three readings of the paper, and normalised Infidelity.
         steps: Perturbation steps of PC and DPC, or ``"adaptive"``. This and the keys below are also for any other
             listed metric that has such a setting and does not say its own, where the spec says them.
         tolerance: With adaptive steps, the error of a score to stop at; the metrics' own where left out.
@@ -106,7 +106,7 @@ class StudyMetrics(dict[str, Metric]):
 
     Args:
         metrics: All of them.
-        limits: On how many inputs of each model, the first ones, some of them are computed; the others on all.
+        limits: On how many inputs of each model, the first that were drawn, some are computed; the others on all.
 
     Example:
         >>> some = StudyMetrics({"pc": METRICS.get("pc")(), "loss": Infidelity()}, {"loss": 100})

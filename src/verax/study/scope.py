@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from verax.core.text_tables import counted
@@ -19,7 +20,8 @@ def scope_of(model: ExplainedModel, scores: pl.DataFrame, label: str) -> dict[st
         scores: Of the study.
         label: What is predicted, by the name of its column; empty where that is not known.
     """
-    return {"Explained": _followed(model, scores, label), "Baseline": _baseline(model), "Rows": _rows(model)}
+    scope = {"Explained": _followed(model, scores, label), "Baseline": _baseline(model), "Rows": _rows(model)}
+    return scope if model.dataset.task == "regression" else scope | {"Classes": _labels(model)}
 
 
 def _followed(model: ExplainedModel, scores: pl.DataFrame, label: str) -> str:
@@ -52,9 +54,22 @@ def _baseline(model: ExplainedModel) -> str:
 
 
 def _rows(model: ExplainedModel) -> str:
-    ids, split = model.dataset.ids, model.dataset.split
+    split, seed = model.dataset.split, model.data.seed
     part = split.rows(model.data.part)
-    many = f"all {len(part):,}" if len(model.rows) == len(part) else f"the first {len(model.rows):,} of {len(part):,}"
+    whole = len(model.rows) == len(part)
+    many = (
+        f"all {len(part):,}"
+        if whole
+        else f"{len(model.rows):,} rows drawn at random with seed {seed} from {len(part):,}"
+    )
     how = "the rows that were named as held out" if split.named else f"a random split with seed {split.seed}"
-    first, last = ids[model.rows[0]], ids[model.rows[-1]]
-    return f"{many} {model.data.part} rows of {how}, {len(model.dataset):,} rows in all; from {first} to {last}"
+    return f"{many} {model.data.part} rows of {how}, {len(model.dataset):,} rows in all"
+
+
+def _labels(model: ExplainedModel) -> str:
+    """How many of the rows are of each class of the data, those that have none included."""
+    classes = model.dataset.class_names
+    counts = np.bincount(model.dataset.labels[model.rows], minlength=len(classes)).tolist()
+    names = [*classes, *map(str, range(len(classes), len(counts)))]
+    words = [f"{name}: {count:,}" for name, count in zip(names, counts, strict=True)]
+    return f"labels of the explained rows: {', '.join(words)}"

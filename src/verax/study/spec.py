@@ -25,7 +25,7 @@ class UncertaintySpec(SpecTable):
     """The paper's resampling study of Infidelity.
 
     Attributes:
-        inputs: The first so many inputs of each model; 0 leaves the study out.
+        inputs: So many inputs of each model, the first that were drawn; 0 leaves the study out.
         samples: The pool of draws.
         sizes: How many of them are resampled.
         resamples: Resamples of each size.
@@ -60,7 +60,7 @@ class TrustSpec(SpecTable):
     """Whether the numbers can be trusted, asked of a few inputs of each model once its scores are there.
 
     Attributes:
-        inputs: The first so many inputs of each model; 0, the default, asks nothing.
+        inputs: So many inputs of each model, the first that were drawn; 0, the default, asks nothing.
         limit_rows: Model rows for the limits of a table's model: what the best possible attribution would score.
         trials: What the audit of the study's metrics asks, by name; all trials that need no truth where left out.
     """
@@ -143,7 +143,7 @@ def load_spec(
     Args:
         spec: A name, or a path that ends in ``.toml``.
         data: Where the data are, instead of what the spec says.
-        limit: Explain only the first rows.
+        limit: Explain only so many rows, drawn at random.
         precision: In which every model runs, instead of what the spec says.
 
     Example:

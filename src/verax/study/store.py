@@ -29,12 +29,16 @@ from verax.study.cache import Cache
 from verax.study.said_names import said_name, words
 from verax.study.spec import SpecError, StudySpec, parse_spec
 
-FORMAT = 1
+FORMAT = 2  # 1 explained the first rows of a part, and images from a baseline of their own for each pixel
 _SEAL = "seal"
 
 
 class StoreError(ValueError):
     """A study directory that cannot be used; the message says why and what to do."""
+
+
+class EarlierStudyError(StoreError):
+    """A study of an earlier version, whole but with other rows or attributions than this version would compute."""
 
 
 @dataclass
@@ -133,6 +137,11 @@ class Store:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{self.toml}: damaged: {error}. Run the study again to have it written anew.") from None
         seal = content.pop(_SEAL, None)
+        if content.get("format") == 1 and seal == seal_of(content):
+            raise EarlierStudyError(
+                f"{self.folder}: holds a study of an earlier version of Verax, which explained the first rows instead "
+                "of random ones; its results cannot be used with this one. Choose another --out."
+            )
         if content.get("format") != FORMAT or seal != seal_of(content):
             raise StoreError(
                 f"{self.toml}: was changed by hand or damaged. Run the study again to have it written anew."

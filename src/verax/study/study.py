@@ -20,7 +20,7 @@ from verax.study.materials import Material, column_material, material
 from verax.study.metrics import StudyMetrics, metrics_of
 from verax.study.own_models import Live, is_own, own_model
 from verax.study.spec import StudySpec
-from verax.study.store import Store, StoreError, versions
+from verax.study.store import EarlierStudyError, Store, StoreError, versions
 from verax.study.trained_models import check_fits, obtain_model, untrained
 from verax.study.units import Unit, units_of
 
@@ -190,6 +190,8 @@ def _check_same(spec: StudySpec, store: Store, log: Log) -> None:
         return
     try:
         frozen = store.frozen()
+    except EarlierStudyError:
+        raise
     except StoreError as error:
         log(str(error))
         for line in store.set_aside([(store.toml, "damaged or changed by hand")]):
