@@ -89,7 +89,7 @@ def main() -> None:
 
 def computed(study: Study, machine: Machine, processes: int, end: float) -> dict[str, Any]:
     """Compute what is missing, and meanwhile, in a thread, how far Infidelity's own error reaches."""
-    present = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    present = study.store.contents("scores", study.stems).found
     todo = [unit for unit in study.units if unit.stem not in present]
     began, complete = time.monotonic(), True
     with ThreadPoolExecutor(1) as thread, watching(len(todo)) as watcher:
@@ -117,7 +117,7 @@ def uncertainty(study: Study, machine: Machine) -> float:
 
 def ended(study: Study) -> Study:
     """The study of those inputs, from the first on, that all models have; what was computed beyond them is removed."""
-    present = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    present = study.store.contents("scores", study.stems).found
     data = []
     for each in study.spec.data:
         names = {model.name for model in each.models}
@@ -156,7 +156,7 @@ def verified(study: Study, machine: Machine) -> dict[str, Any]:
 
 
 def report(study: Study, content: dict[str, Any]) -> None:
-    files = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    files = study.store.contents("scores", study.stems).found
     rows = []
     for name in study.models:
         paths = [files[unit.stem] for unit in study.units if unit.model == name]

@@ -25,7 +25,7 @@ from verax.study.spec import StudySpec
 from verax.study.store import Store
 from verax.study.study import Study, open_study
 from verax.study.uncertainty import uncertainty_stem
-from verax.study.units import units_of
+from verax.study.units import Part, units_of
 
 ROWS = slice(0, 4)
 
@@ -287,5 +287,5 @@ def test_the_same_numbers_elsewhere_have_the_same_key(explained: ExplainedModel)
 
 def test_every_unit_has_a_key_of_its_own(study: Study) -> None:
     assert len({unit.key for unit in study.units}) == len(study.units)
-    assert units_of(study.models["Cancer-Linear"], study.metrics) == list(study.units[:3])
+    assert units_of(Part(study.models["Cancer-Linear"], study.metrics)) == list(study.units[:3])
     assert whole().form() == study.spec.form()

@@ -23,7 +23,7 @@ from verax.study.results import read_results
 from verax.study.run import plan_study, run_study
 from verax.study.store import read_facts
 from verax.study.study import Study, open_study
-from verax.study.units import MOST_INPUTS, Forecast, _place, chunk_size, forecast, units_of
+from verax.study.units import MOST_INPUTS, Forecast, Part, _place, chunk_size, forecast, units_of
 from verax.study.units import total as sum_of
 
 
@@ -196,7 +196,7 @@ def test_rows_alone_are_those_of_a_single_call(study: Study) -> None:
 
 def test_forecasts_add_up(study: Study) -> None:
     explained, metrics = study.models["Cancer-Linear"], study.metrics
-    parts = [forecast(explained, unit.rows, metrics, HERE) for unit in units_of(explained, metrics)]
+    parts = [forecast(explained, unit.rows, metrics, HERE) for unit in units_of(Part(explained, metrics))]
     together = sum_of(parts)
     assert together.guided == sum(one.guided for one in parts)
     assert together.total == Rows(

@@ -28,9 +28,9 @@ class IntegratedGradients(Attribution):
 
     Args:
         baseline: ``"min"``, ``"mean"``, ``"median"`` or ``"max"`` over the background: of each element of a row, or of
-            each channel of images ``(N, channels, height, width)``, one number for all its pixels. Without a background,
-            ``"mean"`` starts from the baselines of the call. ``"zero"`` is the mean of standardised data; a study of
-            images, which it standardises by channel, computes ``"mean"`` so.
+            each channel of images ``(N, channels, height, width)``, one number for all its pixels. Without a
+            background, ``"mean"`` starts from the baselines of the call. ``"zero"`` is the mean of standardised data;
+            a study standardises images by channel and computes ``"mean"`` so.
         multiply_by_inputs: Multiply the mean gradient with ``x - baseline``; without, the pseudo-local variant.
         points: Points on the path (Gauss-Legendre, as Captum's default).
 

@@ -250,7 +250,7 @@ def verify(
 def _status(study: "Study") -> dict[str, Any]:
     from verax.study.store import read_facts
 
-    contents = study.store.contents("scores", [unit.stem for unit in study.units])
+    contents = study.store.contents("scores", study.stems)
     models = []
     for name in study.models:
         units = [unit for unit in study.units if unit.model == name]
@@ -261,7 +261,7 @@ def _status(study: "Study") -> dict[str, Any]:
     cache = study.store.cache(study.spec.cache_gib)
     return {
         "study": study.spec.name,
-        "finished": len(contents.found),
+        "finished": sum(unit.stem in contents.found for unit in study.units),
         "units": len(study.units),
         "seconds": sum(read_facts(path)["seconds"] for path in contents.found.values()),
         "models": models,

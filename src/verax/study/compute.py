@@ -36,16 +36,19 @@ def compute(
     machine: Machine,
     cache: Cache,
     tell: Tell = lambda family: None,
+    *,
+    again: bool = False,
 ) -> UnitResult:
     """Explain some inputs by every configuration of the model and measure every metric that some of them have.
 
     A metric whose limit ends among the inputs is measured on all of them, so that its scores are the same bits as
-    without the limit; beyond it they are null.
+    without the limit; beyond it they are null. Attributions that were paid for by other scores of theirs (``again``)
+    and are still in the cache cost nothing.
     """
     began = time.perf_counter()
     scorer = model.scorer(machine.compile)
     at_first = scorer.model_seconds
-    explanations = explain(model, model.configurations, rows, machine, cache, tell)
+    explanations = explain(model, model.configurations, rows, machine, cache, tell, again=again)
     tell("metrics")
     inputs = model.material.given(rows, machine.device)
     before, spared = scorer.model_seconds, scorer.rows_spared

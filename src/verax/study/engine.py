@@ -54,7 +54,8 @@ def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = l
 
 
 def _computed(study: Study, unit: Unit, machine: Machine, tell: Tell) -> UnitResult:
-    return compute(study.models[unit.model], unit.rows, study.metrics, machine, study.cache, tell)
+    part = unit.part
+    return compute(part.explained, unit.rows, part.metrics, machine, study.cache, tell, again=part.again)
 
 
 def store(study: Study, unit: Unit, result: UnitResult) -> int:
@@ -87,7 +88,7 @@ def run_beside(study: Study, units: Sequence[Unit], machine: Machine, watcher: W
 
 def _begin(study: Study, unit: Unit, threads: Executor) -> None:
     """Begin what the processor has to do for a unit."""
-    model = study.models[unit.model]
+    model = unit.part.explained
     inputs = model.inputs[unit.rows].numpy()
     for family in families([model.used(method) for method in model.configurations]):
         family.begin(inputs, threads)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -129,14 +130,24 @@ class ExplainedModel:
             )
         return self._scorers[compiled]
 
+    def explaining(self, configurations: Sequence[Attribution]) -> "ExplainedModel":
+        """The same model with some configurations, and with what was hashed and compiled for it."""
+        if tuple(configurations) == self.configurations:
+            return self
+        other = dataclasses.replace(self, configurations=tuple(configurations))
+        for name in ("_scorers", "weights_hash", "background_hash", "facts_hash"):
+            vars(other)[name] = getattr(self, name)
+        return other
+
     def used(self, configuration: Attribution) -> Attribution:
         """The configuration as it is computed, with what is known of the data set's standardisation.
 
         Of images, LIME is told how to undo it, and Integrated Gradients that the mean is 0, for which the background
         has too few images.
         """
-        path = isinstance(configuration, IntegratedGradients) and configuration.baseline == "mean"
-        if path and self.modality == "image":
+        if self.modality == "image" and isinstance(configuration, IntegratedGradients):
+            if configuration.baseline != "mean":
+                return configuration
             return dataclasses.replace(configuration, baseline="zero")
         if not isinstance(configuration, LimeImage) or configuration.pixel_mean is not None:
             return configuration

@@ -44,8 +44,13 @@ def explain(
     machine: Machine,
     cache: Cache,
     tell: Tell = lambda family: None,
+    *,
+    again: bool = False,
 ) -> Explanations:
-    """Attributions of some inputs, from the cache where they are there, and put there where not."""
+    """Attributions of some inputs, from the cache where they are there, and put there where not.
+
+    What is in the cache costs what it cost when it was computed, or nothing where that was counted before (``again``).
+    """
     used = {method.canonical: model.used(method) for method in configurations}
     groups = families(list(dict.fromkeys(used.values())))  # two names may be computed as one
     inputs = model.inputs[rows].to(machine.device)
@@ -56,11 +61,13 @@ def explain(
         values |= dict(zip(groups[family], stack, strict=True))
     sharing = Counter(method.family for method in used.values())
     each: dict[Family, tuple[float, float, float]] = {}
-    total = Cost(Rows(len(inputs)))  # the unperturbed inputs, which no family pays for alone
+    paid = {family: again and isinstance(spent, partial) and spent.func is _known for family, spent in costs.items()}
+    clean = 0 if all(paid.values()) else len(inputs)  # the unperturbed inputs, which no family pays for alone
+    total = Cost(Rows(clean))
     for family, spent in costs.items():
-        cost, members = spent(), sharing[family]
+        cost, members = Cost() if paid[family] else spent(), sharing[family]
         each[family] = (
-            len(inputs) / len(used) + cost.rows.forward / members,
+            clean / len(used) + cost.rows.forward / members,
             cost.rows.backward / members,
             cost.seconds / members,
         )

@@ -129,6 +129,11 @@ class StudyMetrics(dict[str, Metric]):
         cut = self.cut(rows)
         return {column: metric for column, metric in self.items() if cut.get(column, 1)}
 
+    def only(self, columns: Collection[str]) -> "StudyMetrics":
+        """Some of them."""
+        limits = {column: limit for column, limit in self.limits.items() if column in columns}
+        return StudyMetrics({column: self[column] for column in columns}, limits)
+
     def on_data(self, rows: slice, background: Tensor) -> dict[str, Metric]:
         """Those that some of these inputs have, with training rows for replacements that take some."""
         return {column: _with_rows(metric, background) for column, metric in self.on(rows).items()}

@@ -13,7 +13,7 @@ from verax.study.machine import Machine
 from verax.study.progress import duration
 from verax.study.study import Study
 from verax.study.trust import to_ask
-from verax.study.units import Unit, calibrate, disk_bytes, forecast, total
+from verax.study.units import Part, Unit, calibrate, disk_bytes, forecast, total
 
 _OUTSIDE = 1.5  # time in all over time in the model, where a whole input would take too long to try
 _TRIAL_SECONDS = 3.0
@@ -114,13 +114,17 @@ def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int =
 
 def _model(study: Study, model: ExplainedModel, todo: Sequence[Unit], machine: Machine) -> ModelPlan:
     kinds = {study.kind(unit): unit for unit in todo}
-    each = {kind: forecast(model, unit.rows, study.metrics, machine) for kind, unit in kinds.items()}
+    each = {kind: forecast(unit.part.explained, unit.rows, unit.part.metrics, machine) for kind, unit in kinds.items()}
     rows = total([each[study.kind(unit)] for unit in todo])
-    inputs = sum(unit.inputs for unit in todo)
     seconds = 0.0 if rows.total is not None else None
-    if todo and rows.total is not None:
-        seconds = inputs * _seconds_per_input(study, model, rows.total, inputs, machine)
-    return ModelPlan(model.name, len(model.configurations), inputs, rows.total, rows.unshared, seconds)
+    for part in dict.fromkeys(unit.part for unit in todo):
+        own = [unit for unit in todo if unit.part is part]
+        needed, inputs = total([each[study.kind(unit)] for unit in own]).total, sum(unit.inputs for unit in own)
+        if seconds is not None and needed is not None:
+            seconds += inputs * _seconds_per_input(study, part, needed, inputs, machine)
+    left = {place for unit in todo for place in range(unit.rows.start, unit.rows.stop)}
+    methods = {method for unit in todo for method in unit.part.explained.configurations}
+    return ModelPlan(model.name, len(methods), len(left), rows.total, rows.unshared, seconds)
 
 
 def _rows(plan: ModelPlan) -> str:
@@ -133,11 +137,12 @@ def _rows(plan: ModelPlan) -> str:
     )
 
 
-def _seconds_per_input(study: Study, model: ExplainedModel, rows: Rows, inputs: int, machine: Machine) -> float:
+def _seconds_per_input(study: Study, part: Part, rows: Rows, inputs: int, machine: Machine) -> float:
     """From a trial of a few inputs where that is quick, otherwise from the speed of the model alone.
 
     The trial knows how many rows are identical, which nothing else does.
     """
+    model = part.explained
     forward, backward = calibrate(model, machine)
     estimate = _OUTSIDE * (rows.backward * backward + (rows.forward - rows.backward) * forward) / inputs
     if estimate > _TRIAL_SECONDS:
@@ -145,7 +150,7 @@ def _seconds_per_input(study: Study, model: ExplainedModel, rows: Rows, inputs: 
 
     def seconds(count: int) -> float:
         nothing = Cache(study.store.folder, 0)
-        return float(compute(model, slice(0, count), study.metrics, machine, nothing).costs["seconds"])
+        return float(compute(model, slice(0, count), part.metrics, machine, nothing).costs["seconds"])
 
     first = seconds(1)  # with whatever happens at the first call only
     count = min(len(model.inputs), 4, int(_TRIAL_SECONDS / first))

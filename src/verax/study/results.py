@@ -28,14 +28,14 @@ from verax.attribution import Attribution, Rows
 from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
 from verax.study.machine import Machine
-from verax.study.metrics import described, local_infidelity
+from verax.study.metrics import described
 from verax.study.model_quality import measured_on, weak_models
 from verax.study.own_models import is_own
 from verax.study.scope import scope_of
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
 from verax.study.trust import read_trust
-from verax.study.uncertainty import uncertainty_stem
+from verax.study.uncertainty import uncertainty_tables
 from verax.study.units import Unit, forecast, rows_alone
 from verax.study.verify import read_verdict
 
@@ -60,8 +60,8 @@ class Results:
 def read_results(study: Study) -> Results:
     """Read everything that is finished and whole; damaged files count as missing."""
     stems = {unit.stem: unit for unit in study.units}
-    files = study.store.contents("scores", stems).found
-    scores = study.store.table([files[stem] for stem in stems if stem in files])
+    files = study.store.contents("scores", study.stems).found
+    scores = study.scores()
     metrics = metric_infos(study, scores)
     tables = Tables(
         scores=_with_all(scores, scores_schema(metrics)),
@@ -122,10 +122,7 @@ def _examples(study: Study, scores: pl.DataFrame) -> tuple[Example, ...]:
 
 
 def _uncertainty(study: Study) -> pl.DataFrame:
-    metric = local_infidelity(study.metrics)
-    if metric is None:
-        return empty(UNCERTAINTY_SCHEMA)
-    stems = [uncertainty_stem(model, metric, study.spec.uncertainty) for model in study.models.values()]
+    stems = list(uncertainty_tables(study))
     files = study.store.contents("uncertainty", stems).found
     table = read_tables([files[stem] for stem in stems if stem in files])
     return table if table.width else empty(UNCERTAINTY_SCHEMA)
@@ -200,7 +197,7 @@ def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:
             continue
         model, facts, kind = study.models[unit.model], read_facts(files[unit.stem]), study.kind(unit)
         if kind not in unshared:
-            unshared[kind] = forecast(model, unit.rows, study.metrics, Machine()).unshared
+            unshared[kind] = forecast(unit.part.explained, unit.rows, unit.part.metrics, Machine()).unshared
         rows = unshared[kind]
         records.append(
             {
@@ -208,7 +205,7 @@ def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:
                 "model": unit.model,
                 "unit": unit.stem,
                 "inputs": unit.inputs,
-                "configurations": len(model.configurations),
+                "configurations": len(unit.part.explained.configurations),
                 "seconds": facts["seconds"],
                 "model_seconds": facts["model_seconds"],
                 "rows_forward": facts["rows_forward"],

@@ -22,7 +22,7 @@ from verax.study.report import need_study_extra, write_study_report
 from verax.study.results import chosen_examples, read_results
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError
-from verax.study.study import Study, prepare
+from verax.study.study import Study, planned, prepare
 from verax.study.trust import TRUST, answer, finished_scores, questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
@@ -99,7 +99,7 @@ def _run(
     study = prepare(spec, store, machine, log, live)
     for line in weak_models(study.models.values()):
         log(f"WARNING: {line}")
-    contents = store.contents("scores", [unit.stem for unit in study.units])
+    contents = store.contents("scores", study.stems)
     todo = [unit for unit in study.units if unit.stem not in contents.found]
     strange = contents.strange + store.contents("attributions").strange
     for line in store.set_aside(strange):
@@ -125,8 +125,8 @@ def _run(
 
 def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, workers: int = 1) -> Plan:
     """Say what a study would compute and cost; nothing is trained or written."""
-    study = Study(spec, Store(folder), planning=True)
-    finished = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    study = planned(spec, Store(folder))
+    finished = study.store.contents("scores", study.stems).found
     with one_thread(machine):
         return plan_of(study, [unit for unit in study.units if unit.stem not in finished], machine, workers)
 
@@ -155,7 +155,7 @@ def _longest_first(study: Study, todo: list[Unit], plan: Plan, watcher: Watcher)
     lacking = _lacking(study, "uncertainty", list(tables), watcher)
     return (
         sorted(todo, key=lambda unit: -seconds[unit.model] * unit.inputs),
-        sorted(lacking, key=lambda stem: -seconds[tables[stem].name]),
+        sorted(lacking, key=lambda stem: -seconds[tables[stem].model.name]),
     )
 
 

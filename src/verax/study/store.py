@@ -56,10 +56,11 @@ class Contents:
 
 @dataclass(frozen=True)
 class Frozen:
-    """What ``study.toml`` says: the spec, and what it was run with."""
+    """What ``study.toml`` says: the spec, what it was run with, and the specs before it grew."""
 
     spec: StudySpec
     facts: dict[str, Any]
+    earlier: tuple[StudySpec, ...] = ()
 
 
 class Store:
@@ -148,7 +149,11 @@ class Store:
             )
         try:
             imports = content["facts"].get("imports") or ("MODULE",)
-            return Frozen(parse_spec(content["study"], str(self.toml), imports), content["facts"])
+            spec, *earlier = (
+                parse_spec(form, str(self.toml), imports)
+                for form in (content["study"], *content["facts"].get("earlier", ()))
+            )
+            return Frozen(spec, content["facts"], tuple(earlier))
         except SpecError as error:
             raise StoreError(str(error)) from None
 

@@ -1,11 +1,13 @@
 """A study opened: its spec, its directory, its models and its units, for whoever computes or reads."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from verax.datasets.base import Dataset
 from verax.datasets.catalogue import load_named, source_of
@@ -14,13 +16,15 @@ from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe
 from verax.study.cache import Cache
 from verax.study.data_spec import LIVE, DataSpec, ModelSpec
-from verax.study.explained_models import ExplainedModel, explained_model
+from verax.study.explained_models import ExplainedModel, explained_model, usable
+from verax.study.growth import Stage, is_needed, one_table, parts_of
 from verax.study.machine import Machine
-from verax.study.materials import Material, column_material, material
+from verax.study.materials import Material, column_material, material, modality_of
 from verax.study.metrics import StudyMetrics, metrics_of
 from verax.study.own_models import Live, is_own, own_model
+from verax.study.same_study import check_grown, earlier_specs
 from verax.study.spec import StudySpec
-from verax.study.store import EarlierStudyError, Store, StoreError, versions
+from verax.study.store import EarlierStudyError, Frozen, Store, StoreError, versions
 from verax.study.trained_models import check_fits, obtain_model, untrained
 from verax.study.units import Unit, units_of
 
@@ -36,12 +40,14 @@ class Study:
         store: Where.
         planning: Whether models that are not there yet are taken untrained, which is enough for a plan.
         live: Objects of the running program that the study is about, if any.
+        earlier: The specs that it had before it grew, the first one first.
     """
 
     spec: StudySpec
     store: Store
     planning: bool = False
     live: Live | None = None
+    earlier: tuple[StudySpec, ...] = ()
 
     @cached_property
     def materials(self) -> tuple[Material, ...]:
@@ -75,12 +81,38 @@ class Study:
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
-        """All units of the study."""
-        return tuple(unit for model in self.models.values() for unit in units_of(model, self.metrics))
+        """All units of the study as its spec is now."""
+        stages = {name: self.stages(model)[-1] for name, model in self.models.items()}
+        return tuple(unit for unit in self._all_units if is_needed(unit.part, stages[unit.model]))
+
+    @property
+    def stems(self) -> list[str]:
+        """Names of all units in the store, also of metrics that the spec has no more."""
+        return [unit.stem for unit in self._all_units]
+
+    @cached_property
+    def _all_units(self) -> tuple[Unit, ...]:
+        parts = [part for model in self.models.values() for part in parts_of(model, self.stages(model))]
+        return tuple(unit for part in parts for unit in units_of(part))
+
+    def stages(self, model: ExplainedModel) -> list[Stage]:
+        """What was asked of a model, at first and each time the spec had grown."""
+        place = next(place for place, data in enumerate(self.spec.data) if model.spec in data.models)
+        stages = [
+            Stage(usable(spec.data[place], model.spec, model.material, model.module)[0], metrics_of(spec.metrics))
+            for spec in self.earlier
+        ]
+        return [*stages, Stage(model.configurations, self.metrics)]
+
+    def scores(self) -> pl.DataFrame:
+        """The table of all scores that are there."""
+        files = self.store.contents("scores", self.stems).found
+        table = self.store.table([files[unit.stem] for unit in self.units if unit.stem in files])
+        return one_table(table, self.models, self.metrics) if self.earlier and table.width else table
 
     def kind(self, unit: Unit) -> tuple[object, ...]:
         """What the number of a unit's model rows depends on, however many rows of the data set come before it."""
-        return unit.model, unit.inputs, tuple(self.metrics.on(unit.rows))
+        return unit.part, unit.inputs, tuple(unit.part.metrics.on(unit.rows))
 
     @cached_property
     def cache(self) -> Cache:
@@ -126,10 +158,12 @@ def prepare(
     spec: StudySpec, store: Store, machine: Machine, log: Log = lambda line: None, live: Live | None = None
 ) -> Study:
     """Open a directory for a study: check that it is the same one, train what is not trained, freeze the spec."""
-    _check_same(spec, store, log)
-    before = store.frozen().facts if store.toml.is_file() else {}
-    begun = before.get("begun") or datetime.now(UTC).date().isoformat()
+    frozen = _frozen(store, log)
+    begun = (frozen.facts if frozen else {}).get("begun") or datetime.now(UTC).date().isoformat()
     study = Study(spec, store, live=live)
+    if frozen is not None:
+        check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
+        study = replace(study, earlier=earlier_specs(frozen, spec, store))
     own = study.own_models  # refused, if they cannot be used, before any other is trained
     for data, learnt in zip(spec.data, study.materials, strict=True):
         for model in data.models:
@@ -141,15 +175,25 @@ def prepare(
     for learnt in study.materials:
         if words := learnt.categories:
             log(f"{learnt.dataset.name}: categories have no direction, so that DPC counts them 0: {', '.join(words)}")
-    store.freeze(spec, {**study.facts(), "begun": begun})
+    store.freeze(spec, {**study.facts(), "begun": begun, "earlier": [each.form() for each in study.earlier]})
     return study
+
+
+def planned(spec: StudySpec, store: Store) -> Study:
+    """A study as it would be run, with models that are not there yet untrained; nothing is written."""
+    study = Study(spec, store, planning=True)
+    if not store.toml.is_file():
+        return study
+    frozen = store.frozen()
+    check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
+    return replace(study, earlier=earlier_specs(frozen, spec, store))
 
 
 def open_study(folder: str | Path) -> Study:
     """Open a study that was run, as its directory says, and refuse data or models that are not the frozen ones."""
     store = Store(folder)
     frozen = store.frozen()
-    study = Study(frozen.spec, store)
+    study = Study(frozen.spec, store, earlier=frozen.earlier)
     try:
         now = study.facts()
     except (ModelFileError, FileNotFoundError) as error:
@@ -184,50 +228,16 @@ def _train(model: ModelSpec, dataset: Dataset, store: Store, machine: Machine, l
         obtain_model(model, dataset, path, machine.device, progress)
 
 
-def _check_same(spec: StudySpec, store: Store, log: Log) -> None:
-    """Refuse the directory of another study; a damaged ``study.toml`` is set aside."""
+def _frozen(store: Store, log: Log) -> Frozen | None:
+    """What the directory was last run with, if anything; a damaged ``study.toml`` is set aside."""
     if not store.toml.is_file():
-        return
+        return None
     try:
-        frozen = store.frozen()
+        return store.frozen()
     except EarlierStudyError:
         raise
     except StoreError as error:
         log(str(error))
         for line in store.set_aside([(store.toml, "damaged or changed by hand")]):
             log(line)
-        return
-    old, new = (_flat("", _identity(each)) for each in (frozen.spec, spec))
-    for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
-        if old.get(name) != new.get(name):
-            raise StoreError(
-                f"{store.folder}: holds another study: {name} is {old.get(name)!r} there and {new.get(name)!r} here. "
-                "Choose another --out."
-            )
-    for then, now in zip(frozen.spec.data, spec.data, strict=True):
-        if now.limit is not None and (then.limit is None or now.limit < then.limit):
-            whole = "all" if then.limit is None else f"{then.limit}"
-            raise StoreError(f"{store.folder}: explains {whole} inputs of {then.name}; a study may grow, not shrink.")
-
-
-def _identity(spec: StudySpec) -> dict[str, Any]:
-    """A study may grow, its files may be moved, more may be asked of it: none of that makes it another one."""
-    form = spec.form()
-    for data in form["data"]:
-        data.pop("limit", None)
-        data.pop("path", None)
-        for model in data["models"]:
-            model.pop("path", None)
-    form.pop("cache_gib", None)
-    form.pop("trust", None)
-    return form
-
-
-def _flat(name: str, value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        items = [(f"{name}.{key}" if name else str(key), entry) for key, entry in value.items()]
-    elif isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
-        items = [(f"{name}.{place}", entry) for place, entry in enumerate(value)]
-    else:
-        return {name: value}
-    return {key: entry for below in items for key, entry in _flat(*below).items()}
+        return None

@@ -44,8 +44,7 @@ def questions(study: Study, scores: pl.DataFrame) -> dict[str, Question]:
 
 def finished_scores(study: Study) -> pl.DataFrame:
     """The table of a study of which all units are there."""
-    files = study.store.contents("scores", [unit.stem for unit in study.units]).found
-    return study.store.table([files[unit.stem] for unit in study.units])
+    return study.scores()
 
 
 def to_ask(study: Study, unfinished: bool) -> int:

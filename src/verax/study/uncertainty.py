@@ -1,7 +1,7 @@
 """The resampling study of Infidelity for one model: how far its own error reaches at each number of draws."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 import torch
@@ -23,20 +23,48 @@ from verax.study.study import Study
 from verax.study.units import chunk_size
 
 
-def uncertainty_tables(study: Study) -> dict[str, ExplainedModel]:
-    """By the name of its file the model of each table; none where the study does not measure Infidelity near inputs."""
+@dataclass(frozen=True)
+class Resampling:
+    """One of a study's tables: a model with some configurations, and what is asked of them."""
+
+    model: ExplainedModel
+    metric: Infidelity
+    asked: UncertaintySpec
+
+    @property
+    def stem(self) -> str:
+        """The name of its file in the store."""
+        return uncertainty_stem(self.model, self.metric, self.asked)
+
+
+def uncertainty_tables(study: Study) -> dict[str, Resampling]:
+    """All tables by the names of their files; none where the study does not measure Infidelity near inputs.
+
+    One for each model, and where methods were added to the study another one for these.
+    """
     metric, asked = local_infidelity(study.metrics), study.spec.uncertainty
     if metric is None or not asked.inputs:
         return {}
-    return {uncertainty_stem(model, metric, asked): model for model in study.models.values()}
+    tables = []
+    for model in study.models.values():
+        known: set[Attribution] = set()
+        for stage in study.stages(model):
+            chosen = thinned(stage.configurations, asked.every)
+            further = [method for method in chosen if method not in known]
+            if local_infidelity(stage.metrics) == metric and further:
+                # the first table is named by what is thinned, the others by what is left of it
+                some, every = (further, 1) if known else (stage.configurations, asked.every)
+                settings = asked.model_copy(update={"every": every})
+                tables.append(Resampling(model.explaining(some), metric, settings))
+                known.update(chosen)
+    return {table.stem: table for table in tables}
 
 
 def compute_uncertainty(study: Study, stem: str, machine: Machine) -> None:
     """Compute one of a study's tables and write its file."""
-    metric = local_infidelity(study.metrics)
-    assert metric is not None  # noqa: S101  # else there is no such table
+    asked = uncertainty_tables(study)[stem]
     cache = study.store.cache(study.spec.cache_gib)  # looked at anew: other workers have added attributions meanwhile
-    table = uncertainty_table(uncertainty_tables(study)[stem], metric, study.spec.uncertainty, machine, cache)
+    table = uncertainty_table(asked.model, asked.metric, asked.asked, machine, cache)
     study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -20,19 +20,44 @@ _UNIT_BYTES = 2 << 30  # attributions of all configurations are held at once, be
 _BYTES_PER_SCORE = 40  # a row of the table in compressed Parquet; measured on HELOC
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What is computed together for a model: the whole of a study that never grew, or what was added to it at a time.
+
+    Attributes:
+        explained: The model, with the configurations that are computed.
+        metrics: What is measured.
+        start: The first input.
+        again: Whether another part has explained the inputs by these configurations before.
+    """
+
+    explained: ExplainedModel
+    metrics: StudyMetrics
+    start: int = 0
+    again: bool = False
+
+    @property
+    def stop(self) -> int:
+        """The end of the inputs that some of the metrics are for."""
+        count = len(self.explained.inputs)
+        return min(count, max(self.metrics.limits.get(column, count) for column in self.metrics))
+
+
 @dataclass(frozen=True)
 class Unit:
-    """All configurations of one model on some inputs.
+    """All configurations of a part on some inputs.
 
     Attributes:
         model: The model's name.
         rows: Which inputs of the model.
         key: Hash of all that its result depends on.
+        part: What is computed.
     """
 
     model: str
     rows: slice
     key: str
+    part: Part = field(compare=False, repr=False)
 
     @property
     def stem(self) -> str:
@@ -80,12 +105,11 @@ class Forecast:
 NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
 
 
-def units_of(model: ExplainedModel, metrics: StudyMetrics) -> list[Unit]:
-    """Cut the inputs of a model into units, each with all configurations."""
-    size = chunk_size(model)
-    starts = range(0, len(model.inputs), size)
-    pieces = [slice(start, min(start + size, len(model.inputs))) for start in starts]
-    return [Unit(model.name, rows, scores_key(model, rows, metrics)) for rows in pieces]
+def units_of(part: Part) -> list[Unit]:
+    """Cut the inputs of a part into units, each with all its configurations."""
+    model, size = part.explained, chunk_size(part.explained)
+    pieces = [slice(start, min(start + size, len(model.inputs))) for start in range(part.start, part.stop, size)]
+    return [Unit(model.name, rows, scores_key(model, rows, part.metrics), part) for rows in pieces]
 
 
 def chunk_size(model: ExplainedModel) -> int:

@@ -53,7 +53,7 @@ def verify(
     study: Study, share: float, machine: Machine, seed: int = 0, tell: Callable[[str], None] = lambda line: None
 ) -> Verdict:
     """Recompute a share of the units, at least one, without the cache, and compare."""
-    stored = study.store.contents("scores", [unit.stem for unit in study.units])
+    stored = study.store.contents("scores", study.stems)
     strange = stored.strange + [
         file for kind in ("uncertainty", "trust", "examples") for file in study.store.contents(kind).strange
     ]
@@ -72,7 +72,7 @@ def verify(
         facts, nothing = read_facts(path), Cache(path.parent, 0)
         with one_thread(machine):
             same = facts["versions"] == versions() and facts["device"] == machine.name
-            again = compute(study.models[unit.model], unit.rows, study.metrics, machine, nothing).table
+            again = compute(unit.part.explained, unit.rows, unit.part.metrics, machine, nothing).table
         bitwise &= same
         then = pl.read_parquet(path)
         different += _differences(unit, then, again, exact=same)
