@@ -1,5 +1,6 @@
 """A study opened: its spec, its directory, its models and its units, for whoever computes or reads."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -182,11 +183,11 @@ def prepare(
 def planned(spec: StudySpec, store: Store) -> Study:
     """A study as it would be run, with models that are not there yet untrained; nothing is written."""
     study = Study(spec, store, planning=True)
-    if not store.toml.is_file():
-        return study
-    frozen = store.frozen()
-    check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
-    return replace(study, earlier=earlier_specs(frozen, spec, store))
+    with contextlib.suppress(StoreError):  # a directory that a run would not use says nothing about the plan
+        frozen = store.frozen()
+        check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
+        return replace(study, earlier=earlier_specs(frozen, spec, store))
+    return study
 
 
 def open_study(folder: str | Path) -> Study:
