@@ -40,7 +40,8 @@ import numpy as np
 import torch
 from falsehoods import half_reversed, negated_inverse
 from heloc_models import BY_HEART
-from paper_statements import STATEMENTS, Means, Verdict, count, judge
+from paper_statements import Means, judge
+from reading_page import READINGS, Combination, as_csv, page, table
 
 import verax
 from verax.attribution import Attribution, Gradient, LimeTabular, attribute, grid
@@ -52,13 +53,12 @@ from verax.models.recipes import recipe_for, varied
 from verax.models.shipped import architecture_for
 from verax.models.training import Trained, train
 
-READINGS = ("magnitude", "signed", "literal")
 BESIDE = ("lpc", "effect correlation")
-SHARED = ("signed", "literal")  # the readings whose experiment is PC's
 KINDS = ("plain", "normalised", "normalised, at least 0")
 SUBSETS = (None, 1, 5, 10)
 KERNELS = {False: "absolute", True: "times root of d"}
 RECIPES = ("ours", "by heart", "less-regularised")
+MODELS = (("linear", "ours"), *(("mlp", recipe) for recipe in RECIPES))
 RANKED = (READINGS, KINDS[:2], SUBSETS, tuple(KERNELS.values()), RECIPES[:2])
 DRAWS = 1280
 GUIDED: dict[str, Metric] = {
@@ -68,42 +68,6 @@ GUIDED: dict[str, Metric] = {
     "lpc": LocalPredictionChange(),
 }
 Piece = dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Combination:
-    """What the paper leaves open, settled, with the verdicts on its statements."""
-
-    reading: str
-    kind: str
-    subset: int | None
-    kernel: str
-    recipe: str
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def key(self) -> tuple[str, str, int | None, str, str]:
-        """What tells it from others."""
-        return self.reading, self.kind, self.subset, self.kernel, self.recipe
-
-    @property
-    def ranked(self) -> bool:
-        """Whether it takes part."""
-        return all(value in values for value, values in zip(self.key, RANKED, strict=True))
-
-    @property
-    def order(self) -> tuple[int, bool, int, float]:
-        """What combinations are ranked by, the larger the better."""
-        verdicts = self.verdicts
-        counts = count(verdicts, counted=True), count(verdicts, counted=False)
-        return counts[0], self.reading in SHARED, counts[1], -self.distance
-
-    @property
-    def distance(self) -> float:
-        """Of the eight numbers, each in units of the most that it may be away."""
-        near = {"near": lambda paper: 0.15, "near share": lambda paper: paper / 3}
-        pairs = zip(STATEMENTS, self.verdicts, strict=True)
-        return sum(abs(v.mean - s.paper) / near[s.rule](s.paper) for s, v in pairs if s.rule in near)
 
 
 def trained(dataset: Dataset, model: str, recipe: str, seed: int) -> Trained:
@@ -178,10 +142,9 @@ def make_piece(data: Path, work: Path, model: str, recipe: str, seed: int, rows:
 def make_pieces(options: argparse.Namespace) -> None:
     """Make what is missing, two at a time; those that are ranked first."""
     options.work.mkdir(parents=True, exist_ok=True)
-    models = [("linear", "ours"), *(("mlp", recipe) for recipe in RECIPES)]
     todo = [
         (model, recipe, seed, options.rows)
-        for model, recipe in models
+        for model, recipe in MODELS
         for seed in range(options.seeds)
         if not piece_file(options.work, model, recipe, seed, options.rows).exists()
     ]
@@ -210,26 +173,65 @@ def combinations(pieces: dict[tuple[str, str], list[Piece]]) -> list[Combination
         pick = functools.partial(means_of, reading=reading, kind=kind, subset=subset, scaled=scaled)
         tables = {"linear": pieces["linear", "ours"], "mlp": pieces["mlp", recipe]}
         verdicts = judge({model: [pick(piece) for piece in seeds] for model, seeds in tables.items()})
-        found.append(Combination(reading, kind, subset, KERNELS[scaled], recipe, tuple(verdicts)))
+        key = reading, kind, subset, KERNELS[scaled], recipe
+        ranked = all(value in values for value, values in zip(key, RANKED, strict=True))
+        found.append(Combination(*key, tuple(verdicts), ranked))
     return sorted(found, key=lambda one: one.order, reverse=True)
 
 
-def records(found: list[Combination]) -> list[dict[str, Any]]:
-    """A row per combination: the counts, then figure, distance and verdict of each statement."""
-    rows = []
-    for one in found:
-        row: dict[str, Any] = dict(zip(("reading", "infidelity", "k", "kernel", "recipe"), one.key, strict=True))
-        row["k"] = one.subset or "all"
-        row |= {"ranked": one.ranked, "shares PC's experiment": one.reading in SHARED}
-        row |= {"hold": one.order[0], "hold besides": one.order[2], "distance": round(one.distance, 3)}
-        for statement, verdict in zip(STATEMENTS, one.verdicts, strict=True):
-            head = f"{statement.name}, {statement.model}"
-            row |= {head: f"{verdict.mean:.6g}", f"{head}: half interval": f"{verdict.half:.3g}"}
-            if statement.paper:
-                row[f"{head}: less paper's"] = f"{verdict.mean - statement.paper:.6g}"
-            row[f"{head}: holds"] = verdict.holds
-        rows.append(row)
+def flaw_rows(pieces: dict[tuple[str, str], list[Piece]]) -> list[tuple[str, ...]]:
+    """A table of what false attributions score, means over seeds."""
+    heads = (
+        "reading",
+        "model",
+        "half-reversed beats gradient",
+        "-1/g ties or wins",
+        "gradient",
+        "half-reversed",
+        "-1/g",
+    )
+    rows = [heads]
+    for reading, ((model, recipe), seeds) in product(READINGS, pieces.items()):
+        found = [piece["flaws"][reading] for piece in seeds]
+        mean = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+        shares = [f"{mean[name]:.1%}" for name in ("half wins", "inverse ties or wins")]
+        scores = [f"{mean[name]:+.4f}" for name in ("gradient", "half", "inverse")]
+        rows.append((reading, f"{model}, {recipe}", *shares, *scores))
     return rows
+
+
+def quality_lines(pieces: dict[tuple[str, str], list[Piece]]) -> list[str]:
+    """How well the models were trained, and how PC by magnitude would rate methods."""
+    rows = [("model", "training accuracy, lowest", "test AUROC, mean", "PC by magnitude: IG x input, gradient")]
+    for (model, recipe), seeds in pieces.items():
+        accuracy = min(piece["quality"]["train"]["accuracy"] for piece in seeds)
+        area = np.mean([piece["quality"]["test"]["auroc"] for piece in seeds])
+        medians = [by_magnitude(piece) for piece in seeds]
+        both = ", ".join(f"{np.mean([one[name] for one in medians]):+.4f}" for name in medians[0])
+        rows.append((f"{model}, {recipe}", f"{accuracy:.4f}", f"{area:.4f}", both))
+    return [
+        "## Models",
+        "Were one experiment by magnitude to serve both, PC would be read from it, too.",
+        "",
+        *table(rows),
+    ]
+
+
+def by_magnitude(piece: Piece) -> dict[str, float]:
+    """Medians of PC where features go by the size of their attribution."""
+    names, values = piece["names"], np.array(piece["means"]["pc by magnitude"])
+    times = [name.startswith("IntegratedGradients") and "multiply_by_inputs=True" in name for name in names]
+    return {"IG x input": float(np.median(values[times])), "gradient": float(values[names.index("Gradient()")])}
+
+
+def finished(options: argparse.Namespace) -> dict[tuple[str, str], list[Piece]]:
+    """The pieces of all models that have all seeds."""
+    found = {}
+    for model, recipe in MODELS:
+        files = [piece_file(options.work, model, recipe, seed, options.rows) for seed in range(options.seeds)]
+        if all(path.exists() for path in files):
+            found[model, recipe] = [json.loads(path.read_text()) for path in files]
+    return found
 
 
 def main() -> None:
@@ -240,8 +242,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=768, help="validation rows, chosen at random (default 768)")
     parser.add_argument("--seeds", type=int, default=5, help="of split and training (default 5)")
     parser.add_argument("--processes", type=int, default=2, help="workers of one thread each (default 2)")
+    parser.add_argument("--judge", action="store_true", help="judge what is finished, and make nothing more")
     options = parser.parse_args()
-    make_pieces(options)
+    if not options.judge:
+        make_pieces(options)
+    pieces = finished(options)
+    found = combinations(pieces)
+    command = f"python scripts/search_reading.py heloc.csv --out {options.out} --rows {options.rows}"
+    text = page(found, flaw_rows(pieces), quality_lines(pieces), f"{command} --seeds {options.seeds}")
+    write_atomically(options.out, as_csv(found).encode())
+    write_atomically(options.out.with_suffix(".md"), text.encode())
+    print(text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,184 @@
+"""The page and the table of ``scripts/search_reading.py``: combinations ranked, readings side by side."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paper_statements import STATEMENTS, Statement, Verdict, count
+
+READINGS = ("magnitude", "signed", "literal")
+SHARED = ("signed", "literal")  # the readings whose experiment is PC's
+HEADS = ("reading", "Infidelity", "k", "kernel width", "MLP")
+LARGEST = {"near": 0.15, "near share": 1 / 3}  # reach of a number; the second is a share of it
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What the paper leaves open, settled, with the verdicts on its statements.
+
+    Attributes:
+        ranked: Whether it takes part; others are shown beside.
+    """
+
+    reading: str
+    kind: str
+    subset: int | None
+    kernel: str
+    recipe: str
+    verdicts: tuple[Verdict, ...]
+    ranked: bool = True
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What tells it from others."""
+        return self.reading, self.kind, str(self.subset or "all"), self.kernel, self.recipe
+
+    @property
+    def order(self) -> tuple[int, bool, int, float]:
+        """What combinations are ranked by, the larger the better."""
+        counts = count(self.verdicts, counted=True), count(self.verdicts, counted=False)
+        return counts[0], self.reading in SHARED, counts[1], -self.distance
+
+    @property
+    def distance(self) -> float:
+        """Of the eight numbers, each in units of the most that it may be away."""
+        pairs = zip(STATEMENTS, self.verdicts, strict=True)
+        return sum(abs(v.mean - s.paper) / most(s) for s, v in pairs if s.rule in LARGEST)
+
+
+def most(statement: Statement) -> float:
+    """The most that a number may be away."""
+    return LARGEST[statement.rule] * (1 if statement.rule == "near" else statement.paper)
+
+
+def as_csv(found: Sequence[Combination]) -> str:
+    """A row per combination: the counts, then figure, half of its interval, distance and verdict of each statement."""
+    text = io.StringIO(newline="")
+    rows = [_record(one) for one in found]
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _record(one: Combination) -> dict[str, Any]:
+    row: dict[str, Any] = dict(zip(HEADS, one.cells, strict=True))
+    row |= {"ranked": one.ranked, "shares PC's experiment": one.order[1]}
+    row |= {"hold": one.order[0], "hold besides": one.order[2], "distance": f"{one.distance:.3f}"}
+    for statement, verdict in zip(STATEMENTS, one.verdicts, strict=True):
+        head = f"{statement.name}, {statement.model}"
+        row |= {head: f"{verdict.mean:.6g}", f"{head}: half interval": f"{verdict.half:.3g}"}
+        if statement.paper:
+            row[f"{head}: less paper's"] = f"{verdict.mean - statement.paper:.6g}"
+        row[f"{head}: holds"] = verdict.holds
+    return row
+
+
+def page(found: Sequence[Combination], flaws: Sequence[Sequence[str]], quality: Sequence[str], command: str) -> str:
+    """The page: who wins, each reading's best, the top, what holds nowhere, and the flaws of the readings."""
+    ranked = [one for one in found if one.ranked]
+    best = [next(one for one in ranked if one.reading == reading) for reading in READINGS]
+    counted = [statement for statement in STATEMENTS if statement.counted]
+    winner = ranked[0]
+    level = [one for one in ranked if one.order[0] == winner.order[0]]
+    nowhere = [
+        _name(statement) for at, statement in enumerate(STATEMENTS) if not any(one.verdicts[at].holds for one in ranked)
+    ]
+    lines = [
+        "# Which reading of DPC did the paper use?",
+        "",
+        f"Written by `{command}`; rules of the verdicts and of the choice: the first lines of that script and of "
+        "`scripts/paper_statements.py`. All combinations with every figure: `reading-search.csv`.",
+        "",
+        f"By the rule, **{winner.reading}**: {winner.order[0]} of {len(counted)} counted statements hold with "
+        f"{', '.join(winner.cells[1:])}. As many hold in {len(level)} of {len(ranked)} combinations, of the readings "
+        f"{', '.join(dict.fromkeys(one.reading for one in level))}.",
+        "",
+        "## The best combination of each reading",
+        "Means over seeds with half of their 95 % interval; **bold** holds.",
+        "",
+        *_statements(best),
+        "",
+        "## The first combinations",
+        "",
+        *_ranking(ranked[:16]),
+        "",
+        "## The most that hold, by reading and by each other choice",
+        "",
+        *_choices(found),
+        "",
+        "## What no combination gives",
+        *[f"- {name}" for name in nowhere],
+        "",
+        "## Flaws of the readings",
+        "Mean over seeds. Half-reversed: the gradient with the signs of its lower half turned round.",
+        "",
+        *table(flaws),
+        "",
+        *quality,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table, whose first row is its head."""
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return [head, "|---" * len(rows[0]) + "|", *body]
+
+
+def _name(statement: Statement) -> str:
+    paper = f" ({statement.paper:.3g})" if statement.paper else ""
+    return f"{statement.name}, {statement.model}{paper}"
+
+
+def _cell(verdict: Verdict) -> str:
+    text = f"{verdict.mean:.3g} ± {verdict.half:.2g}"
+    return f"**{text}**" if verdict.holds else text
+
+
+def _statements(best: Sequence[Combination]) -> list[str]:
+    rows = [("statement", *(", ".join(one.cells) for one in best))]
+    for at, statement in enumerate(STATEMENTS):
+        mark = "" if statement.counted else " (not counted)"
+        rows.append((_name(statement) + mark, *(_cell(one.verdicts[at]) for one in best)))
+    for counted, label in ((True, "counted statements that hold"), (False, "others that hold")):
+        rows.append((label, *(str(count(one.verdicts, counted=counted)) for one in best)))
+    rows.append(("distance of the eight numbers", *(f"{one.distance:.1f}" for one in best)))
+    rows.append(("PC and DPC from one experiment", *("yes" if one.order[1] else "no" for one in best)))
+    return table(rows)
+
+
+def _ranking(first: Sequence[Combination]) -> list[str]:
+    numbers = [(at, statement) for at, statement in enumerate(STATEMENTS) if statement.rule in LARGEST]
+    rows = [(*HEADS, "hold", "besides", "distance", *(_name(statement) for _, statement in numbers))]
+    for one in first:
+        distances = [_distance(one.verdicts[at], statement) for at, statement in numbers]
+        rows.append((*one.cells, str(one.order[0]), str(one.order[2]), f"{one.distance:.1f}", *distances))
+    return ["Under each of the paper's numbers: ours less the paper's; **bold** holds.", "", *table(rows)]
+
+
+def _distance(verdict: Verdict, statement: Statement) -> str:
+    text = (
+        f"{verdict.mean - statement.paper:+.2f}"
+        if statement.rule == "near"
+        else f"{verdict.mean - statement.paper:+.1f}"
+    )
+    return f"**{text}**" if verdict.holds else text
+
+
+def _choices(found: Sequence[Combination]) -> list[str]:
+    """The highest count of each reading with one other choice fixed; what is not ranked is in brackets."""
+    readings = list(dict.fromkeys(one.reading for one in found))
+    readings.sort(key=lambda name: READINGS.index(name) if name in READINGS else len(READINGS))
+    rows = [("choice", *readings)]
+    for place, head in enumerate(HEADS[1:], start=1):
+        for value in sorted({one.cells[place] for one in found}):
+            counts = []
+            for reading in readings:
+                own = [one for one in found if one.reading == reading and one.cells[place] == value]
+                ranked = [one.order[0] for one in own if one.ranked]
+                counts.append(str(max(ranked)) if ranked else f"({max(one.order[0] for one in own)})")
+            rows.append((f"{head}: {value}", *counts))
+    return table(rows)
