@@ -13,6 +13,9 @@ mean over seeds is above 0. "Often" and "most" are shares, which hold if their m
 method's configurations, as in the paper's figures, of Integrated Gradients and DeepLiftSHAP those times inputs; boxes
 are compared by their medians.
 
+Scores that differ by rounding alone (1e-8 of their spread) are equal in rank correlations and Pareto sets, as in the
+library. ``Means.exact`` takes them as they are, as the paper may have done: for a second look, not for the choice.
+
 **Axes.** The paper gives no values of PC, DPC and Infidelity; the ranges of its plots' axes are used up to a factor
 of two, and only where the area's unknown normalisation cancels.
 """
@@ -36,13 +39,24 @@ EQUAL = 0.01  # of the gradient's lead over random: methods closer than this to 
 
 @dataclass(frozen=True)
 class Means:
-    """Mean scores over inputs of one trained model, one number per configuration."""
+    """Mean scores over inputs of one trained model, one number per configuration.
+
+    Attributes:
+        exact: Whether means that differ by rounding alone are ranked all the same.
+    """
 
     configurations: tuple[str, ...]
     pc: Floats
     dpc: Floats
     infidelity: Floats
     norm: Floats
+    exact: bool = False
+
+    def compared(self, places: Floats) -> tuple[Floats, Floats]:
+        """DPC and Infidelity of some configurations, ready to be ranked."""
+        scores = self.dpc[places], self.infidelity[places]
+        dpc, infidelity = (_places_in_order(one) if self.exact else tied(one) for one in scores)
+        return dpc, infidelity
 
     def box(self, method: str, *, times_inputs: bool = True) -> Floats:
         """The places of a method's configurations, of Integrated Gradients and DeepLiftSHAP one kind."""
@@ -114,14 +128,19 @@ class Verdict:
     holds: bool
 
 
+def _places_in_order(values: Floats) -> Floats:
+    """0 for the smallest, 1 for the next: what is not equal is then at least 1 apart."""
+    return np.unique(values, return_inverse=True)[1].astype(np.float64)
+
+
 def rank_agreement(means: Means, places: Floats) -> float:
     """Spearman correlation of DPC and Infidelity; what differs by rounding alone shares its rank."""
-    return float(spearman(tied(means.dpc[places]), tied(means.infidelity[places])))
+    return float(spearman(*means.compared(places)))
 
 
 def pareto_size(means: Means, places: Floats) -> float:
     """How many configurations no other one dominates; what differs by rounding alone is equal."""
-    return float(front(means.dpc[places], means.infidelity[places]).sum())
+    return float(front(*means.compared(places)).sum())
 
 
 def gradient_best(means: Means) -> float:

@@ -76,50 +76,85 @@ def _record(one: Combination) -> dict[str, Any]:
     return row
 
 
-def page(found: Sequence[Combination], flaws: Sequence[Sequence[str]], quality: Sequence[str], command: str) -> str:
-    """The page: who wins, each reading's best, the top, what holds nowhere, and the flaws of the readings."""
+def page(
+    found: Sequence[Combination],
+    exact: Sequence[Combination],
+    flaws: Sequence[Sequence[str]],
+    quality: Sequence[str],
+    command: str,
+) -> str:
+    """The page: who wins, each reading's best, the top, what holds nowhere, and the flaws of the readings.
+
+    Args:
+        found: Combinations, the best first.
+        exact: The same where scores that differ by rounding alone are ranked.
+    """
     ranked = [one for one in found if one.ranked]
-    best = [next(one for one in ranked if one.reading == reading) for reading in READINGS]
-    counted = [statement for statement in STATEMENTS if statement.counted]
-    winner = ranked[0]
-    level = [one for one in ranked if one.order[0] == winner.order[0]]
-    nowhere = [
-        _name(statement) for at, statement in enumerate(STATEMENTS) if not any(one.verdicts[at].holds for one in ranked)
-    ]
     lines = [
         "# Which reading of DPC did the paper use?",
         "",
         f"Written by `{command}`; rules of the verdicts and of the choice: the first lines of that script and of "
         "`scripts/paper_statements.py`. All combinations with every figure: `reading-search.csv`.",
         "",
-        f"By the rule, **{winner.reading}**: {winner.order[0]} of {len(counted)} counted statements hold with "
-        f"{', '.join(winner.cells[1:])}. As many hold in {len(level)} of {len(ranked)} combinations, of the readings "
-        f"{', '.join(dict.fromkeys(one.reading for one in level))}.",
+        _outcome(ranked),
         "",
         "## The best combination of each reading",
         "Means over seeds with half of their 95 % interval; **bold** holds.",
         "",
-        *_statements(best),
+        *_statements(best_of_each(ranked)),
         "",
         "## The first combinations",
         "",
         *_ranking(ranked[:16]),
         "",
         "## The most that hold, by reading and by each other choice",
+        "In brackets: not ranked.",
         "",
         *_choices(found),
         "",
         "## What no combination gives",
-        *[f"- {name}" for name in nowhere],
+        *[f"- {name}" for name in nowhere(ranked)],
+        "",
+        "## With scores taken as they are",
+        "Where scores that differ by rounding alone are ranked: no part of the rule.",
+        "",
+        _outcome([one for one in exact if one.ranked]),
+        "",
+        *_statements(best_of_each([one for one in exact if one.ranked]), numbers=True),
         "",
         "## Flaws of the readings",
-        "Mean over seeds. Half-reversed: the gradient with the signs of its lower half turned round.",
+        "Means over seeds. Half-reversed: the gradient with the signs of its lower half turned round.",
         "",
         *table(flaws),
         "",
         *quality,
     ]
     return "\n".join(lines) + "\n"
+
+
+def best_of_each(ranked: Sequence[Combination]) -> list[Combination]:
+    """The first combination of each reading."""
+    return [next(one for one in ranked if one.reading == name) for name in READINGS if name in _readings(ranked)]
+
+
+def nowhere(ranked: Sequence[Combination]) -> list[str]:
+    """The statements that hold in no combination."""
+    places = range(len(STATEMENTS))
+    return [_name(STATEMENTS[at]) for at in places if not any(one.verdicts[at].holds for one in ranked)]
+
+
+def _outcome(ranked: Sequence[Combination]) -> str:
+    winner = ranked[0]
+    level = [one for one in ranked if one.order[0] == winner.order[0]]
+    return (
+        f"By the rule, **{winner.reading}**: {winner.order[0]} of {sum(one.counted for one in STATEMENTS)} counted "
+        f"statements hold with {', '.join(winner.cells[1:])}. As many hold in {len(level)} of {len(ranked)} "
+        f"combinations, of the readings {', '.join(_readings(level))}."
+    )
+
+
+def _readings(found: Sequence[Combination]) -> list[str]:
+    return list(dict.fromkeys(one.reading for one in found))
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -138,9 +173,11 @@ def _cell(verdict: Verdict) -> str:
     return f"**{text}**" if verdict.holds else text
 
 
-def _statements(best: Sequence[Combination]) -> list[str]:
+def _statements(best: Sequence[Combination], *, numbers: bool = False) -> list[str]:
     rows = [("statement", *(", ".join(one.cells) for one in best))]
     for at, statement in enumerate(STATEMENTS):
+        if numbers and statement.rule not in LARGEST:
+            continue
         mark = "" if statement.counted else " (not counted)"
         rows.append((_name(statement) + mark, *(_cell(one.verdicts[at]) for one in best)))
     for counted, label in ((True, "counted statements that hold"), (False, "others that hold")):
@@ -169,8 +206,8 @@ def _distance(verdict: Verdict, statement: Statement) -> str:
 
 
 def _choices(found: Sequence[Combination]) -> list[str]:
-    """The highest count of each reading with one other choice fixed; what is not ranked is in brackets."""
-    readings = list(dict.fromkeys(one.reading for one in found))
+    """The highest count of each reading with one other choice fixed."""
+    readings = _readings(found)
     readings.sort(key=lambda name: READINGS.index(name) if name in READINGS else len(READINGS))
     rows = [("choice", *readings)]
     for place, head in enumerate(HEADS[1:], start=1):

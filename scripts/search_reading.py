@@ -155,22 +155,22 @@ def make_pieces(options: argparse.Namespace) -> None:
             print(f"{place} of {len(todo)}: {future.result()}", flush=True)
 
 
-def means_of(piece: Piece, reading: str, kind: str, subset: int | None, scaled: bool) -> Means:
+def means_of(piece: Piece, reading: str, kind: str, subset: int | None, scaled: bool, exact: bool = False) -> Means:
     """What a statement reads: one model, reading, Infidelity and kernel."""
     other = f"scale_kernel={not scaled}"
     places = [at for at, name in enumerate(piece["names"]) if other not in name]
     columns = {name: np.array(values)[places] for name, values in piece["means"].items()}
     dpc = columns[f"{reading}, {subset}" if reading == "effect correlation" else reading]
     names = tuple(piece["names"][at] for at in places)
-    return Means(names, columns["pc"], dpc, columns[f"{kind}, {subset}"], columns["norm"])
+    return Means(names, columns["pc"], dpc, columns[f"{kind}, {subset}"], columns["norm"], exact)
 
 
-def combinations(pieces: dict[tuple[str, str], list[Piece]]) -> list[Combination]:
-    """All combinations with their verdicts, the best first."""
+def combinations(pieces: dict[tuple[str, str], list[Piece]], *, exact: bool = False) -> list[Combination]:
+    """All combinations with their verdicts, the best first; ``exact`` ranks by rounding as well."""
     found = []
     recipes = [recipe for model, recipe in pieces if model == "mlp"]
     for reading, kind, subset, scaled, recipe in product((*READINGS, *BESIDE), KINDS, SUBSETS, KERNELS, recipes):
-        pick = functools.partial(means_of, reading=reading, kind=kind, subset=subset, scaled=scaled)
+        pick = functools.partial(means_of, reading=reading, kind=kind, subset=subset, scaled=scaled, exact=exact)
         tables = {"linear": pieces["linear", "ours"], "mlp": pieces["mlp", recipe]}
         verdicts = judge({model: [pick(piece) for piece in seeds] for model, seeds in tables.items()})
         key = reading, kind, subset, KERNELS[scaled], recipe
@@ -249,7 +249,13 @@ def main() -> None:
     pieces = finished(options)
     found = combinations(pieces)
     command = f"python scripts/search_reading.py heloc.csv --out {options.out} --rows {options.rows}"
-    text = page(found, flaw_rows(pieces), quality_lines(pieces), f"{command} --seeds {options.seeds}")
+    text = page(
+        found,
+        combinations(pieces, exact=True),
+        flaw_rows(pieces),
+        quality_lines(pieces),
+        f"{command} --seeds {options.seeds}",
+    )
     write_atomically(options.out, as_csv(found).encode())
     write_atomically(options.out.with_suffix(".md"), text.encode())
     print(text)

@@ -95,6 +95,13 @@ def test_the_configurations_that_equal_the_gradient_are_the_papers_pareto_set(st
     assert not verdict(statements, "Pareto set, LIME", paper).holds  # all 729 are equal here
 
 
+def test_exact_means_are_ranked_by_rounding_too(statements, paper):
+    dpc = paper.dpc + 1e-15 * np.arange(len(paper.dpc))
+    rounded = dataclasses.replace(paper, dpc=dpc)
+    assert verdict(statements, "Pareto set, 44", rounded).mean == 23
+    assert verdict(statements, "Pareto set, 44", dataclasses.replace(rounded, exact=True)).mean == 1
+
+
 def test_a_number_is_as_near_as_a_further_seed_but_never_nearer_than_005_nor_further_than_015(statements):
     def holds(*figures):
         statement = statements.Statement("", "linear", lambda value: value, "near", -0.7)
@@ -160,6 +167,6 @@ def test_more_statements_win_then_the_shared_experiment_then_what_is_not_counted
     order = [("magnitude", 9, 0), ("literal", 8, 3), ("signed", 8, 2), ("magnitude", 8, 9), ("signed", 7, 9)]
     found = [combination(*one) for one in order]
     assert sorted(found, key=lambda one: one.order, reverse=True) == found
-    text = page.page(found, [("reading",), ("signed",)], [], "command")
+    text = page.page(found, found[::-1], [("reading",), ("signed",)], [], "command")
     assert "By the rule, **magnitude**: 9 of 14 counted statements hold with plain, all, absolute, ours." in text
     assert page.as_csv(found).count("\n") == 6
