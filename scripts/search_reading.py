@@ -121,8 +121,8 @@ def flaws(model: Any, inputs: torch.Tensor, gradient: torch.Tensor) -> dict[str,
     return found
 
 
-def piece_file(work: Path, model: str, recipe: str, seed: int, rows: int) -> Path:
-    return work / f"{model}-{recipe.replace(' ', '-')}-seed{seed}-rows{rows}.json"
+def piece_file(work: Path, model: str, recipe: str, seed: int) -> Path:
+    return work / f"{model}-{recipe.replace(' ', '-')}-seed{seed}.json"
 
 
 def make_piece(data: Path, work: Path, model: str, recipe: str, seed: int, rows: int) -> str:
@@ -133,7 +133,7 @@ def make_piece(data: Path, work: Path, model: str, recipe: str, seed: int, rows:
     network = trained(dataset, model, recipe, seed)
     found = measured(verax.Scorer(network.module, returns="logits"), dataset, rows, configurations())
     write_atomically(
-        piece_file(work, model, recipe, seed, rows), json.dumps(found | {"quality": network.metrics}).encode()
+        piece_file(work, model, recipe, seed), json.dumps(found | {"rows": rows, "quality": network.metrics}).encode()
     )
     quality = f"training accuracy {network.metrics['train']['accuracy']:.4f}"
     return f"{model}, {recipe}, seed {seed}: {quality}, {time.monotonic() - start:.0f} s"
@@ -146,7 +146,7 @@ def make_pieces(options: argparse.Namespace) -> None:
         (model, recipe, seed, options.rows)
         for model, recipe in MODELS
         for seed in range(options.seeds)
-        if not piece_file(options.work, model, recipe, seed, options.rows).exists()
+        if not piece_file(options.work, model, recipe, seed).exists()
     ]
     spawn = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     with ProcessPoolExecutor(options.processes, mp_context=spawn) as pool:
@@ -202,13 +202,16 @@ def flaw_rows(pieces: dict[tuple[str, str], list[Piece]]) -> list[tuple[str, ...
 
 def quality_lines(pieces: dict[tuple[str, str], list[Piece]]) -> list[str]:
     """How well the models were trained, and how PC by magnitude would rate methods."""
-    rows = [("model", "training accuracy, lowest", "test AUROC, mean", "PC by magnitude: IG x input, gradient")]
+    rows = [
+        ("model", "inputs", "training accuracy, lowest", "test AUROC, mean", "PC by magnitude: IG x input, gradient")
+    ]
     for (model, recipe), seeds in pieces.items():
         accuracy = min(piece["quality"]["train"]["accuracy"] for piece in seeds)
         area = np.mean([piece["quality"]["test"]["auroc"] for piece in seeds])
         medians = [by_magnitude(piece) for piece in seeds]
         both = ", ".join(f"{np.mean([one[name] for one in medians]):+.4f}" for name in medians[0])
-        rows.append((f"{model}, {recipe}", f"{accuracy:.4f}", f"{area:.4f}", both))
+        inputs = " or ".join(str(count) for count in sorted({piece["rows"] for piece in seeds}))
+        rows.append((f"{model}, {recipe}", inputs, f"{accuracy:.4f}", f"{area:.4f}", both))
     return [
         "## Models",
         "Were one experiment by magnitude to serve both, PC would be read from it, too.",
@@ -228,7 +231,7 @@ def finished(options: argparse.Namespace) -> dict[tuple[str, str], list[Piece]]:
     """The pieces of all models that have all seeds."""
     found = {}
     for model, recipe in MODELS:
-        files = [piece_file(options.work, model, recipe, seed, options.rows) for seed in range(options.seeds)]
+        files = [piece_file(options.work, model, recipe, seed) for seed in range(options.seeds)]
         if all(path.exists() for path in files):
             found[model, recipe] = [json.loads(path.read_text()) for path in files]
     return found
@@ -238,7 +241,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="the CSV file")
     parser.add_argument("--out", type=Path, required=True, help="the CSV file for all combinations")
-    parser.add_argument("--work", type=Path, default=Path("reading-search"), help="a folder for finished pieces")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("reading-search"),
+        help="a folder for pieces, which may differ in --rows",
+    )
     parser.add_argument("--rows", type=int, default=768, help="validation rows, chosen at random (default 768)")
     parser.add_argument("--seeds", type=int, default=5, help="of split and training (default 5)")
     parser.add_argument("--processes", type=int, default=2, help="workers of one thread each (default 2)")
@@ -248,7 +256,7 @@ def main() -> None:
         make_pieces(options)
     pieces = finished(options)
     found = combinations(pieces)
-    command = f"python scripts/search_reading.py heloc.csv --out {options.out} --rows {options.rows}"
+    command = f"python scripts/search_reading.py heloc.csv --out {options.out}"
     text = page(
         found,
         combinations(pieces, exact=True),
