@@ -116,7 +116,8 @@ def page(
         *[f"- {name}" for name in nowhere(ranked)],
         "",
         "## With scores taken as they are",
-        "Where scores that differ by rounding alone are ranked: no part of the rule.",
+        "Where scores that differ by rounding alone are ranked: added after the first figures were seen, no part of "
+        "the rule.",
         "",
         _outcome([one for one in exact if one.ranked]),
         "",

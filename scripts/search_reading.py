@@ -214,7 +214,8 @@ def quality_lines(pieces: dict[tuple[str, str], list[Piece]]) -> list[str]:
         rows.append((f"{model}, {recipe}", inputs, f"{accuracy:.4f}", f"{area:.4f}", both))
     return [
         "## Models",
-        "Were one experiment by magnitude to serve both, PC would be read from it, too.",
+        "Were one experiment by magnitude to serve both, PC would be read from it, too. Where the inputs of a model "
+        "differ, pieces were made by calls with different `--rows`.",
         "",
         *table(rows),
     ]
