@@ -1,6 +1,7 @@
 """Packages that Verax can do without: imported where they are used, and named where they are missing."""
 
 import importlib
+import warnings
 from typing import Any
 
 PIP_NAMES = {"skimage": "scikit-image", "sklearn": "scikit-learn", "PIL": "pillow", "vl_convert": "vl-convert-python"}
@@ -16,7 +17,10 @@ def optional_package(module: str, install: str, purpose: str) -> Any:
         ImportError: verax.dance needs two_left_feet: pip install 'verax[dance]'
     """
     try:
-        return importlib.import_module(module)
+        with warnings.catch_warnings():  # what it uses that its own dependencies deprecate is not the user's business
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", PendingDeprecationWarning)
+            return importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = str(error.name).split(".")[0]
         raise ImportError(f"{purpose} needs {PIP_NAMES.get(missing, missing)}: pip install '{install}'") from error
