@@ -53,7 +53,7 @@ def evaluate(files: Path) -> list[str]:
 
 OFFERED = {
     "commands": ("", {"evaluate", "tune", "audit", "monitor", "study", "verify", "train", "doctor"}),
-    "commands about studies": ("study ", {"run", "status", "report"}),
+    "commands about studies": ("study ", {"run", "status", "report", "claims"}),
     "specs": ("study run ", {"demo", "paper-heloc", "paper-isic", "own.toml"}),
     "the rest of a spec": ("study run paper-h", {"paper-heloc"}),
     "specs in a folder": ("study run specs/", {"specs/more.toml"}),

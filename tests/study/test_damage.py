@@ -176,7 +176,7 @@ def damaged_toml(path: Path) -> dict[str, bytes]:
         "empty": b"",
         "no text": b"\xff\xfe",
         "one value": text.replace("samples = 16", "samples = 17", 1).encode(),
-        "another format": text.replace("format = 1", "format = 2", 1).encode(),
+        "another format": text.replace("format = 2", "format = 3", 1).encode(),
         "no seal": "\n".join(line for line in text.splitlines() if not line.startswith("seal")).encode(),
     }
 

@@ -227,7 +227,7 @@ def test_an_error_names_file_key_and_what_is_allowed(wrong: dict[str, Any], word
 
 TYPES = {
     "a word for a number": (other(method="SmoothGrad", samples="many"), ["samples", "'many'"]),
-    "unknown baseline": (other(method="IntegratedGradients", baseline="zero"), ["baseline", "median", "'zero'"]),
+    "unknown baseline": (other(method="IntegratedGradients", baseline="usual"), ["baseline", "median", "'usual'"]),
     "a list for a word": (other(method="IntegratedGradients", baseline=["min"]), ["baseline", "median"]),
 }
 

@@ -91,8 +91,8 @@ def test_shares_of_the_possible_are_those_of_a_direct_call(study: Study, trust: 
     with pytest.warns(UserWarning, match="model rows allow those of"):
         limits = verax.limits(model.scorer(False), model.inputs[:9], metrics=metrics, rows=2**14)["dpc_magnitude"]
     scores = read_results(study).tables.scores.filter(pl.col("model") == "Cancer-MLP")
-    own = scores.filter(pl.col("configuration") == name).sort("input")["dpc_magnitude"].to_list()
-    known = [own[place] for place in limits.inputs]
+    by_input = dict(scores.filter(pl.col("configuration") == name).select("input", "dpc_magnitude").iter_rows())
+    known = [by_input[model.rows[place]] for place in limits.inputs]
     assert (row["configuration"], row["inputs"], row["exact"]) == (name, len(known), limits.exact)
     assert row["score"] == pytest.approx(sum(known) / len(known), rel=1e-6)
     possible = limits.highest[limits.inputs].maximum(limits.highest.new_tensor(known))

@@ -231,7 +231,7 @@ def test_examples_are_those_of_direct_calls(study: Study, examples: dict[str, Ex
         data, inputs = inputs_of(study, model)
         explained = study.models[model]
         assert example.input_ids == tuple(data.ids[row] for row in explained.rows[:2])
-        raw = data.inputs[data.split.validation[:2]]
+        raw = data.inputs[explained.rows[:2]]
         np.testing.assert_allclose(example.inputs, raw / 255 if raw.dtype == np.uint8 else raw, rtol=1e-6)
         probability = torch.sigmoid(explained.module(inputs[:2]).flatten()).detach().numpy()
         assert example.targets.tolist() == (probability > 0.5).astype(int).tolist()

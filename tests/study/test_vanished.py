@@ -13,9 +13,9 @@ from verax.study.store import StoreError
 def test_a_run_stops_when_its_directory_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed = engine.compute
 
-    def compute(*arguments: object) -> object:
+    def compute(*arguments: object, **settings: object) -> object:
         shutil.rmtree(tmp_path / "study")
-        return computed(*arguments)  # type: ignore[arg-type]
+        return computed(*arguments, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine, "compute", compute)
     small = spec(
