@@ -81,24 +81,23 @@ def accuracy(model: nn.Module, data: Data) -> float:
     return float((predicted == data.test_labels.bool()).float().mean())
 
 
-def explain(problem: verax.Problem) -> dict[str, Tensor]:
+def explain(model: verax.Scorer, inputs: Tensor) -> dict[str, Tensor]:
     """Attribute the logit of the predicted class in three ways, the last one worthless on purpose."""
-    gradient = verax.attribution.Gradient()(problem)
+    gradient = verax.attribution.Gradient()(model, inputs)
     return {
         "gradient": gradient,
-        "input*gradient": problem.inputs * gradient,
-        "random": verax.attribution.Random(seed=SEED)(problem),
+        "input*gradient": inputs * gradient,
+        "random": verax.attribution.Random(seed=SEED)(model, inputs),
     }
 
 
 def measure(name: str, model: nn.Module, data: Data) -> list[Line]:
     """Evaluate all attributions of a model in one call."""
     scorer = verax.Scorer(model, returns="logits")  # its one output is the logit of class 1
-    problem = verax.Problem(scorer, data.test)
-    attributions = explain(problem)
-    evaluation = verax.evaluate(problem, attributions, ["pc", "dpc", "infidelity"])
-    means = {metric: result.mean() for metric, result in evaluation.items()}
-    errors = evaluation["infidelity"].mean_standard_error
+    attributions = explain(scorer, data.test)
+    found = verax.evaluate(scorer, data.test, attributions, metrics=("pc", "dpc", "infidelity"))
+    means = {metric: result.mean() for metric, result in found.items()}
+    errors = found["infidelity"].mean_standard_error
     return [
         Line(
             model=name,
@@ -108,8 +107,8 @@ def measure(name: str, model: nn.Module, data: Data) -> list[Line]:
             dpc=means["dpc"][one].mean,
             infidelity=means["infidelity"][one].mean,
             infidelity_error=errors[one],
-            rows=evaluation.rows,
-            seconds=evaluation.seconds,
+            rows=found.rows,
+            seconds=found.seconds,
         )
         for one in attributions
     ]

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from calls import attribute
-from verax.attribution import METHODS, Attribution, Gradient, KernelShap, LimeGroups, LimeImage, Occlusion
+from verax.attribution import METHODS, Attribution, Gradient, KernelShap, LimeGroups, LimeImage, Occlusion, attribute
 from verax.report.names import ORIENTED, kind_of
 
 

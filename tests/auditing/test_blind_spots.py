@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 import torch
 
-from calls import audit
-from verax.auditing import cases
+from verax.auditing import audit, cases
 from verax.metrics import (
     DirectedPredictionChange,
     EffectCorrelation,

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from calls import audit
-from verax.auditing import cases, trials
+from verax.auditing import audit, cases, trials
 from verax.auditing.bench import Bench, refusal, unfit
 from verax.auditing.choices import METHODS
 from verax.auditing.subject import Ground, case_subject

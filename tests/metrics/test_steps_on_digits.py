@@ -5,10 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-import calls
 import verax
-from calls import attribute
-from verax.attribution import Gradient, IntegratedGradients
+from verax.attribution import Gradient, IntegratedGradients, attribute
 from verax.datasets import load_digits
 from verax.metrics import DirectedPredictionChange
 from verax.models.recipes import recipe_for
@@ -35,7 +33,7 @@ def means() -> Means:
     metrics = {"one pixel each": DirectedPredictionChange(steps=64)}
     metrics |= {rule: DirectedPredictionChange(rule=rule) for rule in ("sum", "coherent")}
     metrics["adaptive"] = DirectedPredictionChange(steps="adaptive", tolerance=0.02)
-    found = calls.evaluate(model, x, attributions, metrics)
+    found = verax.evaluate(model, x, attributions, metrics)
     return {name: {key: float(one.mean()) for key, one in result.value.items()} for name, result in found.items()}
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-import calls
 import reference
 import verax
 from verax import attribution
@@ -86,7 +85,7 @@ def test_wrong_arguments_are_named():
 @pytest.mark.parametrize("reading", ["pc", "magnitude", "signed", "literal"])
 def test_pc_and_dpc_are_the_plain_definitions(features, steps, reading):
     metric = PredictionChange(steps=steps) if reading == "pc" else DirectedPredictionChange(reading, steps)
-    found = calls.evaluate(
+    found = verax.evaluate(
         SCORER, SERIES, ATTRIBUTIONS, {"it": metric}, target=TARGET, baselines=BASELINES, features=features
     )["it"]
     order = "magnitude" if reading == "magnitude" else "signed"
@@ -120,7 +119,7 @@ class Recording:
 def measured(metric, features, row):
     """A metric of one series, and the rows that the model was asked for."""
     recording = Recording()
-    found = calls.evaluate(
+    found = verax.evaluate(
         verax.Scorer(recording, returns="probabilities", takes="numpy"),
         SERIES[row : row + 1],
         ATTRIBUTIONS[row : row + 1],
@@ -168,7 +167,7 @@ def test_the_predicted_class_is_followed_where_none_is_given():
     predicted = model(SERIES.numpy()).argmax(1)
     for metric in ("pc", "infidelity"):
         given, own = (
-            calls.evaluate(
+            verax.evaluate(
                 SCORER, SERIES, ATTRIBUTIONS, [metric], target=target, features=WINDOWS["windows"], samples=9
             )
             for target in (torch.from_numpy(predicted), None)
@@ -183,9 +182,9 @@ def turned(batch):
 
 def test_series_with_channels_first_take_the_transposed_map():
     features = WINDOWS["of a channel"]
-    steps_first = calls.prediction_change(SCORER, SERIES, ATTRIBUTIONS, features=features)
+    steps_first = verax.prediction_change(SCORER, SERIES, ATTRIBUTIONS, features=features)
     scorer = verax.Scorer(turned, returns="probabilities", takes="numpy")
-    channels_first = calls.prediction_change(scorer, SERIES.mT, ATTRIBUTIONS.mT, features=features.T)
+    channels_first = verax.prediction_change(scorer, SERIES.mT, ATTRIBUTIONS.mT, features=features.T)
     torch.testing.assert_close(steps_first.value, channels_first.value)
 
 
@@ -211,9 +210,9 @@ def test_padding_is_no_feature(metric):
     lengths, longest = [5, 1, 3], 6
     present = torch.arange(longest) < torch.tensor(lengths)[:, None]
     x, given = (normal(3, longest, 4, seed=seed) * present[..., None] for seed in (3, 4))
-    together = calls.evaluate(Bag(), x, given, [metric], features=groups.tokens(present, 4))[metric]
+    together = verax.evaluate(Bag(), x, given, [metric], features=groups.tokens(present, 4))[metric]
     for row, length in enumerate(lengths):
-        alone = calls.evaluate(
+        alone = verax.evaluate(
             Bag(),
             x[row : row + 1, :length],
             given[row : row + 1, :length],
@@ -244,7 +243,6 @@ def test_attributions_of_series_are_those_of_the_flat_rows(method):
     flat = torch.nn.Sequential(torch.nn.Linear(T * C, 8), torch.nn.ReLU(), torch.nn.Linear(8, CLASSES)).double()
     shaped = torch.nn.Sequential(torch.nn.Flatten(), *flat)
     background, labels = normal(20, T, C, seed=5), torch.arange(20) % CLASSES
-    said = {"target": TARGET, "background_labels": labels}
-    found = method(verax.Problem(shaped, SERIES, background=background, **said))
-    wanted = method(verax.Problem(flat, SERIES.flatten(1), background=background.flatten(1), **said))
+    found = method(shaped, SERIES, target=TARGET, background=background, background_labels=labels)
+    wanted = method(flat, SERIES.flatten(1), target=TARGET, background=background.flatten(1), background_labels=labels)
     torch.testing.assert_close(found.flatten(1), wanted)

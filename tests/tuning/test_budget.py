@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from calls import tune
+from verax.tuning import tune
 
 FAST = ("gradient", "smoothgrad", "vargrad", "occlusion")
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import verax
-from calls import attribute
 from tuning.conftest import LIME, SIX
 from verax.attribution import (
     Edges,
@@ -19,6 +18,7 @@ from verax.attribution import (
     PermutationShap,
     Place,
     TreeShap,
+    attribute,
     grid,
 )
 from verax.problem.features import feature_map

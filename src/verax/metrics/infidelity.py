@@ -45,8 +45,7 @@ class Infidelity(EffectMetric):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
-        >>> both = [Infidelity(samples=40), Infidelity(samples=40, normalize=False)]
-        >>> found = verax.evaluate(verax.Problem(model, x), x, both)
+        >>> found = verax.evaluate(model, x, x, [Infidelity(samples=40), Infidelity(samples=40, normalize=False)])
         >>> found.rows  # the inputs and 40 draws of each serve both
         328
     """

@@ -155,8 +155,7 @@ class Result:
         Example:
             >>> import verax
             >>> x = torch.randn(3, 4)
-            >>> problem = verax.Problem(torch.nn.Linear(4, 2), x, target=1)
-            >>> verax.metrics.PredictionChange()(problem, {"inputs": x}).to_frame().columns
+            >>> verax.prediction_change(torch.nn.Linear(4, 2), x, {"inputs": x}, target=1).to_frame().columns
             ['attribution', 'input', 'target', 'pc']
         """
         return score_frame({self.metric.name: self})

@@ -18,7 +18,6 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-import calls
 import verax
 
 pd = pytest.importorskip("pandas")
@@ -167,7 +166,7 @@ def test_removing_a_feature_removes_all_of_its_columns(output):
     ).set_output(transform=output)
     found = verax.adapters.encoded(pipeline.fit(FRAME, LABELS), FRAME)
     by_column = RNG.normal(size=(COUNT, 5))
-    result = calls.prediction_change(found.model, found.inputs, found.spread(by_column), features=found.features)
+    result = verax.prediction_change(found.model, found.inputs, found.spread(by_column), features=found.features)
     assert result.steps == 5
     for row in range(3):
         encoded = found.inputs[row].copy()
@@ -183,7 +182,7 @@ def test_removing_a_feature_removes_all_of_its_columns(output):
 def test_every_metric_works_with_one_attribution_per_column():
     found = cut((StandardScaler(), NUMBERS), (one_hot(), TEXT))
     attributions = {"a": found.spread(RNG.normal(size=(COUNT, 5)))}
-    result = calls.evaluate(
+    result = verax.evaluate(
         found.model,
         found.inputs,
         attributions,
