@@ -27,7 +27,7 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import Gradient, Occlusion, SmoothGrad, attribute
+from verax.attribution import Gradient, Occlusion, SmoothGrad
 from verax.datasets import load_breast_cancer, load_diabetes, load_digits
 from verax.models import InceptionV1
 
@@ -36,10 +36,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its inputs, and attributions of them."""
+    """A model with its inputs, and attributions of them."""
 
-    model: Any
-    inputs: Tensor
+    problem: verax.Problem
     attributions: Tensor
 
 
@@ -98,17 +97,19 @@ def stated_half(n: int) -> Cases:
 
 def with_gradients(model: nn.Module, inputs: Tensor, returns: Any = "logits") -> Case:
     scorer = verax.Scorer(model.eval(), returns=returns)
-    gradient, smooth = attribute((Gradient(), SmoothGrad(sigma=0.25)), scorer, inputs).values()
+    problem = verax.Problem(scorer, inputs)
+    gradient, smooth = verax.explain(problem, (Gradient(), SmoothGrad(sigma=0.25))).values()
     noise = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(3))
-    return Case(scorer, inputs, torch.stack([gradient, gradient * inputs, smooth, noise]))
+    return Case(problem, torch.stack([gradient, gradient * inputs, smooth, noise]))
 
 
 def of_estimator(model: Any, inputs: Tensor, labels: Tensor, n: int) -> Case:
     model.fit(inputs.double().numpy(), labels.numpy())
     rows = inputs[:n].double()
-    (single,) = attribute((Occlusion(),), model, rows).values()
+    problem = verax.Problem(model, rows)
+    single = Occlusion()(problem)
     noise = torch.randn(rows.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return Case(model, rows, torch.stack([single, single * (1 + noise / 2), noise]))
+    return Case(problem, torch.stack([single, single * (1 + noise / 2), noise]))
 
 
 def forest(trees: int, depth: int | None = None) -> RandomForestClassifier:

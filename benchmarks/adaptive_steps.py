@@ -48,15 +48,20 @@ def main() -> None:
         print(f"\nAll figures: {common.write_results('adaptive_steps', options, **halves)}")
 
 
+def evaluated(case: Case, metric: Any) -> Any:
+    """The metric's evaluation, its unperturbed rows counted whatever was evaluated before."""
+    return verax.evaluate(case.problem.with_model(case.problem.scorer), case.attributions, {"it": metric})
+
+
 def compared(case: Case, metric: Any) -> dict[str, Any]:
     """Rows and errors of adaptive steps and of each fixed number."""
-    pairs = case.attributions.shape[0] * len(case.inputs)
-    full = verax.evaluate(case.model, case.inputs, case.attributions, {"it": replace(metric, steps=FULL)})
+    pairs = case.attributions.shape[0] * len(case.problem)
+    full = evaluated(case, replace(metric, steps=FULL))
     wanted, features = full["it"].value, full["it"].steps
     found: dict[str, Any] = {"features": features, "full rows": full.rows / pairs, "adaptive": {}, "fixed": {}}
     for tolerance in TOLERANCES:
         adaptive = replace(metric, steps="adaptive", tolerance=tolerance)
-        result = verax.evaluate(case.model, case.inputs, case.attributions, {"it": adaptive})
+        result = evaluated(case, adaptive)
         error, one = (result["it"].value - wanted).abs(), result["it"].error / SURE
         held = {number: float((error <= number * one + ROUNDING).double().mean()) for number in STANDARD_ERRORS}
         found["adaptive"][tolerance] = {
@@ -70,7 +75,7 @@ def compared(case: Case, metric: Any) -> dict[str, Any]:
     for rule in ("sum", "coherent") if hasattr(metric, "rule") else ("",):
         own = replace(metric, rule=rule) if rule else metric
         for steps in (number for number in FIXED if number < features):
-            result = verax.evaluate(case.model, case.inputs, case.attributions, {"it": replace(own, steps=steps)})
+            result = evaluated(case, replace(own, steps=steps))
             error = (result["it"].value - wanted).abs()
             named = f"{steps} {rule}".strip()
             found["fixed"][named] = {"rows": result.rows / pairs, "error": float(error.quantile(0.95))}

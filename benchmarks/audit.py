@@ -12,8 +12,8 @@ from typing import Any
 import common
 import torch
 
+import verax
 from verax.auditing import Audit, audit, cases
-from verax.scoring.scorer import Scorer
 
 CASES, OWN = "all metrics and cases", "one's own model"
 WANTED = {CASES: 300.0, OWN: 60.0}  # seconds
@@ -25,10 +25,10 @@ def main() -> None:
     common.print_header(f"Audits, {torch.get_num_threads()} threads")
     many, few = (8, 40) if options.quick else (64, 200)
     model, inputs = common.paper_mlp(), common.normal_inputs(few)
-    scorer = Scorer(model, returns="logits")
+    scorer, background = verax.Scorer(model, returns="logits"), common.normal_inputs(300, seed=2)
     work: dict[str, Callable[[], Audit]] = {
-        CASES: lambda: audit(cases=cases(inputs=many)),
-        OWN: lambda: audit(scorer, inputs, background=common.normal_inputs(300, seed=2)),
+        CASES: lambda: audit(cases(inputs=many)),
+        OWN: lambda: audit(verax.Problem(scorer, inputs, background=background)),
     }
     found = {name: measured(one, model) for name, one in work.items()}
     head = ("", "seconds", "processor seconds", "model rows", "rows alone, seconds")

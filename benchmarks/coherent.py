@@ -8,7 +8,6 @@ import argparse
 import json
 import math
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,11 +34,15 @@ def main() -> None:
     place = Place(options)
     print(f"{place.name}, {options.precision}, {options.images:,} images\n")
     scorer = place.scorer(options.precision, compiled=not options.quick)
-    verax.evaluate(scorer, place.inputs[:8], place.attributions[:8], list(METRICS.values()))  # compiles
+    few = verax.Problem(scorer, place.inputs[:8])
+    verax.evaluate(few, place.attributions[:8], list(METRICS.values()))  # compiles
     rows: list[tuple[str, ...]] = []
     content: dict[str, Any] = {"images": options.images, "device": place.name, "precision": options.precision}
     for name, metric in METRICS.items():
-        evaluate = partial(verax.evaluate, scorer, place.inputs, place.attributions, [metric])
+
+        def evaluate(metric: Any = metric) -> Any:
+            return verax.evaluate(verax.Problem(scorer, place.inputs), place.attributions, [metric])
+
         found = evaluate()
         batches = 3 if options.quick else math.ceil(found.rows / 1024)
         alone, taken = [], []

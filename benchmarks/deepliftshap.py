@@ -16,7 +16,7 @@ from gradients import TwoClassLogits
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import DeepLiftSHAP, attribute
+from verax.attribution import DeepLiftSHAP
 
 GRID = [one for one in verax.attribution.grid("tabular") if isinstance(one, DeepLiftSHAP)]
 AT_ONCE = (1, 4, 16)  # inputs in a call of Captum
@@ -30,14 +30,14 @@ def main() -> None:
         print(json.dumps(memory(**sizes)))
         return
     common.print_header(f"DeepLiftSHAP, {sizes['samples']} background rows")
-    model, inputs, background = problem(sizes["n"], sizes["samples"])
+    model, inputs, background = material(sizes["n"], sizes["samples"])
     few = inputs[: sizes["few"]]
     agreement = check_agreement(model, few, background)
     best, trials = best_captum(model, few, background, options.repeats)
     times = common.interleaved(
         {
             ALL: lambda: run_grid(model, inputs, background),
-            SINGLE: lambda: one_of(background)(model, inputs, background=background),
+            SINGLE: lambda: by_verax(model, inputs, background),
             PEER: lambda: by_captum(model, few, background, best),
         },
         options.repeats,
@@ -49,18 +49,19 @@ def main() -> None:
     print(f"\nRaw repeats: {path}")
 
 
-def problem(n: int, samples: int) -> tuple[nn.Module, Tensor, Tensor]:
+def material(n: int, samples: int) -> tuple[nn.Module, Tensor, Tensor]:
     return common.paper_mlp(), common.normal_inputs(n), common.normal_inputs(samples, seed=4)
 
 
-def one_of(background: Tensor) -> DeepLiftSHAP:
+def by_verax(model: nn.Module, inputs: Tensor, background: Tensor) -> Any:
     """Use every row of the background once, as Captum does."""
-    return DeepLiftSHAP("random", samples=len(background))
+    method = DeepLiftSHAP("random", samples=len(background))
+    return method(verax.Problem(model, inputs, background=background))
 
 
 def run_grid(model: nn.Module, inputs: Tensor, background: Tensor) -> Any:
     labels = torch.arange(len(background)) % 2
-    return attribute(GRID, model, inputs, background=background, background_labels=labels)
+    return verax.explain(verax.Problem(model, inputs, background=background, background_labels=labels), GRID)
 
 
 def by_captum(model: nn.Module, inputs: Tensor, background: Tensor, at_once: int) -> Tensor:
@@ -73,7 +74,7 @@ def by_captum(model: nn.Module, inputs: Tensor, background: Tensor, at_once: int
 
 
 def check_agreement(model: nn.Module, few: Tensor, background: Tensor) -> float:
-    ours, theirs = one_of(background)(model, few, background=background), by_captum(model, few, background, 8)
+    ours, theirs = by_verax(model, few, background), by_captum(model, few, background, 8)
     difference = float((ours - theirs).norm() / theirs.norm())
     print(f"Verax and Captum, same background, {len(few)} inputs: relative difference {difference:.1e}\n")
     if not difference <= 1e-4:
@@ -90,7 +91,7 @@ def best_captum(model: nn.Module, few: Tensor, background: Tensor, repeats: int)
 
 
 def memory(n: int, few: int, samples: int) -> dict[str, int]:
-    model, inputs, background = problem(n, samples)
+    model, inputs, background = material(n, samples)
     run_grid(model, inputs[:4], background)
     return common.peak_extra_bytes(lambda: run_grid(model, inputs, background))
 

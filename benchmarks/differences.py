@@ -19,12 +19,24 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import verax
+from verax.metrics import Infidelity, PredictionChange, SensitivityN
 
 Fact = tuple[str, str, str]
 QUIET = {"disable_warnings": True, "normalise": False}
 
 
-class Tabular:
+class Asked:
+    """A model and its inputs."""
+
+    model: nn.Module
+    inputs: Tensor
+
+    def problem(self, **settings: Any) -> verax.Problem:
+        """A new one for each call, so that unperturbed rows are scored in each."""
+        return verax.Problem(self.model, self.inputs, **settings)
+
+
+class Tabular(Asked):
     """The paper's network with some inputs and attributions."""
 
     def __init__(self, rows: int = 64, count: int = 46) -> None:
@@ -39,7 +51,7 @@ class Tabular:
         return np.array(run_quantus(metric, self.captum.model, self.inputs, attribution, classes, softmax=False))
 
 
-class Images:
+class Images(Asked):
     """A small convolutional network with images of 8 by 8 pixels and attributions with little meaning."""
 
     def __init__(self, rows: int = 32) -> None:
@@ -86,7 +98,7 @@ def rows_of_infidelity() -> Fact:
         for one in case.attributions:
             case.captum.infidelity(one, samples, samples)
     with common.recorded(case.model) as ours:
-        verax.infidelity(case.model, case.inputs, case.attributions, samples=samples)
+        Infidelity(samples=samples)(case.problem(), case.attributions)
     question = f"Model rows for Infidelity of {len(case.attributions)} attributions, 64 inputs, {samples} draws"
     return question, f"Captum: {sum(theirs):,}", f"{sum(ours):,}, {sum(theirs) / sum(ours):.0f} times fewer"
 
@@ -97,7 +109,7 @@ def rows_of_curves() -> Fact:
         for one in case.attributions:
             case.flip(one), case.flip(-one)
     with common.recorded(case.model) as ours:
-        verax.prediction_change(case.model, case.inputs, case.attributions)
+        PredictionChange()(case.problem(), case.attributions)
     question = f"Model rows for MoRF and LeRF curves of {len(case.attributions)} attributions, many alike, 64 inputs"
     return question, f"Quantus: {sum(theirs):,}", f"{sum(ours):,}, {sum(theirs) / sum(ours):.1f} times fewer"
 
@@ -117,7 +129,7 @@ def ranking() -> Fact:
         return means
 
     def with_verax(seed: int) -> list[float]:
-        result = verax.infidelity(case.model, case.inputs, near, samples=samples, seed=seed)
+        result = Infidelity(samples=samples, seed=seed)(case.problem(), near)
         return [one.mean for one in result.mean()]
 
     def agreement(means: list[list[float]]) -> float:
@@ -133,7 +145,7 @@ def repeated_calls() -> Fact:
     case = Tabular(count=1)
     theirs = [case.captum.infidelity(case.attributions[0], 100, 100) for _ in range(2)]
     before = torch.get_rng_state()
-    ours = [verax.infidelity(case.model, case.inputs, case.attributions[0], samples=100).value for _ in range(2)]
+    ours = [Infidelity(samples=100)(case.problem(), case.attributions[0]).value for _ in range(2)]
     touched = "changed" if not torch.equal(before, torch.get_rng_state()) else "untouched"
     same = "equal bit for bit" if torch.equal(*ours) else f"{apart(*ours):.1e}"
     question = "Infidelity called twice with the same arguments: largest relative difference"
@@ -146,7 +158,8 @@ def reversed_rows() -> Fact:
     for inputs, one, size in ((case.inputs, attribution, None), (case.inputs.flip(0), attribution.flip(0), 7)):
         torch.manual_seed(0)
         theirs.append(Captum(case.model, inputs).infidelity(one, 100, 100))
-        ours.append(verax.infidelity(case.model, inputs, one, samples=100, batch_size=size).value)
+        problem = verax.Problem(case.model, inputs, batch_size=size)
+        ours.append(Infidelity(samples=100)(problem, one).value)
     question = "Same seed, rows in reverse order: largest relative change of a row's Infidelity"
     found = f"{apart(ours[0], ours[1].flip(0)):.1e} (with batches of 7 as well)"
     return question, f"Captum: {apart(theirs[0], theirs[1].flip(0)):.0%}", found
@@ -155,7 +168,7 @@ def reversed_rows() -> Fact:
 def standard_error() -> Fact:
     case = Tabular(count=1)
     theirs = case.captum.infidelity(case.attributions[0], 100, 100)
-    runs = [verax.infidelity(case.model, case.inputs, case.attributions[0], samples=100, seed=s) for s in range(20)]
+    runs = [Infidelity(samples=100, seed=seed)(case.problem(), case.attributions[0]) for seed in range(20)]
     spread = torch.stack([run.value for run in runs]).std(0).mean()
     errors = torch.stack([run.standard_error for run in runs]).mean()
     relative = (runs[0].standard_error / runs[0].value).median()
@@ -175,8 +188,8 @@ def more_samples() -> Fact:
         with common.recorded(case.model) as sizes:
             theirs.append(case.score(quantus.Infidelity(n_perturb_samples=samples, **QUIET)))
         rows.append(sum(sizes))
-    options = {"perturbation": "baseline", "normalize": False}  # as Quantus has it
-    ours = [verax.infidelity(case.model, case.inputs, case.attributions, samples=n, **options) for n in (1, 10)]
+    metrics = [Infidelity(perturbation="baseline", normalize=False, samples=n) for n in (1, 10)]  # as Quantus has it
+    ours = [metric(case.problem(), case.attributions) for metric in metrics]
     found = apart(ours[0].value, ours[1].value)
     question = "Infidelity with 1 and with 10 samples: largest relative difference"
     return question, f"Quantus: {apart(*theirs):.0%}, at {rows[1] / rows[0]:.1f} times the rows", f"{found:.0%}"
@@ -187,9 +200,8 @@ def changed_pixels() -> Fact:
     with common.recorded(case.model, Tensor.clone) as batches:
         case.score(quantus.Infidelity(n_perturb_samples=1, **QUIET))
     theirs = [int((batch != case.inputs).sum()) for batch in batches[1:]]  # the unperturbed image comes first
-    options = {"perturbation": "baseline", "subset": 16, "samples": 4}
     with common.recorded(case.model, Tensor.clone) as batches:
-        verax.infidelity(case.model, case.inputs, case.attributions, **options)
+        Infidelity(perturbation="baseline", subset=16, samples=4)(case.problem(), case.attributions)
     ours = (torch.cat(batches[1:]) != case.inputs).sum((1, 2, 3)).tolist()
     question = "Pixels changed in successive perturbations of Infidelity, patches or subsets of 16"
     return question, f"Quantus: {', '.join(map(str, theirs))}", ", ".join(map(str, ours))
@@ -198,10 +210,7 @@ def changed_pixels() -> Fact:
 def batches_of_sensitivity() -> Fact:
     case, metric = Images(), quantus.SensitivityN(features_in_step=8, **QUIET)
     theirs = [np.mean(case.score(metric, rows, batch_size=size)) for rows, size in ((None, 32), (None, 4), (4, 4))]
-    ours = [
-        verax.evaluate(case.model, case.inputs, case.attributions, ["sensitivity_n"], batch_size=size)["sensitivity_n"]
-        for size in (32, 4)
-    ]
+    ours = [SensitivityN()(case.problem(batch_size=size), case.attributions) for size in (32, 4)]
     found = f"{apart(ours[0].value, ours[1].value):.1e} relative difference, {len(ours[0].value)} scores"
     peer = "Quantus: {:.4f} and {:.4f}; first 4 images alone {:.4f}".format(*theirs)
     return "Sensitivity-N of 32 images, batches of 32 and of 4", peer, found
@@ -213,9 +222,7 @@ def batches_of_road() -> Fact:
         list(case.score(metric, rows, batch_size=size).values()) for rows, size in ((None, 32), (None, 4), (4, 4))
     ]
     whole, parts, first = (", ".join(f"{float(score):.2f}" for score in scores) for scores in theirs)
-    ours = [
-        verax.prediction_change(case.model, case.inputs, case.attributions, batch_size=size).value for size in (32, 4)
-    ]
+    ours = [PredictionChange()(case.problem(batch_size=size), case.attributions).value for size in (32, 4)]
     peer = f"Quantus ROAD: ({whole}) and ({parts}); first 4 images alone ({first})"
     question = "Removal curve of 32 images, batches of 32 and of 4"
     return question, peer, f"PC: {apart(*ours):.1e} relative difference, {len(ours[0])} scores"
@@ -224,7 +231,7 @@ def batches_of_road() -> Fact:
 def points_of_curves() -> Fact:
     case = Tabular(count=1)
     theirs = case.flip(case.attributions[0])
-    ours = verax.prediction_change(case.model, case.inputs, case.attributions[0]).morf.numpy()
+    ours = PredictionChange()(case.problem(), case.attributions[0]).morf.numpy()
     with torch.no_grad():
         clean = case.captum.model(case.inputs).amax(1).numpy()
 
@@ -243,10 +250,10 @@ def ties() -> Fact:
     def deviating(curves: Any) -> int:
         ranked = torch.zeros_like(tied)
         ranked.scatter_(1, torch.from_numpy(stable), torch.arange(20.0, 0, -1).expand(len(tied), -1))
-        unique = verax.prediction_change(case.model, case.inputs, ranked).morf[:, 1:]
+        unique = PredictionChange()(case.problem(), ranked).morf[:, 1:]
         return int((np.abs(np.asarray(curves) - unique.numpy()) > 1e-6).any(1).sum())
 
-    ours = verax.prediction_change(case.model, case.inputs, tied).morf[:, 1:]
+    ours = PredictionChange()(case.problem(), tied).morf[:, 1:]
     question = "Attributions of 0 and 1 only: inputs (of 64) whose curve does not follow a stable sort"
     return question, f"Quantus: {deviating(case.flip(tied))}", f"{deviating(ours)}"
 
@@ -257,7 +264,7 @@ def drifting_baseline() -> Fact:
         case.flip(case.attributions[0], perturb_baseline="mean")
     theirs = len(batches[-1].unique())
     with common.recorded(case.model, Tensor.clone) as batches:
-        verax.prediction_change(case.model, case.inputs, case.attributions[0], baselines=float(case.inputs.mean()))
+        PredictionChange()(case.problem(baselines=float(case.inputs.mean())), case.attributions[0])
     ours = min(len(row.unique()) for row in torch.cat(batches))
     question = "Different values in an input whose 20 features were all replaced by its mean"
     return question, f"Quantus: {theirs}", f"{ours}"
@@ -266,14 +273,14 @@ def drifting_baseline() -> Fact:
 def uneven_steps() -> Fact:
     case = Tabular(count=1)
     peer = outcome(lambda: case.flip(case.attributions[0], features_in_step=2))
-    found = outcome(lambda: verax.prediction_change(case.model, case.inputs, case.attributions[0], steps=10).morf)
+    found = outcome(lambda: PredictionChange(steps=10)(case.problem(), case.attributions[0]).morf)
     return "20 tabular features, 2 in each step", f"Quantus: {peer}", found
 
 
 def areas() -> Fact:
     case = Tabular(count=1)
     peer = outcome(lambda: case.flip(case.attributions[0], return_auc_per_sample=True))
-    found = outcome(lambda: verax.prediction_change(case.model, case.inputs, case.attributions[0]).aupc_morf)
+    found = outcome(lambda: PredictionChange()(case.problem(), case.attributions[0]).aupc_morf)
     return f"Area under the curve of each input, NumPy {np.__version__}", f"Quantus: {peer}", found
 
 

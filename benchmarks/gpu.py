@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.metrics import DirectedPredictionChange
+from verax.metrics import DirectedPredictionChange, Infidelity
 from verax.models import InceptionV1
 from verax.scoring.precision import DTYPES, single_precision
 from verax.scoring.scorer import automatic_batch_size
@@ -158,8 +158,8 @@ def measure(place: Place, precision: Any, options: argparse.Namespace) -> dict[s
     count = max(1, options.images // (SLOW if precision == "float32" else 1))
     inputs, attributions = place.inputs[:count], place.attributions[:count]
 
-    def evaluate() -> verax.Evaluation:
-        return verax.evaluate(scorer, inputs, attributions, METRICS)
+    def evaluate(rows: slice = slice(None)) -> Any:
+        return verax.evaluate(verax.Problem(scorer, inputs[rows]), attributions[rows], METRICS)
 
     batches = 3 if options.quick else 20 if precision != "float32" else 5
     # a GPU under load for long runs slower, so where the ratio matters the model alone runs over as many rows
@@ -169,14 +169,13 @@ def measure(place: Place, precision: Any, options: argparse.Namespace) -> dict[s
         "eager": [bare_rate(place, eager, batches) for _ in range(options.repeats)],
     }
     found["plain"] = plain_rate(place, precision, batches, options.repeats)
-    few = verax.evaluate(scorer, inputs[:8], attributions[:8], METRICS)
-    found["first_call_seconds"] = few.seconds
+    found["first_call_seconds"] = evaluate(slice(8)).seconds
     found["compiled"], found["seconds"] = [], []
     for _ in range(options.repeats):
         found["compiled"].append(bare_rate(place, scorer, whole))
         found["seconds"].append(place.seconds(evaluate))
     found["rows"] = evaluate().rows if options.quick else 40 * count
-    found["peak_bytes"] = place.peak(lambda: verax.evaluate(scorer, inputs[:1000], attributions[:1000], METRICS))
+    found["peak_bytes"] = place.peak(lambda: evaluate(slice(1000)))
     rate = found["rows"] / median(found["seconds"])
     found["ratio_to_bare"] = rate / median(found["compiled"])
     print(
@@ -196,8 +195,12 @@ def infidelity(place: Place, options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"images": options.few, "draws": DRAWS}
     for precision in ("tf32", "float16"):
         scorer = place.scorer(precision, True)
+
+        def measured(k: int, scorer: verax.Scorer = scorer) -> Any:
+            return Infidelity(samples=DRAWS)(verax.Problem(scorer, inputs), many[:k])
+
         for k in (1, 46):
-            work = partial(verax.infidelity, scorer, inputs, many[:k], samples=DRAWS)
+            work = partial(measured, k)
             rows = work().rows
             times = [place.seconds(work) for _ in range(options.repeats)]
             found[f"{precision}, {k}"] = {"seconds": times, "rows": rows, "peak_bytes": place.peak(work)}
@@ -210,15 +213,16 @@ def accuracy(place: Place, pictures: Path) -> dict[str, Any]:
     pixels = torch.from_numpy(np.load(pictures)["pixels"]).float() / 255
     inputs = place.saved.standardisation.apply(pixels).float().to(place.device)  # type: ignore[union-attr]
     exactly = place.scorer("float32", False)
-    gradient = verax.attribution.Gradient()(exactly, inputs)
+    problem = verax.Problem(exactly, inputs)
+    gradient = verax.attribution.Gradient()(problem)
     attributions = {"gradient": gradient, "input*gradient": inputs * gradient}
-    exact = verax.evaluate(exactly, inputs, attributions, METRICS)
+    exact = verax.evaluate(problem, attributions, METRICS)
     found: dict[str, Any] = {"images": len(inputs)}
     cases = [(precision, compiled) for precision in PRECISIONS[:-1] for compiled in (False, True)]
     for precision, compiled in cases:
         # the same class: of an undecided image another precision may predict the other one
         scorer = place.scorer(precision, compiled)
-        other = verax.evaluate(scorer, inputs, attributions, METRICS, target=exact["pc"].target)
+        other = verax.evaluate(verax.Problem(scorer, inputs, target=exact["pc"].target), attributions, METRICS)
         for metric in ("pc", "dpc"):
             for name in attributions:
                 ours, wanted = (result[metric].value[name].double().cpu() for result in (other, exact))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import Attribution, Gradient, GuidedBackprop, IntegratedGradients, SmoothGrad, VarGrad, attribute
+from verax.attribution import Attribution, Gradient, GuidedBackprop, IntegratedGradients, SmoothGrad, VarGrad
 
 SIGMA, SAMPLES, POINTS = 0.25, 64, 64
 GRID = verax.attribution.grid("tabular")
@@ -108,11 +108,12 @@ def of(*kinds: type[Attribution]) -> list[Attribution]:
 
 def check_agreement(name: str, case: Case, model: nn.Module, inputs: Tensor, background: Tensor) -> dict[str, float]:
     """Compare values; where both sides draw, their difference with that of two seeds of Verax."""
-    ours, theirs = case.one(model, inputs, background=background), case.peer(case.batches[-1]).detach()
+    problem = verax.Problem(model, inputs, background=background)
+    ours, theirs = case.one(problem), case.peer(case.batches[-1]).detach()
     difference = float((ours - theirs).norm() / theirs.norm())
     wanted = 1e-4
     if not case.exact:
-        again = replace(case.one, seed=1)(model, inputs, background=background)  # type: ignore[call-arg]
+        again = replace(case.one, seed=1)(problem)  # type: ignore[call-arg]
         wanted = 1.5 * float((ours - again).norm() / again.norm())
     print(f"{name}: relative difference to Captum {difference:.1e} (at most {wanted:.1e} wanted)")
     if not difference <= wanted:
@@ -127,8 +128,8 @@ def measure(case: Case, model: nn.Module, inputs: Tensor, background: Tensor, re
     best = int(common.fastest(trials))
     times = common.interleaved(
         {
-            "verax": lambda: case.one(model, inputs, background=background),
-            "verax, all": lambda: attribute(case.all, model, inputs, background=background),
+            "verax": lambda: case.one(verax.Problem(model, inputs, background=background)),
+            "verax, all": lambda: verax.explain(verax.Problem(model, inputs, background=background), case.all),
             "captum": lambda: case.peer(best),
         },
         repeats,

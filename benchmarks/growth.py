@@ -8,11 +8,11 @@ what the call adds to a fresh process.
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import common
 import torch
-from torch import Tensor, nn
 
 import verax
 from verax.metrics import DirectedPredictionChange, PredictionChange
@@ -49,33 +49,32 @@ def sizes_of(axis: str, quick: bool) -> tuple[int, ...]:
     return tuple(max(2, size // (4 if quick else 1)) for size in SIZES[axis])
 
 
-def problem(axis: str, size: int) -> tuple[nn.Module, Tensor, Tensor, tuple[Any, ...]]:
-    """The model, inputs, attributions and metrics of one size."""
+def case_of(axis: str, size: int) -> Callable[[], Any]:
+    """The evaluation of one size, from the problem on."""
     base = {**BASE, axis: size}
     inputs = common.normal_inputs(base["inputs"], FEATURES)
     generator = torch.Generator().manual_seed(2)
     attributions = torch.randn(base["attributions"], *inputs.shape, generator=generator)
     steps = base["steps"]
     metrics = (PredictionChange(steps=steps), DirectedPredictionChange("signed", steps))
-    return common.paper_mlp(FEATURES), inputs, attributions, metrics
+    model = common.paper_mlp(FEATURES)
+    return lambda: verax.evaluate(verax.Problem(model, inputs), attributions, metrics)
 
 
 def grow(axis: str, options: Any) -> dict[str, Any]:
     cases, rows = {}, {}
     for size in sizes_of(axis, options.quick):
-        asked = problem(axis, size)
-        rows[str(size)] = verax.evaluate(*asked).rows
-        cases[str(size)] = lambda asked=asked: verax.evaluate(*asked)
+        cases[str(size)] = case_of(axis, size)
+        rows[str(size)] = cases[str(size)]().rows
     return {"rows": rows, "seconds": common.interleaved(cases, options.repeats)}
 
 
 def memory(axis: str, quick: bool) -> dict[str, int]:
     """Extra bytes at each size, the largest last, after a small call has loaded everything."""
-    verax.evaluate(*problem("inputs", 16))
+    case_of("inputs", 16)()
     found = {}
     for size in sizes_of(axis, quick):
-        asked = problem(axis, size)
-        found[str(size)] = common.peak_extra_bytes(lambda asked=asked: verax.evaluate(*asked))["extra"]
+        found[str(size)] = common.peak_extra_bytes(case_of(axis, size))["extra"]
     return found
 
 
@@ -84,11 +83,15 @@ def of_images(size: int, options: Any) -> dict[str, Any]:
     model = InceptionV1().build(seed=0).eval()
     generator = torch.Generator().manual_seed(3)
     images, attributions = torch.randn(2, 2, 3, size, size, generator=generator)
-    rows = verax.evaluate(model, images, attributions, METRICS).rows
+
+    def evaluate() -> Any:
+        return verax.evaluate(verax.Problem(model, images), attributions, METRICS)
+
+    rows = evaluate().rows
     ready = torch.randn(rows, 3, size, size, generator=generator)
     batch = min(rows, automatic_batch_size(ready[0].numel(), torch.device("cpu")))
     cases = {
-        "verax": lambda: verax.evaluate(model, images, attributions, METRICS),
+        "verax": evaluate,
         "bare forward": lambda: common.bare_forward(model, ready, batch),
     }
     return {"rows": rows, "seconds": common.interleaved(cases, options.repeats)}

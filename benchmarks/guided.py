@@ -32,7 +32,7 @@ def main() -> None:
         print(json.dumps(memory(**sizes)))
         return
     common.print_header("Guided perturbation: PC and DPC (signed) in one call")
-    model, inputs, attributions = problem(**sizes)
+    model, inputs, attributions = material(**sizes)
     agreement = check_agreement(model, inputs, attributions)
     print(f"MoRF and LeRF curves of Verax and Quantus, max |difference|: {agreement:.2g}")
     folding = folding_difference(model, inputs, attributions)
@@ -46,18 +46,19 @@ def main() -> None:
     print(f"\nRaw repeats: {path}")
 
 
-def problem(k: int, n: int) -> tuple[nn.Module, Tensor, Tensor]:
+def material(k: int, n: int) -> tuple[nn.Module, Tensor, Tensor]:
     model, inputs = common.paper_mlp(), common.normal_inputs(n)
     return model, inputs, common.attributions_like_a_study(model, inputs, k)
 
 
-def evaluate(model: nn.Module, inputs: Tensor, attributions: Tensor) -> verax.Evaluation:
-    return verax.evaluate(model, inputs, attributions, metrics=METRICS)
+def evaluate(model: nn.Module | verax.Scorer, inputs: Tensor, attributions: Tensor) -> Any:
+    """From the problem on, so that unperturbed rows are scored in every call."""
+    return verax.evaluate(verax.Problem(model, inputs), attributions, METRICS)
 
 
-def evaluate_folded(model: nn.Module, inputs: Tensor, attributions: Tensor) -> verax.Evaluation:
+def evaluate_folded(model: nn.Module, inputs: Tensor, attributions: Tensor) -> Any:
     """On a copy of the model that has its batch norms folded, made within the call."""
-    return verax.evaluate(verax.Scorer(model, precision="float32"), inputs, attributions, metrics=METRICS)
+    return evaluate(verax.Scorer(model, precision="float32"), inputs, attributions)
 
 
 def check_agreement(model: nn.Module, inputs: Tensor, attributions: Tensor) -> float:
@@ -109,7 +110,7 @@ def measure(model: nn.Module, inputs: Tensor, attributions: Tensor, repeats: int
 
 
 def memory(k: int, n: int) -> dict[str, int]:
-    model, inputs, attributions = problem(k, n)
+    model, inputs, attributions = material(k, n)
     evaluate(model, inputs[:64], attributions[:2, :64])
     return common.peak_extra_bytes(lambda: evaluate(model, inputs, attributions))
 

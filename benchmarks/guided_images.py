@@ -25,8 +25,8 @@ def measure(quick: bool, repeats: int) -> dict[str, Any]:
     images, attribution = torch.randn(2, 2 if quick else 8, 3, SIDE, SIDE, generator=generator)
     peer = Quantus(model, images, images[0].numel() // STEPS)
 
-    def evaluate() -> verax.Evaluation:
-        return verax.evaluate(model, images, attribution, METRICS, features="element")
+    def evaluate() -> Any:
+        return verax.evaluate(verax.Problem(model, images, features="element"), attribution, METRICS)
 
     ours = evaluate()
     agreement = peer.difference(attribution, ours["pc"].morf, ours["pc"].lerf, len(images))

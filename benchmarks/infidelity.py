@@ -30,7 +30,7 @@ def main() -> None:
         print(json.dumps(memory(**sizes)))
         return
     common.print_header("Infidelity, normalised, Gaussian perturbation")
-    model, inputs, attributions = problem(sizes["k"], sizes["n"])
+    model, inputs, attributions = material(sizes["k"], sizes["n"])
     many = common.attributions_like_a_study(model, inputs, MANY // (10 if options.quick else 1))
     peer = Captum(model, inputs)
     per_batch, trials = best_batch(peer, attributions[0], sizes["samples"], options.repeats)
@@ -53,13 +53,13 @@ def main() -> None:
     print(f"\nRaw repeats: {path}")
 
 
-def problem(k: int, n: int) -> tuple[nn.Module, Tensor, Tensor]:
+def material(k: int, n: int) -> tuple[nn.Module, Tensor, Tensor]:
     model, inputs = common.paper_mlp(), common.normal_inputs(n)
     return model, inputs, common.attributions_like_a_study(model, inputs, k)
 
 
 def evaluate(model: nn.Module, inputs: Tensor, attributions: Tensor, samples: int) -> Any:
-    return verax.infidelity(model, inputs, attributions, sigma=SIGMA, samples=samples)
+    return verax.metrics.Infidelity(sigma=SIGMA, samples=samples)(verax.Problem(model, inputs), attributions)
 
 
 class Captum:
@@ -130,7 +130,7 @@ def compare(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory(k: int, n: int, samples: int) -> dict[str, int]:
-    model, inputs, attributions = problem(k, n)
+    model, inputs, attributions = material(k, n)
     evaluate(model, inputs[:8], attributions[:2, :8], samples)
     return common.peak_extra_bytes(lambda: evaluate(model, inputs, attributions, samples))
 

@@ -9,9 +9,10 @@ import polars as pl
 import torch
 
 from verax.lakes import LakeScores, ModelFile, Settings, score_lake
+from verax.metrics import PredictionChange
 
 FEATURES = 20
-SETTINGS = Settings(metrics=("pc",), steps=5)
+SETTINGS = Settings(metrics=(PredictionChange(steps=5),))
 ROWS_PER_INPUT = 10  # two curves of five steps; where they end is the same row, and the input itself is one more
 
 

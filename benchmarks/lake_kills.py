@@ -24,9 +24,9 @@ from verax.core.files import Sealed
 
 PARTS, PART_ROWS = 48, 400
 COMMAND = [
-    sys.executable, "-m", "verax", "evaluate", "--model", "model.pt2", "--trust-model", "--returns", "logits",
+    sys.executable, "-m", "verax", "lake", "--model", "model.pt2", "--trust-model", "--returns", "logits",
     "--inputs", "lake/rows", "--attributions", "shap=lake/shap", "--workers", "2", "--metric", "pc", "--metric",
-    "infidelity", "--samples", "150", "--out",
+    "infidelity(samples=150)", "--out",
 ]  # fmt: skip
 
 

@@ -27,7 +27,6 @@ from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import attribute
 from verax.attribution.lime_tabular import LimeTabular
 
 # This script has the name of the lime package and would be found in its place.
@@ -71,8 +70,8 @@ def cases(model: nn.Module, inputs: Tensor, few: Tensor, peers: dict[str, Explai
     """All grids and all peers; the model alone sees as many rows as it does in the grid, in the same batches."""
     neighbours = inputs.repeat_interleave(len(SIGMAS) * max(SAMPLES), 0)
     found: dict[str, Callable[[], object]] = {
-        ALL: lambda: attribute(GRID, model, inputs),
-        SINGLE: lambda: ONE(model, inputs),
+        ALL: lambda: verax.explain(verax.Problem(model, inputs), GRID),
+        SINGLE: lambda: ONE(verax.Problem(model, inputs)),
         BARE: lambda: common.bare_forward(model, neighbours, 2048),
     }
     for (name, explain), samples in product(peers.items(), SAMPLES):
@@ -160,7 +159,8 @@ def by_lime(model: nn.Module, row: Tensor, samples: int) -> Any:
 def compare(model: nn.Module, few: Tensor, peers: dict[str, Explain]) -> dict[str, float]:
     """Compare Verax with scikit-learn on the same draws, and with peers on as many."""
     found = {"scikit_learn_difference": max(sklearn_difference(model, row[None]) for row in few)}
-    ours = torch.cat([ONE(model, few), replace(ONE, seed=1)(model, few)]).double().numpy()
+    problem = verax.Problem(model, few)
+    ours = torch.cat([ONE(problem), replace(ONE, seed=1)(problem)]).double().numpy()
     found["another_seed_correlation"] = correlation(*np.split(ours, 2))
     for name, explain in peers.items():
         found[f"{name}_correlation"] = correlation(ours[: len(few)], explain_all(explain, few, ONE.samples))
@@ -184,7 +184,7 @@ def compare(model: nn.Module, few: Tensor, peers: dict[str, Explain]) -> dict[st
 def sklearn_difference(model: nn.Module, row: Tensor) -> float:
     """Fit the rows that the model saw again, with scikit-learn, for the whole grid; in float64 as results are then."""
     scorer = verax.Scorer(Seen(model))
-    found = attribute(GRID, scorer, row.double())
+    found = verax.explain(verax.Problem(scorer, row.double()), GRID)
     seen, logits = scorer.adapter.module.recorded()  # type: ignore[union-attr]
     neighbours = dict(zip(SIGMAS, (seen[1:] - seen[0]).split(max(SAMPLES)), strict=True))
     values = dict(zip(SIGMAS, logits[1:].split(max(SAMPLES)), strict=True))
@@ -226,10 +226,10 @@ def correlation(ours: Any, theirs: Any) -> float:
 def count_rows(model: nn.Module, few: Tensor, peers: dict[str, Explain]) -> dict[str, float]:
     """Count the model rows per input, for all configurations; peers' are counted for each number of samples."""
     with common.recorded(model) as ours:
-        result = attribute(GRID, model, few)
+        result = verax.explain(verax.Problem(model, few), GRID)
     assert sum(ours) == result.rows, "Verax miscounts its rows"
     with common.recorded(model) as single:
-        ONE(model, few)
+        ONE(verax.Problem(model, few))
     found = {ALL: sum(ours) / len(few), SINGLE: sum(single) / len(few)}
     for name, explain in peers.items():
         with common.recorded(model) as theirs:
@@ -241,7 +241,7 @@ def count_rows(model: nn.Module, few: Tensor, peers: dict[str, Explain]) -> dict
 
 def memory(n: int) -> dict[str, int]:
     model, inputs = common.paper_mlp(), common.normal_inputs(n)
-    return common.peak_extra_bytes(lambda: attribute(GRID, model, inputs))
+    return common.peak_extra_bytes(lambda: verax.explain(verax.Problem(model, inputs), GRID))
 
 
 def peer_versions() -> dict[str, str]:

@@ -44,7 +44,7 @@ def budgets(features: int) -> dict[str, int]:
 
 
 def limits(model: nn.Module, inputs: Tensor, rows: int, metrics: tuple[str, ...] = ("pc", "dpc", "lpc")) -> Any:
-    return verax.limits(verax.Scorer(model, returns="logits"), inputs, metrics=metrics, rows=rows)
+    return verax.limits(verax.Problem(verax.Scorer(model, returns="logits"), inputs), metrics, rows=rows)
 
 
 def cases(model: nn.Module, inputs: Tensor) -> dict[str, Callable[[], object]]:

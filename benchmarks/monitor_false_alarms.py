@@ -14,8 +14,7 @@ import common
 import numpy as np
 from scipy.stats import beta
 
-from verax.evaluation.evaluate import evaluate
-from verax.scoring.scorer import Scorer
+import verax
 from verax.statistics.falling import FallTest
 
 RATE, REFERENCE, ROWS, WINDOWS = 0.05, 1000, 100, 1000
@@ -62,7 +61,8 @@ def network_scores() -> Any:
     inputs = common.normal_inputs(4000)
     model = common.paper_mlp()
     attributions = common.attributions_like_a_study(model, inputs, 1)[0]
-    return evaluate(Scorer(model, returns="logits"), inputs, attributions, ["dpc"])["dpc"].value.double().numpy()
+    problem = verax.Problem(verax.Scorer(model, returns="logits"), inputs)
+    return verax.metrics.DirectedPredictionChange()(problem, attributions).value.double().numpy()
 
 
 def drawn_from(scores: Any) -> Draw:

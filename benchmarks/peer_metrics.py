@@ -20,7 +20,7 @@ from verax.auditing.bench import Bench
 from verax.auditing.subject import Subject
 from verax.metrics import Kind
 from verax.problem.features import Grid
-from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
 
 DRAWS = 640
 Score = Callable[[Subject, Tensor], Any]  # from explanations in the shape of the inputs to one number per input
@@ -49,7 +49,9 @@ class PeerBench(Bench):
 
     peer: PeerMetric
 
-    def scores(self, explanations: Mapping[str, Tensor], inputs: Inputs | None = None) -> dict[str, dict[str, Tensor]]:
+    def scores(
+        self, explanations: Mapping[str, Tensor], problem: Problem | None = None
+    ) -> dict[str, dict[str, Tensor]]:
         """Score explanations one after the other, as the library wants it; higher is better."""
         sign, found = 1 if self.peer.higher_is_better else -1, {}
         for name, explanation in explanations.items():
@@ -80,7 +82,7 @@ class OneColumn(nn.Module):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()
-        module = subject.scorer.adapter.module
+        module = subject.problem.scorer.adapter.module
         assert module is not None
         self.model, self.dtype, self.shape = module, subject.values.dtype, subject.values.shape[1:]
 

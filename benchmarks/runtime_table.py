@@ -46,7 +46,7 @@ def main() -> None:
     load_before = os.getloadavg()
     subject, inputs, model = material(options, device)
     scorer = verax.Scorer(model, returns="logits", precision=options.precision, compile=options.compile)
-    attribution = Gradient()(scorer, inputs)
+    attribution = Gradient()(verax.Problem(scorer, inputs))
     name = torch.cuda.get_device_name() if device.type == "cuda" else common.machine()["cpu"]
     print(f"{subject}, {len(inputs)} inputs of {tuple(inputs.shape[1:])}, {name}, torch {torch.__version__}, ", end="")
     print(f"{options.precision or 'default precision'}\n", flush=True)
@@ -54,7 +54,7 @@ def main() -> None:
     def timed(metrics: Sequence[Any]) -> tuple[float, float, int]:
         waiting(device)
         start, busy = time.perf_counter(), time.process_time()
-        rows = verax.evaluate(scorer, inputs, attribution, metrics).rows
+        rows = verax.evaluate(verax.Problem(scorer, inputs), attribution, metrics).rows
         waiting(device)
         return time.perf_counter() - start, time.process_time() - busy, rows
 

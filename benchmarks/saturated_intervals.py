@@ -68,7 +68,8 @@ def measured(margin: float, tau: float, samples: int, trials: int) -> list[dict[
     maps = {name: attribution(correlation, trials) for name, correlation in CORRELATIONS.items()}
     # class 1, whose small probability keeps its digits; its changes are those of class 0 with the other sign
     maps = {name: -one for name, one in maps.items()}
-    found = verax.infidelity(Logistic(slope), rows, maps, target=1, samples=samples, sigma=SIGMA)
+    problem = verax.Problem(Logistic(slope), rows, target=1)
+    found = verax.metrics.Infidelity(samples=samples, sigma=SIGMA)(problem, maps)
     doubt = rests_on_few(found.carried, samples)
     nobody = torch.full_like(found.carried, float(samples))
     before = mean_square_interval(found.scores, found.errors, nobody, samples, 1.0, 0.95)

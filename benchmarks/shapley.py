@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import KernelShap, PermutationShap, attribute
+from verax.attribution import KernelShap, PermutationShap
 
 BUDGETS = tuple(range(200, 2001, 200))
 ALL, PERMUTATIONS, SHAP, BARE = "verax", "verax, permutations", "shap", "model alone"
@@ -49,8 +49,8 @@ def main() -> None:
 def cases(model: nn.Module, inputs: Tensor) -> dict[str, Callable[[], object]]:
     asked = inputs.repeat_interleave(max(BUDGETS), 0)
     return {
-        ALL: lambda: attribute([KernelShap(budget) for budget in BUDGETS], said(model), inputs),
-        PERMUTATIONS: lambda: attribute([PermutationShap(budget) for budget in BUDGETS], said(model), inputs),
+        ALL: lambda: verax.explain(asked_of(model, inputs), [KernelShap(budget) for budget in BUDGETS]),
+        PERMUTATIONS: lambda: verax.explain(asked_of(model, inputs), [PermutationShap(size) for size in BUDGETS]),
         SHAP: lambda: [by_shap(model, inputs, budget) for budget in BUDGETS],
         BARE: lambda: common.bare_forward(model, asked, 2048),
     }
@@ -62,13 +62,13 @@ def small_network(features: int) -> nn.Sequential:
         return nn.Sequential(nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 1))
 
 
-def said(model: nn.Module) -> verax.Scorer:
-    """The network with the word that its one output is a logit."""
-    return verax.Scorer(model, returns="logits")
+def asked_of(model: nn.Module, inputs: Tensor) -> verax.Problem:
+    """The network, whose one output is a logit, and its inputs."""
+    return verax.Problem(verax.Scorer(model, returns="logits"), inputs)
 
 
 def exact(model: nn.Module, inputs: Tensor) -> Any:
-    return KernelShap(2 ** inputs.shape[1])(said(model), inputs).numpy()
+    return KernelShap(2 ** inputs.shape[1])(asked_of(model, inputs)).numpy()
 
 
 def by_shap(model: nn.Module, inputs: Tensor, budget: int) -> Any:
@@ -87,8 +87,8 @@ def by_shap(model: nn.Module, inputs: Tensor, budget: int) -> Any:
 def compare(model: nn.Module, few: Tensor, wanted: Any) -> dict[str, list[float]]:
     """How far the estimates of each budget are from the exact values."""
     found = {
-        ALL: [KernelShap(budget)(said(model), few).numpy() for budget in BUDGETS],
-        PERMUTATIONS: [PermutationShap(budget)(said(model), few).numpy() for budget in BUDGETS],
+        ALL: [KernelShap(budget)(asked_of(model, few)).numpy() for budget in BUDGETS],
+        PERMUTATIONS: [PermutationShap(budget)(asked_of(model, few)).numpy() for budget in BUDGETS],
         SHAP: [by_shap(model, few, budget) for budget in BUDGETS],
     }
     size = np.linalg.norm(wanted)

@@ -20,7 +20,6 @@ import numpy as np
 from torch import nn
 
 import verax
-from verax.evaluation.stream import stream
 
 FEATURES, WANTED, _BARE = 20, 0.85, 8
 
@@ -62,8 +61,9 @@ def against_bare(inputs: Any, attributions: Any) -> dict[str, Any]:
     perturbed = common.normal_inputs(1 << 18, FEATURES)
     batch = scorer.rows_per_call(perturbed, None, None)
     common.bare_forward(model, perturbed, batch)
-    stream(scorer, inputs[:4096], {"noise": attributions[:4096]}, ["dpc"]).totals()
-    streamed = stream(scorer, inputs, {"noise": attributions}, ["dpc"])
+    problem = verax.Problem(scorer, inputs[:1])
+    verax.stream(problem, inputs[:4096], {"noise": attributions[:4096]}, ["dpc"]).totals()
+    streamed = verax.stream(problem, inputs, {"noise": attributions}, ["dpc"])
     rounds: list[dict[str, float]] = []
     while True:
         before = scorer.rows
@@ -89,9 +89,9 @@ def clocked(work: Callable[[], object]) -> tuple[float, float]:
 def memory(folder: Path, rows: int) -> dict[str, int]:
     """What a stream adds to a process that has loaded everything."""
     inputs, attributions = written(folder, rows)
-    scorer = verax.Scorer(nn.Linear(FEATURES, 1), returns="logits")
-    stream(scorer, inputs[:64], {"noise": attributions[:64]}, ["dpc"]).totals()
-    return common.peak_extra_bytes(lambda: stream(scorer, inputs, {"noise": attributions}, ["dpc"]).totals())
+    problem = verax.Problem(verax.Scorer(nn.Linear(FEATURES, 1), returns="logits"), inputs[:1])
+    verax.stream(problem, inputs[:64], {"noise": attributions[:64]}, ["dpc"]).totals()
+    return common.peak_extra_bytes(lambda: verax.stream(problem, inputs, {"noise": attributions}, ["dpc"]).totals())
 
 
 def report(found: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 import verax
 from verax import attribution as methods
-from verax.text import TextInputs, embedded, per_token, tokenized
+from verax.text import classification, embedded, per_token
 from verax.text.example import small_tokenizer
 
 common.PACKAGES = ("torch", "numpy", "transformers", "interpreto")
@@ -69,9 +69,9 @@ def trained(tokenizer: Any, device: str, hidden: int, layers: int, steps: int) -
     return model
 
 
-def attributions(model: Any, inputs: TextInputs, target: Tensor) -> dict[str, Tensor]:
+def attributions(problem: verax.Problem) -> dict[str, Tensor]:
     """Sixteen that somebody would compare."""
-    vectors = embedded(model, inputs)
+    vectors = embedded(problem)
     on_tokens: list[Any] = [
         methods.Occlusion(),
         methods.Occlusion("keep_one_in"),
@@ -82,10 +82,10 @@ def attributions(model: Any, inputs: TextInputs, target: Tensor) -> dict[str, Te
     ]
     slopes: list[Any] = [methods.Gradient(), *(methods.SmoothGrad(sigma, samples=20) for sigma in (0.02, 0.05, 0.1))]
     paths: list[Any] = [methods.IntegratedGradients(points=points) for points in (8, 32)]
-    found = [method(model, inputs, target=target) for method in on_tokens]
+    found = [method(problem) for method in on_tokens]
     # summed over a vector, slopes before a layer norm are 0, and the order would be that of rounding errors
-    found += [per_token(method(model, vectors, target=target), "norm") for method in slopes]
-    for values in (method(model, vectors, target=target) for method in paths):
+    found += [per_token(method(vectors), "norm") for method in slopes]
+    for values in (method(vectors) for method in paths):
         found += [per_token(values), per_token(values, "norm")]
     return {f"attribution {number}": values for number, values in enumerate(found)}
 
@@ -93,11 +93,12 @@ def attributions(model: Any, inputs: TextInputs, target: Tensor) -> dict[str, Te
 class Interpreto:
     """Its two metrics on fixed texts."""
 
-    def __init__(self, model: Any, tokenizer: Any, given: list[str], inputs: TextInputs, target: Tensor) -> None:
+    def __init__(self, model: Any, tokenizer: Any, given: list[str], problem: verax.Problem, target: Tensor) -> None:
         self.model, self.tokenizer, self.target = model, tokenizer, target
         self.encoded = [tokenizer(text, return_tensors="pt") for text in given]
-        self.places = torch.as_tensor(inputs.features) >= 0
-        self.tokens = inputs.tokens
+        rows: Any = problem.rows
+        self.places = torch.as_tensor(rows.features) >= 0
+        self.tokens = rows.tokens
 
     def outputs(self, values: Tensor) -> list[AttributionOutput]:
         """Attributions in its own form."""
@@ -131,19 +132,17 @@ class Interpreto:
             self.curves(values, batch_size)
 
 
-def ours(model: Any, inputs: TextInputs, given: dict[str, Tensor], target: Tensor) -> Any:
-    steps = inputs.values.shape[1]  # one token at a time, however long the text
-    wanted = [verax.metrics.Insertion(steps), verax.metrics.Deletion(steps)]
-    return verax.evaluate(model, inputs, given, wanted, target=target)
+def ours(problem: verax.Problem, given: dict[str, Tensor]) -> Any:
+    steps = problem.inputs.shape[1]  # one token at a time, however long the text
+    metrics = [verax.metrics.Insertion(steps), verax.metrics.Deletion(steps)]
+    anew = problem.with_model(problem.scorer)  # whose unperturbed rows are scored in the call
+    return verax.evaluate(anew, given, metrics)
 
 
-def largest_difference(peer: Interpreto, model: Any, inputs: TextInputs, given: dict[str, Tensor]) -> float:
+def largest_difference(peer: Interpreto, problem: verax.Problem, given: dict[str, Tensor]) -> float:
     """Between all curves and areas of both."""
-    found = ours(model, inputs, given, peer.target)
-    steps = inputs.values.shape[1]
-    curves = verax.evaluate(model, inputs, given, [verax.metrics.PredictionChange(steps=steps)], target=peer.target)[
-        "pc"
-    ]
+    found = ours(problem, given)
+    curves = verax.metrics.PredictionChange(steps=problem.inputs.shape[1])(problem, given)
     worst = 0.0
     for name, values in given.items():
         theirs = peer.curves(values, 64)
@@ -203,14 +202,14 @@ def alone(model: Any, given: list[dict[str, Tensor]]) -> None:
 
 
 def compared(
-    options: argparse.Namespace, peer: Interpreto, inputs: TextInputs, some: dict[str, Tensor]
+    options: argparse.Namespace, peer: Interpreto, problem: verax.Problem, some: dict[str, Tensor]
 ) -> dict[str, Any]:
     """Times and counts of some attributions."""
     model, watch = peer.model, Watch(peer.model, options.device)
     once = dict(list(some.items())[:1])
 
     def cases(given: dict[str, Tensor]) -> dict[str, Callable[[], object]]:
-        work = {"verax": watch.watched("verax", partial(ours, model, inputs, given, peer.target))}
+        work = {"verax": watch.watched("verax", partial(ours, problem, given))}
         for size in BATCHES:
             name = f"interpreto, batches of {size}"
             work[name] = watch.watched(name, partial(peer.all_curves, given, size))
@@ -232,16 +231,16 @@ def measured(options: argparse.Namespace, hidden: int, layers: int) -> dict[str,
     tokenizer = small_tokenizer(" ".join(WORDS))
     model = trained(tokenizer, device, hidden, layers, steps=5 if options.quick else 100)
     given, _ = texts(3 if options.quick else TEXTS[device], longest=40, seed=0)
-    inputs = tokenized(tokenizer, given)
     with torch.inference_mode():
         encoded = tokenizer(given, padding=True, return_tensors="pt").to(device)
         target = model(**encoded).logits.argmax(1).cpu()
-    everything = attributions(model, inputs, target)
-    peer = Interpreto(model, tokenizer, given, inputs, target)
-    difference = largest_difference(peer, model, inputs, everything)
+    problem = classification(model, tokenizer, given, target=target)
+    everything = attributions(problem)
+    peer = Interpreto(model, tokenizer, given, problem, target)
+    difference = largest_difference(peer, problem, everything)
     if difference > SAME[device]:
         raise SystemExit(f"Verax and interpreto disagree by {difference}: no point in comparing their speed.")
-    cases = [compared(options, peer, inputs, dict(list(everything.items())[:count])) for count in WANTED]
+    cases = [compared(options, peer, problem, dict(list(everything.items())[:count])) for count in WANTED]
     return {"hidden": hidden, "layers": layers, "texts": len(given), "difference": difference, "cases": cases}
 
 

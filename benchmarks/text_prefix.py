@@ -1,7 +1,7 @@
 """What a language model need not read twice: a fixed beginning of all prompts, and what a cache of more would spare.
 
 ``python benchmarks/text_prefix.py`` needs ``verax[text]``. The first table times PC of prompts behind a fixed text
-(``verax.text.continuation(..., prefix=...)``) with the cache of keys and values and without, in one run; scores are
+(``verax.text.generation(..., prefix=...)``) with the cache of keys and values and without, in one run; scores are
 compared. The second counts, for the removal orders of attributions of a trained model, which share of all tokens could
 be spared in a causal model without any fixed text: of rows that share the prompt's own beginning up to the first
 removed token, and at the very most, of all rows of a prompt that begin alike (each beginning computed once, whatever it
@@ -72,9 +72,9 @@ def timed(options: Any, tokenizer: Any, words: int) -> dict[str, Any]:
     model = language_model(tokenizer, 128, 4)
     count = 2 if options.quick else 6
     prefix = " ".join(itertools.islice(itertools.cycle(WORDS), words)) + " "
-    scorer, inputs = verax.text.continuation(model, tokenizer, PROMPTS[:count], ANSWERS[:count], prefix=prefix)
-    score: Any = scorer.adapter.module
-    given = {"random": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    problem = verax.text.generation(model, tokenizer, PROMPTS[:count], ANSWERS[:count], prefix=prefix)
+    score: Any = problem.scorer.adapter.module
+    given = {"random": torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))}
     tokens = [0]
     hook = model.get_input_embeddings().register_forward_pre_hook(
         lambda part, args: tokens.append(tokens.pop() + args[0].numel())
@@ -82,7 +82,8 @@ def timed(options: Any, tokenizer: Any, words: int) -> dict[str, Any]:
 
     def work(usable: bool) -> Any:
         score.shared.usable, tokens[0] = usable, 0
-        return verax.evaluate(scorer, inputs, given, ["pc"])["pc"]
+        anew = problem.with_model(problem.scorer)  # whose unperturbed rows are scored in the call
+        return verax.evaluate(anew, given, ["pc"])["pc"]
 
     cases = {"without": partial(work, False), "with": partial(work, True)}
     results = {name: (one(), tokens[0]) for name, one in cases.items()}
@@ -93,7 +94,7 @@ def timed(options: Any, tokenizer: Any, words: int) -> dict[str, Any]:
     hook.remove()
     return {
         "prefix": words,
-        "length": inputs.values.shape[1],
+        "length": problem.inputs.shape[1],
         "rows": results["with"][0].rows,
         "tokens": {name: found[1] for name, found in results.items()},
         "difference": float(difference),
@@ -101,15 +102,15 @@ def timed(options: Any, tokenizer: Any, words: int) -> dict[str, Any]:
     }
 
 
-def attributions(model: Any, inputs: TextInputs) -> dict[str, Tensor]:
+def attributions(problem: verax.Problem) -> dict[str, Tensor]:
     """Those that somebody would compare."""
-    vectors = embedded(model, inputs)
+    vectors = embedded(problem)
     return {
-        "occlusion": methods.Occlusion()(model, inputs),
-        "KernelShap": methods.KernelShap(128)(model, inputs),
-        "integrated gradients": per_token(methods.IntegratedGradients()(model, vectors)),
-        "gradient, norm": per_token(methods.Gradient()(model, vectors), "norm"),
-        "random": methods.Random()(model, inputs),
+        "occlusion": methods.Occlusion()(problem),
+        "KernelShap": methods.KernelShap(128)(problem),
+        "integrated gradients": per_token(methods.IntegratedGradients()(vectors)),
+        "gradient, norm": per_token(methods.Gradient()(vectors), "norm"),
+        "random": methods.Random()(problem),
     }
 
 
@@ -133,7 +134,7 @@ def spared(ids: list[int], rows: set[tuple[int, ...]]) -> tuple[int, int, int]:
     return whole, own, whole - distinct
 
 
-def shares(model: Any, inputs: TextInputs, given: dict[str, Tensor]) -> dict[str, dict[str, float]]:
+def shares(inputs: TextInputs, given: dict[str, Tensor]) -> dict[str, dict[str, float]]:
     """The share of tokens that could be spared, by attribution and for all in one call."""
     totals: dict[str, list[int]] = {}
     for number in range(len(inputs)):
@@ -169,10 +170,10 @@ def main() -> None:
     print("PC behind a fixed text, a GPT-2 of width 128 and 4 layers\n")
     common.print_table(("fixed tokens", "rows/s without", "rows/s with", "times as fast", "times fewer tokens"), table)
     print(f"\nLargest difference between scores: {max(one['difference'] for one in speeds):.1e}\n")
-    scorer, inputs = verax.text.continuation(
-        trained(tokenizer, 5 if options.quick else 150), tokenizer, PROMPTS, ANSWERS
-    )
-    found = shares(scorer, inputs, attributions(scorer, inputs))
+    model = trained(tokenizer, 5 if options.quick else 150)
+    problem = verax.text.generation(model, tokenizer, PROMPTS, ANSWERS)
+    assert isinstance(problem.rows, TextInputs)
+    found = shares(problem.rows, attributions(problem))
     print("Without a fixed text: share of tokens that could be spared\n")
     common.print_table(
         ("removal order of", "own beginning", "any beginning, at most"),

@@ -20,7 +20,7 @@ import common
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import Attribution, LimeTabular, attribute, grid
+from verax.attribution import Attribution, LimeTabular, grid
 from verax.datasets.base import as_numbers
 from verax.datasets.catalogue import load_named
 from verax.models import load
@@ -61,7 +61,6 @@ def main() -> None:
         "trials": options.trials,
         "inputs": len(inputs),
         "configurations": len(LIME),
-        "tolerance": options.tolerance,
         "share": options.share,
     }
     costs = {"shared": [vars(first), vars(again)], "alone, extrapolated": vars(alone)}
@@ -76,7 +75,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("../shared/data/heloc.csv"), help="heloc.csv")
     parser.add_argument("--model", type=Path, required=True, help="what verax train heloc mlp saved")
     parser.add_argument("--trials", type=int, default=32, help="of each search (default 32)")
-    parser.add_argument("--tolerance", type=float, default=WITHIN, help="of each search (default 0.02)")
     parser.add_argument(
         "--share", type=float, default=0.06, help="of the shared grid's time is the budget (default 0.06)"
     )
@@ -98,31 +96,30 @@ def subject(options: argparse.Namespace) -> tuple[nn.Module, Tensor]:
     return saved.module.eval(), saved.standardisation.apply(as_numbers(data.inputs[rows]))
 
 
-def measured(work: Callable[[verax.Scorer], Any], model: nn.Module) -> tuple[Cost, Any]:
+def measured(work: Callable[[verax.Problem], Any], model: nn.Module, inputs: Tensor) -> tuple[Cost, Any]:
     scorer = verax.Scorer(model)
     clocks = time.perf_counter(), time.process_time()
-    found = work(scorer)
+    found = work(verax.Problem(scorer, inputs))
     spent = Cost(0.0, time.perf_counter() - clocks[0], time.process_time() - clocks[1])
     spent.rows = scorer.rows
     return spent, found
 
 
-def scores(scorer: verax.Scorer, inputs: Tensor, configurations: list[Attribution]) -> dict[str, float]:
+def scores(problem: verax.Problem, configurations: list[Attribution]) -> dict[str, float]:
     """Mean DPC by configuration."""
-    attributions = attribute(configurations, scorer, inputs)
-    found = verax.evaluate(scorer, inputs, dict(attributions), metrics=("dpc",))["dpc"]
+    found = verax.evaluate(problem, verax.explain(problem, configurations), ["dpc"])["dpc"]
     return {name: float(value.double().mean()) for name, value in found.value.items()}
 
 
 def shared_grid(model: nn.Module, inputs: Tensor) -> tuple[Cost, dict[str, float]]:
-    return measured(lambda scorer: scores(scorer, inputs, LIME), model)
+    return measured(lambda problem: scores(problem, LIME), model, inputs)
 
 
 def separate_grid(model: nn.Module, inputs: Tensor) -> Cost:
     """What all configurations cost one by one, from one of each kind that costs the same."""
     kinds = {(one.sigma, one.samples): one for one in LIME}
     each = len(LIME) / len(kinds)
-    spent = [measured(lambda scorer, one=one: scores(scorer, inputs, [one]), model)[0] for one in kinds.values()]
+    spent = [measured(lambda problem, one=one: scores(problem, [one]), model, inputs)[0] for one in kinds.values()]
     return Cost(*(each * sum(getattr(one, name) for one in spent) for name in ("rows", "seconds", "processor")))
 
 
@@ -130,8 +127,8 @@ def search(
     model: nn.Module, inputs: Tensor, options: argparse.Namespace, seed: int, seconds: float
 ) -> tuple[Cost, Tuned]:
     """The last round that is begun within the budget is finished after it, so that the budget is less than a tenth."""
-    settings = {"trials": options.trials, "tolerance": options.tolerance, "seed": seed, "seconds": seconds}
-    return measured(lambda scorer: tune(scorer, inputs, LIME, **settings), model)
+    settings = {"trials": options.trials, "seed": seed, "seconds": seconds}
+    return measured(lambda problem: tune(problem, LIME, **settings), model, inputs)
 
 
 def facts(seed: int, spent: Cost, found: Tuned, means: dict[str, float], grids: dict[str, Cost]) -> dict[str, Any]:

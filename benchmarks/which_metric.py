@@ -258,8 +258,9 @@ class Sum(nn.Module):
 def twenty_features() -> tuple[Case, Tensor]:
     x = common.normal_inputs(4).double()
     none = Truth(torch.zeros_like(x), "nothing")
-    case = Case("cost", "", verax.Scorer(Sum(), returns="values"), verax.Inputs(x, baselines=0.0), x, none, none)
-    return case, torch.randn(11, *x.shape, generator=torch.Generator().manual_seed(3)).double()
+    problem = verax.Problem(verax.Scorer(Sum(), returns="values"), x, background=x)
+    attributions = torch.randn(11, *x.shape, generator=torch.Generator().manual_seed(3)).double()
+    return Case("cost", "", problem, none, none), attributions
 
 
 def rows_of_ours() -> dict[str, str]:
@@ -268,8 +269,8 @@ def rows_of_ours() -> dict[str, str]:
     counts = {}
     for name, metric in OURS.items():
         one, eleven = (
-            verax.evaluate(case.model, case.inputs, attributions[:m], [metric], background=case.background).rows
-            / len(case.inputs)
+            verax.evaluate(case.problem.with_model(case.problem.scorer), attributions[:m], [metric]).rows
+            / len(case.problem)
             for m in (1, 11)
         )
         counts[name] = line(one, (eleven - one) / 10)
@@ -279,7 +280,7 @@ def rows_of_ours() -> dict[str, str]:
 def rows_of_peers() -> dict[str, str]:
     case, attributions = twenty_features()
     subject = case_subject(case, {})
-    module = case.model.adapter.module
+    module = case.problem.scorer.adapter.module
     counts = {}
     for peer in peer_metrics.PEERS:
         with common.recorded(module) as seen:

@@ -81,23 +81,24 @@ def accuracy(model: nn.Module, data: Data) -> float:
     return float((predicted == data.test_labels.bool()).float().mean())
 
 
-def explain(model: verax.Scorer, inputs: Tensor) -> dict[str, Tensor]:
+def explain(problem: verax.Problem) -> dict[str, Tensor]:
     """Attribute the logit of the predicted class in three ways, the last one worthless on purpose."""
-    gradient = verax.attribution.Gradient()(model, inputs)
+    gradient = verax.attribution.Gradient()(problem)
     return {
         "gradient": gradient,
-        "input*gradient": inputs * gradient,
-        "random": verax.attribution.Random(seed=SEED)(model, inputs),
+        "input*gradient": problem.inputs * gradient,
+        "random": verax.attribution.Random(seed=SEED)(problem),
     }
 
 
 def measure(name: str, model: nn.Module, data: Data) -> list[Line]:
     """Evaluate all attributions of a model in one call."""
     scorer = verax.Scorer(model, returns="logits")  # its one output is the logit of class 1
-    attributions = explain(scorer, data.test)
-    found = verax.evaluate(scorer, data.test, attributions, metrics=("pc", "dpc", "infidelity"))
-    means = {metric: result.mean() for metric, result in found.items()}
-    errors = found["infidelity"].mean_standard_error
+    problem = verax.Problem(scorer, data.test)
+    attributions = explain(problem)
+    evaluation = verax.evaluate(problem, attributions, ["pc", "dpc", "infidelity"])
+    means = {metric: result.mean() for metric, result in evaluation.items()}
+    errors = evaluation["infidelity"].mean_standard_error
     return [
         Line(
             model=name,
@@ -107,8 +108,8 @@ def measure(name: str, model: nn.Module, data: Data) -> list[Line]:
             dpc=means["dpc"][one].mean,
             infidelity=means["infidelity"][one].mean,
             infidelity_error=errors[one],
-            rows=found.rows,
-            seconds=found.seconds,
+            rows=evaluation.rows,
+            seconds=evaluation.seconds,
         )
         for one in attributions
     ]

@@ -56,7 +56,8 @@ def _values(
     subject: Subject, given: Attributions, metric: DirectedPredictionChange
 ) -> tuple[torch.Tensor, float, torch.Tensor | None]:
     """Scores, rows per input and attribution, and the stated errors of adaptive steps."""
-    found = verax.evaluate(subject.scorer, subject.inputs, given, [metric])["dpc"]
+    problem = verax.Problem(subject.scorer, subject.inputs)  # a new one, whose unperturbed rows count
+    found = verax.evaluate(problem, given, [metric])["dpc"]
     value = torch.stack(list(found.value.values())).double().cpu()
     stated = torch.stack(list(found.error.values())).double().cpu() if metric.steps == "adaptive" else None
     return value, found.rows / value.numel(), stated

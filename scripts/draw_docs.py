@@ -97,7 +97,7 @@ def linear() -> tuple[verax.Scorer, torch.Tensor, dict[str, torch.Tensor]]:
 def draw_linear(out: Path) -> Path:
     """PC and DPC of a linear model: each has its own best attribution."""
     model, x, attributions = linear()
-    found = verax.evaluate(model, x, attributions, metrics=["pc", "dpc"], target=1, output="logit")
+    found = verax.evaluate(verax.Problem(model, x, target=1, output="logit"), attributions, ["pc", "dpc"])
     figure, axes = plt.subplots(1, 2, figsize=(8, 2.4), sharey=True, layout="constrained")
     for panel, name in zip(axes, ("pc", "dpc"), strict=True):
         means = [found[name].mean()[one].mean for one in attributions]
@@ -112,7 +112,8 @@ def draw_linear(out: Path) -> Path:
 def draw_area(out: Path) -> Path:
     """From curves to a number: the gap between the curves, and the weights of its points."""
     w, x = torch.tensor([2.0, 1.2, 0.8, 0.5, 0.3, -0.2, -0.5, -1.0]), torch.ones(1, 8)
-    result = verax.prediction_change(verax.Scorer(lambda rows: rows @ w, returns="logits"), x, x * w, target=1)
+    problem = verax.Problem(verax.Scorer(lambda rows: rows @ w, returns="logits"), x, target=1)
+    result = verax.metrics.PredictionChange()(problem, x * w)
     morf, lerf = (curve[0].numpy() for curve in (result.morf, result.lerf))
     steps = np.arange(len(morf))
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.8), layout="constrained", width_ratios=(3, 2))

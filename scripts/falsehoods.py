@@ -34,7 +34,7 @@ def draw_three(answers: Answers) -> None:
     """The curves of three features, whose numbers stand in the page."""
     model = verax.Scorer(lambda rows: rows @ WEIGHTS[:, None], returns="values")
     given = {name: torch.tensor([values]) for name, values in THREE.items()}
-    dpc = verax.evaluate(model, INPUT, given, [DirectedPredictionChange(steps=3)])["dpc"]
+    dpc = DirectedPredictionChange(steps=3)(verax.Problem(model, INPUT), given)
     directed = dict(zip(THREE, dpc.curves()[:, 0], strict=True))
     chart, axes = panels(3, width=2.0, height=2.2, share=True)
     for ax, name in zip(axes, THREE, strict=True):
@@ -167,9 +167,10 @@ def show_limits(subjects: list[Subject], answers: Answers, limited: int, rows: i
     for subject in subjects:
         g, x = subject.gradient[:limited], subject.inputs[:limited]
         given = {TRUTH: g, SIZED: g.sign() * (g * x).abs(), "lower half reversed": half_reversed(g)}
-        found = verax.evaluate(subject.scorer, x, given, METRICS)
+        problem = subject.problem[:limited]
+        found = verax.evaluate(problem, given, METRICS)
         for name, metric in METRICS.items():
-            limit = verax.limits(subject.scorer, x, metrics={name: metric}, rows=rows)[name]
+            limit = verax.limits(problem, {name: metric}, rows=rows)[name]
             part = [float(found[name].value[one].mean() / limit.best.mean()) for one in given]
             lines.append([subject.name, name, *(f"{one:.3f}" for one in part), "exact" if limit.exact else "bound"])
     answers.table("limits", ["model", "metric", TRUTH, SIZED, "lower half reversed", "limit"], lines)

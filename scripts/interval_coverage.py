@@ -116,7 +116,7 @@ def scores(model: nn.Module, x: Tensor, maps: Any, perturbation: Any, samples: i
     correlation = EffectCorrelation(samples=samples, seed=seed, perturbation=perturbation)
     infidelity = Infidelity(samples=samples, seed=seed, perturbation=perturbation)
     metrics = {"effect_correlation": correlation, "infidelity": infidelity, "delta": DeltaError(correlation)}
-    return verax.evaluate(model, x, maps, metrics, target=0)
+    return verax.evaluate(verax.Problem(model, x, target=0), maps, metrics)
 
 
 def figures(found: list[Any], delta: list[Any], truth: Any) -> dict[str, pl.DataFrame]:

@@ -58,13 +58,13 @@ def draw_shares(subjects: list[Subject], answers: Answers, limited: int, rows: i
     chart, axes = panels(len(subjects), width=3.0, height=2.1, columns=2, share=True)
     lines = []
     for ax, subject in zip(axes, subjects, strict=True):
-        x, gradient = subject.inputs[:limited], subject.gradient[:limited]
+        problem, gradient = subject.problem[:limited], subject.gradient[:limited]
         for kind, (colour, marker) in STYLES.items():
             shares = []
             for epsilon in EPSILONS:
                 metric = {"dpc": metrics()[kind, epsilon]}
-                limit = verax.limits(subject.scorer, x, metrics=metric, rows=rows)["dpc"]
-                value = verax.evaluate(subject.scorer, x, gradient, metric)["dpc"].value
+                limit = verax.limits(problem, metric, rows=rows)["dpc"]
+                value = verax.evaluate(problem, gradient, metric)["dpc"].value
                 shares.append(float(value.mean() / limit.best.mean()))
             ax.plot(EPSILONS, shares, color=colour, marker=marker, markersize=4, label=kind)
             lines.append([subject.name, kind, *(f"{one:.3f}" for one in shares)])

@@ -92,11 +92,11 @@ def measured(model: Any, dataset: Dataset, rows: int, chosen: list[Attribution],
     inputs = inputs[torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0))[:rows]]
     background, labels = dataset.part("train")
     stack = attribute(chosen, model, inputs, background=background, background_labels=labels)
-    guided = verax.evaluate(model, inputs, stack, GUIDED)
+    guided = verax.evaluate(verax.Problem(model, inputs), stack, GUIDED)
     means = {name: result.scores.double().mean(1).tolist() for name, result in guided.items()}
     for subset in SUBSETS:
         metric = Infidelity(samples=draws, subset=subset)
-        moments = verax.evaluate(model, inputs, stack, [metric])["infidelity"].moments
+        moments = verax.evaluate(verax.Problem(model, inputs), stack, [metric])["infidelity"].moments
         pp, ps, ss = moments.pp, moments.ps, moments.ss
         captum = (ss - ps.square() / torch.where(pp == 0, 1, pp)) / draws
         clamped = (ss - ps.clamp(min=0).square() / torch.where(pp == 0, 1, pp)) / draws
@@ -110,7 +110,9 @@ def measured(model: Any, dataset: Dataset, rows: int, chosen: list[Attribution],
 def flaws(model: Any, inputs: torch.Tensor, gradient: torch.Tensor) -> dict[str, dict[str, float]]:
     """How attributions that are known to be false fare against the gradient, by reading."""
     false = {"half": half_reversed(gradient), "inverse": negated_inverse(gradient)}
-    result = verax.evaluate(model, inputs, {"gradient": gradient, **false}, {name: GUIDED[name] for name in READINGS})
+    result = verax.evaluate(
+        verax.Problem(model, inputs), {"gradient": gradient, **false}, {name: GUIDED[name] for name in READINGS}
+    )
     found = {}
     for reading in READINGS:
         truth, half, inverse = result[reading].scores

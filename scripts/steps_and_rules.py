@@ -10,10 +10,9 @@ import argparse
 from typing import Any
 
 import numpy as np
-import torch
 
 import verax
-from verax.attribution import Gradient, IntegratedGradients, Random, attribute
+from verax.attribution import Gradient, IntegratedGradients, Random
 from verax.datasets import Dataset, load_digits
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.models.recipes import recipe_for
@@ -54,13 +53,13 @@ def main() -> None:
     background, labels = dataset.part("train")
     configurations = AttributionsSpec(every=given.every).configurations("image")
     for name in given.models:
-        model = trained(dataset, name)
-        found = attribute(configurations, model, inputs, background=background, background_labels=labels)
-        means = mean_scores(model, inputs, found)
+        problem = verax.Problem(trained(dataset, name), inputs, background=background, background_labels=labels)
+        found = verax.explain(problem, configurations)
+        means = mean_scores(problem, found)
         print(f"\n### Digits-{name.capitalize()}: {len(found)} configurations, {len(inputs)} images\n")
         print("\n".join(agreement(means)))
         print()
-        print("\n".join(few_methods(model, inputs, background)))
+        print("\n".join(few_methods(problem)))
 
 
 def trained(dataset: Dataset, name: str) -> verax.Scorer:
@@ -69,12 +68,12 @@ def trained(dataset: Dataset, name: str) -> verax.Scorer:
     return verax.Scorer(found.module, returns="logits")
 
 
-def mean_scores(model: verax.Scorer, inputs: torch.Tensor, attributions: dict[str, Any]) -> dict[str, Any]:
+def mean_scores(problem: verax.Problem, attributions: dict[str, Any]) -> dict[str, Any]:
     """Mean score of each configuration, by reading and number of steps; one call, so that rows are shared."""
     metrics = {
         f"{name}|{steps}": in_steps(metric, steps) for name, metric in READINGS.items() for steps in (*STEPS, FULL)
     }
-    found = verax.evaluate(model, inputs, attributions, metrics)
+    found = verax.evaluate(problem, attributions, metrics)
     return {name: np.array([float(one.mean()) for one in result.value.values()]) for name, result in found.items()}
 
 
@@ -93,13 +92,11 @@ def agreement(means: dict[str, Any]) -> list[str]:
     return lines
 
 
-def few_methods(model: verax.Scorer, inputs: torch.Tensor, background: torch.Tensor) -> list[str]:
+def few_methods(problem: verax.Problem) -> list[str]:
     """The lines of a Markdown table: mean DPC of a few methods, by area and rule, in 20 steps and one pixel each."""
     methods = {name: method for name, method in SHOWN.items() if method is not None}
-    arrays = dict(
-        zip(methods, attribute(list(methods.values()), model, inputs, background=background).values(), strict=True)
-    )
-    arrays["gradient x input"] = arrays["gradient"] * inputs
+    arrays = dict(verax.explain(problem, methods))
+    arrays["gradient x input"] = arrays["gradient"] * problem.inputs
     lines = [f"| DPC | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
     metrics = {
         f"{area}, {rule or 'any rule'}, {20 if rule else FULL} steps": DirectedPredictionChange(
@@ -108,7 +105,7 @@ def few_methods(model: verax.Scorer, inputs: torch.Tensor, background: torch.Ten
         for area in ("between", "morf")
         for rule in ("sum", "dot", "coherent", None)
     }
-    found = verax.evaluate(model, inputs, {name: arrays[name] for name in SHOWN}, metrics)
+    found = verax.evaluate(problem, {name: arrays[name] for name in SHOWN}, metrics)
     for name, result in found.items():
         lines.append(f"| {name} | {' | '.join(f'{float(one.mean()):.3f}' for one in result.value.values())} |")
     return lines

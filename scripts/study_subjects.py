@@ -53,6 +53,11 @@ class Subject:
         """What runs the model."""
         return verax.Scorer(self.module, returns="logits")
 
+    @cached_property
+    def problem(self) -> verax.Problem:
+        """The model and its inputs."""
+        return verax.Problem(self.scorer, self.inputs)
+
     @property
     def is_table(self) -> bool:
         """Whether it takes rows of a table, not images."""
@@ -66,19 +71,19 @@ class Subject:
     @cached_property
     def gradient(self) -> Tensor:
         """The truth about small changes."""
-        return Gradient()(self.scorer, self.inputs)
+        return Gradient()(self.problem)
 
     @cached_property
     def attributions(self) -> Attributions:
         """What is compared: slopes, contributions, and chance. SHAP on tables, SmoothGrad on images."""
         own = {"SHAP": KernelShap(1024)} if self.is_table else {"SmoothGrad": SmoothGrad(sigma=0.25)}
         methods = {**own, "IG x input": IntegratedGradients(), "random": Random()}
-        found = {name: method(self.scorer, self.inputs) for name, method in methods.items()}
+        found = {name: method(self.problem) for name, method in methods.items()}
         return {"gradient": self.gradient, "gradient x input": self.gradient * self.inputs, **found}
 
-    def scores(self, attributions: Attributions, metrics: Any, **settings: Any) -> dict[str, Attributions]:
+    def scores(self, attributions: Attributions, metrics: Any) -> dict[str, Attributions]:
         """By metric and attribution, one value per input."""
-        found = verax.evaluate(self.scorer, self.inputs, attributions, metrics, **settings)
+        found = verax.evaluate(self.problem, attributions, metrics)
         return {name: {key: value.double().cpu() for key, value in found[name].value.items()} for name in found}
 
 

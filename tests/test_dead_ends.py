@@ -12,6 +12,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
+import calls
 import verax
 from verax.attribution import KernelShap, LimeTabular, Occlusion, Random
 
@@ -23,7 +24,7 @@ WEIGHTS = np.array([2.0, -1.0, 0.5])
 
 def test_a_regressor_is_measured_in_its_own_unit():
     model = LinearRegression().fit(TABLE, 1000 * TABLE @ WEIGHTS)
-    found = verax.compare(model, TABLE[:20], {"exact": 1000 * TABLE[:20] * WEIGHTS, "random": Random()}, ["pc"])
+    found = calls.compare(model, TABLE[:20], {"exact": 1000 * TABLE[:20] * WEIGHTS, "random": Random()}, ["pc"])
     assert found.best("pc") == ["exact"]
     assert found.ranking("pc")[0].mean > 500  # zeros once
 
@@ -31,7 +32,7 @@ def test_a_regressor_is_measured_in_its_own_unit():
 def test_gaps_go_where_trees_take_them():
     rows = np.where(RNG.random(TABLE.shape) < 0.2, np.nan, TABLE)
     model = HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5).fit(rows, TABLE[:, 0] > 0)
-    found = verax.compare(model, rows, {"shap": KernelShap(8), "random": Random()}, ["pc"])
+    found = calls.compare(model, rows, {"shap": KernelShap(8), "random": Random()}, ["pc"])
     assert found.best("pc") == ["shap"]
 
 
@@ -41,7 +42,7 @@ def test_raw_units_by_following_one_sentence_of_the_docs():
     plain = {"LIME": LimeTabular(samples=64), "random": Random()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        verax.compare(model, raw, plain, ["pc", "infidelity"], samples=32)
+        calls.compare(model, raw, plain, ["pc", "infidelity"], samples=32)
     said = " ".join(str(one.message) for one in caught)
     assert 'Pass baselines="mean" with background=' in said
     assert 'Pass sigma="std" with background=' in said
@@ -49,7 +50,7 @@ def test_raw_units_by_following_one_sentence_of_the_docs():
     advised = {"LIME": LimeTabular(sigma="std", scale_kernel=True, samples=64, alpha=0.0), "random": Random()}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = verax.compare(
+        found = calls.compare(
             model, raw, advised, ["pc", "infidelity"], baselines="mean", sigma="std", background=raw, samples=32
         )
     assert found.best("infidelity") == ["LIME"]
@@ -60,7 +61,7 @@ def test_raw_units_by_following_one_sentence_of_the_docs():
 def test_three_classes_with_labels_of_text():
     labels = np.array(["low", "mid", "high"])[np.digitize(TABLE @ WEIGHTS, [-1.0, 1.0])]
     model = LogisticRegression().fit(TABLE, labels)
-    found = verax.compare(model, TABLE, {"occlusion": Occlusion(), "random": Random()}, ["pc"], target="high")
+    found = calls.compare(model, TABLE, {"occlusion": Occlusion(), "random": Random()}, ["pc"], target="high")
     assert set(model.classes_[found.evaluation["pc"].target]) == {"high"}
     assert found.best("pc") == ["occlusion"]
 
@@ -70,7 +71,7 @@ def test_explanations_of_shap_go_in_as_they_are():
     shap = pytest.importorskip("shap")
     model = LinearRegression().fit(TABLE, TABLE @ WEIGHTS)
     explained = shap.LinearExplainer(model, TABLE)(TABLE[:20])
-    found = verax.compare(
+    found = calls.compare(
         model, TABLE[:20], {"shap": explained, "random": Random()}, ["pc"], baselines="mean", background=TABLE
     )
     assert found.best("pc") == ["shap"]
@@ -78,7 +79,7 @@ def test_explanations_of_shap_go_in_as_they_are():
     trees = HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5).fit(TABLE, classes)
     several = shap.TreeExplainer(trees)(TABLE)
     with pytest.raises(ValueError, match=r"shap\.from_explanation\(explanation, target=\.\.\.\) takes one of them"):
-        verax.compare(trees, TABLE, {"shap": several.values}, ["pc"])
-    assert verax.compare(trees, TABLE, {"shap": several, "random": Random()}, ["pc"]).best("pc") == ["shap"]
+        calls.compare(trees, TABLE, {"shap": several.values}, ["pc"])
+    assert calls.compare(trees, TABLE, {"shap": several, "random": Random()}, ["pc"]).best("pc") == ["shap"]
     one = verax.interop.shap.from_explanation(several, target=2).attributions
-    assert verax.compare(trees, TABLE, {"shap": one, "random": Random()}, ["pc"], target=2).best("pc") == ["shap"]
+    assert calls.compare(trees, TABLE, {"shap": one, "random": Random()}, ["pc"], target=2).best("pc") == ["shap"]

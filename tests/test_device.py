@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+import calls
 import verax
 from verax.attribution.ridge import weighted_ridge
 from verax.core import noise
 from verax.perturbation.guided import guided_scores
 from verax.perturbation.removed_sets import Experiment
-from verax.problem.problem import Task, problem
+from verax.problem.attributed import Task, attributed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -48,10 +49,10 @@ def test_metrics_agree_between_devices(make) -> None:
     metrics = {name: name for name in ("pc", "dpc", "infidelity", "sensitivity_n")}
     metrics["adaptive"] = verax.metrics.DirectedPredictionChange(steps="adaptive")
     model = make()
-    here = verax.evaluate(model, x, a, metrics)
-    moved = verax.evaluate(model, x, a, metrics, device="cuda")
+    here = calls.evaluate(model, x, a, metrics)
+    moved = calls.evaluate(model, x, a, metrics, device="cuda")
     assert next(model.parameters()).device.type == "cpu"  # moved back
-    there = verax.evaluate(model.cuda(), x.cuda(), a.cuda(), metrics)
+    there = calls.evaluate(model.cuda(), x.cuda(), a.cuda(), metrics)
     for name in metrics:
         assert there[name].value.device.type == "cuda"
         assert moved[name].value.device.type == "cpu"
@@ -63,18 +64,18 @@ def test_metrics_agree_between_devices(make) -> None:
 def test_out_of_memory_on_the_device_halves_the_batch() -> None:
     x = torch.randn(64, 20, generator=torch.Generator().manual_seed(1)).cuda()
     model = network().float().cuda()
-    calls = []
+    sizes = []
 
     def hungry(batch: torch.Tensor) -> torch.Tensor:
-        calls.append(len(batch))
+        sizes.append(len(batch))
         if len(batch) > 100:
             torch.empty(1 << 50, device="cuda")
         return model(batch)
 
     scorer = verax.Scorer(hungry, returns="logits")
-    found = verax.prediction_change(scorer, x, x)
-    torch.testing.assert_close(found.value, verax.prediction_change(model, x, x).value, rtol=0, atol=1e-6)
-    assert max(calls) > 100 >= calls[-1]
+    found = calls.prediction_change(scorer, x, x)
+    torch.testing.assert_close(found.value, calls.prediction_change(model, x, x).value, rtol=0, atol=1e-6)
+    assert max(sizes) > 100 >= sizes[-1]
 
 
 # Precision, layout, streaming
@@ -101,10 +102,10 @@ TOLERANCE = {None: 2e-3, "float32": 1e-5, "tf32": 2e-3, "bfloat16": 0.03, "float
 @pytest.mark.parametrize("home", ["cpu", "cuda"])
 def test_every_precision_scores_images_as_the_cpu_does(precision, home) -> None:
     model, x, a = normed_network(), images(9), images(9, seed=2)
-    wanted = verax.evaluate(model, x, a, METRICS)
+    wanted = calls.evaluate(model, x, a, METRICS)
     scorer = verax.Scorer(model.to(home), precision=precision, device="cuda")
     before = [(one.data_ptr(), one.stride()) for one in model.parameters()] if home == "cuda" else None
-    found = verax.evaluate(scorer, x, a, METRICS, batch_size=50)
+    found = calls.evaluate(scorer, x, a, METRICS, batch_size=50)
     for name in ("pc", "dpc"):
         torch.testing.assert_close(found[name].morf, wanted[name].morf, rtol=0, atol=TOLERANCE[precision])
         assert found[name].rows == wanted[name].rows
@@ -116,11 +117,11 @@ def test_every_precision_scores_images_as_the_cpu_does(precision, home) -> None:
 COMPILED = """
 import sys
 sys.path.append({tests!r})
-import torch, verax
+import calls, torch, verax
 from test_device import METRICS, TOLERANCE, images, normed_network
 model, x, a = normed_network().cuda(), images(9).cuda(), images(9, seed=2).cuda()
 scorer = verax.Scorer(model, precision={precision!r}, compile=True, batch_size=64)
-found, wanted = verax.evaluate(scorer, x, a, METRICS), verax.evaluate(model, x, a, METRICS)
+found, wanted = calls.evaluate(scorer, x, a, METRICS), calls.evaluate(model, x, a, METRICS)
 torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[{precision!r}])
 assert found.rows == wanted.rows
 print("the same")
@@ -139,14 +140,14 @@ def test_a_model_runs_channels_last() -> None:
     seen = []
     model = normed_network().cuda()
     model[3].register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
-    verax.prediction_change(model, images(4).cuda(), images(4).cuda())
+    calls.prediction_change(model, images(4).cuda(), images(4).cuda())
     assert all(one.is_contiguous(memory_format=torch.channels_last) for pair in seen for one in pair)
 
 
 @pytest.mark.parametrize("method", [verax.attribution.Gradient(), verax.attribution.GuidedBackprop()])
 def test_gradients_of_images_agree_between_devices(method) -> None:
     model, x = normed_network().double(), images(5).double()
-    here, there = method(model, x), method(model, x, device="cuda")
+    here, there = (method(verax.Problem(model, x, device=device)) for device in (None, "cuda"))
     torch.testing.assert_close(there, here, rtol=0, atol=1e-9)
     assert there.is_contiguous()
 
@@ -154,10 +155,10 @@ def test_gradients_of_images_agree_between_devices(method) -> None:
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # which torch calls a prototype
 def test_nothing_waits_inside_the_guided_stream() -> None:
     x, scorer = images(20).cuda(), verax.Scorer(normed_network().cuda(), batch_size=64)
-    asked = problem(x, images(20, seed=2).cuda(), target=None, baselines=0.0, features="auto")
+    rated = attributed(verax.Problem(scorer, x), images(20, seed=2).cuda())
     with scorer.session(x, "torch", "probability") as session:
         scores = session.class_scores(x)
-        task = Task(asked, scores.argmax(1), scores.amax(1))
+        task = Task(rated, scores.argmax(1), scores.amax(1))
         try:
             torch.cuda.set_sync_debug_mode("error")
             (found,) = guided_scores(session, task, [Experiment("signed", 20)])
@@ -173,7 +174,7 @@ def test_scores_that_are_not_finite_are_found_although_nothing_waits() -> None:
             return torch.where((x == 0).flatten(1).sum(1) > 1500, torch.nan, sums)
 
     with pytest.raises(ValueError, match=r"expected finite scores.*a perturbed copy of the input"):
-        verax.prediction_change(Holes(), images(4).cuda(), images(4).cuda())
+        calls.prediction_change(Holes(), images(4).cuda(), images(4).cuda())
 
 
 def test_images_on_the_cpu_go_to_the_device_block_by_block(monkeypatch) -> None:
@@ -181,9 +182,9 @@ def test_images_on_the_cpu_go_to_the_device_block_by_block(monkeypatch) -> None:
     model, x, a = normed_network(), images(40), torch.stack([images(40, seed=seed) for seed in (2, 3)])
     groups = (torch.arange(1024) // 8).reshape(32, 32)
     for features in ("auto", groups):
-        wanted = verax.prediction_change(model, x, a, features=features)
+        wanted = calls.prediction_change(model, x, a, features=features)
         scorer = verax.Scorer(model, precision="float32", device="cuda", batch_size=100)
-        found = verax.prediction_change(scorer, x, a, features=features)
+        found = calls.prediction_change(scorer, x, a, features=features)
         torch.testing.assert_close(found.value, wanted.value, rtol=0, atol=1e-5)
 
 
@@ -199,18 +200,19 @@ def test_inputs_with_all_that_travels_along_agree_between_devices() -> None:
     def model(rows, scale):
         return rows.nan_to_num(nan=2.0) @ weight.to(rows.device) * scale
 
-    inputs = verax.Inputs(x, groups, baselines=0.5, alongside={"scale": torch.arange(1.0, 7.0).double()})
-    scorer = verax.Scorer(model, returns="values")
+    scorer = verax.Scorer(model, returns="values", takes_missing=True)
+    said = {"features": groups, "baselines": 0.5, "model_kwargs": {"scale": torch.arange(1.0, 7.0).double()}}
     settings = {"sigma": torch.linspace(0.1, 1.0, 70).double(), "samples": 30}
-    here = verax.evaluate(scorer, inputs, a, **settings)
-    there = verax.evaluate(scorer, inputs, a, device="cuda", **settings)
+    here = calls.evaluate(scorer, x, a, **said, **settings)
+    there = calls.evaluate(scorer, x, a, device="cuda", **said, **settings)
     for name in here:
         for one in a:
             torch.testing.assert_close(there[name].value[one], here[name].value[one], rtol=1e-9, atol=1e-9)
+    home, away = (verax.Problem(scorer, x, device=device, **said) for device in (None, "cuda"))
     occlusion = verax.attribution.Occlusion()
-    torch.testing.assert_close(occlusion(scorer, inputs, device="cuda"), occlusion(scorer, inputs), rtol=0, atol=1e-9)
+    torch.testing.assert_close(occlusion(away), occlusion(home), rtol=0, atol=1e-9)
     shap = verax.attribution.KernelShap(samples=300)
-    torch.testing.assert_close(shap(scorer, inputs, device="cuda"), shap(scorer, inputs), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(shap(away), shap(home), rtol=1e-6, atol=1e-6)
 
 
 # Rows written by kernels
@@ -230,11 +232,11 @@ def test_kernels_write_the_rows_that_are_made_otherwise(precision, replacement, 
     scorer = verax.Scorer(model, precision=precision)
 
     def found() -> list[torch.Tensor]:
-        calls = [(several[0], ["pc"]), (several, metrics)]
+        pairs = [(several[0], ["pc"]), (several, metrics)]
         return [
             result.scores
-            for attributions, asked in calls
-            for result in verax.evaluate(scorer, x, attributions, asked, replacement=replacement).values()
+            for attributions, asked in pairs
+            for result in calls.evaluate(scorer, x, attributions, asked, replacement=replacement).values()
         ]
 
     written = found()
@@ -253,12 +255,12 @@ def test_lime_on_images_agrees_between_devices(monkeypatch) -> None:
         for segmenter in (verax.attribution.Slic(60), verax.attribution.Quickshift(5.0))
         for distance in ("masks", "inputs")
     ]
-    here = verax.attribution.attribute(settings, model, x)
-    there = verax.attribution.attribute(settings, model, x, device="cuda")
+    here = calls.attribute(settings, model, x)
+    there = calls.attribute(settings, model, x, device="cuda")
     for name, wanted in here.items():
         torch.testing.assert_close(there[name], wanted, rtol=0, atol=1e-8 * float(wanted.abs().max()))
     monkeypatch.setattr("verax.attribution.segment_rows.can_write", lambda device, layout: False)
-    again = verax.attribution.attribute(settings, model, x, device="cuda")
+    again = calls.attribute(settings, model, x, device="cuda")
     assert all(torch.equal(again[name], there[name]) for name in here)
 
 
@@ -278,7 +280,7 @@ def test_gradients_are_repeatable(method) -> None:
     torch.manual_seed(0)
     x, background = torch.randn(12, 3, 224, 224, device="cuda"), torch.randn(8, 3, 224, 224, device="cuda")
     model = verax.models.InceptionV1().build(seed=0).eval().cuda()
-    first, second = (method(model, x, background=background) for _ in range(2))
+    first, second = (method(verax.Problem(model, x, background=background)) for _ in range(2))
     assert torch.equal(first, second)
 
 

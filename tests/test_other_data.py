@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import verax
+from verax.metrics import PredictionChange
 
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
@@ -121,8 +122,9 @@ def test_every_class_can_be_asked_about(texts):
     x, features = texts["x"][:9], texts["features"][:9]
     ranked = {}
     for target in range(3):
-        given = verax.attribution.Gradient()(texts["head"], x, target=target) * x
-        ranked[target] = verax.prediction_change(texts["head"], x, given, target=target, features=features).value
+        problem = verax.Problem(texts["head"], x, target=target, features=features)
+        given = verax.attribution.Gradient()(problem) * x
+        ranked[target] = PredictionChange()(problem, given).value
         assert ranked[target].shape == (9,)
     assert not torch.equal(ranked[0], ranked[1])
 

@@ -44,10 +44,10 @@ USER = """
 import torch
 import verax
 
-model, x = torch.nn.Linear(4, 2), torch.randn(3, 4)
-reveal_type(verax.prediction_change(model, x, x, steps=3))
+problem = verax.Problem(torch.nn.Linear(4, 2), torch.randn(3, 4))
+reveal_type(verax.evaluate(problem, problem.inputs))
 reveal_type(verax.attribution.grid("tabular"))
-verax.prediction_change(model, x, x, steps="many")
+verax.metrics.PredictionChange(steps="many")
 """
 
 CHECKER = """
@@ -166,7 +166,7 @@ def test_a_type_checker_sees_the_types_of_the_wheel(installed: Path, tmp_path: P
     check = ["-m", "mypy", "--python-executable", installed / "python", "--cache-dir", tmp_path / "cache"]
     found = ran(sys.executable, *check, "user.py", cwd=tmp_path)
     notes, wrong, last = found.stdout.splitlines()[:2], found.stdout.splitlines()[2], found.stdout.splitlines()[-1]
-    assert 'Revealed type is "verax.metrics.weighted_area.PredictionChangeResult"' in notes[0], found.stdout
+    assert 'Revealed type is "verax.evaluation.result.Evaluation"' in notes[0], found.stdout
     assert "list[verax.attribution.base.Attribution]" in notes[1]
-    assert 'Argument "steps" to "prediction_change" has incompatible type' in wrong
+    assert 'Argument "steps" to "PredictionChange" has incompatible type' in wrong
     assert last == "Found 1 error in 1 file (checked 1 source file)"

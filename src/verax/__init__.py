@@ -6,20 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import verax.core.room  # noqa: F401  # first: says in a line that there is no room for what follows
 from verax import attribution, metrics
+from verax.attribution.base import explain
 from verax.core.version import __version__
 from verax.evaluation.compare import compare
-from verax.evaluation.comparison import Comparison
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.limits import limits
-from verax.evaluation.result import Evaluation
-from verax.evaluation.single_metrics import (
-    directed_prediction_change,
-    infidelity,
-    infidelity_uncertainty,
-    prediction_change,
-)
 from verax.problem import groups, replacement, tables
-from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
 from verax.scoring import adapters
 from verax.scoring.scorer import Scorer
 
@@ -27,6 +20,7 @@ if TYPE_CHECKING:
     from verax import auditing, datasets, interop, lakes, models, monitoring, text
     from verax.auditing.audit import audit
     from verax.evaluation.stream import stream
+    from verax.problem_files import open_problem
     from verax.study.live import run_study
     from verax.tuning import tune
 
@@ -48,6 +42,7 @@ _LAZY = {
     "lakes": "",
     "models": "",
     "monitoring": "",
+    "open_problem": "problem_files",
     "run_study": "study.live",
     "stream": "evaluation.stream",
     "text": "",
@@ -55,29 +50,23 @@ _LAZY = {
 }  # large: imported when they are first used
 
 __all__ = [
-    "Comparison",
-    "Evaluation",
-    "Inputs",
+    "Problem",
     "Scorer",
     "__version__",
-    "adapters",
     "attribution",
     "audit",
     "auditing",
     "compare",
     "datasets",
-    "directed_prediction_change",
     "evaluate",
-    "groups",
-    "infidelity",
-    "infidelity_uncertainty",
+    "explain",
     "interop",
     "lakes",
     "limits",
     "metrics",
     "models",
     "monitoring",
-    "prediction_change",
+    "open_problem",
     "replacement",
     "run_study",
     "stream",

@@ -31,8 +31,8 @@ ISIC_INCEPTION = ModelInfo(
 )
 METRICS = (
     MetricInfo("pc", "PC", higher_is_better=True, kind="baseline", noisy=False),
-    MetricInfo("dpc_magnitude", "DPC", higher_is_better=True, kind="local", noisy=False),
-    MetricInfo("dpc_signed", "DPC, signed order", higher_is_better=True, kind="local", noisy=False),
+    MetricInfo("dpc_signed", "DPC", higher_is_better=True, kind="local", noisy=False),
+    MetricInfo("dpc_magnitude", "DPC, signed order", higher_is_better=True, kind="local", noisy=False),
     MetricInfo("dpc_literal", "DPC, literal", higher_is_better=True, kind="local", noisy=False),
     MetricInfo(PAPER_INFIDELITY, "Infidelity, plain", higher_is_better=False, kind="local", noisy=True),
     MetricInfo("infidelity", "Infidelity, normalised", higher_is_better=False, kind="local", noisy=True),
@@ -114,7 +114,7 @@ def scores_of(model, members, inputs, truth=truth, noise=1e-3, seed=0):
         pl.Series("input_id", number).cast(pl.String),
         pl.lit(1).alias("target"),
         pl.Series("pc", pc),
-        *(pl.Series(name, dpc) for name in ("dpc_magnitude", "dpc_signed", "dpc_literal")),
+        *(pl.Series(name, dpc) for name in ("dpc_signed", "dpc_magnitude", "dpc_literal")),
         *(pl.Series(metric.column, infidelity) for metric in METRICS if metric.noisy),
         *(pl.lit(1e-5).alias(f"{metric.column}_se") for metric in METRICS if metric.noisy),
         pl.Series("attribution_norm", np.maximum(norm, 0)),

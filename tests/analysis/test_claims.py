@@ -101,7 +101,6 @@ def test_where_the_papers_claims_hold_they_are_found_to_hold():
         *((8, model.name) for model in PAPER_MODELS),
         (14, "ISIC-Inception"),  # its value is not the paper's
         *((9, model.name) for model in PAPER_MODELS),  # the grid is too thin to say
-        *((15, model.name) for model in PAPER_MODELS),  # two orders need more rows than one
     }
 
 
@@ -392,10 +391,11 @@ def test_the_whole_pool_counts_where_draws_are_resampled_with_replacement():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"samples": 640}, ("reproduced", "not reproduced", "reproduced")),
-        ({"samples": 1280}, ("reproduced", "not reproduced", "reproduced")),
-        ({"samples": 320}, ("not measured", "not reproduced", "not measured")),
-        ({"samples": 640, "steps": 50}, ("not reproduced", "not reproduced", "not reproduced")),
+        ({"samples": 640}, ("reproduced", "reproduced", "reproduced")),
+        ({"samples": 1280}, ("reproduced", "reproduced", "reproduced")),
+        ({"samples": 320}, ("not measured", "reproduced", "not measured")),
+        ({"samples": 640, "steps": 50}, ("not reproduced", "reproduced", "reproduced")),
+        ({"samples": 640, "steps": 100}, ("not reproduced", "reproduced", "not reproduced")),
         ({"samples": 640, "steps": None}, ("not measured", "not measured", "not measured")),
         ({"samples": 640, "steps": 1}, ("reproduced", "reproduced", "reproduced")),
     ],
@@ -441,7 +441,7 @@ def test_claim_14_is_asked_of_each_runtime_table_and_its_value_of_lesions_alone(
 
 @pytest.mark.parametrize(
     ("both", "noise", "expected"),
-    [(1.0, 0.01, "reproduced"), (3.0, 0.01, "not reproduced"), (1.8, 0.5, "cannot be told")],
+    [(1.0, 0.01, "reproduced"), (6.0, 0.01, "not reproduced"), (3.6, 0.5, "cannot be told")],
 )
 def test_claim_15_compares_seconds_of_both_kinds(both, noise, expected):
     tables = replace(study([HELOC_MLP], inputs=2), runtimes=(runtime(both=both, noise=noise),))

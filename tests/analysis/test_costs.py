@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import calls
 import verax
 from analysis.synthetic import HELOC_LINEAR, HELOC_MLP, METRICS, study, timing
 from verax.analysis.costs import by_kind, crossover, sharing, together
@@ -44,8 +45,8 @@ def test_the_rows_of_both_metrics_are_those_that_the_library_runs(steps):
     # Half of the signs differ, so that no step of one order removes the same features as a step of the other.
     attribution = np.where(np.arange(20) % 2, 1, -1) * np.exp(np.arange(20.0))[None]
     model = verax.Scorer(lambda x: x @ weights, returns="logits")
-    both = verax.evaluate(model, inputs, attribution, [metric(steps) for metric in _metrics("magnitude")])
-    shared = verax.evaluate(model, inputs, attribution, [metric(steps) for metric in _metrics("signed")])
+    both = calls.evaluate(model, inputs, attribution, [metric(steps) for metric in _metrics("magnitude")])
+    shared = calls.evaluate(model, inputs, attribution, [metric(steps) for metric in _metrics("signed")])
     assert shared.rows == together(steps, 20, signed=True)
     assert together(steps, 20) - 4 <= both.rows <= together(steps, 20)  # identical rows are run once
 

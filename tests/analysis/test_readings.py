@@ -12,7 +12,7 @@ from verax.analysis.readings import OWN, readings
 from verax.analysis.tables import MetricInfo
 
 FEW = 20  # resamples
-OTHERS = ["dpc_signed", "dpc_literal", PAPER_INFIDELITY, "infidelity", "infidelity_baseline"]
+OTHERS = ["dpc_magnitude", "dpc_literal", PAPER_INFIDELITY, "infidelity", "infidelity_baseline"]
 
 
 def few_members(model):
@@ -51,12 +51,12 @@ def test_the_papers_own_reading_comes_first_and_is_what_the_claims_say():
 
 def test_a_metric_stands_for_what_rates_the_same_kind_and_is_not_compared_with_itself():
     assert cells(FOUND, 1)["infidelity_baseline"] is not None
-    assert cells(FOUND, 1)["dpc_signed"] is None
+    assert cells(FOUND, 1)["dpc_magnitude"] is None
     assert cells(FOUND, 6)["infidelity"] is not None
     assert cells(FOUND, 6)["infidelity_baseline"] is None
     assert cells(FOUND, 7, words="negative")[PAPER_INFIDELITY] is None
     assert cells(FOUND, 6)[PAPER_INFIDELITY] is not None
-    assert cells(FOUND, 7, words="negative")["dpc_signed"] is not None
+    assert cells(FOUND, 7, words="negative")["dpc_magnitude"] is not None
 
 
 @pytest.mark.parametrize(("subject", "column"), [(PAPER_DPC, "infidelity"), ("pc", "infidelity_baseline")])
@@ -77,7 +77,7 @@ def test_a_reading_is_what_the_claims_say_of_a_study_that_measured_it(subject, c
 def test_equal_scores_give_equal_answers_and_opposite_ones_the_opposite():
     """The synthetic study has one and the same DPC in all readings."""
     for row in FOUND.rows:
-        own, signed = row.claims[0], row.claims[1 + OTHERS.index("dpc_signed")]
+        own, signed = row.claims[0], row.claims[1 + OTHERS.index("dpc_magnitude")]
         assert signed is None or replace(signed, note=own.note) == own
     against = asked_again(measured_as("against", factor=-1.0))
     for number in (5, 6):
@@ -90,7 +90,7 @@ def test_normalised_infidelity_is_read_as_infidelity_where_a_claim_compares_it_w
     """Here it says the opposite of the plain one, with which all other metrics are compared."""
     scores = STUDY.scores.with_columns(-pl.col(PAPER_INFIDELITY).alias("infidelity"))
     found = cells(asked_again(replace(STUDY, scores=scores)), 7, words="negative")
-    assert [found[name].verdict for name in (OWN, "dpc_signed")] == ["reproduced", "reproduced"]
+    assert [found[name].verdict for name in (OWN, "dpc_magnitude")] == ["reproduced", "reproduced"]
     assert found["infidelity"].verdict == "not reproduced"
     opposite = {"+": "-", "-": "+"}
     assert found["infidelity"].ours[:5] == opposite[found[OWN].ours[0]] + found[OWN].ours[1:5]
@@ -98,14 +98,14 @@ def test_normalised_infidelity_is_read_as_infidelity_where_a_claim_compares_it_w
 
 def test_readings_of_several_studies_are_those_that_some_study_measured():
     heloc = study([HELOC_MLP], inputs=4, members=few_members)
-    isic = without_metrics(study([ISIC_LINEAR], inputs=4, members=few_members), "dpc_signed")
+    isic = without_metrics(study([ISIC_LINEAR], inputs=4, members=few_members), "dpc_magnitude")
     own = claims(heloc, isic, resamples=FEW)
     found = readings(heloc, isic, own=own, resamples=FEW)
     assert [metric.column for metric in found.metrics] == OTHERS
-    assert cells(found, 7, "HELOC-MLP", "negative")["dpc_signed"] is not None
-    assert cells(found, 7, "ISIC-Linear", "negative")["dpc_signed"] is None
+    assert cells(found, 7, "HELOC-MLP", "negative")["dpc_magnitude"] is not None
+    assert cells(found, 7, "ISIC-Linear", "negative")["dpc_magnitude"] is None
     assert cells(found, 4, "all models")["dpc_literal"].verdict == "reproduced"
-    assert cells(found, 4, "all models")["dpc_signed"].verdict == "not measured"
+    assert cells(found, 4, "all models")["dpc_magnitude"].verdict == "not measured"
 
 
 def test_direction_is_taken_into_account():
@@ -136,7 +136,7 @@ def test_the_table_is_the_same_in_every_form():
     assert f"✓ {FOUND.rows[0].claims[0].ours}" in lines[2]
 
 
-@pytest.mark.parametrize("gone", [(PAPER_DPC,), ("pc", "infidelity"), ("dpc_signed", "dpc_literal")])
+@pytest.mark.parametrize("gone", [(PAPER_DPC,), ("pc", "infidelity"), ("dpc_magnitude", "dpc_literal")])
 def test_metrics_that_were_left_out_break_nothing(gone):
     found = asked_again(without_metrics(STUDY, *gone))
     assert [metric.column for metric in found.metrics] == [name for name in OTHERS if name not in gone]
@@ -147,12 +147,12 @@ def test_metrics_that_were_left_out_break_nothing(gone):
 
 
 def test_a_metric_without_values_is_no_reading():
-    empty = STUDY.scores.with_columns(pl.lit(None, pl.Float32).alias("dpc_signed"))
+    empty = STUDY.scores.with_columns(pl.lit(None, pl.Float32).alias("dpc_magnitude"))
     found = asked_again(replace(STUDY, scores=empty))
-    assert "dpc_signed" not in [metric.column for metric in found.metrics]
+    assert "dpc_magnitude" not in [metric.column for metric in found.metrics]
 
 
 def test_a_metric_of_fewer_inputs_is_asked_on_those():
-    some = pl.when(pl.col("input") < 3).then("dpc_signed").alias("dpc_signed")
+    some = pl.when(pl.col("input") < 3).then("dpc_magnitude").alias("dpc_magnitude")
     found = asked_again(replace(STUDY, scores=STUDY.scores.with_columns(some)))
-    assert cells(found, 6)["dpc_signed"].verdict == "reproduced"
+    assert cells(found, 6)["dpc_magnitude"].verdict == "reproduced"

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+import calls
 import verax
-from verax.attribution import AttentionRollout, Random, attribute
+from calls import attribute
+from verax.attribution import AttentionRollout, Random
+from verax.problem.inputs import Inputs
 from verax.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -79,7 +82,7 @@ def test_it_is_the_loop_over_places_layers_and_heads(tokenizer: Any, bert: Any, 
 def test_a_continuation_is_read_where_it_is_predicted(tokenizer: Any) -> None:
     model = gpt(tokenizer)
     scorer, inputs = verax.text.continuation(model, tokenizer, ["the film was", "bad"], ["good", "story and film"])
-    found = AttentionRollout()(scorer, inputs)
+    found = calls.explained(AttentionRollout(), scorer, inputs)
     for row, count in enumerate((1, 3)):
         ids = inputs.values[row][inputs.there[row]][None]
         with torch.inference_mode():
@@ -101,14 +104,14 @@ def test_a_tagger_is_read_at_the_word_in_question(tokenizer: Any) -> None:
         attentions = tagger(**tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
     wanted = by_hand(attentions, 2)
     wanted[[0, -1]] = 0
-    np.testing.assert_allclose(AttentionRollout()(scorer, inputs)[0], wanted, atol=1e-6)
+    np.testing.assert_allclose(calls.explained(AttentionRollout(), scorer, inputs)[0], wanted, atol=1e-6)
 
 
 def test_it_is_rated_like_any_other_and_pools_to_words_and_sentences(tokenizer: Any, bert: Any) -> None:
     inputs = verax.text.tokenized(tokenizer, TEXTS)
-    found = verax.evaluate(bert, inputs, {"rollout": AttentionRollout(), "random": Random()}, ["pc"], target=1)
+    found = calls.evaluate(bert, inputs, {"rollout": AttentionRollout(), "random": Random()}, ["pc"], target=1)
     assert torch.isfinite(found["pc"].value["rollout"]).all()
-    pairs = verax.Inputs(
+    pairs = Inputs(
         inputs.values,
         features=torch.where(inputs.features >= 0, inputs.features // 2, -1),
         baselines=inputs.baselines,
@@ -120,7 +123,7 @@ def test_it_is_rated_like_any_other_and_pools_to_words_and_sentences(tokenizer: 
     by_pair = torch.zeros(len(TEXTS), int(pairs.features.max()) + 1).scatter_add_(
         1, pairs.features.clamp(min=0), torch.where(pairs.features >= 0, tokens, 0)
     )
-    values = [verax.prediction_change(bert, pairs, {"r": one}, target=1).value["r"] for one in (tokens, by_pair)]
+    values = [calls.prediction_change(bert, pairs, {"r": one}, target=1).value["r"] for one in (tokens, by_pair)]
     torch.testing.assert_close(*values)
 
 
@@ -165,6 +168,6 @@ def test_what_gives_no_attention_is_refused_with_the_way_out(tokenizer: Any, ber
     pair.set_attn_implementation("eager")
     scorer, prompts = verax.text.continuation(pair, tokenizer, ["bad"], ["story"])
     with pytest.raises(ValueError, match="encoder-decoder models have no single rollout"):
-        AttentionRollout()(scorer, prompts)
+        calls.explained(AttentionRollout(), scorer, prompts)
     with pytest.raises((TypeError, ValueError), match="read"):
         AttentionRollout("middle")  # type: ignore[arg-type]

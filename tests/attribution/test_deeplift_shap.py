@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import calls
 import verax
 from attribution.networks import convnet, mlp, rows
+from calls import attribute
 from contract.attribution_contract import CHECKS, Case, image, tabular
-from verax.attribution import Attributions, attribute, families, stream
+from verax.attribution import Attributions, families, stream
 from verax.attribution.base import Given
 from verax.attribution.deeplift import Tile, tiles
 from verax.attribution.deeplift_shap import DeepLiftFamily, DeepLiftSHAP
@@ -93,7 +95,9 @@ def test_equals_captum(name: str, multiply: bool) -> None:
     build, shape = NETWORKS[name]
     model, x = build().double().eval(), rows(5, *shape, dtype=torch.float64)
     background, target = rows(11, *shape, seed=2, dtype=torch.float64), torch.arange(5) % 3
-    found = DeepLiftSHAP("random", multiply, samples=11)(model, x, target=target, background=background)
+    found = calls.explained(
+        DeepLiftSHAP("random", multiply, samples=11), model, x, target=target, background=background
+    )
     torch.testing.assert_close(found, captums(model, x, background, target, multiply), rtol=0, atol=1e-8)
 
 
@@ -105,7 +109,9 @@ def test_equals_captum_for_other_activations(activation: type[nn.Module]) -> Non
     background[:, :3] = x[:, :3]
     target = torch.arange(4) % 3
     for multiply in (True, False):
-        found = DeepLiftSHAP("random", multiply, samples=4)(model, x, target=target, background=background)
+        found = calls.explained(
+            DeepLiftSHAP("random", multiply, samples=4), model, x, target=target, background=background
+        )
         torch.testing.assert_close(found, captums(model, x, background, target, multiply), rtol=0, atol=1e-8)
 
 
@@ -113,7 +119,7 @@ def test_of_a_linear_model() -> None:
     model = nn.Linear(5, 2).double()
     x, background = rows(4, 5, dtype=torch.float64), rows(7, 5, seed=2, dtype=torch.float64)
     for multiply, wanted in ((True, model.weight[1] * (x - background.mean(0))), (False, model.weight[1].expand(4, 5))):
-        found = DeepLiftSHAP("random", multiply, samples=7)(model, x, target=1, background=background)
+        found = calls.explained(DeepLiftSHAP("random", multiply, samples=7), model, x, target=1, background=background)
         torch.testing.assert_close(found, wanted.detach(), rtol=0, atol=1e-12)
 
 
@@ -163,7 +169,7 @@ def test_max_pooling_by_hand() -> None:
     x, reference = torch.tensor([[5.0, 1.0, 2.0, 3.0]]), torch.tensor([[1.0, 4.0, 7.0, 3.0]])
     model = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(2, 2, bias=False))
     nn.init.ones_(model[3].weight)
-    found = DeepLiftSHAP(samples=1)(model, x, target=1, background=reference)
+    found = calls.explained(DeepLiftSHAP(samples=1), model, x, target=1, background=reference)
     assert torch.equal(found, torch.tensor([[1.0, 0.0, -4.0, 0.0]]))
 
 
@@ -260,7 +266,7 @@ def test_short_chords_in_single_precision() -> None:
     x = rows(200, 6)
     for row in x:
         near = torch.nextafter(row, torch.full_like(row, math.inf))[None]
-        found = DeepLiftSHAP("random", False, samples=1)(scorer, row[None], target=1, background=near)
+        found = calls.explained(DeepLiftSHAP("random", False, samples=1), scorer, row[None], target=1, background=near)
         slope = torch.sigmoid(row.sum()) * torch.sigmoid(-row.sum())
         torch.testing.assert_close(found, slope.expand(1, 6), rtol=1e-3, atol=1e-7)
 
@@ -339,7 +345,7 @@ def test_delta_is_the_largest_gap_of_the_input_over_its_mean_difference() -> Non
     (piece,) = [piece for _, piece in stream(families([one]), model, x, **settings)]
     gaps, sizes = torch.empty(4, 9).double(), torch.empty(4, 9).double()
     for column, reference in enumerate(background):
-        total = DeepLiftSHAP(samples=1)(model, x, target=target, background=reference[None]).sum(1)
+        total = calls.explained(DeepLiftSHAP(samples=1), model, x, target=target, background=reference[None]).sum(1)
         wanted = (model(x) - model(reference[None])).gather(1, target[:, None])[:, 0]
         gaps[:, column], sizes[:, column] = (total - wanted).abs(), torch.maximum(total.abs(), wanted.abs())
     assert piece.delta is not None
@@ -528,7 +534,9 @@ def test_wrong_labels(label: float, labels: list[int] | None, message: str) -> N
     given = None if labels is None else torch.tensor(labels)
     scorer = verax.Scorer(mlp())
     with pytest.raises(ValueError, match=message):
-        DeepLiftSHAP(label, samples=8)(scorer, rows(2, 6), background=rows(4, 6), background_labels=given)
+        calls.explained(
+            DeepLiftSHAP(label, samples=8), scorer, rows(2, 6), background=rows(4, 6), background_labels=given
+        )
     assert scorer.rows == 0
 
 
@@ -536,9 +544,11 @@ def test_a_class_of_which_no_row_is_needed_may_be_missing() -> None:
     zeros = torch.zeros(4, dtype=torch.int64)
     settings = {"background": rows(4, 6), "background_labels": zeros}
     model = mlp()
-    found = DeepLiftSHAP(0.0, samples=4)(model, rows(2, 6), **settings)
-    torch.testing.assert_close(found, DeepLiftSHAP("random", samples=4)(model, rows(2, 6), **settings))
-    DeepLiftSHAP(samples=4)(model, rows(2, 6), background=rows(4, 6), background_labels=torch.tensor([0, 1, 2, 3]))
+    found = calls.explained(DeepLiftSHAP(0.0, samples=4), model, rows(2, 6), **settings)
+    torch.testing.assert_close(found, calls.explained(DeepLiftSHAP("random", samples=4), model, rows(2, 6), **settings))
+    calls.explained(
+        DeepLiftSHAP(samples=4), model, rows(2, 6), background=rows(4, 6), background_labels=torch.tensor([0, 1, 2, 3])
+    )
 
 
 class Wandering(nn.Module):

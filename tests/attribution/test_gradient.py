@@ -3,9 +3,11 @@ import torch
 from captum.attr import Saliency
 from torch import Tensor, nn
 
+import calls
 import verax
 from attribution.networks import convnet, mlp, rows
-from verax.attribution import Gradient, attribute
+from calls import attribute
+from verax.attribution import Gradient
 
 NETWORKS = {"perceptron": (mlp, (6,)), "convolutional": (convnet, (3, 12, 12))}
 
@@ -16,12 +18,12 @@ def test_equals_captum(name: str) -> None:
     model, x = build().double().eval(), rows(9, *shape, dtype=torch.float64)
     target = torch.arange(9) % 3
     wanted = Saliency(model).attribute(x.clone().requires_grad_(), target=target, abs=False)
-    torch.testing.assert_close(Gradient()(model, x, target=target), wanted, rtol=0, atol=1e-8)
+    torch.testing.assert_close(calls.explained(Gradient(), model, x, target=target), wanted, rtol=0, atol=1e-8)
 
 
 def test_of_a_linear_model_is_its_weights() -> None:
     model = nn.Linear(5, 3)
-    found = Gradient()(model, rows(4, 5), target=[2, 0, 1, 1])
+    found = calls.explained(Gradient(), model, rows(4, 5), target=[2, 0, 1, 1])
     assert torch.equal(found, model.weight[[2, 0, 1, 1]])
 
 

@@ -10,7 +10,8 @@ import jaxtyping
 import pytest
 
 from attribution.networks import convnet, rows
-from verax.attribution.base import Attribution, attribute, families
+from calls import attribute
+from verax.attribution.base import Attribution, families
 from verax.attribution.deeplift_shap import DeepLiftSHAP
 from verax.attribution.grid import grid, removals
 from verax.attribution.lime_image import LimeImage

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+import calls
 import verax
 from attribution.networks import convnet, mlp, rows
 from verax.attribution import Gradient, families, stream
@@ -37,9 +38,9 @@ def test_equals_captum(name: str) -> None:
     build, shape = NETWORKS[name]
     model, x = build().double(), rows(9, *shape, dtype=torch.float64)
     target = torch.arange(9) % 3
-    found = GuidedBackprop()(model, x, target=target)
+    found = calls.explained(GuidedBackprop(), model, x, target=target)
     torch.testing.assert_close(found, captums(model, x, target), rtol=0, atol=1e-8)
-    assert not torch.allclose(found, Gradient()(model, x, target=target), rtol=0.1)
+    assert not torch.allclose(found, calls.explained(Gradient(), model, x, target=target), rtol=0.1)
 
 
 def test_one_logit_is_guided_from_the_score_of_the_class() -> None:
@@ -143,7 +144,7 @@ def test_traced_graphs_are_seen_through(trace: Callable[[nn.Module], nn.Module],
 )
 def test_without_activations_it_is_the_gradient(model: nn.Module) -> None:
     x = rows(5, 6)
-    assert torch.equal(GuidedBackprop()(model, x), Gradient()(model, x))
+    assert torch.equal(calls.explained(GuidedBackprop(), model, x), calls.explained(Gradient(), model, x))
 
 
 class Recurrent(nn.Module):
@@ -187,7 +188,7 @@ def test_hidden_relus_are_refused(build: Callable[[], nn.Module], named: str) ->
     model = build()
     for _ in range(3):  # TorchScript looks different once it has warmed up
         with pytest.raises(TypeError, match=rf"{named}.*cannot see its ReLUs"):
-            GuidedBackprop()(model, rows(9, 6))
+            calls.explained(GuidedBackprop(), model, rows(9, 6))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -195,7 +196,7 @@ def test_a_compiled_function_is_seen_through(case: tuple[Tensor, Tensor]) -> Non
     x, wanted = case
     model = compiled_relu()
     for _ in range(2):
-        found = GuidedBackprop()(model, x.float(), target=1)
+        found = calls.explained(GuidedBackprop(), model, x.float(), target=1)
         torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-6)
         model(x.float())
 
@@ -248,7 +249,7 @@ def test_what_may_be_a_relu_by_hand_is_refused(name: str, beside: bool) -> None:
     net = Net(activation)
     model = nn.Sequential(nn.Linear(6, 6).double(), nn.ReLU(), net) if beside else net
     with pytest.raises(TypeError, match=rf"operations that may hide them \({named}.*cannot see its ReLUs.*Gradient"):
-        GuidedBackprop()(model, rows(9, 6, dtype=torch.float64))
+        calls.explained(GuidedBackprop(), model, rows(9, 6, dtype=torch.float64))
 
 
 class Linears(nn.Module):
@@ -277,7 +278,7 @@ class Linears(nn.Module):
 def test_what_is_linear_passes() -> None:
     x = rows(9, 6, dtype=torch.float64)
     linear = Linears(lambda x: x)
-    assert torch.equal(GuidedBackprop()(linear, x), Gradient()(linear, x))
+    assert torch.equal(calls.explained(GuidedBackprop(), linear, x), calls.explained(Gradient(), linear, x))
     found = GuidedBackprop()(Linears(torch.relu), x)
     assert not torch.equal(found, Gradient()(Linears(torch.relu), x))
 
@@ -302,7 +303,7 @@ def test_products_of_two_signals_beside_relus_keep_their_derivative() -> None:
     signal = torch.zeros_like(before)
     signal[:, 1] = gate[:, 1].detach() * (before[:, 1] > 0)
     wanted = through_gate + signal @ model.first.weight
-    torch.testing.assert_close(GuidedBackprop()(model, x, target=1), wanted.detach())
+    torch.testing.assert_close(calls.explained(GuidedBackprop(), model, x, target=1), wanted.detach())
 
 
 def test_a_model_that_fails_leaves_torch_as_it_was() -> None:
@@ -319,7 +320,7 @@ def test_a_module_compiled_in_place_is_refused() -> None:
     model = mlp()
     model.compile(backend="eager")
     with pytest.raises(TypeError, match="it is compiled"):
-        GuidedBackprop()(model, rows(9, 6))
+        calls.explained(GuidedBackprop(), model, rows(9, 6))
 
 
 def test_recomputed_relus_are_an_error() -> None:
@@ -356,7 +357,9 @@ def test_other_activations_only_are_refused(activation: Callable[[Tensor], Tenso
 def test_other_activations_beside_relus_keep_their_derivative() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     x = rows(9, 6, dtype=torch.float64)
-    torch.testing.assert_close(GuidedBackprop()(model, x, target=1), captums(model, x, 1), rtol=0, atol=1e-8)
+    torch.testing.assert_close(
+        calls.explained(GuidedBackprop(), model, x, target=1), captums(model, x, 1), rtol=0, atol=1e-8
+    )
 
 
 def test_code_between_two_pieces_has_ordinary_relus() -> None:

@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+import calls
 from attribution.networks import convnet, mlp, rows
-from verax.attribution import IntegratedGradients, attribute
+from calls import attribute
+from verax.attribution import IntegratedGradients
 
 NETWORKS = {"perceptron": (mlp, (6,)), "convolutional": (convnet, (3, 12, 12))}
 STATISTICS = {"min": np.min, "mean": np.mean, "median": np.median, "max": np.max}
@@ -24,13 +26,13 @@ def test_equals_captum(name: str, baseline: str, multiply: bool) -> None:
         start = torch.from_numpy(np.asarray(STATISTICS[baseline](background.numpy(), axis=axes, keepdims=True)))
         peer = captum.attr.IntegratedGradients(model, multiply_by_inputs=multiply)
         wanted = peer.attribute(x, start.expand(1, *shape), target=target, n_steps=64)
-        found = IntegratedGradients(baseline, multiply)(model, x, target=target, background=background)  # type: ignore[arg-type]
+        found = calls.explained(IntegratedGradients(baseline, multiply), model, x, target=target, background=background)  # type: ignore[arg-type]
         torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-8)
 
 
 def test_of_a_linear_model_is_weight_times_difference() -> None:
     model, x, background = nn.Linear(5, 2).double(), rows(4, 5, dtype=torch.float64), rows(3, 5, dtype=torch.float64)
-    found = IntegratedGradients("max")(model, x, target=1, background=background)
+    found = calls.explained(IntegratedGradients("max"), model, x, target=1, background=background)
     torch.testing.assert_close(found, model.weight[1] * (x - background.amax(0)), rtol=0, atol=1e-12)
 
 
@@ -65,7 +67,9 @@ def test_completeness_across_kinks(name: str) -> None:
     x, target = rows(50, *shape, dtype=torch.float64), torch.arange(50) % 3
     gaps = {}
     for points in (64, 1024):
-        found = IntegratedGradients("mean", points=points)(model, x, target=target, background=background)
+        found = calls.explained(
+            IntegratedGradients("mean", points=points), model, x, target=target, background=background
+        )
         with torch.no_grad():
             axes = 0 if len(shape) == 1 else (0, 2, 3)
             start = background.mean(axes, keepdim=True).expand(1, *shape)
@@ -116,13 +120,13 @@ def test_without_a_background_paths_begin_at_the_baselines_of_the_call(each):
     assert made.rows - made.rows_backward == len(x) + (len(x) if each else 1)
     assert max(made.delta.values()) < 1e-9
     with pytest.raises(ValueError, match=r"background: IntegratedGradients\(baseline='max'\) needs rows"):
-        IntegratedGradients(baseline="max")(model, x, target=2)
+        calls.explained(IntegratedGradients(baseline="max"), model, x, target=2)
 
 
 def test_zero_is_the_mean_of_standardised_images() -> None:
     model, x = convnet().double().eval(), rows(3, 3, 12, 12, dtype=torch.float64)
     background = rows(8, 3, 12, 12, seed=2, dtype=torch.float64)
     centred = background - background.mean((0, 2, 3), keepdim=True)
-    found = IntegratedGradients("zero", points=4)(model, x, target=1)
-    wanted = IntegratedGradients("mean", points=4)(model, x, target=1, background=centred)
+    found = IntegratedGradients("zero", points=4)(verax.Problem(model, x, target=1))
+    wanted = IntegratedGradients("mean", points=4)(verax.Problem(model, x, target=1, background=centred))
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from verax.attribution import METHODS, Attribution, Gradient, KernelShap, LimeGroups, LimeImage, Occlusion, attribute
+from calls import attribute
+from verax.attribution import METHODS, Attribution, Gradient, KernelShap, LimeGroups, LimeImage, Occlusion
 from verax.report.names import ORIENTED, kind_of
 
 

@@ -10,10 +10,12 @@ import torch
 from sklearn.linear_model import Ridge
 from torch import nn
 
+import calls
 import verax
 from attribution.networks import convnet, rows
 from attribution.test_segmentation import direct
-from verax.attribution.base import attribute, families
+from calls import attribute
+from verax.attribution.base import families
 from verax.attribution.lime_image import LimeImage
 from verax.attribution.segment_rows import SegmentedImages, colours, masks
 from verax.attribution.segmentation import PixelScale, Quickshift, Slic, segmentations
@@ -262,14 +264,16 @@ def test_one_colour_is_one_segment(replacement):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_tiny_images(segmenter, size, channels):
     x = rows(2, channels, size, size, dtype=torch.float64)
-    found = LimeImage(segmenter=segmenter, replacement="dataset", samples=16)(linear(channels, size), x)
+    found = calls.explained(
+        LimeImage(segmenter=segmenter, replacement="dataset", samples=16), linear(channels, size), x
+    )
     assert found.shape == x.shape
     assert torch.isfinite(found).all()
 
 
 def test_more_segments_than_pixels_is_a_coefficient_per_pixel():
     network, x = linear(1, 3), rows(1, 1, 3, 3, dtype=torch.float64)
-    found = LimeImage(1e-9, 0.5, "dataset", Slic(1000), samples=200)(network, x, target=1)
+    found = calls.explained(LimeImage(1e-9, 0.5, "dataset", Slic(1000), samples=200), network, x, target=1)
     torch.testing.assert_close(found.flatten(), x.flatten() * network[1].weight[1].detach(), rtol=1e-6, atol=1e-6)
 
 
@@ -287,7 +291,7 @@ def test_precision_and_kind_are_kept(dtype):
 
 def test_a_model_without_gradients_will_do():
     scorer = verax.Scorer(lambda x: x.mean((2, 3)), returns="logits", takes="numpy")
-    assert LimeImage(samples=8)(scorer, images(1)).shape == (1, 3, SIZE, SIZE)
+    assert calls.explained(LimeImage(samples=8), scorer, images(1)).shape == (1, 3, SIZE, SIZE)
     assert not LimeImage().needs_gradients
 
 
@@ -343,4 +347,4 @@ def test_inputs_that_are_not_images_are_refused():
     with pytest.raises(ValueError, match=r"inputs: LimeImage needs images .* found shape \(2, 5\)"):
         LimeImage()(nn.Linear(5, 2), rows(2, 5))
     with pytest.raises(ValueError, match="found 2 channels"):
-        LimeImage()(linear(2, 4).float(), rows(1, 2, 4, 4))
+        calls.explained(LimeImage(), linear(2, 4).float(), rows(1, 2, 4, 4))

@@ -11,9 +11,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor, nn
 
+import calls
 import verax
 from attribution.networks import mlp, rows
-from verax.attribution import attribute
+from calls import attribute
 from verax.attribution.lime_tabular import LimeTabular
 
 ALPHAS = (0.000055, 0.0001, 0.00055, 0.001, 0.0055, 0.01, 0.055, 0.1, 0.55)
@@ -228,9 +229,9 @@ def test_neighbours_without_weight_give_next_to_nothing() -> None:
 
 def test_a_linear_model_gets_its_weights() -> None:
     model, x = nn.Linear(5, 3).double(), inputs(4, 5)
-    found = LimeTabular(alpha=0.0, kernel_width=2.0)(model, x, target=2)
+    found = calls.explained(LimeTabular(alpha=0.0, kernel_width=2.0), model, x, target=2)
     torch.testing.assert_close(found, model.weight[2].detach().expand(4, 5), atol=1e-10, rtol=1e-10)
-    shrunk = LimeTabular(alpha=50.0, kernel_width=2.0)(model, x, target=2)
+    shrunk = calls.explained(LimeTabular(alpha=50.0, kernel_width=2.0), model, x, target=2)
     assert bool((shrunk.norm(dim=1) < found.norm(dim=1)).all())
 
 
@@ -287,7 +288,7 @@ def test_a_plain_callable_gives_log_odds() -> None:
     weight = np.array([0.5, -1.0, 0.2])
     scorer = verax.Scorer(lambda batch: 1 / (1 + np.exp(-batch @ weight)), returns="probabilities", takes="numpy")
     x = inputs(4, 3).numpy()
-    found = LimeTabular(alpha=0.0)(scorer, x, target=1)
+    found = calls.explained(LimeTabular(alpha=0.0), scorer, x, target=1)
     np.testing.assert_allclose(found, np.tile(weight, (4, 1)), rtol=1e-8, atol=1e-8)
 
 

@@ -4,8 +4,10 @@ import jaxtyping
 import pytest
 import torch
 
+import calls
 from attribution.networks import convnet, mlp, rows
-from verax.attribution import Occlusion, Place, attribute
+from calls import attribute
+from verax.attribution import Occlusion, Place
 from verax.attribution.given import Given
 from verax.problem.features import feature_map
 
@@ -33,7 +35,7 @@ def test_elements(kind):
     model, x = mlp().double().eval(), rows(4, 6, dtype=torch.float64)
     baselines = rows(4, 6, seed=3, dtype=torch.float64)
     wanted = plain_loop(kind, model, x, baselines, torch.arange(6).expand(4, 6), 2)
-    torch.testing.assert_close(Occlusion(kind)(model, x, target=2, baselines=baselines), wanted)
+    torch.testing.assert_close(calls.explained(Occlusion(kind), model, x, target=2, baselines=baselines), wanted)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,7 +44,9 @@ def test_groups_that_differ_by_input(kind):
     maps = torch.tensor([[0, 0, 1, 1, 5, 5], [0, 1, 2, 3, 4, 5], [9, 9, 9, 9, 9, 9]])
     wanted = plain_loop(kind, model, x, torch.zeros_like(x), maps, 1)
     for size in (None, 1, 4):
-        torch.testing.assert_close(Occlusion(kind)(model, x, target=1, features=maps, batch_size=size), wanted)
+        torch.testing.assert_close(
+            calls.explained(Occlusion(kind), model, x, target=1, features=maps, batch_size=size), wanted
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,13 +54,13 @@ def test_pixels_with_all_their_channels(kind):
     model, x = convnet(size=4).double().eval(), rows(2, 3, 4, 4, dtype=torch.float64)
     groups = torch.arange(16).reshape(4, 4).expand(2, 3, 4, 4)
     wanted = plain_loop(kind, model, x, torch.ones_like(x), groups, 0)
-    torch.testing.assert_close(Occlusion(kind)(model, x, target=0, baselines=1.0), wanted)
+    torch.testing.assert_close(calls.explained(Occlusion(kind), model, x, target=0, baselines=1.0), wanted)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_linear_model_is_explained_by_its_weights(kind):
     model, x = torch.nn.Linear(6, 2).double(), rows(3, 6, dtype=torch.float64)
-    found = Occlusion(kind)(model, x, target=1, baselines=0.5)
+    found = calls.explained(Occlusion(kind), model, x, target=1, baselines=0.5)
     torch.testing.assert_close(found, (model.weight[1] * (x - 0.5)).detach())
 
 

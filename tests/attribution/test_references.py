@@ -14,7 +14,8 @@ from torch import nn
 
 import verax
 from attribution.networks import mlp, rows
-from verax.attribution.base import attribute, families
+from calls import attribute
+from verax.attribution.base import families
 from verax.attribution.references import Edges, Random
 
 EDGES = [Edges("sobel", blur=blur) for blur in (0.0, 2.0, 4.0, 8.0)]

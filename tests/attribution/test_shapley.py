@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import verax
 from attribution.games import by_permutations, by_subsets, worths
 from attribution.networks import convnet, mlp, rows
-from verax.attribution import KernelShap, PermutationShap, Place, attribute
+from calls import attribute
+from verax.attribution import KernelShap, PermutationShap, Place
 from verax.attribution.given import Given
 from verax.attribution.shapley import exact_shapley
 from verax.problem.inputs import Inputs

@@ -10,9 +10,10 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-import verax
+import calls
+from calls import audit
 from verax.attribution import DeepLiftSHAP, Gradient, KernelShap
-from verax.auditing import audit, cases
+from verax.auditing import cases
 from verax.auditing.choices import cases_asked, replacements_asked, trials_asked
 from verax.auditing.finding import COLUMNS
 from verax.auditing.trials import TRIALS, Outcome, Trial, TruthWins
@@ -179,7 +180,7 @@ def test_given_explanations_and_methods(module):
 def test_methods_that_draw_from_each_class_get_the_classes(module):
     method = DeepLiftSHAP(background=0.5, samples=8)
     given = {"background": X, "background_labels": Y}
-    own = verax.attribution.attribute([method], module, X, **given)
+    own = calls.attribute([method], module, X, **given)
     one, other = (audit(module, X, {"dls": each}, **given, **QUICK) for each in (method, own[method.canonical]))
     wanted = other.to_frame().filter(pl.col("metric") == "pc")  # an array is rated by local metrics, too
     assert one.to_frame().filter(pl.col("metric") == "pc").equals(wanted)
@@ -198,7 +199,7 @@ def test_explanations_may_be_called_anything(module):
 
 def test_the_number_of_inputs_needed_falls_with_better_explanations(module):
     x = torch.tensor(X)
-    slopes = Gradient()(module, x)
+    slopes = calls.explained(Gradient(), module, x)
     noisy = slopes + 3 * slopes.std() * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).double()
     good, bad = (audit(module, x, {"one": one}, **QUICK).inputs_needed["effect_correlation"] for one in (slopes, noisy))
     assert good < bad

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 import torch
 
-from verax.auditing import audit, cases
+from calls import audit
+from verax.auditing import cases
 from verax.metrics import (
     DirectedPredictionChange,
     EffectCorrelation,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import verax
+import calls
 from verax.auditing import Case, cases
 from verax.auditing.known_truth.games import product_shares
 from verax.metrics import Infidelity, PredictionChange
@@ -168,12 +168,12 @@ def test_evaluate_takes_a_case_as_it_is_and_knows_truth_from_its_opposite(name: 
     assert case.baseline is not None
     given = {"true": case.baseline.attribution, "false": -case.baseline.attribution}
     metrics = [PredictionChange(), Infidelity(perturbation="baseline", samples=64)]
-    found = verax.evaluate(case.model, case.inputs, given, metrics, output=case.output)
+    found = calls.evaluate(case.model, case.inputs, given, metrics, output=case.output)
     assert found["pc"].value["true"].mean() > found["pc"].value["false"].mean()
     assert found["infidelity"].value["true"].mean() < found["infidelity"].value["false"].mean()
     if case.local is not None:
         given = {"true": case.local.attribution, "false": -case.local.attribution}
-        local = verax.evaluate(case.model, case.inputs, given, [Infidelity(samples=64)], output=case.output)
+        local = calls.evaluate(case.model, case.inputs, given, [Infidelity(samples=64)], output=case.output)
         assert local["infidelity"].value["true"].mean() < local["infidelity"].value["false"].mean()
 
 

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+import calls
 import verax
 from verax.auditing.choices import metrics_asked
 from verax.metrics import METRICS
@@ -35,7 +36,7 @@ def test_scaling_a_layer_and_the_next_one_back_changes_no_score():
     x = torch.randn(12, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     explanations = {"x": x, "slopes": verax.attribution.Gradient()(plain, x)}
     assert torch.allclose(explanations["slopes"], verax.attribution.Gradient()(scaled, x), rtol=1e-9)
-    before, after = (verax.evaluate(model, x, explanations, shipped()) for model in (plain, scaled))
+    before, after = (calls.evaluate(model, x, explanations, shipped()) for model in (plain, scaled))
     assert len(before) > 10
     for name, result in before.items():
         assert torch.allclose(result.scores, after[name].scores, rtol=1e-7, atol=1e-12), name
@@ -50,7 +51,7 @@ def test_a_rescaled_feature_moves_local_metrics():
         other[0].weight /= units
     assert torch.allclose(other(x * units), plain(x))
     found = [
-        verax.evaluate(model, rows, {"slopes": verax.attribution.Gradient()}, ["lpc", "infidelity"])
+        calls.evaluate(model, rows, {"slopes": verax.attribution.Gradient()}, ["lpc", "infidelity"])
         for model, rows in ((plain, x), (other, x * units))
     ]
     for name in ("lpc", "infidelity"):
@@ -61,5 +62,5 @@ def test_a_rescaled_feature_moves_local_metrics():
 def test_a_shifted_baseline_moves_what_replaces_by_it(metric):
     plain, _ = networks()
     x = torch.randn(12, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    moved = [verax.evaluate(plain, x, x, [metric], baselines=one)[metric].scores for one in (0.0, 0.7)]
+    moved = [calls.evaluate(plain, x, x, [metric], baselines=one)[metric].scores for one in (0.0, 0.7)]
     assert not torch.allclose(*moved)

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from verax.auditing import audit, cases, trials
+from calls import audit
+from verax.auditing import cases, trials
 from verax.auditing.bench import Bench, refusal, unfit
 from verax.auditing.choices import METHODS
 from verax.auditing.subject import Ground, case_subject

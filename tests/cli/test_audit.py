@@ -146,5 +146,9 @@ def test_refusals_are_one_line(arguments, words):
 
 
 def test_warnings_speak_of_options() -> None:
-    advice = 'Pass sigma="std" with background=train_inputs, verax.Scorer(model, returns="logits") or output="logit".'
-    assert _as_options(advice) == "Pass --sigma std --background FILE, --returns logits or --output logit."
+    advice = 'Pass background=train_inputs, verax.Scorer(model, returns="logits") or output="logit".'
+    advice += ' Give the metric sigma="std", and the problem background=train_inputs.'
+    assert _as_options(advice) == (
+        "Pass --background FILE, --returns logits or --output logit. Give --metric 'NAME(sigma=std)', and "
+        "--background FILE."
+    )

@@ -27,6 +27,7 @@ ELSEWHERE = {"tune"}  # commands with a contract suite of their own
 NO_CUDA = "cuda:99"  # there is no machine with so many
 
 EVALUATE = "evaluate --model {model} --inputs {x.npy} --attributions {a.npy}"
+LAKE = "lake --model {model} --inputs {new} --out {new}/scores --method Gradient"
 TRAIN = "train breast-cancer linear --epochs 1 --device cpu"
 STUDY = "study run {study.toml} --out {new}"
 MONITOR = "monitor --state {new}.json --model {model} --inputs {x.npy} --attributions ig={a.npy} --kind contributions"
@@ -54,10 +55,19 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "missing attributions": (MONITOR.replace("{a.npy}", "{new}.npy"), "o such file"),
         "mismatched lengths": (MONITOR.replace("a.npy", "short.npy"), "expected one row for each of the 8 inputs"),
     },
+    "lake": {
+        "no arguments": ("lake", "Missing option '--model'"),
+        "an unknown option": (f"{LAKE} --report {{new}}.html", "No such option: --report"),
+        "an unknown metric": (f"{LAKE} --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
+        "an unknown method": (f"{LAKE} --method Gradeint", "found 'Gradeint'; did you mean 'Gradient'?"),
+        "nothing to rate": (LAKE.removesuffix(" --method Gradient"), "expected files or a method, got neither"),
+        "a missing model": (LAKE.replace("{model}", "{new}.onnx"), "there is no file"),
+        "missing inputs": (LAKE, "no such"),
+    },
     "evaluate": {
         "no arguments": ("evaluate", "Missing option '--model'"),
         "an unknown option": (f"{EVALUATE} --colour red", "No such option: --colour"),
-        "no number": (f"{EVALUATE} --steps many", "--steps: expected a whole number or adaptive"),
+        "no number": (f"{EVALUATE} --metric pc(steps=0)", "steps: expected a whole number"),
         "a missing model": ("evaluate --model {new}.onnx --inputs {x.npy} --attributions {a.npy}", "there is no file"),
         "a damaged model": (
             "evaluate --model {damaged/models/Cancer-Linear.safetensors} --inputs {x.npy} --attributions {a.npy}",
@@ -67,7 +77,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
             f"{EVALUATE} --metric dcp",
             "found 'dcp'; did you mean 'dpc'? One of your own needs --import",
         ),
-        "an unknown perturbation": (f"{EVALUATE} --perturbation salt", "--perturbation: expected one of 'gaussian'"),
+        "no method": (f"{EVALUATE} --method Gradeint", "found 'Gradeint'; did you mean 'Gradient'?"),
         "missing inputs": ("evaluate --model {model} --inputs {new}.npy --attributions {a.npy}", "no such file"),
         "missing attributions": ("evaluate --model {model} --inputs {x.npy} --attributions {new}.npy", "no such file"),
         "damaged attributions": ("evaluate --model {model} --inputs {x.npy} --attributions {junk.npy}", "junk.npy"),

@@ -1,19 +1,23 @@
-"""``verax evaluate`` on a lake: patterns, names, what is printed, what is refused."""
+"""``verax lake``: patterns, names, what is printed, what is refused."""
 
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import verax
 from lakes.lakes import SmallLake, same
 from verax.cli import app
 from verax.core.threads import one_thread_on_cpu
+from verax.lakes import ModelFile
 
 RUN = CliRunner()
+FEW = ("--metric", "pc", "--metric", "dpc", "--metric", "infidelity(samples=16)")
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +29,14 @@ def call(lake: SmallLake, *words: str) -> Any:
     before = Path.cwd()
     os.chdir(lake.folder)
     try:
-        given = ["evaluate", "--model", "m.safetensors", "--inputs", "rows/*.parquet", "--workers", "1"]
+        given = ["lake", "--model", "m.safetensors", "--inputs", "rows/*.parquet", "--workers", "1"]
         return RUN.invoke(app, [*given, *words])
     finally:
         os.chdir(before)
 
 
 def test_a_lake_is_scored_and_its_means_are_printed(lake: SmallLake) -> None:
-    words = ("--attributions", "shap=shap/*.parquet", "lime/*.parquet", "--samples", "16", "--out", "scores")
+    words = ("--attributions", "shap=shap/*.parquet", "lime/*.parquet", *FEW, "--out", "scores")
     found = call(lake, *words)
     assert found.exit_code == 0, found.output
     assert "Means over 48 rows of 4 parts with 95 % intervals" in found.output
@@ -49,8 +53,9 @@ def test_a_lake_is_scored_and_its_means_are_printed(lake: SmallLake) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "other", "--report", "r.html"], "--report: is not for a lake"),
-        ([], "--out: say in which folder"),
+        (["--out", "other", "--report", "r.html"], "No such option: --report"),
+        ([], "Missing option '--out'"),
+        (["--out", "other", "--metric", "pcc"], "--metric: expected"),
         (["--out", "other", "--level", "95"], "level: expected a number between 0 and 1"),
         (["--out", "m.safetensors"], "--out: m.safetensors is a file"),
         (["--out", "other", "--target", "targets.npy"], "--target: targets.npy has one class per row"),
@@ -69,8 +74,29 @@ def test_what_cannot_be_done_is_told_in_a_line(lake: SmallLake, words: list[str]
     assert not (lake.folder / "other").exists()
 
 
-def test_options_of_a_lake_are_refused_for_one_file(lake: SmallLake) -> None:
-    words = ["evaluate", "--model", "m.onnx", "--inputs", "x.npy", "--attributions", "a.npy", "--key", "id"]
+def test_methods_are_computed_for_every_part(lake: SmallLake) -> None:
+    """The scores are those of one call for all rows; another method is another question."""
+    words = ("--metric", "pc", "--out", "computed", "--method", "kernelshap(samples=32)")
+    found = call(lake, "--attributions", "shap=shap/*.parquet", *words)
+    assert found.exit_code == 0, found.output
+    problem = verax.Problem(ModelFile(lake.model).open(), lake.values)
+    given = {"shap": lake.attributions["shap"], "KernelShap(samples=32)": verax.attribution.KernelShap(samples=32)}
+    with one_thread_on_cpu("cpu"):
+        frame = verax.evaluate(problem, given, ["pc"]).to_frame()
+    keys = pl.Series("id", lake.keys)[frame["input"]]
+    order = ["attribution", "id"]
+    direct, scored = frame.select(keys, pl.exclude("input")).sort(order), lake.table("computed").sort(order)
+    assert scored[order].equals(direct[order])
+    np.testing.assert_allclose(scored["pc"], direct["pc"], rtol=1e-5, atol=1e-7)
+    assert call(lake, *words[:-1], "gradient").exit_code == 2
+    alone = call(lake, "--metric", "pc", "--out", "alone", "--method", "KernelShap(samples=32)")
+    assert alone.exit_code == 0, alone.output
+    own = lake.table("alone").sort(order)
+    np.testing.assert_array_equal(own["pc"], scored.filter(pl.col("attribution") != "shap")["pc"])
+
+
+def test_evaluate_names_the_command_for_lakes(lake: SmallLake) -> None:
+    words = ["evaluate", "--model", "m.onnx", "--inputs", "rows/*.parquet", "--attributions", "a.npy"]
     found = RUN.invoke(app, words)
     assert found.exit_code == 2
-    assert "--key: is for a lake; --inputs x.npy is one file." in found.stderr
+    assert "--inputs: rows/*.parquet is a folder, a pattern or a URL of many files; use verax lake." in found.stderr

@@ -1,4 +1,4 @@
-"""Tables with categories and gaps on the command line: the numbers are those of ``verax.tables.encoded`` in Python."""
+"""Tables with categories and gaps on the command line: the numbers are those of ``verax.tables.problem`` in Python."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 import verax
 from verax.cli import app
-from verax.cli.model_inputs import Files, open_subject
+from verax.metrics import Infidelity, PredictionChange
 from verax.problem.tables import FrameModel
 
 skops = pytest.importorskip("skops.io", reason="needs the extra sklearn-files")
@@ -83,11 +83,16 @@ def told(folder: Path, *arguments: object, model: str = "m.skops", suffix: str =
     """Means by metric as the command prints them."""
     files = ["--model", folder / model, "--inputs", folder / f"rows{suffix}", "--background", folder / f"train{suffix}"]
     attributions = folder / (given or f"shap{suffix}")
-    found = run(
-        folder, *files, "--attributions", attributions, *arguments, "--samples", "30", "--sigma", "std", "--json"
-    )
+    few = [] if "--metric" in arguments else usual()
+    found = run(folder, *files, "--attributions", attributions, *arguments, *few, "--json")
     assert found.exit_code == 0, found.output
     return means(json.loads(found.stdout)["metrics"])
+
+
+def usual(settings: str = "") -> list[str]:
+    """The metrics of the command, with few draws."""
+    short = f"infidelity(samples=30, sigma=std{settings})"
+    return ["--metric", "pc", "--metric", "dpc", "--metric", short]
 
 
 def means(metrics: dict[str, Any]) -> dict[str, float]:
@@ -96,11 +101,9 @@ def means(metrics: dict[str, Any]) -> dict[str, float]:
 
 def wanted(model: Any, rows: Any = ROWS, train: Any = TRAIN, **settings: Any) -> dict[str, float]:
     """The same in Python."""
-    baselines = settings.pop("baselines", "mean")
-    scorer, inputs = verax.tables.encoded(model, rows, background=train, baselines=baselines)
-    background = verax.tables.encoded(model, train, background=train)[1]
-    call = {"background": background, "samples": 30, "sigma": "std"} | settings
-    found = verax.compare(scorer, inputs, {"shap": GIVEN[list(rows.columns)].to_numpy()}, **call)
+    metrics = settings.pop("metrics", ["pc", "dpc", Infidelity(samples=30, sigma="std")])
+    problem = verax.tables.problem(model, rows, background=train, **settings)
+    found = verax.compare(problem, {"shap": GIVEN[list(rows.columns)].to_numpy()}, metrics)
     return {name: found.ranking(name)[0].mean for name in found.metrics}
 
 
@@ -128,7 +131,7 @@ def test_no_perturbed_row_lacks_a_category(folder: Path, monkeypatch: pytest.Mon
         return seen[-1]
 
     monkeypatch.setattr(FrameModel, "frame", spied)
-    told(folder, "--perturbation", "baseline")
+    told(folder, *usual(", perturbation=baseline"))
     rows = pd.concat(seen)
     encoder = pipeline()[0].named_transformers_["onehotencoder"]
     assert len(rows) > 300
@@ -154,8 +157,8 @@ def test_words_that_look_like_numbers_in_some_rows(tmp_path: Path) -> None:
     for name, frame in (("rows", rows), ("train", train), ("shap", pd.DataFrame(np.eye(2), columns=rows.columns))):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     found = told(tmp_path, "--metric", "pc")
-    scorer, inputs = verax.tables.encoded(model, rows, background=train)
-    assert found["pc"] == pytest.approx(float(np.mean(verax.prediction_change(scorer, inputs, np.eye(2)).value)))
+    problem = verax.tables.problem(model, rows, background=train)
+    assert found["pc"] == pytest.approx(float(np.mean(PredictionChange()(problem, np.eye(2)).value)))
 
 
 def boosted(kind: str) -> Any:
@@ -191,9 +194,15 @@ def test_baselines(folder: Path, tmp_path: Path) -> None:
 def test_groups_of_columns(folder: Path, tmp_path: Path) -> None:
     pd.DataFrame([[0, 0, 1, -1]], columns=["age", "income", "town", "size"]).to_csv(tmp_path / "g.csv", index=False)
     found = told(folder, "--metric", "pc", "--features", tmp_path / "g.csv")
-    scorer, inputs = verax.tables.encoded(pipeline(), ROWS, background=TRAIN)
-    groups = verax.Inputs(inputs.values, [0, 1, 0, -1], inputs.baselines, codes=inputs.codes)
-    direct = verax.prediction_change(scorer, groups, GIVEN.to_numpy())
+    mixed = verax.tables.problem(pipeline(), ROWS, background=TRAIN)
+    grouped = verax.Problem(
+        mixed.scorer,
+        mixed.inputs.numpy(),
+        features=np.array([0, 1, 0, -1]),
+        baselines=mixed.baselines[0].numpy(),
+        categorical=mixed.rows.codes,
+    )
+    direct = PredictionChange()(grouped, GIVEN.to_numpy())
     assert found["pc"] == pytest.approx(float(np.mean(direct.value)), rel=1e-9)
     assert direct.steps == 2
 
@@ -206,8 +215,8 @@ def test_tuning_on_a_mixed_table(folder: Path) -> None:
     assert found.exit_code == 0, found.output
     best = json.loads(found.stdout)
     assert best["configuration"].startswith("Occlusion")
-    scorer, inputs = verax.tables.encoded(pipeline(), ROWS, background=TRAIN)
-    direct = verax.tune(scorer, inputs, ["Occlusion", "Random"], trials=3, metric="pc", target="yes")
+    problem = verax.tables.problem(pipeline(), ROWS, background=TRAIN, target="yes")
+    direct = verax.tune(problem, ["Occlusion", "Random"], trials=3, metric="pc")
     assert best["scores"]["pc"]["mean"] == pytest.approx(direct.score.mean, rel=1e-9)
 
 
@@ -259,7 +268,7 @@ def test_whatever_is_wrong_is_one_line(wrong: Path, files: dict[str, str], optio
     names = {"model": "m.skops", "inputs": "rows.csv", "background": "train.csv", "attributions": "shap.csv"} | files
     given = [word for name, file in names.items() for word in (f"--{name}", str(wrong / file))]
     own = [str(wrong / one) if one.endswith(".csv") else one for one in options]
-    found = run(wrong, *given, *own, "--samples", "20", "--sigma", "std")
+    found = run(wrong, *given, *own)
     assert found.exit_code == 2, found.output
     assert message.format(folder=wrong, module=__name__) in found.stderr
     assert found.stderr.startswith("verax: ")
@@ -308,7 +317,6 @@ def test_categories_of_lightgbm_are_named_and_become_others_that_exist(numbered:
     assert "--baselines: zip are categories to m.txt" in " ".join(found.output.split())
     typical = ("--baselines", "mean", "--background", numbered / "rows.csv")
     assert refused(numbered, "m.txt", "rows.csv", *typical).exit_code == 0
-    files = Files(
-        numbered / "m.txt", numbered / "rows.csv", numbered / "rows.csv", None, "mean", None, None, None, False
-    )
-    assert open_subject(files).inputs.codes == [False, True]
+    rows = numbered / "rows.csv"
+    problem = verax.open_problem(numbered / "m.txt", rows, background=rows, baselines="mean")
+    assert problem.rows.codes == [False, True]

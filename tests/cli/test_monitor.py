@@ -93,8 +93,8 @@ def test_windows_of_so_many_rows(folder) -> None:
 def test_another_question_needs_another_state(folder) -> None:
     assert invoke(folder, 0).exit_code == 0
     refused(invoke(folder, 1, model="other.safetensors"), "another question: model differ")
-    refused(invoke(folder, 1, "--metric", "pc"), "metrics, perturbation differ")
-    refused(invoke(folder, 1, kind="slopes"), "perturbation differ")
+    refused(invoke(folder, 1, "--metric", "pc"), "metrics differ")
+    refused(invoke(folder, 1, kind="slopes"), "metrics differ")
     refused(invoke(folder, 1, attributions="lime={}"), "expected effect_correlation of ig, as in the batches before")
     (folder / "state.json").write_text("{}")
     refused(invoke(folder, 1), "no state of a monitor")
@@ -104,13 +104,13 @@ def test_it_asks_what_the_attributions_are(folder) -> None:
     refused(invoke(folder, 0, kind=None), "pass --kind contributions")
     refused(invoke(folder, 0, "--metric", "infidelity", kind=None), "--kind: infidelity must know")
     refused(invoke(folder, 0, kind="shap"), "--kind: expected one of 'contributions', 'slopes', found 'shap'")
-    refused(invoke(folder, 0, "--sigma", "0.1"), "--sigma: it is the size of the noise")
     assert not (folder / "state.json").exists()
     assert invoke(folder, 0, "--metric", "pc", kind=None).exit_code == 0
     slopes = f"gradient={folder / 'slopes0.npy'}"
-    noise = invoke(folder, 0, "--state", folder / "n.json", "--sigma", "0.5", kind="slopes", attributions=slopes)
+    short = "effect_correlation(sigma=0.5, perturbation=gaussian)"
+    noise = invoke(folder, 0, "--state", folder / "n.json", "--metric", short, kind=None, attributions=slopes)
     assert json.loads(noise.stdout)["metric"] == "effect_correlation"
-    assert json.loads((folder / "n.json").read_text())["about"]["sigma"] == "0.5"
+    assert json.loads((folder / "n.json").read_text())["about"]["metrics"] == "effect_correlation(sigma=0.5)"
 
 
 def test_a_reference_that_is_not_above_chance_is_no_reference(folder) -> None:
@@ -127,3 +127,17 @@ def test_what_is_wrong_is_one_line(folder) -> None:
     refused(invoke(folder, 0, "--reference", "0"), "reference: ")
     refused(invoke(folder, 0, model="none.safetensors"), "there is no file")
     assert not (folder / "state.json").exists()
+
+
+def test_a_method_is_computed_and_watched(folder) -> None:
+    start = ["monitor", "--state", folder / "watched.json", "--model", folder / "m.safetensors"]
+    start += ["--kind", "contributions"]
+    words = ["--method", "KernelShap", "--metric", "pc"]
+    for day in range(2):
+        result = RUN.invoke(APP, [str(one) for one in (*start, "--inputs", folder / f"x{day}.npy", *words)])
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["attribution"] == "KernelShap"
+    other = RUN.invoke(APP, [str(one) for one in (*start, "--inputs", folder / "x2.npy", "--method", "Gradient")])
+    refused(other, "metrics, methods differ")
+    neither = RUN.invoke(APP, [str(one) for one in (*start, "--inputs", folder / "x2.npy")])
+    refused(neither, "--attributions, --method: expected a file or a method, got neither.")

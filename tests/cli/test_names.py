@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import verax
+import calls
 from verax.cli import app, common
 from verax.core.text_tables import Table
 from verax.models import Linear, save
@@ -70,7 +70,7 @@ def test_tables_in_a_terminal_show_names_whole_and_on_one_line() -> None:
 
 def test_results_print_names_harmlessly() -> None:
     x = torch.ones(3, 2)
-    found = verax.compare(torch.nn.Linear(2, 2), x, {NAME: x, "b": -x}, ["pc"])
+    found = calls.compare(torch.nn.Linear(2, 2), x, {NAME: x, "b": -x}, ["pc"])
     assert harmless(str(found))
     assert harmless(str(found.evaluation))
 

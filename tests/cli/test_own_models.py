@@ -14,8 +14,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from typer.testing import CliRunner, Result
 
+import calls
 import verax
 from verax.cli import app
+from verax.problem.inputs import Inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore:DPC ranks features by")  # of raw units, as files have them
 
@@ -44,10 +46,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def usual(options: Any, infidelity: str = "infidelity(samples=30)") -> list[str]:
+    """The metrics of the command, with few draws, where none is named."""
+    named = "--metric" in options
+    return [] if named else [word for one in ("pc", "dpc", infidelity) for word in ("--metric", one)]
+
+
 def run(folder: Path, model: str, *options: object, inputs: str = "x.npy") -> Result:
     files = ["--model", folder / model, "--inputs", folder / inputs]
     attributions = ["--attributions", *(folder / f"{name}.npy" for name in GIVEN)]
-    return RUN.invoke(app, ["evaluate", *map(str, [*files, *attributions, *options, "--samples", "30", "--json"])])
+    return RUN.invoke(app, ["evaluate", *map(str, [*files, *attributions, *options, *usual(options), "--json"])])
 
 
 def told(folder: Path, model: str, *options: object, inputs: str = "x.npy") -> dict[str, dict[str, float]]:
@@ -60,7 +68,7 @@ def told(folder: Path, model: str, *options: object, inputs: str = "x.npy") -> d
 
 def wanted(model: Any, inputs: Any = X, **settings: Any) -> dict[str, dict[str, float]]:
     """The same in Python."""
-    found = verax.compare(model, inputs, GIVEN, **{"samples": 30} | settings)
+    found = calls.compare(model, inputs, GIVEN, **{"samples": 30} | settings)
     return {name: {one.name: one.mean for one in found.ranking(name)} for name in found.metrics}
 
 
@@ -70,14 +78,15 @@ def same(found: dict[str, dict[str, float]], other: dict[str, dict[str, float]],
         assert ranking == pytest.approx(other[name], rel=rel, abs=1e-9)
 
 
-SCALED = ["--baselines", "mean", "--sigma", "std", "--background"]  # what raw units need
+SCALED = ["--baselines", "mean", "--background"]  # what raw units need
 
 
 def test_a_regressor_on_raw_scales(folder: Path) -> None:
     """The attribution of a linear regression is its slopes: Infidelity is 0, in the unit of the price."""
     model = LinearRegression().fit(pd.DataFrame(TRAIN, columns=COLUMNS), PRICES)
     skops.dump(model, folder / "prices.skops")
-    found = told(folder, "prices.skops", *SCALED, folder / "train.npy", "--no-normalize")
+    metrics = usual((), "infidelity(sigma=std, normalize=false, samples=30)")
+    found = told(folder, "prices.skops", *SCALED, folder / "train.npy", *metrics)
     same(found, wanted(model, baselines="mean", sigma="std", background=TRAIN, normalize=False))
     assert found["infidelity"]["slopes"] == pytest.approx(0, abs=1e-9)
     assert found["infidelity"]["noise"] > 1e6
@@ -117,7 +126,7 @@ def test_boosters_of_values_with_gaps(folder: Path, name: str) -> None:
     same(found, wanted(model, HOLES, **settings))
     assert abs(found["pc"]["noise"]) > 1e-3
     gone = told(folder, name, "--baselines", "missing", "--metric", "pc")
-    same(gone, wanted(model, verax.Inputs(X, baselines=np.nan), metrics=["pc"]))
+    same(gone, wanted(model, Inputs(X, baselines=np.nan), metrics=["pc"]))
     refused = run(folder, name, "--missing", "refuse", inputs="holes.npy")
     assert refused.exit_code == 2
     assert "holes.npy: inputs: expected finite numbers, found nan in row" in refused.stderr
@@ -144,8 +153,9 @@ def test_gaps_in_a_table_of_numbers(folder: Path) -> None:
     pd.DataFrame(HOLES, columns=COLUMNS).to_csv(folder / "holes.csv", index=False)
     options = ["--background", folder / "gaps_train.csv", "--target", "dear", "--metric", "pc"]
     found = told(folder, "gaps.skops", *options, inputs="holes.csv")
-    scorer, inputs = verax.tables.encoded(model, pd.DataFrame(HOLES, columns=COLUMNS), background=train)
-    same(found, wanted(scorer, inputs, target="dear", metrics=["pc"]))
+    problem = verax.tables.problem(model, pd.DataFrame(HOLES, columns=COLUMNS), background=train, target="dear")
+    direct = verax.compare(problem, GIVEN, ["pc"])
+    same(found, {"pc": {one.name: one.mean for one in direct.ranking("pc")}})
     with pytest.warns(UserWarning, match="baselines: outside what the data hold in age, income, debt"):
         zero = told(folder, "gaps.skops", *options, "--baselines", "0", inputs="holes.csv")
     assert zero != found
@@ -170,7 +180,7 @@ def test_missing_values_are_for_models_that_take_them(folder: Path) -> None:
     assert "if filling.pt2 takes missing values, say --missing allow." in refused.stderr
     found = told(folder, "filling.pt2", *options, "--missing", "allow", inputs="holes.npy")
     scorer = verax.Scorer(Filling(), returns="values")
-    same(found, wanted(scorer, verax.Inputs(HOLES, baselines="mean"), background=TRAIN, metrics=["pc"]))
+    same(found, wanted(scorer, Inputs(HOLES, baselines="mean"), background=TRAIN, metrics=["pc"]))
 
 
 def test_an_onnx_regressor_says_that_it_gives_values(folder: Path) -> None:
@@ -192,10 +202,16 @@ def test_what_is_followed_and_what_attributions_are(folder: Path) -> None:
     np.save(folder / "scaled.npy", (X - TRAIN.mean(0)) / TRAIN.std(0))
     skops.dump(model, folder / "classes.skops")
     inputs = np.load(folder / "scaled.npy")
-    for options in ({"output": "logit"}, {"effect": "sum", "perturbation": "baseline"}, {"sigma": "0.5"}):
-        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    cases: list[tuple[list[str], dict[str, Any]]] = [
+        (["--output", "logit"], {"output": "logit"}),
+        (
+            usual((), "infidelity(effect=sum, perturbation=baseline, samples=30)"),
+            {"effect": "sum", "perturbation": "baseline"},
+        ),
+        (usual((), "infidelity(sigma=0.5, samples=30)"), {"sigma": 0.5}),
+    ]
+    for words, direct in cases:
         found = told(folder, "classes.skops", *words, "--target", "1", inputs="scaled.npy")
-        direct: dict[str, Any] = options | ({"sigma": 0.5} if "sigma" in options else {})
         same(found, wanted(model, inputs, target=1, **direct))
     refused = run(folder, "classes.skops", "--returns", "values", inputs="scaled.npy")
     assert refused.exit_code == 2

@@ -52,7 +52,7 @@ def evaluate(files: Path) -> list[str]:
 # Completion.
 
 OFFERED = {
-    "commands": ("", {"evaluate", "tune", "audit", "monitor", "study", "verify", "train", "doctor"}),
+    "commands": ("", {"evaluate", "tune", "audit", "monitor", "lake", "study", "verify", "train", "doctor"}),
     "commands about studies": ("study ", {"run", "status", "report", "claims"}),
     "specs": ("study run ", {"demo", "paper-heloc", "paper-isic", "own.toml"}),
     "the rest of a spec": ("study run paper-h", {"paper-heloc"}),
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_any_command_with_130(evaluate: list[str], monkeypatch: pyte
     def stop(*arguments: object, **settings: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("verax.datasets.array_files.read_inputs", stop)
+    monkeypatch.setattr("verax.problem_files.number_rows.read_inputs", stop)
     found = told(*evaluate)
     assert (found.exit_code, found.stdout, found.stderr) == (130, "", "verax: stopped. Nothing was written.\n")
     monkeypatch.setattr("verax.models.shipped.train_shipped", stop)
@@ -249,7 +249,7 @@ def test_an_error_of_verax_itself_is_not_hidden(evaluate: list[str], monkeypatch
     def broken(*arguments: object) -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr("verax.datasets.array_files.read_inputs", broken)
+    monkeypatch.setattr("verax.problem_files.number_rows.read_inputs", broken)
     with pytest.raises(KeyError):
         RUN.invoke(app, evaluate, catch_exceptions=False)
 

@@ -20,6 +20,7 @@ transformers = pytest.importorskip("transformers")
 
 RUN = CliRunner()
 TEXTS = ["a good film , none of it bad", "null", "the <script>alert(1)</script> end was good"]
+FEW = ["--metric", "pc", "--metric", "infidelity(perturbation=baseline, samples=30)"]
 RNG = np.random.default_rng(0)
 LENGTHS = [len(text.split()) + 2 for text in TEXTS]
 GIVEN = {name: [RNG.normal(size=length).tolist() for length in LENGTHS] for name in ("ig", "lime")}
@@ -64,16 +65,16 @@ def run(folder: Path, *options: object, model: str = "m", inputs: str = "texts.c
 
 def told(folder: Path, *options: object, **files: Any) -> dict[str, dict[str, float]]:
     """Means by metric and attribution."""
-    found = run(folder, *options, "--samples", "30", "--json", **files)
+    few = [] if "--metric" in options else FEW
+    found = run(folder, *options, *few, "--json", **files)
     assert found.exit_code == 0, found.output
     metrics = json.loads(found.stdout)["metrics"]
     return {name: {one["name"]: one["mean"] for one in metric["ranking"]} for name, metric in metrics.items()}
 
 
-def wanted(model: Any, inputs: Any, **settings: Any) -> dict[str, dict[str, float]]:
+def wanted(problem: verax.Problem) -> dict[str, dict[str, float]]:
     """The same in Python."""
-    call: dict[str, Any] = {"perturbation": "baseline", "samples": 30} | settings
-    found = verax.compare(model, inputs, GIVEN, ["pc", "infidelity"], **call)
+    found = verax.compare(problem, GIVEN, ["pc", Infidelity(perturbation="baseline", samples=30)])
     return {name: {one.name: one.mean for one in found.ranking(name)} for name in found.metrics}
 
 
@@ -85,9 +86,8 @@ def same(found: dict[str, dict[str, float]], other: dict[str, dict[str, float]])
 
 def test_the_command_prints_what_python_gives(folder: Path, tokenizer: Any, model: Any) -> None:
     """From CSV, where null is a word, and JSONL; attributions as JSONL and Parquet; a class by its name."""
-    inputs = verax.text.tokenized(tokenizer, TEXTS)
     by_lines = told(folder, "--target", "positive")
-    same(by_lines, wanted(model, inputs, target=1))
+    same(by_lines, wanted(verax.text.classification(model, tokenizer, TEXTS, target=1)))
     assert abs(by_lines["pc"]["ig"]) > 1e-3
     tables = [folder / f"{name}.parquet" for name in GIVEN]
     again = told(folder, "--target", "1", "--text-column", "review", inputs="texts.jsonl", given=tables)
@@ -95,13 +95,13 @@ def test_the_command_prints_what_python_gives(folder: Path, tokenizer: Any, mode
 
 
 def test_what_a_feature_is_and_what_it_becomes(folder: Path, tokenizer: Any, model: Any) -> None:
-    inputs = verax.text.tokenized(tokenizer, TEXTS, unit="sentence", replace="delete")
+    problem = verax.text.classification(model, tokenizer, TEXTS, unit="sentence", replace="delete")
     found = told(folder, "--unit", "sentence", "--replace", "delete", "--metric", "pc")
-    same(found, {"pc": wanted(model, inputs)["pc"]})
+    same(found, {"pc": wanted(problem)["pc"]})
 
 
 def test_a_line_says_why_dpc_is_left_out(folder: Path) -> None:
-    found = run(folder, "--samples", "30")
+    found = run(folder)
     assert found.exit_code == 0, found.output
     assert "DPC is left out: ids of tokens have no direction" in found.stderr
     assert "Loading weights" not in found.stderr
@@ -320,7 +320,7 @@ def test_a_tagger_follows_the_word_of_a_column(folder: Path, tokenizer: Any, tmp
     given = [folder / f"{name}.jsonl" for name in GIVEN]
     files = {"model": "tagger", "inputs": "words.csv", "given": given}
     found = told(tmp_path, "--word-column", "word", "--target", "1", **files)
-    same(found, wanted(*verax.text.token_labels(tagger, tokenizer, TEXTS, words), target=1))
+    same(found, wanted(verax.text.classification(tagger, tokenizer, TEXTS, words=words, target=1)))
     for option, message in ((), "say the word whose class counts"), (("--word-column", "words"), "--word-column says"):
         refused = run(tmp_path, *option, **files)
         assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
@@ -333,13 +333,13 @@ def test_an_audit_of_texts_is_that_of_python(tmp_path: Path, folder: Path, token
     texts = [f"a good film {'bad ' * count}" for count in range(8)]
     pl.DataFrame({"text": texts}).write_csv(tmp_path / "texts.csv")
     files = ["--model", folder / "m", "--inputs", tmp_path / "texts.csv", "--unit", "word", "--json"]
-    asked = ["--metric", "pc", "--metric", "dpc", "--metric", "infidelity", "--trial", "tells_apart"]
-    found = RUN.invoke(app, ["audit", *map(str, [*files, *asked])])
+    asked = ["--metric", "pc", "--metric", "dpc", "--metric", "infidelity(perturbation=baseline)"]
+    found = RUN.invoke(app, ["audit", *map(str, [*files, *asked, "--trial", "tells_apart"])])
     assert found.exit_code == 0, found.output
     told = json.loads(found.stdout)
     metrics = ["pc", "dpc", Infidelity(perturbation="baseline")]
-    inputs = verax.text.tokenized(tokenizer, texts, unit="word")
-    own = verax.audit(model, inputs, metrics=metrics, trials=["tells_apart"])
+    problem = verax.text.classification(model, tokenizer, texts, unit="word")
+    own = verax.audit(problem, metrics=metrics, trials=["tells_apart"])
     assert told["sentences"] == list(own.sentences)
     assert {one["metric"] for one in told["findings"]} == {"pc", "infidelity"}
     assert [one["value"] for one in told["findings"]] == pytest.approx(own.to_frame()["value"].to_list(), nan_ok=True)

@@ -12,10 +12,12 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+import calls
 import verax
 from verax.attribution import LimeTabular
 from verax.cli.tune import settings, tune
 from verax.models import Linear, load, save
+from verax.problem.inputs import Inputs
 from verax.study.configurations import configuration
 from verax.tuning import measure
 
@@ -148,14 +150,14 @@ def test_target_and_baseline(folder):
 
 
 def test_settings_of_the_metric_and_the_score_are_those_of_python(folder):
-    options = ["--metric", "infidelity", "--sigma", "std", "--effect", "dot", "--output", "logit"]
+    options = ["--metric", "infidelity(sigma=std, effect=dot)", "--output", "logit"]
     given = ["--background", folder / "train.npy", "--features", folder / "groups.npy", "--target", "1"]
     np.save(folder / "groups.npy", np.array([0, 0, 1, -1]))
     found = json.loads(ran(folder, *QUICK, *options, *given, "--json", model="m.safetensors").stdout)
     train = np.load(folder / "train.npy").astype(np.float32)
-    direct = verax.tune(
+    direct = calls.tune(
         verax.Scorer(load(folder / "m.safetensors").module, returns="logits"),
-        verax.Inputs(X, features=[0, 0, 1, -1]),
+        Inputs(X, features=[0, 0, 1, -1]),
         ["gradient", "SmoothGrad"],
         trials=3,
         metric=verax.metrics.Infidelity(sigma="std", effect="dot"),
@@ -227,19 +229,17 @@ def test_ctrl_c_before_the_first_batch(folder, tmp_path, monkeypatch):
         (["--import", "nobodys.code"], "--import: there is no module 'nobodys.code'"),
         (["--trials", "0"], "trials: expected a whole number of at least 1"),
         (["--seconds", "-1"], "seconds: expected a positive"),
-        (["--tolerance", "2"], "tolerance: expected a share"),
-        (["--level", "2"], "level: expected a number"),
         (["--target", "9"], "target: class 9 does not exist"),
         (["--target", "x"], "target: found the label 'x'"),
         (["--background", "nowhere.npy"], "nowhere.npy: there is no such file"),
         (["--background-labels", "labels"], "labels: expected a file that ends in"),
         (["--device", "toaster"], "device: expected a torch device"),
         (["--returns", "scores"], "--returns: expected logits, probabilities or values"),
-        (["--batch-size", "0"], "batch_size: expected a whole number"),
+        (["--batch-size", "0"], "--batch-size: expected a whole number"),
         (["--baselines", "mean"], "--baselines: mean is one of the training data; pass --background FILE"),
-        (["--sigma", "std"], "--sigma: std is that of the training data; pass --background FILE"),
+        (["--metric", "infidelity(sigma=std)"], "--background FILE"),
         (["--output", "odds"], "--output: expected probability or logit"),
-        (["--effect", "product"], "--effect: expected dot or sum"),
+        (["--metric", "infidelity(samples=0)"], "--metric: infidelity: samples: expected"),
         (["--missing", "never"], "--missing: expected allow or refuse"),
         (["--features", "colour"], "--features: expected a file of group numbers"),
     ],
@@ -282,8 +282,8 @@ def test_replacements_are_followed_and_are_part_of_the_search(folder, tmp_path):
     assert found["scores"]["pc"]["mean"] != plain["scores"]["pc"]["mean"]
     train = np.load(folder / "train.npy")
     model = verax.Scorer(folder / "m.pt2", trust=True)
-    best = configuration(found["best"])(model, X, background=train)
-    wanted = verax.evaluate(model, X, best, ["pc"], replacement=verax.replacement.Conditional(train))["pc"].value
+    problem = verax.Problem(model, X, background=train, replacement=verax.replacement.Conditional(train))
+    wanted = verax.evaluate(problem, {"best": configuration(found["best"])}, ["pc"])["pc"].value["best"]
     assert found["scores"]["pc"]["mean"] == pytest.approx(wanted.mean(), rel=1e-4)
     other = invoke(folder, *QUICK, "--metric", "pc", "--background", folder / "train.npy", "--out", tmp_path / "t")
     assert (other.exit_code, "a search with another metric" in other.stderr) == (2, True)

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 import verax
 from attribution.networks import convnet, mlp, rows
-from verax.attribution import Attribution, Attributions, attribute, families, stream
+from calls import attribute
+from verax.attribution import Attribution, Attributions, families, stream
 
 ROWS, FEATURES, CHANNELS, SIZE, CLASSES = 7, 6, 3, 8, 3
 BACKGROUND = 12

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import verax
+import calls
 from verax.metrics import DirectedPredictionChange, GuidedMetric, PredictionChangeResult, SampledMetric, SensitivityN
 from verax.metrics.base import all_draws
 from verax.metrics.weighted_area import Curve, Reading
@@ -82,7 +82,7 @@ def measure(metric: Any, case: Case, attributions: Any = None, **options: Any) -
     """Run one metric through the public interface."""
     given = case.attributions if attributions is None else attributions
     arguments = {"target": case.target, "baselines": case.baselines} | options
-    return verax.evaluate(case.model, case.inputs, given, {"it": metric}, **arguments)["it"]
+    return calls.evaluate(case.model, case.inputs, given, {"it": metric}, **arguments)["it"]
 
 
 def arrays(result: Any) -> dict[str, Tensor]:
@@ -182,7 +182,7 @@ def check_predicted_class_is_the_target_by_default(metric: Any) -> None:
 def check_numpy_equals_torch(metric: Any) -> None:
     case = tabular()
     wanted = measure(metric, case)
-    found = verax.evaluate(
+    found = calls.evaluate(
         case.model,
         case.inputs.numpy(),
         case.attributions.numpy(),

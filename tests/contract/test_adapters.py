@@ -15,6 +15,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
+import calls
 import verax
 
 RNG = np.random.default_rng(0)
@@ -137,7 +138,7 @@ def rows(name: str) -> Any:
 
 @every_count
 @pytest.mark.parametrize("name", LINEAR)
-@pytest.mark.parametrize("measure", [verax.prediction_change, verax.directed_prediction_change])
+@pytest.mark.parametrize("measure", [calls.prediction_change, calls.directed_prediction_change])
 def test_copies_of_one_model_have_the_same_pc_and_dpc(name, classes, measure):
     wanted = measure(LOGISTIC[classes], X, A)
     found = measure(model(name, classes), rows(name), A)
@@ -152,7 +153,7 @@ def test_copies_of_one_model_have_the_same_pc_and_dpc(name, classes, measure):
 def test_curves_of_trees_are_the_predictions_for_the_perturbed_rows(name, classes):
     tree = model(name.removesuffix(" booster") + " on a frame" if "booster" in name else name, classes)
     data = frame() if hasattr(tree, "feature_names_in_") else X
-    result = verax.prediction_change(model(name, classes), X[:4], A[:4])
+    result = calls.prediction_change(model(name, classes), X[:4], A[:4])
     wanted = tree.predict_proba(data[:4])
     np.testing.assert_array_equal(result.target, wanted.argmax(1))
     np.testing.assert_allclose(result.morf[:, 0], wanted.max(1), rtol=0, atol=1e-6)
@@ -163,8 +164,8 @@ def test_curves_of_trees_are_the_predictions_for_the_perturbed_rows(name, classe
 @every_model
 @every_count
 def test_batches_do_not_matter(name, classes):
-    whole = verax.evaluate(model(name, classes), rows(name), A, samples=10)
-    parts = verax.evaluate(model(name, classes), rows(name), A, samples=10, batch_size=7)
+    whole = calls.evaluate(model(name, classes), rows(name), A, samples=10)
+    parts = calls.evaluate(model(name, classes), rows(name), A, samples=10, batch_size=7)
     for metric, result in whole.items():
         np.testing.assert_allclose(parts[metric].value, result.value, rtol=0, atol=1e-6)
 
@@ -175,8 +176,8 @@ def test_numpy_and_torch_inputs_give_the_same_in_their_own_kind_and_precision(na
     if dtype is np.float64 and name in TAKES_DOUBLES_ONLY_AS_SINGLES:
         pytest.skip("a function gets what the user has")
     x = X.astype(dtype)
-    array = verax.prediction_change(model(name, 3), x, A).value
-    tensor = verax.prediction_change(model(name, 3), torch.tensor(x), torch.tensor(A)).value
+    array = calls.prediction_change(model(name, 3), x, A).value
+    tensor = calls.prediction_change(model(name, 3), torch.tensor(x), torch.tensor(A)).value
     assert isinstance(array, np.ndarray)
     assert isinstance(tensor, Tensor)
     assert array.dtype == dtype == tensor.numpy().dtype
@@ -186,7 +187,7 @@ def test_numpy_and_torch_inputs_give_the_same_in_their_own_kind_and_precision(na
 @every_model
 def test_inputs_are_left_alone(name):
     x, a = rows(name).copy(), A.copy()
-    verax.prediction_change(model(name, 2), x, a)
+    calls.prediction_change(model(name, 2), x, a)
     np.testing.assert_array_equal(x, rows(name))
     np.testing.assert_array_equal(a, A)
 
@@ -194,8 +195,8 @@ def test_inputs_are_left_alone(name):
 @every_model
 @every_count
 def test_one_row(name, classes):
-    whole = verax.prediction_change(model(name, classes), rows(name), A).value
-    one = verax.prediction_change(model(name, classes), rows(name)[3:4], A[3:4]).value
+    whole = calls.prediction_change(model(name, classes), rows(name), A).value
+    one = calls.prediction_change(model(name, classes), rows(name)[3:4], A[3:4]).value
     np.testing.assert_allclose(one, whole[3:4], rtol=0, atol=1e-6)
 
 
@@ -203,13 +204,13 @@ def test_one_row(name, classes):
 @every_count
 def test_a_class_that_does_not_exist(name, classes):
     with pytest.raises(ValueError, match=f"target: class 7 .* the model has {classes} classes"):
-        verax.prediction_change(model(name, classes), rows(name), A, target=7)
+        calls.prediction_change(model(name, classes), rows(name), A, target=7)
 
 
 @every_model
 def test_a_wrong_number_of_features_is_an_error(name):
     with pytest.raises(Exception, match=r"(?i)shape|features|size"):
-        verax.prediction_change(model(name, 3), rows(name)[:, :4], A[:, :4])
+        calls.prediction_change(model(name, 3), rows(name)[:, :4], A[:, :4])
 
 
 @every_model
@@ -226,7 +227,7 @@ def test_gradient_methods_work_on_torch_and_are_refused_by_type_elsewhere(name):
 
 @every_model
 def test_methods_without_gradients_work_everywhere(name):
-    found = verax.attribution.LimeTabular()(model(name, 3), rows(name)[:3], background=rows(name))
+    found = calls.explained(verax.attribution.LimeTabular(), model(name, 3), rows(name)[:3], background=rows(name))
     assert found.shape == (3, 5)
 
 
@@ -246,13 +247,13 @@ def test_returns_cannot_be_said_otherwise_where_it_is_known(name):
 def test_logits_cannot_be_called_probabilities(wrap):
     scorer = verax.Scorer(Carrier(torch_copy(3), wrap), returns="probabilities")
     with pytest.raises(ValueError, match=r"returns: the model returns .* with logits"):
-        verax.prediction_change(scorer, X, A)
+        calls.prediction_change(scorer, X, A)
 
 
 def test_logits_of_every_token_are_refused():
     tagger = Carrier(torch_copy(3), lambda scores: Output(scores[:, None].expand(-1, 5, -1)))
     with pytest.raises(ValueError, match=r"model: for a batch of 40 rows it returned shape \(40, 5, 3\)"):
-        verax.prediction_change(tagger, X, A)
+        calls.prediction_change(tagger, X, A)
 
 
 def test_classifiers_with_several_outputs_are_refused():
@@ -260,14 +261,14 @@ def test_classifiers_with_several_outputs_are_refused():
 
     forest = RandomForestClassifier(n_estimators=2).fit(X, np.stack((LABELS[2], LABELS[2]), axis=1))
     with pytest.raises(ValueError, match="model: RandomForestClassifier predicts 2 outputs"):
-        verax.prediction_change(forest, X, A)
+        calls.prediction_change(forest, X, A)
 
 
 def test_a_classifier_fitted_on_a_frame_says_that_it_needs_pandas(monkeypatch):
     classifier = LogisticRegression().fit(frame(), LABELS[2])
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"model: an estimator that was fitted on a data frame needs pandas: pip"):
-        verax.prediction_change(classifier, X, A)
+        calls.prediction_change(classifier, X, A)
 
 
 def boosted(objective: str, package: str) -> Any:
@@ -293,6 +294,6 @@ def test_boosters_that_do_not_predict_class_scores_are_refused(package, objectiv
 def test_a_booster_of_raw_scores_returns_logits():
     booster = boosted("binary:logitraw", "xgboost")
     assert json.loads(booster.save_config())["learner"]["objective"]["name"] == "binary:logitraw"
-    found = verax.prediction_change(booster, X, A, target=1, output="logit")
+    found = calls.prediction_change(booster, X, A, target=1, output="logit")
     wanted = booster.predict(pytest.importorskip("xgboost").DMatrix(X))
     np.testing.assert_allclose(found.morf[:, 0], wanted, rtol=0, atol=1e-6)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from verax.replacement import Nudge, Toward
 
+import calls
 import verax
 from contract.metric_contract import CHECKS
 from contract.own import from_page, is_of_the_package, lines_of
@@ -80,7 +81,7 @@ def test_the_page_teaches_a_metric_that_is_not_pc() -> None:
     """Two steps, MoRF 5, 2, 4 and LeRF 5, 7, 4: the rises are left out, so 5, 2, 2 and 5, 5, 2; weights 8 and 1."""
     scorer = verax.Scorer(lambda rows: 4 + 3 * rows[:, 0] - 2 * rows[:, 1], returns="values")
     x = torch.ones(1, 2)
-    found = verax.evaluate(scorer, x, torch.tensor([[2.0, 1.0]]), [Drops(steps=2), PredictionChange(steps=2)])
+    found = calls.evaluate(scorer, x, torch.tensor([[2.0, 1.0]]), [Drops(steps=2), PredictionChange(steps=2)])
     assert found["drops"].value.item() == pytest.approx(8 * (5 - 2) / 9)
     assert found["pc"].value.item() == pytest.approx(8 * (7 - 2) / 9)
 
@@ -115,10 +116,10 @@ class Nameless(verax.metrics.Metric):
 )
 def test_what_is_no_metric_is_answered_by_what_would_be_one(metric: Any, words: str) -> None:
     with pytest.raises(ValueError, match=rf"^metric: .*{words}"):
-        verax.tune(torch.nn.Linear(2, 2), torch.ones(3, 2), metric=metric)
+        calls.tune(torch.nn.Linear(2, 2), torch.ones(3, 2), metric=metric)
     if isinstance(metric, str | verax.metrics.Metric):  # tests check the types that evaluate takes
         with pytest.raises(ValueError, match=rf"^metrics: .*{words}"):
-            verax.evaluate(torch.nn.Linear(2, 2), torch.ones(3, 2), torch.ones(3, 2), [metric])
+            calls.evaluate(torch.nn.Linear(2, 2), torch.ones(3, 2), torch.ones(3, 2), [metric])
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=repr)

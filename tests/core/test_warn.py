@@ -9,6 +9,7 @@ import torch
 import verax
 from verax.attribution import Gradient, LimeTabular
 from verax.core.warn import kind_of, once_per_call, warn
+from verax.metrics import Infidelity
 
 
 def given(work):
@@ -31,14 +32,16 @@ def rows():
     return torch.randn(60, 4, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.01, 1, 1, 0.5]) + 5
 
 
-def calls(model, rows):
+def verbs(model, rows):
+    problem = verax.Problem(model, rows)
     methods = {"gradient": Gradient(), "lime": LimeTabular(samples=16)}
+    metrics = ("pc", "infidelity")
     return {
-        "evaluate": lambda: verax.evaluate(model, rows, {"a": rows}, metrics=("pc", "infidelity")),
-        "compare": lambda: verax.compare(model, rows, {"a": rows, "b": -rows}, metrics=("pc", "infidelity")),
-        "tune": lambda: verax.tune(model, rows, list(methods.values()), metric=("pc", "infidelity")),
-        "audit": lambda: verax.audit(model, rows, methods, metrics=["pc", "infidelity"], trials=["tells_apart"]),
-        "limits": lambda: verax.limits(model, rows, metrics=["pc"]),
+        "evaluate": lambda: verax.evaluate(problem, {"a": rows}, metrics),
+        "compare": lambda: verax.compare(problem, {"a": rows, "b": -rows}, metrics),
+        "tune": lambda: verax.tune(problem, list(methods.values()), metric=metrics),
+        "audit": lambda: verax.audit(problem, methods, metrics=list(metrics), trials=["tells_apart"]),
+        "limits": lambda: verax.limits(problem, ["pc"]),
     }
 
 
@@ -46,7 +49,7 @@ def calls(model, rows):
 def test_each_warning_comes_once_and_from_the_line_of_the_user(model, rows, name):
     if name == "tune":
         pytest.importorskip("optuna", reason="needs the extra tune")
-    caught = given(calls(model, rows)[name])
+    caught = given(verbs(model, rows)[name])
     kinds = [kind_of(str(one.message)) for one in caught]
     assert sorted(kinds) == sorted(set(kinds))
     assert {one.filename for one in caught} <= {__file__}
@@ -54,10 +57,12 @@ def test_each_warning_comes_once_and_from_the_line_of_the_user(model, rows, name
 
 
 def test_an_audit_takes_the_sigma_that_it_advises(model, rows):
-    settings = {"metrics": ["infidelity"], "trials": ["tells_apart"], "background": rows, "baselines": "mean"}
-    told = given(lambda: verax.audit(model, rows, {"a": Gradient()}, **settings))
+    problem = verax.Problem(model, rows, background=rows, baselines="mean")
+    told, followed = (
+        given(lambda: verax.audit(problem, {"a": Gradient()}, metrics=[metric], trials=["tells_apart"]))  # noqa: B023
+        for metric in ("infidelity", Infidelity(sigma="std"))
+    )
     assert any('sigma="std" with background' in str(one.message) for one in told)
-    followed = given(lambda: verax.audit(model, rows, {"a": Gradient()}, sigma="std", **settings))
     assert not any("sigma" in str(one.message) for one in followed)
 
 

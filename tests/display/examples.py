@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import torch
 
+import calls
 import verax
 
 METRICS = (
@@ -35,7 +36,7 @@ def evaluation(names=("gradient", "noise", HOSTILE), metrics=METRICS, inputs=9, 
     attributions = {name: rows(inputs, 6, seed=place + 2) for place, name in enumerate(names)}
     if numpy:
         x, attributions = x.numpy(), {name: one.numpy() for name, one in attributions.items()}
-    return verax.evaluate(classifier(), x, attributions, metrics, samples=40 if len(metrics) < 5 else 640, **settings)
+    return calls.evaluate(classifier(), x, attributions, metrics, samples=40 if len(metrics) < 5 else 640, **settings)
 
 
 class _Cells(HTMLParser):

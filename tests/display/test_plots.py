@@ -6,6 +6,7 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
+import calls
 import verax
 from display.examples import HOSTILE, classifier, evaluation, rows
 from verax.core.palette import BLUE, GREY, VERMILION
@@ -84,7 +85,7 @@ def test_bands_hold_the_middle_half_of_the_inputs(found):
 
 def test_curves_of_different_length_are_drawn_by_step():
     x, groups = rows(2, 6), torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 2, 3, 4, 5]])
-    chart = verax.prediction_change(classifier(), x, x, features=groups).plot()
+    chart = calls.prediction_change(classifier(), x, x, features=groups).plot()
     (line,) = lines(chart.axes[0], VERMILION)
     assert line.get_xdata().tolist() == list(range(7))
     assert "step" in chart.axes[0].get_xlabel()
@@ -161,9 +162,9 @@ def test_an_evaluation_shows_all_metrics_side_by_side(found):
 
 def test_a_comparison_shows_its_rankings():
     x = rows(30, 6)
-    gradient = verax.attribution.Gradient()(classifier(), x)
+    gradient = verax.attribution.Gradient()(verax.Problem(classifier(), x))
     given = {"noise": rows(30, 6, seed=5), "gradient": gradient, "twice": 2 * gradient, "contrary": -gradient}
-    comparison = verax.compare(classifier(), x, given, samples=40, level=0.9)
+    comparison = calls.compare(classifier(), x, given, samples=40, level=0.9)
     chart = comparison.plot()
     for ax, metric in zip(chart.axes, comparison.metrics, strict=True):
         ranking = comparison.ranking(metric)
@@ -193,16 +194,16 @@ def test_few_inputs_and_one_attribution(inputs, numpy):
 
 def test_one_draw_has_no_error_to_show():
     x = rows(4, 6)
-    chart = verax.infidelity(classifier(), x, x, samples=1, normalize=False).plot()
+    chart = calls.infidelity(classifier(), x, x, samples=1, normalize=False).plot()
     assert chart._repr_png_()
 
 
 def test_a_stack_and_a_single_attribution():
     x = rows(4, 6)
-    stacked = verax.evaluate(classifier(), x, torch.stack((x, -x)), ("pc", "infidelity"), samples=10)
+    stacked = calls.evaluate(classifier(), x, torch.stack((x, -x)), ("pc", "infidelity"), samples=10)
     assert [text.get_text() for text in stacked.plot().axes[0].get_yticklabels()] == ["attribution 0", "attribution 1"]
     assert len(stacked["pc"].plot().axes) == 2
-    assert len(verax.prediction_change(classifier(), x, x).plot().axes) == 1
+    assert len(calls.prediction_change(classifier(), x, x).plot().axes) == 1
 
 
 def test_the_best_of_many_are_shown():
@@ -222,6 +223,6 @@ def test_the_best_of_many_are_shown():
 def test_long_and_hostile_names_fit():
     x = rows(5, 6)
     given = {HOSTILE * 5: x, "$x_1$ and $": -x, "b" * 70: x * x}
-    comparison = verax.compare(classifier(), x, given, samples=10)
+    comparison = calls.compare(classifier(), x, given, samples=10)
     for chart in (comparison.plot(), comparison.evaluation.plot(), comparison.evaluation["pc"].plot()):
         assert overlaps(chart) == []

@@ -6,10 +6,12 @@ import re
 import pytest
 import torch
 
+import calls
 import verax
 from display.examples import HOSTILE, classifier, evaluation, read_html, read_text, rows
 from verax.core.text_tables import MOST_ROWS, Table
 from verax.evaluation.comparison import Comparison
+from verax.evaluation.result import Evaluation
 from verax.scoring.meter import Cost
 
 
@@ -115,7 +117,7 @@ def test_colours_are_those_of_the_page(found):
 
 
 def test_a_comparison_shows_what_it_says(found):
-    comparison = verax.compare(
+    comparison = calls.compare(
         classifier(), rows(9, 6), {HOSTILE: rows(9, 6, seed=2), "noise": rows(9, 6, seed=3)}, samples=20
     )
     cells, tags = read_html(comparison._repr_html_())
@@ -132,10 +134,10 @@ def test_no_tensor_is_printed(found):
 
 def test_the_form_of_the_attributions_gives_the_names():
     x, model = rows(5, 6), classifier()
-    stacked = verax.prediction_change(model, x, torch.stack((x, -x)))
+    stacked = calls.prediction_change(model, x, torch.stack((x, -x)))
     assert stacked.labels == ("attribution 0", "attribution 1")
     assert [row[0] for row in read_html(stacked._repr_html_())[0]] == ["attribution", *stacked.labels]
-    one = verax.evaluate(model, x, x, ("pc", "infidelity"), samples=10)
+    one = calls.evaluate(model, x, x, ("pc", "infidelity"), samples=10)
     assert [row[0] for row in read_html(one._repr_html_())[0]] == ["attribution", "attribution"]
     assert read_html(one._repr_html_())[0][1][1] == str(one["pc"].mean())
 
@@ -168,13 +170,13 @@ def test_notes_stand_below():
 
 
 def test_an_evaluation_without_results_is_an_empty_table():
-    assert repr(verax.Evaluation({}, Cost())).splitlines()[0] == "attribution"
+    assert repr(Evaluation({}, Cost())).splitlines()[0] == "attribution"
 
 
 def test_attributions_show_their_names_shapes_and_gaps():
     model, inputs = torch.nn.Linear(4, 2), torch.randn(3, 4)
     methods = [verax.attribution.Gradient(), verax.attribution.IntegratedGradients(baseline="mean", points=4)]
-    found = verax.attribution.attribute(methods, model, inputs, background=inputs)
+    found = calls.attribute(methods, model, inputs, background=inputs)
     (_, *shown), _ = read_html(found._repr_html_())
     assert [row[0] for row in shown] == list(found)
     assert {row[1] for row in shown} == {"(3, 4)"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+import calls
 import verax
 from verax.core.arrays import Layout
 from verax.evaluation.comparison import Comparison
@@ -22,13 +23,13 @@ def problem():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
     x = torch.randn(40, 6)
-    gradient = verax.attribution.Gradient()(model, x)
+    gradient = calls.explained(verax.attribution.Gradient(), model, x)
     return model, x, {"noise": torch.randn(40, 6), "gradient": gradient, "contrary": -gradient, "times x": gradient * x}
 
 
 @pytest.fixture(scope="module")
 def found(problem):
-    return verax.compare(*problem, samples=50)
+    return calls.compare(*problem, samples=50)
 
 
 def of_scores(metric=None, level=0.95, **scores):
@@ -107,7 +108,7 @@ def test_a_pair_turned_round_is_the_same_pair(found):
 
 
 def test_one_pass_serves_all_and_gives_what_evaluate_gives(problem, found):
-    alone = verax.evaluate(*problem, samples=50)
+    alone = calls.evaluate(*problem, samples=50)
     assert found.evaluation.rows == alone.rows
     for metric, result in alone.items():
         assert torch.equal(found.evaluation[metric].scores, result.scores)
@@ -120,14 +121,14 @@ def test_rows_of_a_call_hold_those_of_the_methods_it_computed(kind):
     methods = {"IG": verax.attribution.IntegratedGradients(), "x": x}
     if kind == "stream":
         methods = {"IG": verax.attribution.IntegratedGradients()}
-        found = list(verax.stream(scorer, x.split(15), methods, ["pc"], batch_size=2))
+        found = list(calls.stream(scorer, x.split(15), methods, ["pc"], batch_size=2))
         rows, backward = sum(one.rows for one in found), sum(one.rows_backward for one in found)
     elif kind == "evaluate":
-        whole = verax.evaluate(scorer, x, methods, ["pc", "infidelity"], samples=5)
+        whole = calls.evaluate(scorer, x, methods, ["pc", "infidelity"], samples=5)
         rows, backward = whole.rows, whole.rows_backward
     else:
         others = [verax.replacement.Toward(0.5)] if kind == "replacements" else []
-        compared = verax.compare(scorer, x, methods, ["pc"], replacements=others)
+        compared = calls.compare(scorer, x, methods, ["pc"], replacements=others)
         rows, backward = compared.rows, compared.evaluation.rows_backward
     assert (rows, backward) == (scorer.rows, scorer.rows_backward)
     assert backward == 40 * 64
@@ -136,8 +137,8 @@ def test_rows_of_a_call_hold_those_of_the_methods_it_computed(kind):
 def test_arguments_reach_the_evaluation(problem):
     model, x, attributions = problem
     settings = {"target": 2, "baselines": 0.5, "steps": 3, "sigma": 0.1, "samples": 9, "seed": 4, "output": "logit"}
-    found = verax.compare(model, x, attributions, batch_size=7, device="cpu", features="element", **settings)
-    alone = verax.evaluate(model, x, attributions, **settings)
+    found = calls.compare(model, x, attributions, batch_size=7, device="cpu", features="element", **settings)
+    alone = calls.evaluate(model, x, attributions, **settings)
     for metric, result in alone.items():
         assert found.evaluation[metric].metric == result.metric
         torch.testing.assert_close(found.evaluation[metric].scores, result.scores)
@@ -146,7 +147,7 @@ def test_arguments_reach_the_evaluation(problem):
 def test_attributions_that_differ_in_scale_alone_are_not_told_apart(problem):
     model, x, attributions = problem
     gradient = attributions["gradient"]
-    found = verax.compare(model, x, {f"{scale}": gradient * scale for scale in (1.0, 3.7, 0.011)}, samples=50)
+    found = calls.compare(model, x, {f"{scale}": gradient * scale for scale in (1.0, 3.7, 0.011)}, samples=50)
     for metric in found.metrics:
         assert found.pair("1.0", "3.7", metric).mean == 0
         assert set(found.best(metric)) == {"1.0", "3.7", "0.011"}
@@ -167,7 +168,7 @@ def test_attributions_that_are_perfect_but_for_rounding_are_all_best(beside):
     torch.nn.init.normal_(model.weight, generator=generator)
     slopes = model.weight[1].detach().expand(60, 12)
     equal = {f"slopes {number}": slopes * (1 + 3e-7 * number * noise[number]) for number in range(6)}
-    found = verax.compare(model, x, equal | beside, ["infidelity"], target=1, output="logit")
+    found = calls.compare(model, x, equal | beside, ["infidelity"], target=1, output="logit")
     assert found.best("infidelity") == list(equal)  # in the order in which they were given
     assert [line[1].endswith(" *") for line in found.cells()[1:]] == [True] * 6 + [False] * len(beside)
     assert found.pair("slopes 5", "slopes 0", "infidelity").word == "not told apart"
@@ -193,7 +194,7 @@ def test_one_input_shows_no_spread():
 
 def test_one_attribution_has_no_pairs(problem):
     model, x, attributions = problem
-    found = verax.compare(model, x, {"only": attributions["noise"]}, metrics=["pc"])
+    found = calls.compare(model, x, {"only": attributions["noise"]}, metrics=["pc"])
     (ranked,) = found.ranking("pc")
     assert (ranked.place, ranked.name, ranked.against_next) == (1, "only", None)
     assert found.best("pc") == ["only"]
@@ -202,7 +203,7 @@ def test_one_attribution_has_no_pairs(problem):
 
 
 def test_metrics_may_be_objects(problem):
-    found = verax.compare(*problem, metrics=["pc", DirectedPredictionChange("signed", steps=3)])
+    found = calls.compare(*problem, metrics=["pc", DirectedPredictionChange("signed", steps=3)])
     assert found.metrics == ("pc", "dpc")
     assert "DPC: gradient" in repr(found)
 
@@ -220,7 +221,7 @@ def test_the_table_is_aligned_and_complete(found):
 
 def test_html_shows_names_as_they_are(problem):
     model, x, attributions = problem
-    found = verax.compare(model, x, {"<script>": attributions["noise"], "b & c": x}, metrics=["pc"])
+    found = calls.compare(model, x, {"<script>": attributions["noise"], "b & c": x}, metrics=["pc"])
     page = found._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -236,7 +237,7 @@ def test_wrong_arguments_are_named(problem, found):
         found.pair("noise", "lime", "pc")
     for wrong in (x, {1: x}):
         with pytest.raises(TypeError, match="attributions: expected a dict of names to arrays"):
-            verax.compare(model, x, wrong)
+            calls.compare(model, x, wrong)
     for level in (0.0, 1.0, 95.0):
         with pytest.raises(ValueError, match="level: expected a number between 0 and 1"):
-            verax.compare(model, x, attributions, level=level)
+            calls.compare(model, x, attributions, level=level)

@@ -6,7 +6,9 @@ import torch
 from scipy import stats
 from verax.replacement import Baseline, Conditional, Marginal, Nudge
 
+import calls
 import verax
+from verax.problem.inputs import Inputs
 from verax.statistics.mahalanobis import Reference
 
 D = 10
@@ -24,7 +26,7 @@ def gaussian(rows: int, seed: int = 0) -> torch.Tensor:
 def measured(train, x, replacement=None, metrics=("pc",), **settings):
     model = verax.Scorer(lambda rows: rows.sum(1)[:, None], returns="values")
     a = drawn(*x.shape, seed=9)
-    found = verax.evaluate(
+    found = calls.evaluate(
         model, x, {"a": a}, metrics, background=train, replacement=replacement, distance=True, **settings
     )
     return found.distance
@@ -47,9 +49,9 @@ def test_few_rows_of_many_columns_are_not_far_from_their_like():
 
 
 def test_all_replaced_by_the_mean_has_no_distance_and_inputs_have_that_of_the_data():
-    x = verax.Inputs(gaussian(128, seed=1), features=torch.zeros(D, dtype=torch.int64), baselines="mean")  # all at once
+    x = Inputs(gaussian(128, seed=1), features=torch.zeros(D, dtype=torch.int64), baselines="mean")  # all at once
     model = verax.Scorer(lambda rows: rows.sum(1)[:, None], returns="values")
-    inputs, far = verax.evaluate(model, x, drawn(128, 1), ["pc"], background=gaussian(4000), distance=True).distance
+    inputs, far = calls.evaluate(model, x, drawn(128, 1), ["pc"], background=gaussian(4000), distance=True).distance
     assert (inputs.metric, far.metric, far.attribution, far.space) == ("", "pc", "attribution", "inputs")
     assert far.ratio == pytest.approx(0, abs=0.05)
     assert far.beyond().mean == 0
@@ -81,7 +83,7 @@ def test_far_baselines_are_told_with_an_interval_in_words_and_on_the_page(tmp_pa
     model = verax.Scorer(lambda rows: rows.sum(1)[:, None], returns="values")
     train, x = gaussian(500), gaussian(15, seed=1)
     with pytest.warns(UserWarning, match="baselines: outside what the data hold"):
-        found = verax.evaluate(
+        found = calls.evaluate(
             model, x, {"a": x, "b": -x}, ["pc", "dpc"], background=train, baselines=50.0, distance=True
         )
     assert len(found.distance) == 5
@@ -106,7 +108,7 @@ def test_a_network_is_measured_in_what_reaches_its_last_layer():
     """Everything replaced by one row: each distance is that of the row's hidden units."""
     model, train, x = network(), gaussian(600), gaussian(9, seed=1)
     baseline = gaussian(1, seed=2)[0]
-    found = verax.evaluate(
+    found = calls.evaluate(
         model, x, x, [verax.metrics.PredictionChange(steps=1)], background=train, baselines=baseline, distance=True
     )
     assert [one.space for one in found.distance] == ["inputs", "inputs", "features", "features"]
@@ -123,12 +125,12 @@ def test_images_have_the_features_of_their_network_alone():
         torch.nn.Conv2d(1, 2, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(2, 2)
     ).double()
     x, train = drawn(3, 1, 33, 33), drawn(40, 1, 33, 33, seed=1)
-    found = verax.evaluate(model, x, x, ["pc"], steps=3, background=train, distance=True)
+    found = calls.evaluate(model, x, x, ["pc"], steps=3, background=train, distance=True)
     assert {one.space for one in found.distance} == {"features"}
 
 
 def test_a_linear_model_has_no_features_beside_its_inputs():
-    found = verax.evaluate(
+    found = calls.evaluate(
         torch.nn.Linear(D, 2).double(), gaussian(5), gaussian(5), ["pc"], background=gaussian(50), distance=True
     )
     assert {one.space for one in found.distance} == {"inputs"}
@@ -136,7 +138,7 @@ def test_a_linear_model_has_no_features_beside_its_inputs():
 
 def test_comparisons_tell_it_under_every_replacement_and_so_does_the_report(tmp_path):
     train, x = gaussian(300), gaussian(12, seed=1)
-    found = verax.compare(
+    found = calls.compare(
         network(), x, {"a": x, "b": drawn(12, D)}, ["pc"], background=train, distance=True, replacements=[Nudge(0.1)]
     )
     assert sum("of perturbed rows lie" in line for line in str(found).splitlines()) == 4
@@ -155,9 +157,9 @@ def test_draws_keep_to_the_data():
 
 @pytest.mark.parametrize("metrics", [("pc",), ("pc", "infidelity")])
 def test_inputs_with_groups_and_few_rows_are_measured(metrics):
-    x = verax.Inputs(gaussian(3), features=torch.arange(D) // 3)
+    x = Inputs(gaussian(3), features=torch.arange(D) // 3)
     model = verax.Scorer(lambda rows: rows.sum(1)[:, None], returns="values")
-    found = verax.evaluate(model, x, drawn(3, 4), metrics, samples=20, background=gaussian(30), distance=True)
+    found = calls.evaluate(model, x, drawn(3, 4), metrics, samples=20, background=gaussian(30), distance=True)
     assert len(found.distance) == 2
 
 
@@ -165,12 +167,12 @@ def test_what_has_no_distance_is_refused():
     train, x = gaussian(40), gaussian(5)
     model = verax.Scorer(lambda rows: rows.flatten(1).sum(1)[:, None], returns="values")
     with pytest.raises(ValueError, match="distance: it is measured from training data; pass background"):
-        verax.evaluate(model, x, x, ["pc"], distance=True)
+        calls.evaluate(model, x, x, ["pc"], distance=True)
     with pytest.raises(ValueError, match="at least 20 rows, found 19"):
-        verax.evaluate(model, x, x, ["pc"], background=train[:19], distance=True)
+        calls.evaluate(model, x, x, ["pc"], background=train[:19], distance=True)
     with pytest.raises(ValueError, match="rows with removed features, found metrics infidelity"):
-        verax.evaluate(model, x, x, ["infidelity"], background=train, samples=20, distance=True)
+        calls.evaluate(model, x, x, ["infidelity"], background=train, samples=20, distance=True)
     with pytest.raises(ValueError, match=r"distance: rows of shape \(1, 40, 40\) have none here"):
-        verax.evaluate(
+        calls.evaluate(
             model, drawn(2, 1, 40, 40), drawn(2, 40, 40), ["pc"], background=drawn(30, 1, 40, 40), distance=True
         )

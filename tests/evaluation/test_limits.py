@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
+from verax.problem.inputs import Inputs
 
 METRICS = [
     PredictionChange(),
@@ -37,7 +39,7 @@ def rows(count: int, features: int) -> Tensor:
 
 
 def value(model: Any, inputs: Any, attributions: Any, metric: Any, **options: Any) -> Any:
-    return verax.evaluate(model, inputs, attributions, [metric], **options)[metric.name].value
+    return calls.evaluate(model, inputs, attributions, [metric], **options)[metric.name].value
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.short_form)
@@ -50,7 +52,7 @@ def test_limits_are_those_of_all_attributions(metric: Any) -> None:
     every = (sizes[:, None] * signs).flatten(0, 1)
     options = {"baselines": 0.5, "target": 0}
     scores = value(model, x, every[:, None].expand(-1, 2, -1), metric, **options)
-    found = verax.limits(model, x, metrics=[metric], **options)[metric.name]
+    found = calls.limits(model, x, metrics=[metric], **options)[metric.name]
     assert found.exact
     torch.testing.assert_close(found.best, scores.amax(0), rtol=0, atol=1e-12)
     torch.testing.assert_close(found.worst, scores.amin(0), rtol=0, atol=1e-12)
@@ -61,7 +63,7 @@ def test_integrated_gradients_attain_the_limit_of_a_linear_model() -> None:
     model, x = nn.Linear(7, 1).double(), rows(4, 7)
     scorer = verax.Scorer(model, returns="logits")
     contributions = x * model.weight.detach()
-    found = verax.evaluate(scorer, x, contributions, ["pc"], target=1, limits=True)["pc"]
+    found = calls.evaluate(scorer, x, contributions, ["pc"], target=1, limits=True)["pc"]
     torch.testing.assert_close(found.normalised, torch.ones(4).double())
     assert found.limits.order.tolist() == contributions.argsort(1, descending=True).tolist()
 
@@ -70,8 +72,8 @@ def test_random_attributions_are_below_the_limit_and_at_chance_in_the_mean() -> 
     model, x = network(5), rows(3, 5)
     drawn = torch.randn(1000, 3, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     metrics = {one.short_form: one for one in (*METRICS[:3], METRICS[5], METRICS[6])}
-    scores = verax.evaluate(model, x, drawn, metrics)
-    for name, limits in verax.limits(model, x, metrics=metrics).items():
+    scores = calls.evaluate(model, x, drawn, metrics)
+    for name, limits in calls.limits(model, x, metrics=metrics).items():
         values = scores[name].value
         assert (values <= limits.best + 1e-12).all()
         assert (values >= limits.worst - 1e-12).all()
@@ -81,23 +83,23 @@ def test_random_attributions_are_below_the_limit_and_at_chance_in_the_mean() -> 
 
 def test_metrics_share_the_rows_of_all_sets() -> None:
     model, x = network(6), rows(3, 6)
-    found = verax.limits(model, x, metrics=METRICS[:7])
+    found = calls.limits(model, x, metrics=METRICS[:7])
     assert {limits.rows for limits in found.values()} == {3 * 2**6}
     x[:, 2:] = 0  # features that are their baselines need no rows of their own
-    assert verax.limits(model, x)["pc"].rows == 3 * 2**2
+    assert calls.limits(model, x)["pc"].rows == 3 * 2**2
 
 
 def test_shapley_values_come_with_the_rows() -> None:
     model, x = network(5), rows(3, 5)
-    found = verax.limits(model, x, target=1, output="logit", metrics=["pc"])["pc"].shapley
-    exact = verax.attribution.KernelShap(samples=32)(model, x, target=1)
+    found = calls.limits(model, x, target=1, output="logit", metrics=["pc"])["pc"].shapley
+    exact = calls.explained(verax.attribution.KernelShap(samples=32), model, x, target=1)
     torch.testing.assert_close(found, exact)
 
 
 def test_groups_are_features() -> None:
     model, x = network(6), rows(2, 6)
     groups = torch.tensor([0, 0, 1, 2, 2, -1])
-    found = verax.limits(model, x, metrics=METRICS, features=groups, rows=2**10)
+    found = calls.limits(model, x, metrics=METRICS, features=groups, rows=2**10)
     for limits in found.values():
         assert limits.exact
         assert limits.order.shape == (2, 3)
@@ -110,9 +112,9 @@ def test_groups_are_features() -> None:
 def test_inputs_may_differ_in_their_number_of_groups() -> None:
     model, x = network(6), rows(3, 6)
     groups = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5], [0, 0, 1, 1, 2, 2]])
-    together = verax.limits(model, x, features=groups)["dpc"]
+    together = calls.limits(model, x, features=groups)["dpc"]
     for row in range(3):
-        alone = verax.limits(model, x[row : row + 1], features=groups[row])["dpc"]
+        alone = calls.limits(model, x[row : row + 1], features=groups[row])["dpc"]
         torch.testing.assert_close(together.best[row], alone.best[0])
         own = alone.order.shape[1]
         assert together.order[row].tolist() == alone.order[0].tolist() + [-1] * (6 - own)
@@ -124,7 +126,7 @@ def test_inputs_may_differ_in_their_number_of_groups() -> None:
 def test_pixels_are_features() -> None:
     model = nn.Sequential(nn.Flatten(), network(8))
     x = rows(3, 8).reshape(3, 2, 2, 2)
-    found = verax.limits(model, x, metrics=["dpc"])["dpc"]
+    found = calls.limits(model, x, metrics=["dpc"])["dpc"]
     assert found.attribution.shape == (3, 2, 2, 2)
     torch.testing.assert_close(value(model, x, found.attribution, METRICS[2]), found.best)
 
@@ -135,8 +137,8 @@ def test_what_is_missing_is_a_value_like_any_other() -> None:
 
     x = rows(2, 3)
     x[0, 1] = torch.nan
-    inputs, scorer = verax.Inputs(x, baselines=0.5), verax.Scorer(model, returns="values")
-    found = verax.limits(scorer, inputs)
+    inputs, scorer = Inputs(x, baselines=0.5), verax.Scorer(model, returns="values")
+    found = calls.limits(scorer, inputs)
     for limits in found.values():
         assert limits.exact
         torch.testing.assert_close(value(scorer, inputs, limits.attribution, limits.metric), limits.best)
@@ -145,14 +147,14 @@ def test_what_is_missing_is_a_value_like_any_other() -> None:
 
 def test_adaptive_steps_are_judged_one_feature_at_a_time() -> None:
     model, x = network(5), rows(2, 5)
-    found = verax.evaluate(model, x, x, [PredictionChange(steps="adaptive")], limits=True)["pc"]
+    found = calls.evaluate(model, x, x, [PredictionChange(steps="adaptive")], limits=True)["pc"]
     assert found.limits.exact
-    torch.testing.assert_close(found.limits.best, verax.limits(model, x)["pc"].best)
+    torch.testing.assert_close(found.limits.best, calls.limits(model, x)["pc"].best)
 
 
 def test_arrays_come_back_in_their_kind() -> None:
     model, x = network(3), rows(2, 3)
-    found = verax.limits(model, x.numpy())
+    found = calls.limits(model, x.numpy())
     assert list(found) == ["pc", "dpc"]
     for array in (found["pc"].best, found["pc"].chance, found["pc"].order, found["pc"].attribution):
         assert isinstance(array, np.ndarray)
@@ -161,15 +163,15 @@ def test_arrays_come_back_in_their_kind() -> None:
         f"{name}_{what}" for name in ("pc", "dpc") for what in ("best", "worst", "chance")
     ]
     np.testing.assert_array_equal(frame["dpc_best"].to_numpy(), found["dpc"].best)
-    both = verax.limits(model, x, metrics=[PredictionChange(area="morf"), PredictionChange()])
+    both = calls.limits(model, x, metrics=[PredictionChange(area="morf"), PredictionChange()])
     assert list(both) == ["pc(area='morf')", "pc"]
 
 
 def test_a_search_is_a_bound_and_says_so() -> None:
     model, x = network(8), rows(9, 8)
     metrics = [METRICS[0], METRICS[2]]
-    exact = verax.limits(model, x, metrics=metrics)
-    found = verax.limits(model, x, metrics=metrics, rows=9 * 150)
+    exact = calls.limits(model, x, metrics=metrics)
+    found = calls.limits(model, x, metrics=metrics, rows=9 * 150)
     for name, limits in found.items():
         assert not limits.exact
         assert limits.shapley is None
@@ -186,7 +188,7 @@ def test_a_search_goes_beyond_the_features_of_a_number() -> None:
     """70 features of a linear model, more than an integer has bits: contributions attain PC's limit there, too."""
     model, x = nn.Linear(70, 1).double(), rows(1, 70)
     scorer = verax.Scorer(model, returns="logits")
-    found = verax.limits(scorer, x, metrics=["pc"], target=1, steps=70, rows=10_000, output="logit")["pc"]
+    found = calls.limits(scorer, x, metrics=["pc"], target=1, steps=70, rows=10_000, output="logit")["pc"]
     best = value(scorer, x, x * model.weight.detach(), PredictionChange(steps=70), target=1, output="logit")
     torch.testing.assert_close(found.best, best)
 
@@ -195,7 +197,7 @@ def test_a_search_goes_beyond_the_features_of_a_number() -> None:
 def test_steps_of_several_features_give_a_bound(metric: Any) -> None:
     model, x = network(7), rows(3, 7)
     coarse = type(metric)(steps=3)
-    found = verax.limits(model, x, metrics=[coarse])[metric.name]
+    found = calls.limits(model, x, metrics=[coarse])[metric.name]
     assert not found.exact
     assert "in 3 steps" in repr(found)
     torch.testing.assert_close(value(model, x, found.attribution, coarse), found.best)
@@ -208,9 +210,9 @@ def test_steps_of_several_features_give_a_bound(metric: Any) -> None:
 
 def test_rows_too_few_for_all_inputs_are_spent_on_some() -> None:
     model, x = network(4), rows(20, 4)
-    everything = verax.limits(model, x, metrics=["dpc"])["dpc"]
+    everything = calls.limits(model, x, metrics=["dpc"])["dpc"]
     with pytest.warns(UserWarning, match="160 model rows allow those of 10 of 20 inputs, drawn at random"):
-        found = verax.limits(model, x, metrics=["dpc"], rows=10 * 2**4)["dpc"]
+        found = calls.limits(model, x, metrics=["dpc"], rows=10 * 2**4)["dpc"]
     assert found.exact
     assert len(found.inputs) == 10
     known = torch.tensor(found.inputs)
@@ -218,7 +220,7 @@ def test_rows_too_few_for_all_inputs_are_spent_on_some() -> None:
     assert found.best.isnan().sum() == found.order.eq(-1).all(1).sum() == 10
     assert found.mean().low < found.mean().mean < found.mean().high
     with pytest.warns(UserWarning, match="drawn at random"):
-        turned = verax.limits(model, x.flip(0), metrics=["dpc"], rows=10 * 2**4)["dpc"]
+        turned = calls.limits(model, x.flip(0), metrics=["dpc"], rows=10 * 2**4)["dpc"]
     assert sorted(19 - one for one in turned.inputs) == found.inputs  # by their values, not by their places
 
 
@@ -230,10 +232,10 @@ def test_companions_follow_the_inputs_that_were_drawn() -> None:
 
     x, weight = rows(20, 4), torch.linspace(0.1, 2, 20, dtype=torch.float64)
     scorer = verax.Scorer(weighted, returns="logits")
-    inputs = verax.Inputs(x, alongside={"weight": weight})
-    everything = verax.limits(scorer, inputs)["pc"]
+    inputs = Inputs(x, alongside={"weight": weight})
+    everything = calls.limits(scorer, inputs)["pc"]
     with pytest.warns(UserWarning, match="drawn at random"):
-        found = verax.limits(scorer, inputs, rows=10 * 2**4)["pc"]
+        found = calls.limits(scorer, inputs, rows=10 * 2**4)["pc"]
     known = torch.tensor(found.inputs)
     torch.testing.assert_close(found.best[known], everything.best[known])
 
@@ -241,26 +243,26 @@ def test_companions_follow_the_inputs_that_were_drawn() -> None:
 def test_what_cannot_be_done_is_refused_by_name() -> None:
     model, x = network(4), rows(2, 4)
     with pytest.raises(ValueError, match="metrics: limits are known of pc, dpc and lpc, found 'infidelity'"):
-        verax.limits(model, x, metrics=["infidelity"])
-    with pytest.raises(ValueError, match="limits: they are known of pc, dpc and lpc, found metrics infidelity"):
-        verax.evaluate(model, x, x, ["infidelity"], limits=True)
+        calls.limits(model, x, metrics=["infidelity"])
+    with pytest.raises(ValueError, match="limits: they are known of pc, dpc and lpc, got metrics infidelity"):
+        calls.evaluate(model, x, x, ["infidelity"], limits=True)
     with pytest.raises(ValueError, match="rows: expected a whole number of at least 1, found 0"):
-        verax.limits(model, x, rows=0)
+        calls.limits(model, x, rows=0)
     with pytest.raises(ValueError, match="features: limits of an input with 4 features take 16 model rows or more"):
-        verax.limits(model, x, rows=15)
+        calls.limits(model, x, rows=15)
     image = torch.zeros(1, 1, 60, 60)
     with pytest.raises(ValueError, match=r"features: limits of an input with 3,600 features take .* or raise rows"):
-        verax.evaluate(nn.Flatten(), image, image, ["pc"], limits=True)
-    with pytest.raises(ValueError, match=r"limits: they were not asked for; call verax.evaluate\(..., limits=True\)"):
-        _ = verax.evaluate(model, x, x, ["pc"])["pc"].normalised
+        calls.evaluate(nn.Flatten(), image, image, ["pc"], limits=True)
+    with pytest.raises(ValueError, match=r"limits: they are not known yet; call verax.evaluate\(...\).with_limits"):
+        _ = calls.evaluate(model, x, x, ["pc"])["pc"].normalised
 
 
 def test_scores_are_put_on_the_scale_of_what_is_possible() -> None:
     model, x = network(5), rows(6, 5)
     given = {"x": x, "noise": rows(12, 5)[6:]}
     metric = PredictionChange(area="morf")
-    found = verax.evaluate(model, x, given, [metric, "infidelity"], samples=20, limits=True)
-    result, limits = found["pc"], verax.limits(model, x, metrics=[metric])["pc"]
+    found = calls.evaluate(model, x, given, [metric, "infidelity"], samples=20, limits=True)
+    result, limits = found["pc"], calls.limits(model, x, metrics=[metric])["pc"]
     wanted = (result.value["x"] - limits.chance) / (limits.best - limits.chance)
     torch.testing.assert_close(result.normalised["x"], wanted)
     share = (result.value["x"] - limits.chance).mean() / (limits.best - limits.chance).mean()
@@ -272,16 +274,16 @@ def test_scores_are_put_on_the_scale_of_what_is_possible() -> None:
 def test_bounds_are_raised_to_what_is_attained() -> None:
     model, x = network(6), rows(4, 6)
     drawn = torch.randn(500, 4, 6, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    found = verax.evaluate(model, x, drawn, [DirectedPredictionChange(steps=4)], limits=True)["dpc"]
+    found = calls.evaluate(model, x, drawn, [DirectedPredictionChange(steps=4)], limits=True)["dpc"]
     assert (found.normalised <= 1).all()
-    alone = verax.limits(model, x, metrics=["dpc"], steps=4)["dpc"]
+    alone = calls.limits(model, x, metrics=["dpc"], steps=4)["dpc"]
     assert (found.limits.best >= alone.best).all()
 
 
 def test_a_constant_model_has_no_scale() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = verax.evaluate(lambda_scorer(), rows(3, 4), rows(3, 4), ["pc"], limits=True)["pc"]
+        found = calls.evaluate(lambda_scorer(), rows(3, 4), rows(3, 4), ["pc"], limits=True)["pc"]
     assert found.limits.best.tolist() == [0, 0, 0]
     assert found.normalised.isnan().all()
 
@@ -292,7 +294,7 @@ def lambda_scorer() -> verax.Scorer:
 
 def test_comparisons_say_how_much_of_what_is_possible(tmp_path: Any) -> None:
     model, x = network(4), rows(5, 4)
-    found = verax.compare(model, x, {"a": x, "b": -x}, ["pc"], limits=True)
+    found = calls.compare(model, x, {"a": x, "b": -x}, ["pc"], limits=True)
     lines = [line for line in repr(found).splitlines() if line.endswith("of what is possible")]
     assert len(lines) == 2
     assert lines[0].startswith("PC: ")
@@ -300,15 +302,15 @@ def test_comparisons_say_how_much_of_what_is_possible(tmp_path: Any) -> None:
     assert "at most" not in lines[0]
     found.save(tmp_path / "page.html")
     assert lines[0] in (tmp_path / "page.html").read_text()
-    coarse = verax.compare(model, x, {"a": x, "b": -x}, ["dpc"], steps=2, limits=True)
+    coarse = calls.compare(model, x, {"a": x, "b": -x}, ["dpc"], steps=2, limits=True)
     assert all("that is at most" in line for line in coarse.possible("dpc"))
-    assert verax.compare(model, x, {"a": x}, ["dpc"]).possible("dpc") == []
+    assert calls.compare(model, x, {"a": x}, ["dpc"]).possible("dpc") == []
 
 
 def test_limits_are_saved(tmp_path: Any) -> None:
     import polars as pl  # noqa: PLC0415
 
-    found = verax.limits(network(3), rows(2, 3))
+    found = calls.limits(network(3), rows(2, 3))
     found.save(tmp_path / "limits.csv")
     assert pl.read_csv(tmp_path / "limits.csv").columns == found.to_frame().columns
     found["pc"].save(tmp_path / "pc.html")

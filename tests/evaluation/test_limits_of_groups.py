@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.problem.replacement import Baseline, Nudge, Toward
@@ -56,7 +57,7 @@ def weighted(*weights: float) -> verax.Scorer:
 
 
 def values(model: Any, given: Tensor, metrics: Any, **options: Any) -> dict[str, Tensor]:
-    found = verax.evaluate(model, ROWS, given, metrics, features=GROUPS, target=0, **options)
+    found = calls.evaluate(model, ROWS, given, metrics, features=GROUPS, target=0, **options)
     return {name: result.value for name, result in found.items()}
 
 
@@ -64,7 +65,7 @@ def values(model: Any, given: Tensor, metrics: Any, **options: Any) -> dict[str,
 def test_no_attribution_of_elements_passes_the_limits_and_one_attains_them(replacement: Any) -> None:
     model = network(9)
     scores = values(model, attributions(150), METRICS, replacement=replacement)
-    found = verax.limits(model, ROWS, metrics=METRICS, features=GROUPS, target=0, replacement=replacement)
+    found = calls.limits(model, ROWS, metrics=METRICS, features=GROUPS, target=0, replacement=replacement)
     for name, limits in found.items():
         assert limits.exact
         assert (scores[name] <= limits.best + 1e-12).all(), name
@@ -83,7 +84,7 @@ def test_a_group_that_moves_to_and_fro_counts_where_predictions_do(rule: Any, co
     """The only group that changes the score has a sum of ``x - baseline`` of 0."""
     metric = DirectedPredictionChange(rule=rule, area="morf")
     x = torch.tensor([[1.0, -1.0, 1.0]], dtype=torch.float64)
-    found = verax.limits(weighted(1, -1, 0), x, metrics=[metric], features=[0, 0, 1])["dpc"]
+    found = calls.limits(weighted(1, -1, 0), x, metrics=[metric], features=[0, 0, 1])["dpc"]
     assert found.exact
     assert found.best.item() == (2.0 if counts else 0.0)
 
@@ -92,12 +93,12 @@ def test_the_gradient_of_groups_is_not_above_the_limit_of_lpc() -> None:
     gradient = torch.tensor([[1, -1, 0.5, 0.1]], dtype=torch.float64)
     x = torch.tensor([[1.0, -1.0, 1.0, 1.0]], dtype=torch.float64)
     model = weighted(*gradient[0].tolist())
-    found = verax.evaluate(model, x, {"g": gradient}, ["lpc"], features=[0, 0, 1, 2], limits=True)["lpc"]
+    found = calls.evaluate(model, x, {"g": gradient}, ["lpc"], features=[0, 0, 1, 2], limits=True)["lpc"]
     assert found.limits.exact
     assert found.value["g"].item() == pytest.approx(0.0058056, rel=1e-4)
     assert found.normalised["g"].item() < 1  # its sum over the group is 0, so that the largest change comes last
     best = found.limits.attribution
-    again = verax.evaluate(model, x, best, ["lpc"], features=[0, 0, 1, 2], limits=True)["lpc"]
+    again = calls.evaluate(model, x, best, ["lpc"], features=[0, 0, 1, 2], limits=True)["lpc"]
     assert again.normalised.item() == pytest.approx(1, abs=1e-12)
 
 
@@ -109,9 +110,9 @@ def test_bounds_of_groups_are_attained(rule: Any) -> None:
         steps = {key: value for key, value in options.items() if key == "steps"}
         metric = DirectedPredictionChange(rule=rule, area="morf", **steps)
         call = {"features": GROUPS, "target": 0, "replacement": Nudge(0.1)}
-        found = verax.limits(model, ROWS, metrics=[metric], rows=options.get("rows", 1000), **call)["dpc"]
+        found = calls.limits(model, ROWS, metrics=[metric], rows=options.get("rows", 1000), **call)["dpc"]
         assert not found.exact
-        again = verax.evaluate(model, ROWS, found.attribution, [metric], **call)["dpc"].value
+        again = calls.evaluate(model, ROWS, found.attribution, [metric], **call)["dpc"].value
         torch.testing.assert_close(again, found.best, rtol=0, atol=1e-12)
 
 
@@ -119,8 +120,8 @@ def test_channels_of_a_pixel_that_move_to_and_fro_count() -> None:
     model, generator = nn.Sequential(nn.Flatten(), network(8)), torch.Generator().manual_seed(7)
     x = torch.randn(3, 1, 2, 2, generator=generator, dtype=torch.float64) * torch.tensor([1.0, -1.0])[:, None, None]
     drawn = torch.randn(200, *x.shape, generator=generator, dtype=torch.float64)
-    found = verax.evaluate(model, x, drawn, ["lpc"], limits=True)["lpc"]
+    found = calls.evaluate(model, x, drawn, ["lpc"], limits=True)["lpc"]
     assert found.limits.exact
     assert (found.normalised <= 1 + 1e-9).all()
-    again = verax.evaluate(model, x, found.limits.attribution, ["lpc"])["lpc"].value
+    again = calls.evaluate(model, x, found.limits.attribution, ["lpc"])["lpc"].value
     torch.testing.assert_close(again, found.limits.best, rtol=0, atol=1e-12)

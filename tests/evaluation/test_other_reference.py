@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import calls
 import verax
 
 WEIGHTS = np.array([1.0, -2.0, 0.5, 3.0])
@@ -14,12 +15,12 @@ OTHER = np.array([1.0, 1.0, 1.0, 1.0])  # scores 2.75
 
 def test_a_value_against_another_reference() -> None:
     contributions = {"zero": X * WEIGHTS, "other": (X - OTHER) * WEIGHTS}
-    found = verax.evaluate(LINEAR, X, contributions, ["pc"])
+    found = calls.evaluate(LINEAR, X, contributions, ["pc"])
     (note,) = found.notes
     assert note.startswith("other: its values sum to f(x) - 2.75 (value), but the baseline of this call scores 0.25;")
-    for shown in (repr(found), found._repr_html_(), repr(verax.compare(LINEAR, X, contributions, ["pc"]))):
+    for shown in (repr(found), found._repr_html_(), repr(calls.compare(LINEAR, X, contributions, ["pc"]))):
         assert "sum to f(x) - 2.75" in shown
-    there = verax.evaluate(LINEAR, X, contributions, ["pc"], baselines=OTHER)
+    there = calls.evaluate(LINEAR, X, contributions, ["pc"], baselines=OTHER)
     (note,) = there.notes
     assert note.startswith("zero: its values sum to f(x) - 0.25 (value), but the baseline of this call scores 2.75;")
 
@@ -27,16 +28,16 @@ def test_a_value_against_another_reference() -> None:
 @pytest.mark.parametrize("target", [0, 1])
 def test_log_odds_against_another_reference(target: int) -> None:
     sign = 2 * target - 1
-    found = verax.evaluate(LOGISTIC, X, {"other": sign * (X - OTHER) * WEIGHTS}, ["pc"], target=target)
+    found = calls.evaluate(LOGISTIC, X, {"other": sign * (X - OTHER) * WEIGHTS}, ["pc"], target=target)
     (note,) = found.notes
     words = f"other: its values sum to f(x) {'-' if target else '+'} 2.75 (logit of class {target}), but"
     assert note.startswith(words)
     assert f"scores {sign * 0.25:.3g};" in note
-    assert verax.evaluate(LOGISTIC, X, sign * X * WEIGHTS, ["pc"], target=target).notes == ()
+    assert calls.evaluate(LOGISTIC, X, sign * X * WEIGHTS, ["pc"], target=target).notes == ()
 
 
 def test_nothing_is_said_of_what_is_not_additive_or_not_removed() -> None:
     noise = np.random.default_rng(1).normal(size=X.shape)
-    assert verax.evaluate(LINEAR, X, {"noise": noise, "half": X * WEIGHTS / 2}, ["pc"]).notes == ()
-    assert verax.evaluate(LINEAR, X, (X - OTHER) * WEIGHTS, ["infidelity"]).notes == ()
-    assert verax.evaluate(LINEAR, X[:5], (X[:5] - OTHER) * WEIGHTS, ["pc"]).notes == ()
+    assert calls.evaluate(LINEAR, X, {"noise": noise, "half": X * WEIGHTS / 2}, ["pc"]).notes == ()
+    assert calls.evaluate(LINEAR, X, (X - OTHER) * WEIGHTS, ["infidelity"]).notes == ()
+    assert calls.evaluate(LINEAR, X[:5], (X[:5] - OTHER) * WEIGHTS, ["pc"]).notes == ()

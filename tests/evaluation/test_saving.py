@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 
+import calls
 import verax
 from verax.core.saving import ENDINGS
 from verax.report.comparison import comparison_page
@@ -23,14 +24,14 @@ def found():
     torch.manual_seed(0)
     x = torch.randn(5, 4)
     given = {"a": x, 'b, "quoted"\nand broken': -x}
-    return verax.evaluate(torch.nn.Linear(4, 3), x, given, NAMES, samples=20)
+    return calls.evaluate(torch.nn.Linear(4, 3), x, given, NAMES, samples=20)
 
 
 @pytest.fixture(scope="module")
 def comparison():
     torch.manual_seed(0)
     x = torch.randn(5, 4)
-    return verax.compare(torch.nn.Linear(4, 3), x, {"a": x, "b": -x}, samples=20)
+    return calls.compare(torch.nn.Linear(4, 3), x, {"a": x, "b": -x}, samples=20)
 
 
 def test_a_frame_has_one_row_per_attribution_and_input(found):
@@ -66,14 +67,14 @@ def test_a_result_has_the_columns_of_its_metric(found, metric):
 def test_a_stack_and_a_single_one_are_named():
     x = torch.randn(2, 4)
     model = torch.nn.Linear(4, 2)
-    stacked = verax.prediction_change(model, x, torch.stack((x, -x))).to_frame()
+    stacked = calls.prediction_change(model, x, torch.stack((x, -x))).to_frame()
     assert stacked["attribution"].to_list() == ["attribution 0"] * 2 + ["attribution 1"] * 2
-    assert verax.prediction_change(model, x, x).to_frame()["attribution"].to_list() == ["attribution"] * 2
+    assert calls.prediction_change(model, x, x).to_frame()["attribution"].to_list() == ["attribution"] * 2
 
 
 def test_a_name_that_the_call_gave_is_the_column():
     x = torch.randn(2, 4)
-    found = verax.evaluate(torch.nn.Linear(4, 2), x, x, {"mine": verax.metrics.PredictionChange()})
+    found = calls.evaluate(torch.nn.Linear(4, 2), x, x, {"mine": verax.metrics.PredictionChange()})
     assert found.to_frame().columns[3:] == ["mine"]
 
 
@@ -81,7 +82,7 @@ def test_a_name_that_the_call_gave_is_the_column():
 def totals():
     torch.manual_seed(0)
     x = torch.randn(9, 4)
-    return verax.stream(torch.nn.Linear(4, 3), [(x, {"a<b": x, "b": -x})], metrics=["pc"]).totals()
+    return calls.stream(torch.nn.Linear(4, 3), [(x, {"a<b": x, "b": -x})], metrics=["pc"]).totals()
 
 
 @pytest.mark.parametrize("kind", ["result", "evaluation", "comparison", "totals"])
@@ -164,7 +165,7 @@ FORMULAS = ('=HYPERLINK("http://x")', "+1+1", "-1+1", "@SUM(1)", "\t=1", "\r=1",
 def test_no_cell_of_a_csv_is_a_formula(name, tmp_path):
     """Names of attributions are cells, names of metrics are heads of columns."""
     x = torch.randn(3, 4)
-    found = verax.evaluate(torch.nn.Linear(4, 2), x, {name: x, "plain": x}, {name: verax.metrics.PredictionChange()})
+    found = calls.evaluate(torch.nn.Linear(4, 2), x, {name: x, "plain": x}, {name: verax.metrics.PredictionChange()})
     found.save(tmp_path / "scores.csv")
     with (tmp_path / "scores.csv").open(newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
@@ -175,13 +176,13 @@ def test_no_cell_of_a_csv_is_a_formula(name, tmp_path):
 
 def test_text_that_is_a_number_is_left_as_it_is(tmp_path):
     x = torch.randn(3, 4)
-    verax.evaluate(torch.nn.Linear(4, 2), x, {"-0.5": x, "+1e-3": x}, ["pc"]).save(tmp_path / "scores.csv")
+    calls.evaluate(torch.nn.Linear(4, 2), x, {"-0.5": x, "+1e-3": x}, ["pc"]).save(tmp_path / "scores.csv")
     assert set(pl.read_csv(tmp_path / "scores.csv", infer_schema=False)["attribution"]) == {"-0.5", "+1e-3"}
 
 
 def test_a_name_with_a_control_character_is_saved_and_drawn_written_out(tmp_path):
     x = torch.randn(5, 3)
-    found = verax.compare(torch.nn.Linear(3, 2), x, {"a\x1b[2J": x, "b": -x}, ["pc"])
+    found = calls.compare(torch.nn.Linear(3, 2), x, {"a\x1b[2J": x, "b": -x}, ["pc"])
     found.save(tmp_path / "page.html")
     assert r"a\x1b[2J" in (tmp_path / "page.html").read_text()
     assert any(r"a\x1b[2J" in text.get_text() for ax in found.plot().axes for text in ax.get_yticklabels())

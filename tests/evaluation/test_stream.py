@@ -1,5 +1,6 @@
 """Streams: the bits of one call for any cutting, totals that merge, sources of every kind, and stopping early."""
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -14,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
+import calls
 import verax
+from calls import evaluate
 from verax.attribution import Gradient, IntegratedGradients, KernelShap
-from verax.evaluation.evaluate import evaluate
-from verax.evaluation.stream import stream
+from verax.evaluation.result import Evaluation
 from verax.metrics import (
     Deletion,
     DirectedPredictionChange,
@@ -29,6 +31,7 @@ from verax.metrics import (
 )
 
 ROWS, COLUMNS = 150, 7
+stream = functools.partial(calls.stream, like=torch.zeros(1, COLUMNS))
 METRICS = ("pc", "infidelity", "sensitivity_n", "effect_correlation")
 CALL = {"batch_size": 3, "samples": 20, "steps": 3}  # stretches of 48 rows
 
@@ -56,12 +59,12 @@ def given_two(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def whole(scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor]) -> verax.Evaluation:
+def whole(scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor]) -> Evaluation:
     return evaluate(scorer, x, given_two, METRICS, **CALL)
 
 
 @pytest.fixture(scope="module")
-def directed(scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor]) -> verax.Evaluation:
+def directed(scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor]) -> Evaluation:
     return evaluate(scorer, x, given_two, ["dpc"], **CALL)
 
 
@@ -70,7 +73,7 @@ def cut(x: torch.Tensor, attributions: dict[str, torch.Tensor], sizes: list[int]
         yield x[rows], {name: one[rows] for name, one in attributions.items()}
 
 
-def same(found: list[verax.Evaluation], wanted: verax.Evaluation) -> bool:
+def same(found: list[Evaluation], wanted: Evaluation) -> bool:
     return all(
         torch.equal(torch.cat([one[name].value[label] for one in found]), value)
         for name, result in wanted.items()
@@ -135,8 +138,7 @@ def test_rows_given_at_once_are_cut_here(scorer, x, given_two, whole, directed, 
     np.save(tmp_path / "x.npy", x.numpy())
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     arrays = {name: one.numpy() for name, one in given_two.items()}
-    for rows in (x, verax.Inputs(x, baselines=0.0)):
-        assert same(list(stream(scorer, rows, given_two, ["dpc"], **CALL)), directed)
+    assert same(list(stream(scorer, x, given_two, ["dpc"], **CALL)), directed)
     for rows in (mapped, x.numpy()):
         found = list(stream(scorer, rows, arrays, ["pc"], **CALL))
         assert [one.inputs for one in found] == [48, 48, 48, 6]
@@ -214,10 +216,13 @@ def test_inputs_with_companions_come_batch_by_batch() -> None:
         return (values * shift).sum(1)
 
     scorer, x, shift = verax.Scorer(model, returns="values"), torch.rand(10, 3), torch.rand(10, 1)
-    inputs = verax.Inputs(x, alongside={"shift": shift}, baselines=0.0)
-    wanted = evaluate(scorer, inputs, {"x": x}, ["pc"])
-    batches = [(inputs[rows], {"x": x[rows]}) for rows in (slice(0, 4), slice(4, 10))]
-    assert same(list(stream(scorer, batches, metrics=["pc"])), wanted)
+    problem = verax.Problem(scorer, x, model_kwargs={"shift": shift})
+    wanted = verax.evaluate(problem, {"x": x}, ["pc"])
+    batches = [
+        {"inputs": x[rows], "attributions": {"x": x[rows]}, "model_kwargs": {"shift": shift[rows]}}
+        for rows in (slice(0, 4), slice(4, 10))
+    ]
+    assert same(list(verax.stream(problem, batches, metrics=["pc"])), wanted)
 
 
 def test_it_stops_when_the_interval_is_narrow_enough(scorer) -> None:
@@ -452,7 +457,7 @@ def test_only_totals_are_merged(scorer, x) -> None:
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_a_generator_may_overwrite_each_batch_with_the_next(
-    scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor], whole: verax.Evaluation, kind: str
+    scorer: verax.Scorer, x: torch.Tensor, given_two: dict[str, torch.Tensor], whole: Evaluation, kind: str
 ) -> None:
     size, names = 20, list(given_two)
     held = torch.empty(size, COLUMNS)

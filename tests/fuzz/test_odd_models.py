@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+import calls
 import verax
 from verax.attribution import DeepLiftSHAP, Gradient, GuidedBackprop, IntegratedGradients, SmoothGrad
 
@@ -68,7 +69,7 @@ METHODS = (Gradient, SmoothGrad, IntegratedGradients, GuidedBackprop, DeepLiftSH
 @pytest.mark.parametrize("name", MODELS)
 def test_methods_give_a_result_or_a_line(name: str, method: Any) -> None:
     try:
-        found = method()(MODELS[name](), X, background=X)
+        found = method()(verax.Problem(MODELS[name](), X, background=X))
     except (ValueError, TypeError) as error:
         said = str(error)
     else:
@@ -79,7 +80,7 @@ def test_methods_give_a_result_or_a_line(name: str, method: Any) -> None:
 
 def test_a_model_of_whole_numbers_is_told_in_a_line() -> None:
     with pytest.raises(ValueError, match=r"^model: it failed on a batch of \d+ rows: .*Long.*\.$"):
-        verax.prediction_change(Embedded(), X, X)
+        calls.prediction_change(Embedded(), X, X)
 
 
 def test_what_cannot_be_compiled_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +90,7 @@ def test_what_cannot_be_compiled_is_told_in_a_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
     scorer = verax.Scorer(nn.Linear(6, 2), compile=True)
     with pytest.raises(ValueError, match=r"^model: it failed .*no compiler here.* leave compile out\.$") as found:
-        verax.prediction_change(scorer, X, X)
+        calls.prediction_change(scorer, X, X)
     assert "\n" not in str(found.value)
 
 
@@ -99,11 +100,11 @@ def test_categories_of_words_are_told_in_a_line() -> None:
     model = HistGradientBoostingClassifier(categorical_features="from_dtype").fit(table, np.arange(40) % 2)
     for inputs in (table, np.ones((40, 2))):
         with pytest.raises((ValueError, TypeError), match=r"^(model|inputs): ") as found:
-            verax.prediction_change(model, inputs, np.ones((40, 2)))
+            calls.prediction_change(model, inputs, np.ones((40, 2)))
         assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize("baselines", [torch.mean, lambda x: x.mean(0), "mean", None, object(), {}])
 def test_baselines_that_are_none(baselines: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"^baselines: (expected|.mean. is one of the training data)"):
-        verax.prediction_change(nn.Linear(6, 2), X, X, baselines=baselines)
+        calls.prediction_change(nn.Linear(6, 2), X, X, baselines=baselines)

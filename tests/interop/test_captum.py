@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from verax.interop import captum as ours
 
@@ -34,7 +35,7 @@ every_metric = pytest.mark.parametrize("name", METRICS)
 
 def wanted(name, model, x, a, **arguments):
     settings = {"samples": 50} if name == "infidelity" else {}
-    return verax.evaluate(model, x, a, [name], features="element", **settings, **arguments)[name].value
+    return calls.evaluate(model, x, a, [name], features="element", **settings, **arguments)[name].value
 
 
 def found(name, *arguments, **named):
@@ -114,7 +115,7 @@ def test_a_feature_mask_puts_elements_of_all_tensors_together(name, rows):
     if rows > 1:
         groups[2] = torch.arange(12)
     scores = found(name, InParts(), in_parts(X), in_parts(A), target=TARGET, feature_mask=in_parts(groups))
-    direct = verax.evaluate(
+    direct = calls.evaluate(
         Whole(), X, A, [name], target=TARGET, features=groups[0] if rows == 1 else groups,
         **({"samples": 50} if name == "infidelity" else {}),
     )[name].value  # fmt: skip
@@ -229,7 +230,7 @@ def test_infidelity_agrees_with_captums_within_the_monte_carlo_error(normalize, 
     scores = ours.infidelity(
         model, x, a, target=TARGET, n_perturb_samples=DRAWS, normalize=normalize, sigma=SIGMA, output="logit"
     )
-    found = verax.infidelity(
+    found = calls.infidelity(
         Whole(), X, A, target=TARGET, samples=DRAWS, normalize=normalize, sigma=SIGMA, output="logit"
     )
     assert scores.shape == theirs.shape

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+import calls
 import verax
 
 quantus = pytest.importorskip("quantus")
@@ -14,8 +15,8 @@ from verax.interop.quantus import DirectedPredictionChange, PredictionChange  # 
 
 RNG = np.random.default_rng(0)
 PAIRS = {
-    "pc": (PredictionChange, verax.prediction_change),
-    "dpc": (DirectedPredictionChange, verax.directed_prediction_change),
+    "pc": (PredictionChange, calls.prediction_change),
+    "dpc": (DirectedPredictionChange, calls.directed_prediction_change),
 }
 both = pytest.mark.parametrize(("metric", "measure"), PAIRS.values(), ids=PAIRS)
 
@@ -72,7 +73,7 @@ def test_quantus_evaluate_runs_them_on_given_and_on_made_attributions():
     model, x, a, y = problem(1, 5, 5)
 
     def explain(model, inputs, targets, **kwargs):
-        return verax.attribution.Gradient()(model, inputs, target=targets)
+        return calls.explained(verax.attribution.Gradient(), model, inputs, target=targets)
 
     found = quantus.evaluate(
         metrics={"PC": PredictionChange(), "DPC": DirectedPredictionChange()},
@@ -84,7 +85,7 @@ def test_quantus_evaluate_runs_them_on_given_and_on_made_attributions():
         call_kwargs={"one": {"channel_first": True}},
     )
     for name, attributions in (("given", a), ("made", explain(model, x, y))):
-        for metric, measure in (("PC", verax.prediction_change), ("DPC", verax.directed_prediction_change)):
+        for metric, measure in (("PC", calls.prediction_change), ("DPC", calls.directed_prediction_change)):
             wanted = measure(model, x, attributions, target=y).value
             np.testing.assert_allclose(found[name][metric], wanted, rtol=0, atol=1e-5)
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-import verax
+import calls
 from verax.interop.shap import from_explanation
 
 RNG = np.random.default_rng(0)
@@ -80,7 +80,7 @@ def test_explanations_of_the_real_package():
     made = shap.TreeExplainer(forest, X)(X, check_additivity=False)
     assert made.values.shape == (20, 4, 3)
     inputs, attributions = from_explanation(made, target)
-    result = verax.evaluate(forest, inputs, {"shap": attributions, "not": -attributions}, ["pc"], target=target)["pc"]
+    result = calls.evaluate(forest, inputs, {"shap": attributions, "not": -attributions}, ["pc"], target=target)["pc"]
     assert result.value["shap"].mean() > 0 > result.value["not"].mean()
     assert attributions.shape == inputs.shape == (20, 4)
     slice_of_one_class = from_explanation(made[..., 1])
@@ -94,7 +94,7 @@ def test_explanations_of_the_real_package():
 def test_what_comes_back_can_be_passed_on_whole():
     model = LogisticRegression().fit(X, np.arange(20) % 2)
     pair = from_explanation(explanation(VALUES), target=1)
-    wanted = verax.prediction_change(model, X, VALUES[..., 1], target=1).value
-    np.testing.assert_array_equal(verax.prediction_change(model, X, pair, target=1).value, wanted)
-    found = verax.compare(model, X, {"shap": pair}, ["pc"], target=1)
+    wanted = calls.prediction_change(model, X, VALUES[..., 1], target=1).value
+    np.testing.assert_array_equal(calls.prediction_change(model, X, pair, target=1).value, wanted)
+    found = calls.compare(model, X, {"shap": pair}, ["pc"], target=1)
     np.testing.assert_array_equal(found.evaluation["pc"].value["shap"], wanted)

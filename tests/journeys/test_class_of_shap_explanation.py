@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import verax
+import calls
 
 shap = pytest.importorskip("shap", reason="needs the extra shap")
 
@@ -34,23 +34,23 @@ def explanation(data: Any) -> Any:
 def test_every_row_is_rated_with_the_right_sign(data: Any, explanation: Any) -> None:
     model, x, _ = data
     assert set(model.predict(x)) == {0, 1}
-    wanted = verax.evaluate(model, x, {"shap": explanation.values}, ["pc"], target=1)["pc"].value["shap"]
-    compared = verax.compare(model, x, {"shap": explanation}, ["pc"]).evaluation["pc"]
+    wanted = calls.evaluate(model, x, {"shap": explanation.values}, ["pc"], target=1)["pc"].value["shap"]
+    compared = calls.compare(model, x, {"shap": explanation}, ["pc"]).evaluation["pc"]
     np.testing.assert_array_equal(compared.value["shap"], wanted)
     assert (compared.target == 1).all()
-    np.testing.assert_array_equal(verax.evaluate(model, x, explanation, ["pc"])["pc"].value, wanted)
-    np.testing.assert_array_equal(verax.prediction_change(model, x, explanation).value, wanted)
-    totals = verax.stream(model, x, {"shap": explanation}, ["pc"]).totals()
+    np.testing.assert_array_equal(calls.evaluate(model, x, explanation, ["pc"])["pc"].value, wanted)
+    np.testing.assert_array_equal(calls.prediction_change(model, x, explanation).value, wanted)
+    totals = calls.stream(model, x, {"shap": explanation}, ["pc"]).totals()
     assert totals["pc"].mean()["shap"].mean == pytest.approx(wanted.mean())
     batches = [(x[rows], {"shap": explanation[rows]}) for rows in (slice(0, 100), slice(100, 169))]
-    assert verax.stream(model, batches, metrics=["pc"]).totals()["pc"].mean()["shap"].mean == pytest.approx(
+    assert calls.stream(model, batches, metrics=["pc"]).totals()["pc"].mean()["shap"].mean == pytest.approx(
         wanted.mean()
     )
 
 
 def test_the_result_says_which_class_was_followed(data: Any, explanation: Any, tmp_path: Any) -> None:
     model, x, _ = data
-    found = verax.compare(model, x, {"shap": explanation}, ["pc"])
+    found = calls.compare(model, x, {"shap": explanation}, ["pc"])
     note = "shap: the explanation is of class 1, which is followed for all inputs."
     about = "Model: GradientBoostingClassifier; followed: probability of class 1; removed features: 0"
     found.save(tmp_path / "page.html")
@@ -68,20 +68,20 @@ def test_labels_name_the_class(data: Any) -> None:
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     linear = LogisticRegression().fit(train, np.where(model.predict(train) == 1, "benign", "malignant"))
-    found = verax.evaluate(linear, x, {"shap": shap.LinearExplainer(linear, train)(x)}, ["pc"])
+    found = calls.evaluate(linear, x, {"shap": shap.LinearExplainer(linear, train)(x)}, ["pc"])
     assert "the explanation is of class 1 (malignant)" in repr(found)
     assert (found["pc"].target == 1).all()
-    wanted = verax.prediction_change(linear, x, linear.coef_ * (x - train.mean(0)), target="malignant").value
+    wanted = calls.prediction_change(linear, x, linear.coef_ * (x - train.mean(0)), target="malignant").value
     np.testing.assert_allclose(found["pc"].value["shap"], wanted, atol=0.05)
 
 
 def test_another_target_raises_and_names_both_classes(data: Any, explanation: Any) -> None:
     model, x, _ = data
     with pytest.raises(ValueError, match=r"target: expected .*\['shap'\] explains, class 1 in row 0 .*got class 0"):
-        verax.compare(model, x, {"shap": explanation}, ["pc"], target=0)
+        calls.compare(model, x, {"shap": explanation}, ["pc"], target=0)
     with pytest.raises(ValueError, match=r"target: expected the class that .* explains, class 1"):
-        verax.compare(model, x, {"shap": explanation}, ["pc"], target=model.predict(x))
-    same = verax.compare(model, x, {"shap": explanation}, ["pc"], target=1)
+        calls.compare(model, x, {"shap": explanation}, ["pc"], target=model.predict(x))
+    same = calls.compare(model, x, {"shap": explanation}, ["pc"], target=1)
     assert (same.evaluation["pc"].target == 1).all()
 
 
@@ -89,24 +89,24 @@ def test_values_that_sum_to_nothing_known_raise_and_name_what_to_pass(data: Any,
     model, x, _ = data
     scaled = shap.Explanation(3 * explanation.values, explanation.base_values, explanation.data)
     with pytest.raises(ValueError, match=r"attributions\['shap'\]: which class .* is not known.*target=1"):
-        verax.compare(model, x, {"shap": scaled}, ["pc"])
-    verax.compare(model, x, {"shap": scaled}, ["pc"], target=1)
+        calls.compare(model, x, {"shap": scaled}, ["pc"])
+    calls.compare(model, x, {"shap": scaled}, ["pc"], target=1)
 
 
 def test_two_explanations_of_different_classes_raise(data: Any, explanation: Any) -> None:
     model, x, _ = data
     other = shap.Explanation(-explanation.values, -explanation.base_values, explanation.data)
     with pytest.raises(ValueError, match="attributions: one explains class 1 and other class 0 in row 0"):
-        verax.compare(model, x, {"one": explanation, "other": other}, ["pc"])
+        calls.compare(model, x, {"one": explanation, "other": other}, ["pc"])
 
 
 def test_values_of_the_predicted_class_are_known_too(data: Any, explanation: Any) -> None:
     model, x, _ = data
     sign = 2 * model.predict(x) - 1
     predicted = shap.Explanation(sign[:, None] * explanation.values, sign * explanation.base_values, x)
-    found = verax.evaluate(model, x, predicted, ["pc"])["pc"]
+    found = calls.evaluate(model, x, predicted, ["pc"])["pc"]
     np.testing.assert_array_equal(found.target, model.predict(x))
-    wanted = verax.evaluate(model, x, explanation.values, ["pc"], target=1)["pc"]
+    wanted = calls.evaluate(model, x, explanation.values, ["pc"], target=1)["pc"]
     assert found.value.mean() == pytest.approx(wanted.value.mean(), abs=0.01)
 
 
@@ -120,11 +120,11 @@ def test_of_one_value_per_class_that_of_the_followed_class_is_taken(data: Any) -
     predicted = forest.predict(x)
     picked = np.where(predicted[:, None] == 1, both.values[..., 1], both.values[..., 0])
     for target in (None, predicted):
-        found = verax.evaluate(forest, x, {"shap": both}, ["pc"], target=target)["pc"]
-        np.testing.assert_array_equal(found.value["shap"], verax.evaluate(forest, x, picked, ["pc"])["pc"].value)
-    sliced = verax.evaluate(forest, x, both[..., 0], ["pc"])["pc"]
+        found = calls.evaluate(forest, x, {"shap": both}, ["pc"], target=target)["pc"]
+        np.testing.assert_array_equal(found.value["shap"], calls.evaluate(forest, x, picked, ["pc"])["pc"].value)
+    sliced = calls.evaluate(forest, x, both[..., 0], ["pc"])["pc"]
     assert (sliced.target == 0).all()
-    np.testing.assert_array_equal(sliced.value, verax.evaluate(forest, x, both, ["pc"], target=0)["pc"].value)
+    np.testing.assert_array_equal(sliced.value, calls.evaluate(forest, x, both, ["pc"], target=0)["pc"].value)
 
 
 @pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
@@ -135,16 +135,16 @@ def test_other_boosters(data: Any, package: str) -> None:
     kind = module.XGBClassifier if package == "xgboost" else module.LGBMClassifier
     boosted = kind(n_estimators=20, n_jobs=1, **quiet).fit(train, model.predict(train))
     made = shap.TreeExplainer(boosted)(x)
-    found = verax.evaluate(boosted, x, made, ["pc"])["pc"]
+    found = calls.evaluate(boosted, x, made, ["pc"])["pc"]
     assert (found.target == 1).all()
-    np.testing.assert_array_equal(found.value, verax.evaluate(boosted, x, made.values, ["pc"], target=1)["pc"].value)
+    np.testing.assert_array_equal(found.value, calls.evaluate(boosted, x, made.values, ["pc"], target=1)["pc"].value)
 
 
 def test_arrays_of_class_1_for_all_rows_give_a_warning_that_names_the_class(data: Any, explanation: Any) -> None:
     model, x, _ = data
     with pytest.warns(UserWarning, match=r"target: shap score below 0 for inputs predicted as class 0 .*target=\"1\""):
-        wrong = verax.evaluate(model, x, {"shap": explanation.values}, ["pc"])["pc"].value["shap"]
-    right = verax.evaluate(model, x, {"shap": explanation}, ["pc"])["pc"].value["shap"]
+        wrong = calls.evaluate(model, x, {"shap": explanation.values}, ["pc"])["pc"].value["shap"]
+    right = calls.evaluate(model, x, {"shap": explanation}, ["pc"])["pc"].value["shap"]
     zero = model.predict(x) == 0
     np.testing.assert_allclose(wrong[zero], -right[zero], atol=1e-6)
     assert right.mean() > wrong.mean() + 0.1
@@ -154,14 +154,14 @@ def test_arrays_of_the_predicted_class_beside_target_1_give_the_other_warning(da
     model, x, _ = data
     sign = 2 * model.predict(x)[:, None] - 1
     with pytest.warns(UserWarning, match=r"predicted as class 0 .* leave target out"):
-        verax.evaluate(model, x, sign * explanation.values, ["pc"], target=1)
+        calls.evaluate(model, x, sign * explanation.values, ["pc"], target=1)
 
 
 @pytest.mark.filterwarnings("error")
 def test_right_attributions_and_random_ones_give_no_warning(data: Any, explanation: Any) -> None:
     model, x, _ = data
-    verax.evaluate(model, x, explanation.values, ["pc"], target=1)
+    calls.evaluate(model, x, explanation.values, ["pc"], target=1)
     sign = 2 * model.predict(x)[:, None] - 1
-    verax.evaluate(model, x, {"right": sign * explanation.values, "wrong": -sign * explanation.values}, ["pc"])
+    calls.evaluate(model, x, {"right": sign * explanation.values, "wrong": -sign * explanation.values}, ["pc"])
     noise = np.random.default_rng(0).normal(size=(20, *x.shape))
-    verax.evaluate(model, x, {str(number): one for number, one in enumerate(noise)}, ["pc"])
+    calls.evaluate(model, x, {str(number): one for number, one in enumerate(noise)}, ["pc"])

@@ -23,6 +23,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import verax
+from verax.metrics import PredictionChange
 
 pd = pytest.importorskip("pandas")
 
@@ -129,13 +130,13 @@ CLASSIFIERS = {
 }
 
 
-def check_curves(predict, scorer, inputs, rows, target=1):
+def check_curves(predict, problem, rows, target=1):
     """Remove columns one after the other, and ask the model itself about each changed table."""
     removed = {"income": TABLE["income"].mean(), "zip": 8010, "age": TABLE["age"].mean()}
     removed["children"] = TABLE["children"].mean()
     order = ["zip", "age", "income", "children"]
-    attributions = np.tile([float(-order.index(name)) for name in inputs.names], (len(rows), 1))
-    curves = verax.prediction_change(scorer, inputs, attributions, target=target)
+    attributions = np.tile([float(-order.index(name)) for name in problem.names], (len(rows), 1))
+    curves = PredictionChange()(problem.with_target(target), attributions)
     now = rows.copy()
     np.testing.assert_allclose(curves.morf[:, 0], predict(now), rtol=0, atol=1e-9)
     for step, name in enumerate(order):
@@ -146,9 +147,9 @@ def check_curves(predict, scorer, inputs, rows, target=1):
 @pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS)
 def test_a_removed_postcode_is_one_that_exists(make):
     model = make().fit(TABLE, LABELS)
-    scorer, inputs = verax.tables.encoded(model, TABLE[:10], background=TABLE)
-    assert dict(zip(inputs.names, inputs.codes, strict=True)) == dict.fromkeys(NUMBERS, False) | {"zip": True}
-    check_curves(lambda rows: model.predict_proba(rows)[:, 1], scorer, inputs, TABLE[:10])
+    problem = verax.tables.problem(model, TABLE[:10], background=TABLE)
+    assert dict(zip(problem.names, problem.rows.codes, strict=True)) == dict.fromkeys(NUMBERS, False) | {"zip": True}
+    check_curves(lambda rows: model.predict_proba(rows)[:, 1], problem, TABLE[:10])
 
 
 REGRESSORS = {
@@ -162,8 +163,8 @@ REGRESSORS = {
 @pytest.mark.parametrize("make", REGRESSORS.values(), ids=REGRESSORS)
 def test_a_regressor(make):
     model = make().fit(TABLE, TABLE["income"] + 5 * (TABLE["zip"] == 4020))
-    scorer, inputs = verax.tables.encoded(model, TABLE[:10], background=TABLE)
-    check_curves(model.predict, scorer, inputs, TABLE[:10], target=None)
+    problem = verax.tables.problem(model, TABLE[:10], background=TABLE)
+    check_curves(model.predict, problem, TABLE[:10], target=None)
 
 
 class Wrapped(ClassifierMixin, BaseEstimator):
@@ -188,8 +189,8 @@ class Wrapped(ClassifierMixin, BaseEstimator):
 
 def test_a_class_of_ones_own_around_a_pipeline():
     model = Wrapped().fit(TABLE, LABELS)
-    scorer, inputs = verax.tables.encoded(model, TABLE[:10], background=TABLE)
-    check_curves(lambda rows: model.predict_proba(rows)[:, 1], scorer, inputs, TABLE[:10])
+    problem = verax.tables.problem(model, TABLE[:10], background=TABLE)
+    check_curves(lambda rows: model.predict_proba(rows)[:, 1], problem, TABLE[:10])
 
 
 def shuffle(rows):
@@ -213,12 +214,12 @@ UNTRACEABLE = {
 def test_columns_that_cannot_be_traced_are_asked_for(make):
     model = make().fit(TABLE, LABELS)
     with pytest.raises(
-        ValueError, match=r"columns income, zip, age, children .*: categories=\[\.\.\.\] \(\[\] for none\)"
+        ValueError, match=r"columns income, zip, age, children .*: categorical=\[\.\.\.\] \(\[\] for none\)"
     ):
-        verax.tables.encoded(model, TABLE[:10], background=TABLE)
-    scorer, inputs = verax.tables.encoded(model, TABLE[:10], background=TABLE, categories=["zip"])
-    check_curves(lambda rows: model.predict_proba(rows)[:, 1], scorer, inputs, TABLE[:10])
-    assert not verax.tables.encoded(model, TABLE[:10], background=TABLE, categories=[])[1].codes.any()
+        verax.tables.problem(model, TABLE[:10], background=TABLE)
+    problem = verax.tables.problem(model, TABLE[:10], background=TABLE, categorical=["zip"])
+    check_curves(lambda rows: model.predict_proba(rows)[:, 1], problem, TABLE[:10])
+    assert not verax.tables.problem(model, TABLE[:10], background=TABLE, categorical=[]).rows.codes.any()
 
 
 def test_text_that_is_mixed_before_its_encoder_needs_no_answer():
@@ -228,7 +229,7 @@ def test_text_that_is_mixed_before_its_encoder_needs_no_answer():
     words = make_pipeline(FunctionTransformer(lambda rows: np.asarray(rows)[:, ::-1]), one_hot())
     transformer = make_column_transformer((words, ["town", "street"]), remainder="passthrough")
     model = make_pipeline(transformer, logistic()).fit(table, np.arange(40) % 4 > 1)
-    assert verax.tables.encoded(model, table[:5], background=table)[1].codes.tolist() == [True, True, False]
+    assert verax.tables.problem(model, table[:5], background=table).rows.codes.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
@@ -241,8 +242,8 @@ def test_numbers_that_boosters_take_as_categories(package):
         model = library.XGBClassifier(n_estimators=5, feature_types=["float", "c", "float", "int"])
         model.set_params(enable_categorical=True, tree_method="hist")
         model.fit(TABLE.assign(zip=TABLE["zip"] // 1000), LABELS)
-    inputs = verax.tables.encoded(model, TABLE[:10] if package == "lightgbm" else small(), background=None)[1]
-    assert inputs.codes.tolist() == [False, True, False, False]
+    problem = verax.tables.problem(model, TABLE[:10] if package == "lightgbm" else small(), background=None)
+    assert problem.rows.codes.tolist() == [False, True, False, False]
 
 
 def small():

@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 import verax
+from verax.metrics import PredictionChange
 
 pl = pytest.importorskip("polars")
 pytest.importorskip("pandas")
@@ -39,9 +40,9 @@ def fitted(encoder, table=TABLE):
     return make_pipeline(columns, LogisticRegression(max_iter=5000)).fit(table, LABELS)
 
 
-def start_of_curves(scorer, inputs):
-    attributions = np.ones((len(inputs), len(inputs.names)))
-    return verax.prediction_change(scorer, inputs, attributions, target=1).morf[:, 0]
+def start_of_curves(problem):
+    attributions = np.ones((len(problem), len(problem.names)))
+    return PredictionChange()(problem.with_target(1), attributions).morf[:, 0]
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -49,19 +50,17 @@ def start_of_curves(scorer, inputs):
 def test_unperturbed_scores_are_those_of_the_model_on_the_own_frame(encoder, text):
     table = TABLE.with_columns(pl.col("town").cast(text))
     model = fitted(encoder, table)
-    scorer, inputs = verax.tables.encoded(model, table[:40], background=table)
+    problem = verax.tables.problem(model, table[:40], background=table)
     assert table["town"][:40].null_count() > 5
-    np.testing.assert_allclose(
-        start_of_curves(scorer, inputs), model.predict_proba(table[:40])[:, 1], rtol=0, atol=1e-12
-    )
+    np.testing.assert_allclose(start_of_curves(problem), model.predict_proba(table[:40])[:, 1], rtol=0, atol=1e-12)
 
 
 def test_every_removed_feature_is_what_the_model_says_of_the_changed_frame():
     model = fitted(OneHotEncoder(handle_unknown="ignore"))
     removed = {"income": 33.0, "town": "Graz", "owner": True, "rooms": 2.0}
-    scorer, inputs = verax.tables.encoded(model, TABLE[:20], background=TABLE, baselines=removed)
+    problem = verax.tables.problem(model, TABLE[:20], background=TABLE, baselines=removed)
     attributions = np.tile([4.0, 3.0, 2.0, 1.0], (20, 1))
-    curves = verax.prediction_change(scorer, inputs, attributions, target=1).morf
+    curves = PredictionChange()(problem.with_target(1), attributions).morf
     now = TABLE[:20]
     for step, name in enumerate(TABLE.columns):
         now = now.with_columns(pl.lit(removed[name]).cast(TABLE[name].dtype).alias(name))
@@ -72,9 +71,9 @@ def test_missing_as_the_baseline_of_rows_that_miss_nothing():
     """Nulls that only the training rows have are nulls for the model all the same."""
     model = fitted(OneHotEncoder(handle_unknown="ignore"))
     rows = TABLE.drop_nulls()[:10]
-    scorer, inputs = verax.tables.encoded(model, rows, background=TABLE, baselines={"town": None, "owner": None})
+    problem = verax.tables.problem(model, rows, background=TABLE, baselines={"town": None, "owner": None})
     attributions = np.tile([1.0, 4.0, 3.0, 2.0], (10, 1))
-    curves = verax.prediction_change(scorer, inputs, attributions, target=1).morf
+    curves = PredictionChange()(problem.with_target(1), attributions).morf
     for step, names in ((0, []), (1, ["town"]), (2, ["town", "owner"])):
         now = rows.with_columns(pl.lit(None).cast(TABLE[name].dtype).alias(name) for name in names)
         np.testing.assert_allclose(curves[:, step], model.predict_proba(now)[:, 1], rtol=0, atol=1e-12)
@@ -85,9 +84,9 @@ def test_a_model_fitted_on_pandas_is_asked_as_it_would_be_by_its_owner():
     pandas_table = TABLE.to_pandas()
     model = fitted(OneHotEncoder(handle_unknown="ignore"), pandas_table)
     for rows, train in ((TABLE[:30], TABLE), (pandas_table[:30], pandas_table)):
-        scorer, inputs = verax.tables.encoded(model, rows, background=train)
+        problem = verax.tables.problem(model, rows, background=train)
         expected = model.predict_proba(rows)[:, 1]
-        np.testing.assert_allclose(start_of_curves(scorer, inputs), expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(start_of_curves(problem), expected, rtol=0, atol=1e-12)
 
 
 class ReadsTypes(LogisticRegression):
@@ -101,4 +100,4 @@ class ReadsTypes(LogisticRegression):
 def test_another_answer_on_the_own_frame_is_an_error():
     model = ReadsTypes().fit(TABLE[["income"]].to_numpy(), LABELS)
     with pytest.raises(ValueError, match=r"frame: the model's predictions on the polars frame .* differ by up to 0\.7"):
-        verax.tables.encoded(model, TABLE[["income"]])
+        verax.tables.problem(model, TABLE[["income"]])

@@ -14,6 +14,7 @@ from sklearn.linear_model import LinearRegression
 
 import verax
 from verax.attribution import LimeTabular, Random, SmoothGrad
+from verax.evaluation.comparison import Comparison
 
 DRAWS = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -29,12 +30,12 @@ def printed(page: str) -> dict[str, str]:
     return {metric: html.unescape(code) for metric, code in found}
 
 
-def pasted(code: str, names: dict[str, Any]) -> verax.Comparison:
+def pasted(code: str, names: dict[str, Any]) -> Comparison:
     """Run what the report prints, and return what its last line shows."""
     shown: list[Any] = []
     exec(code, {**names, "print": shown.append})  # noqa: S102  # what a reader of the report would do
     (found,) = shown
-    assert isinstance(found, verax.Comparison)
+    assert isinstance(found, Comparison)
     return found
 
 

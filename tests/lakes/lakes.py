@@ -10,10 +10,11 @@ import polars as pl
 
 import verax
 from verax.lakes import ModelFile, Settings, score_lake
+from verax.metrics import Infidelity
 from verax.models import MLP, save
 
 FEATURES = ("age", "income", "height", "weight")
-SETTINGS = Settings(samples=16)
+SETTINGS = Settings(("pc", "dpc", Infidelity(samples=16)))
 NAMES = ("shap", "lime")
 ROWS = 48
 
@@ -67,8 +68,7 @@ class SmallLake:
     def expected(self, settings: Settings = SETTINGS) -> pl.DataFrame:
         """What one call says, under the keys."""
         scorer = ModelFile(self.model).open()
-        found = verax.evaluate(scorer, self.values, self.attributions, settings.metrics, samples=settings.samples)
-        frame = found.to_frame()
+        frame = verax.evaluate(verax.Problem(scorer, self.values), self.attributions, settings.metrics).to_frame()
         keys = pl.Series("id", self.keys)[frame["input"]]
         return frame.select(keys, pl.exclude("input"))
 

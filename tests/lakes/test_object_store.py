@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lakes.lakes import NAMES, SmallLake, same
+from lakes.lakes import NAMES, SETTINGS, SmallLake, same
 from lakes.s3_server import S3Server, s3_server
-from verax.cli.lakes import named_addresses
+from verax.cli.lake import named_addresses
 from verax.lakes import Settings, urls
 from verax.lakes.score import PartScorer
 from verax.lakes.storage import folder_of
@@ -113,10 +113,10 @@ def interrupt() -> None:
 
 def test_the_same_scores_as_in_folders_and_nothing_is_scored_twice(store: Store) -> None:
     store.local.score()
-    assert store.score(settings=Settings(samples=16)).computed == 4
+    assert store.score(settings=SETTINGS).computed == 4
     assert same(store.table(), store.local.table())
     before = store.parts()
-    assert store.score(settings=Settings(samples=16)).computed == 0
+    assert store.score(settings=SETTINGS).computed == 0
     assert store.parts() == before
 
 

@@ -9,6 +9,7 @@ import pytest
 from lakes.lakes import SmallLake
 from verax.core import extensions
 from verax.lakes import Settings
+from verax.metrics import Infidelity
 from verax.study.ray_engine import Cluster
 
 pytestmark = pytest.mark.filterwarnings(
@@ -32,7 +33,7 @@ def test_a_cluster_gives_the_same_files_and_a_lost_actor_is_replaced(
     monkeypatch.setenv("DOOM", str(died))
     monkeypatch.setattr(extensions, "_loaded", [])
     extensions.load(["lakes.doomed_metric"])
-    settings = Settings(("pc", "killer", "infidelity"), samples=16)
+    settings = Settings(("pc", "killer", Infidelity(samples=16)))
     lake.score("here", settings=settings)
     (died / "row").unlink()
     with warnings.catch_warnings():

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import calls
 from verax.models import Linear, load, save
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-spark.md"
@@ -41,10 +42,9 @@ def test_the_job_of_the_page_runs_on_spark(tmp_path: Path, monkeypatch: pytest.M
         exec(compile((tmp_path / "job.py").read_text(), "job.py", "exec"), {})  # noqa: S102
     finally:
         spark.stop()
-    import verax  # noqa: PLC0415
 
     given = {name: values[name] for name in ("shap", "lime")}
-    wanted = verax.evaluate(load("m.safetensors").module, values["rows"], given, ["pc", "dpc"]).to_frame()
+    wanted = calls.evaluate(load("m.safetensors").module, values["rows"], given, ["pc", "dpc"]).to_frame()
     found = pl.read_parquet(tmp_path / "scores" / "*.parquet").sort("attribution", "id")
     expected = wanted.rename({"input": "id"}).sort("attribution", "id")
     assert found["id"].to_list() == expected["id"].to_list()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from verax.core import noise
 from verax.metrics import DirectedPredictionChange
@@ -78,7 +79,7 @@ def assert_near(found: Any, wanted: Tensor) -> None:
 @pytest.mark.parametrize("order", ["signed", "magnitude"])
 def test_prediction_change(order: str, steps: int) -> None:
     model, w, x, b, a = random_problem(0)
-    result = verax.prediction_change(model, x, a, target=1, baselines=b, order=order, steps=steps, output="logit")
+    result = calls.prediction_change(model, x, a, target=1, baselines=b, order=order, steps=steps, output="logit")
     lerf, morf, _, _ = closed_form(order, "pc", w, x, b, a, steps)
     assert_near(result.lerf, lerf)
     assert_near(result.morf, morf)
@@ -91,7 +92,7 @@ def test_directed_prediction_change(reading: str, steps: int) -> None:
     """With one and with two features a step, sums of zero attributions are exactly 0."""
     model, w, x, b, a = random_problem(1)
     options = {"target": 1, "baselines": b, "steps": steps, "output": "logit"}
-    result = verax.directed_prediction_change(model, x, a, order=reading, **options)
+    result = calls.directed_prediction_change(model, x, a, order=reading, **options)
     order = "magnitude" if reading == "magnitude" else "signed"
     lerf, morf, directed_lerf, directed_morf = closed_form(order, reading, w, x, b, a, steps)
     assert_near(result.lerf, lerf)
@@ -105,7 +106,7 @@ def test_every_step_of_the_gradient_lowers_the_directed_curve() -> None:
     """One feature a step: DPC_t of the gradient is -|w (x - b)|, of minus the gradient +|w (x - b)|."""
     model, w, x, b, _ = random_problem(2)
     gradients = torch.stack([w.expand_as(x), -w.expand_as(x)])
-    result = verax.directed_prediction_change(model, x, gradients, target=1, baselines=b, output="logit")
+    result = calls.directed_prediction_change(model, x, gradients, target=1, baselines=b, output="logit")
     effect = sorted_by(w.abs().expand_as(x), (w * (x - b)).abs())
     assert_near(result.directed_morf[0].diff(dim=-1), -effect)
     assert_near(result.directed_morf[1].diff(dim=-1), effect)
@@ -119,7 +120,7 @@ def test_only_the_literal_reading_cannot_tell_an_attribution_from_its_opposite(r
     model, _, x, b, a = random_problem(3)
     one = a[0] + x / 100
     options = {"target": 1, "baselines": b, "order": reading, "output": "logit"}
-    result = verax.directed_prediction_change(model, x, torch.stack([one, -one]), **options)
+    result = calls.directed_prediction_change(model, x, torch.stack([one, -one]), **options)
     assert_near(result.value[0], sign * result.value[1])
     assert result.value.abs().min() > 1e-3
 
@@ -134,7 +135,7 @@ def test_the_gradient_is_rated_best_and_its_opposite_worst() -> None:
         x = torch.randn(4, FEATURES, generator=generator, dtype=torch.float64)
         noise_maps = torch.randn(100, 4, FEATURES, generator=generator, dtype=torch.float64)
         attributions = torch.cat([torch.stack([w.expand_as(x), -w.expand_as(x), x * w]), noise_maps])
-        found = verax.evaluate(linear_model(w), x, attributions, metrics, target=1, output="logit")
+        found = calls.evaluate(linear_model(w), x, attributions, metrics, target=1, output="logit")
         for reading, result in found.items():
             totals[reading] += result.value.mean(1) / 50
     for mean in totals.values():
@@ -151,14 +152,14 @@ def perturbations(x: Tensor, samples: int, seed: int = 0, sigma: float = 0.2) ->
 
 def test_infidelity_is_the_mean_square_of_the_error_in_the_weights() -> None:
     model, w, x, _, a = random_problem(6)
-    result = verax.infidelity(model, x, a, target=1, samples=100, normalize=False, output="logit")
+    result = calls.infidelity(model, x, a, target=1, samples=100, normalize=False, output="logit")
     wanted = torch.einsum("nsd,knd->kns", perturbations(x, 100), a - w).square().mean(-1)
     assert_near(result.value, wanted)
 
 
 def test_normalised_infidelity_follows_from_the_moments() -> None:
     model, w, x, _, a = random_problem(7)
-    result = verax.infidelity(model, x, a, target=1, samples=100, output="logit")
+    result = calls.infidelity(model, x, a, target=1, samples=100, output="logit")
     moved = perturbations(x, 100)
     predicted, actual = torch.einsum("nsd,knd->kns", moved, a), moved @ w
     pp, ps, ss = predicted.square().mean(-1), (predicted * actual).mean(-1), actual.square().mean(-1)
@@ -173,7 +174,7 @@ def test_normalised_infidelity_follows_from_the_moments() -> None:
 def test_the_gradient_has_no_infidelity(normalize: bool, options: dict[str, Any]) -> None:
     model, w, x, _, _ = random_problem(8)
     options = {"target": 1, "samples": 50, "normalize": normalize, "output": "logit"} | options
-    assert verax.infidelity(model, x, w.expand_as(x), effect="dot", **options).value.max() < 1e-20
+    assert calls.infidelity(model, x, w.expand_as(x), effect="dot", **options).value.max() < 1e-20
 
 
 @pytest.mark.parametrize("subset", [None, 3])
@@ -184,10 +185,10 @@ def test_contributions_have_no_infidelity_where_features_are_replaced(normalize:
     options = {"target": 1, "samples": 50, "normalize": normalize, "output": "logit", "subset": subset}
     options |= {"perturbation": "baseline", "baselines": b}
     contributions = torch.stack([w * (x - b), w.expand_as(x)])
-    found = verax.infidelity(model, x, contributions, **options)
+    found = calls.infidelity(model, x, contributions, **options)
     assert found.value[0].max() < 1e-20
     assert found.value[1].min() > 1e-3
-    slopes = verax.infidelity(model, x, contributions, effect="dot", **options)
+    slopes = calls.infidelity(model, x, contributions, effect="dot", **options)
     assert slopes.value[1].max() < 1e-20
     assert slopes.value[0].min() > 1e-3
 
@@ -195,15 +196,15 @@ def test_contributions_have_no_infidelity_where_features_are_replaced(normalize:
 def test_the_gradient_of_the_other_class_is_its_opposite() -> None:
     model, w, x, _, _ = random_problem(9)
     options = {"target": 0, "samples": 50, "normalize": False, "output": "logit"}
-    assert verax.infidelity(model, x, -w.expand_as(x), **options).value.max() < 1e-20
+    assert calls.infidelity(model, x, -w.expand_as(x), **options).value.max() < 1e-20
 
 
 def test_infidelity_approaches_its_expectation() -> None:
     """Plain: sigma^2 |a - w|^2; normalised: sigma^2 of what is left of w after projection on a."""
     model, w, x, _, a = random_problem(10)
     options = {"target": 1, "samples": 4000, "sigma": 0.3, "output": "logit"}
-    plain = verax.infidelity(model, x, a, normalize=False, **options)
-    scaled = verax.infidelity(model, x, a, normalize=True, **options)
+    plain = calls.infidelity(model, x, a, normalize=False, **options)
+    scaled = calls.infidelity(model, x, a, normalize=True, **options)
     expected = 0.09 * (a - w).square().sum(-1)
     rest = 0.09 * (w.square().sum() - (a @ w).clamp(min=0).square() / a.square().sum(-1))
     assert ((plain.value - expected).abs() < 4 * plain.standard_error).all()

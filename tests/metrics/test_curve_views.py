@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+import calls
 import verax
 from verax.metrics import Comprehensiveness, Sufficiency
+from verax.problem.inputs import Inputs
 
 NAMES = ("deletion", "insertion", "srg", "comprehensiveness", "sufficiency")
 WORTH = np.array([5.0, 3.0, 2.0, 1.0])
@@ -13,7 +15,7 @@ WORTH = np.array([5.0, 3.0, 2.0, 1.0])
 
 def scored(attributions, **settings):
     model = verax.Scorer(lambda rows: rows.sum(1, keepdim=True), returns="values")
-    return verax.evaluate(model, torch.as_tensor(WORTH[None]), {"a": attributions}, **settings)
+    return calls.evaluate(model, torch.as_tensor(WORTH[None]), {"a": attributions}, **settings)
 
 
 def test_by_hand():
@@ -39,7 +41,7 @@ def test_at_twenty_steps_shares_are_those_of_the_features(steps):
     worth = torch.arange(1.0, 101.0, dtype=torch.float64)[None]
     model = verax.Scorer(lambda rows: rows.sum(1, keepdim=True), returns="values")
     metrics = [Comprehensiveness(steps, (0.2, 0.6)), Sufficiency(steps, (0.2, 0.6))]
-    found = verax.evaluate(model, worth, worth, metrics)
+    found = calls.evaluate(model, worth, worth, metrics)
     lost = [float(worth[0, 100 - count :].sum()) for count in (20, 60)]
     assert float(found["comprehensiveness"].value) == pytest.approx(sum(lost) / 2)
     assert float(found["sufficiency"].value) == pytest.approx(5050 - sum(lost) / 2)
@@ -49,8 +51,8 @@ def test_inputs_with_fewer_features_have_their_own_curves():
     rows = torch.tensor([[5.0, 3.0, 2.0, 1.0], [5.0, 3.0, 2.0, 1.0]])
     groups = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])
     model = verax.Scorer(lambda rows: rows.sum(1, keepdim=True), returns="values")
-    found = verax.evaluate(model, verax.Inputs(rows, groups), rows, list(NAMES))
-    alone = verax.evaluate(model, verax.Inputs(rows[1:], groups[1:]), rows[1:], list(NAMES))
+    found = calls.evaluate(model, Inputs(rows, groups), rows, list(NAMES))
+    alone = calls.evaluate(model, Inputs(rows[1:], groups[1:]), rows[1:], list(NAMES))
     for name in NAMES:
         torch.testing.assert_close(found[name].value[1:], alone[name].value)
     assert float(alone["deletion"].value) == pytest.approx((11 / 2 + 3) / 2)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import calls
 import reference
 import verax
 from verax.core import noise
@@ -20,7 +21,7 @@ BASELINE = {"perturbation": "baseline", "baselines": 0.5}
 
 
 def measured(model: Any, x: Any, attributions: Any, **options: Any) -> Any:
-    return verax.evaluate(model, x, attributions, ["effect_correlation"], **options)["effect_correlation"]
+    return calls.evaluate(model, x, attributions, ["effect_correlation"], **options)["effect_correlation"]
 
 
 def network(features: int = 6, scale: float = 1.0) -> nn.Module:
@@ -119,7 +120,7 @@ def test_what_predicts_nothing_or_changes_nothing_scores_nothing() -> None:
 
 def test_normalised_infidelity_follows_from_it() -> None:
     model, x, a = network(), normal(5, 6), normal(4, 5, 6, seed=2)
-    found = verax.evaluate(model, x, a, ["effect_correlation", "infidelity"], samples=40)
+    found = calls.evaluate(model, x, a, ["effect_correlation", "infidelity"], samples=40)
     r, squares = found["effect_correlation"].value, found["infidelity"].moments.ss
     torch.testing.assert_close(found["infidelity"].value, squares * (1 - r.clamp(min=0) ** 2) / 39)
     assert (r < 0).any()
@@ -134,9 +135,9 @@ def test_equal_settings_of_infidelity_cost_no_further_rows() -> None:
             Infidelity(**chosen),
             Infidelity(**chosen, normalize=False),
         ]
-        assert verax.evaluate(model, x, a, both).rows == 5 + 5 * 30
+        assert calls.evaluate(model, x, a, both).rows == 5 + 5 * 30
     apart = [EffectCorrelation(samples=30), Infidelity(samples=30, seed=1)]
-    assert verax.evaluate(model, x, a, apart).rows == 5 + 2 * 5 * 30
+    assert calls.evaluate(model, x, a, apart).rows == 5 + 2 * 5 * 30
 
 
 @pytest.mark.parametrize("budget", [1, 3_000])
@@ -231,7 +232,7 @@ def test_overflow_is_an_error() -> None:
 def test_it_ranks_and_shows_its_error() -> None:
     w, x = normal(6, seed=3), normal(5, 6)
     maps = {"opposite": -w.expand(5, 6), "truth": w.expand(5, 6)}
-    compared = verax.compare(
+    compared = calls.compare(
         verax.Scorer(line(w), returns="logits"), x, maps, ["effect_correlation"], target=1, samples=20
     )
     assert [one.name for one in compared.ranking("effect_correlation")] == ["truth", "opposite"]
@@ -244,7 +245,7 @@ def test_it_ranks_and_shows_its_error() -> None:
 def test_a_search_and_a_study_know_its_name() -> None:
     model, x = network(), normal(4, 6)
     assert (
-        verax.tune(model, x, ["Random", "Gradient"], metric="effect_correlation").best == verax.attribution.Gradient()
+        calls.tune(model, x, ["Random", "Gradient"], metric="effect_correlation").best == verax.attribution.Gradient()
     )
     listed = ["infidelity", "effect_correlation", {"metric": "effect_correlation", "samples": 80, "as": "few"}]
     found = metrics_of(MetricsSpec(list=listed))

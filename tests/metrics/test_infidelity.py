@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import reference
 import verax
 from verax.core import noise
@@ -34,7 +35,7 @@ def spied(inputs: Tensor, **options: Any) -> Tensor:
     """The perturbed rows that a call shows to the model."""
     spy = Spy()
     scorer = verax.Scorer(spy, returns="logits")
-    verax.infidelity(scorer, inputs, torch.ones_like(inputs), target=1, output="logit", **options)
+    calls.infidelity(scorer, inputs, torch.ones_like(inputs), target=1, output="logit", **options)
     return spy.perturbed(inputs)
 
 
@@ -72,7 +73,7 @@ def test_value_equals_the_reference_on_the_same_draws(normalize: bool, options: 
 
     seen: list[Any] = []
     scorer = verax.Scorer(lambda rows: (seen.append(rows.copy()), model(rows))[1], returns="probabilities")
-    result = verax.infidelity(scorer, x, attributions, target=2, samples=20, normalize=normalize, **options)
+    result = calls.infidelity(scorer, x, attributions, target=2, samples=20, normalize=normalize, **options)
     draws = np.concatenate(seen)[3:].reshape(3, 20, 5)
     for k in range(2):
         for i in range(3):
@@ -86,8 +87,8 @@ def test_standard_error_is_calibrated(normalize: bool) -> None:
     """Over 200 seeds, errors in units of the standard error spread like a standard normal."""
     model, x, a = network(), normal(6, 6), normal(6, 6, seed=2)
     options = {"target": 0, "normalize": normalize}
-    truth = verax.infidelity(model, x, a, samples=60_000, seed=-1, **options).value
-    runs = [verax.infidelity(model, x, a, samples=256, seed=seed, **options) for seed in range(200)]
+    truth = calls.infidelity(model, x, a, samples=60_000, seed=-1, **options).value
+    runs = [calls.infidelity(model, x, a, samples=256, seed=seed, **options) for seed in range(200)]
     scores = torch.stack([(run.value - truth) / run.standard_error for run in runs])
     assert 0.8 < scores.std() < 1.25
     assert scores.mean().abs() < 0.25
@@ -98,7 +99,7 @@ def test_standard_error_is_calibrated(normalize: bool) -> None:
 def test_standard_error_by_hand() -> None:
     """Of the squared errors of the draws themselves; of the mean over inputs, by independence."""
     model, x, a = network(), normal(4, 6), normal(4, 6, seed=2)
-    result = verax.infidelity(model, x, a, target=1, samples=50, normalize=False, output="logit")
+    result = calls.infidelity(model, x, a, target=1, samples=50, normalize=False, output="logit")
     moved = x[:, None] + 0.2 * noise.normals(noise.input_keys(x, 0, "gaussian"), 0, 50, 6, torch.float64)
     with torch.no_grad():
         actual = model(x)[:, None, 1] - model(moved)[..., 1]
@@ -111,10 +112,10 @@ def test_standard_error_by_hand() -> None:
 
 @pytest.mark.filterwarnings("ignore:samples. Infidelity from 2 draws is uncertain")
 def test_one_draw_has_no_standard_error() -> None:
-    result = verax.infidelity(network(), normal(2, 6), normal(2, 6), samples=1, normalize=False)
+    result = calls.infidelity(network(), normal(2, 6), normal(2, 6), samples=1, normalize=False)
     assert torch.isfinite(result.value).all()
     assert torch.isnan(result.standard_error).all()
-    pair = verax.infidelity(network(), normal(2, 6), normal(2, 6), samples=2)
+    pair = calls.infidelity(network(), normal(2, 6), normal(2, 6), samples=2)
     assert torch.isfinite(pair.value).all()
     assert torch.isnan(pair.standard_error).all()
 
@@ -136,14 +137,14 @@ def test_few_draws_warn_before_the_model_runs() -> None:
     scorer = verax.Scorer(model, returns="logits")
     few = "samples: Infidelity from 19 draws is uncertain; pass at least 20"
     with pytest.warns(UserWarning, match=few), pytest.raises(AssertionError, match="the model ran"):
-        verax.infidelity(scorer, x, x, samples=19)
+        calls.infidelity(scorer, x, x, samples=19)
     assert Infidelity(samples=20).cautions == Infidelity(samples=19, normalize=False).cautions == ()
 
 
 def test_standard_error_of_a_fitted_score_is_that_of_the_jackknife() -> None:
     """Leave out one draw after the other, fit the scale again, and see how far the score moves."""
     model, x, a = network(), normal(4, 6), normal(4, 6, seed=2)
-    result = verax.infidelity(model, x, a, target=1, samples=30, output="logit")
+    result = calls.infidelity(model, x, a, target=1, samples=30, output="logit")
     moved = x[:, None] + 0.2 * noise.normals(noise.input_keys(x, 0, "gaussian"), 0, 30, 6, torch.float64)
     with torch.no_grad():
         actual = model(x)[:, None, 1] - model(moved)[..., 1]
@@ -170,10 +171,10 @@ def test_intervals_cover_close_to_what_they_say(samples: int) -> None:
     leaf = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model(leaf)[:, 0].sum(), leaf)
     maps = torch.stack([gradient, normal(8, 20, seed=2)])
-    truth = verax.infidelity(model, x, maps, target=0, samples=30_000, seed=-1).value
+    truth = calls.infidelity(model, x, maps, target=0, samples=30_000, seed=-1).value
     held = []
     for seed in range(200):
-        low, high = verax.infidelity(model, x, maps, target=0, samples=samples, seed=seed).interval()
+        low, high = calls.infidelity(model, x, maps, target=0, samples=samples, seed=seed).interval()
         held.append((low <= truth) & (truth <= high))
     covered = torch.stack(held).double().mean(0).mean(1)
     assert ((covered > 0.91) & (covered < 0.975)).all(), covered
@@ -187,15 +188,15 @@ def test_few_draws_do_not_flatter(samples: int) -> None:
     leaf = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model(leaf)[:, 0].sum(), leaf)
     maps = gradient + 0.5 * gradient.std() * normal(2, 8, 20, seed=2)
-    truth = verax.infidelity(model, x, maps, target=0, samples=30_000, seed=-1).value
-    runs = torch.stack([verax.infidelity(model, x, maps, target=0, samples=samples, seed=s).value for s in range(200)])
+    truth = calls.infidelity(model, x, maps, target=0, samples=30_000, seed=-1).value
+    runs = torch.stack([calls.infidelity(model, x, maps, target=0, samples=samples, seed=s).value for s in range(200)])
     ratio = float((runs / truth).mean())
     assert abs(ratio - 1) < 0.04
     assert ratio * (samples - 1) / samples < 1 - 0.5 / samples  # as it was
 
 
 def test_an_interval_holds_its_score_and_grows_with_the_level() -> None:
-    result = verax.infidelity(
+    result = calls.infidelity(
         network(), normal(4, 6), {"a": normal(4, 6, seed=2), "none": normal(4, 6) * 0}, samples=30
     )
     low, high = result.interval()
@@ -213,7 +214,7 @@ def test_an_interval_holds_its_score_and_grows_with_the_level() -> None:
 def test_where_nothing_happened_the_rule_of_three_is_left(output: Any, end: float) -> None:
     """What 30 draws have not shown may have a probability of up to 12 %; a logit has no bound."""
     model = verax.Scorer(lambda rows: 0 * rows.sum(1), returns="logits")
-    found = verax.infidelity(model, normal(2, 6), normal(2, 6), samples=30, output=output)
+    found = calls.infidelity(model, normal(2, 6), normal(2, 6), samples=30, output=output)
     with pytest.warns(UserWarning, match=r"Infidelity: of 2 of 2 inputs, few of the 30 draws carry the score changes"):
         low, high = found.interval()
     assert low.tolist() == [0, 0]
@@ -229,7 +230,7 @@ def test_intervals_cover_where_a_model_is_sure(samples: int) -> None:
     rows[:, 0] = margin * 0.2 / tau
     scorer = verax.Scorer(lambda x: torch.stack([5 * tau * x[:, 0], 0 * x[:, 0]], dim=1), returns="logits")
     maps = torch.eye(4, dtype=torch.float64)[:1].expand(trials, 4) * -1.0
-    found = verax.infidelity(scorer, rows, maps, target=1, samples=samples)
+    found = calls.infidelity(scorer, rows, maps, target=1, samples=samples)
     grid = torch.linspace(-14, 14, 28_001, dtype=torch.float64)
     weights = (-grid.square() / 2).exp() * (grid[1] - grid[0]) / (2 * torch.pi) ** 0.5
     change = (tau * grid - margin).sigmoid() - torch.tensor(-margin).double().sigmoid()
@@ -244,7 +245,7 @@ def test_intervals_cover_where_a_model_is_sure(samples: int) -> None:
 
 def test_intervals_of_effects_that_many_draws_carry_say_nothing() -> None:
     model = torch.nn.Linear(6, 2).double()
-    found = verax.infidelity(model, normal(3, 6), normal(3, 6), samples=100, output="logit")
+    found = calls.infidelity(model, normal(3, 6), normal(3, 6), samples=100, output="logit")
     assert (found.carried > 20).all()
     assert all(torch.isfinite(end).all() for end in found.interval())  # and a warning would be an error
 
@@ -255,7 +256,7 @@ def test_an_attribution_and_its_opposite_are_told_apart() -> None:
     leaf = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model(leaf)[:, 1].sum(), leaf)
     maps = torch.stack([gradient, -gradient, torch.zeros_like(x)])
-    result = verax.infidelity(model, x, maps, target=1, samples=100, output="logit")
+    result = calls.infidelity(model, x, maps, target=1, samples=100, output="logit")
     assert (result.value[0] < 0.9 * result.value[1]).all()
     assert torch.equal(result.value[1], result.value[2])
     assert (result.beta[1] == 0).all()
@@ -268,7 +269,7 @@ def test_one_draw_that_fixes_the_scale_alone_leaves_a_finite_error() -> None:
     a[0, 0] = 1
     for seed in range(40):
         options = {"samples": 20, "perturbation": "baseline", "subset": 1, "seed": seed}
-        found = verax.infidelity(model, x, torch.cat([a, -a])[:, None], **options)
+        found = calls.infidelity(model, x, torch.cat([a, -a])[:, None], **options)
         assert torch.isfinite(found.value).all()
         assert torch.isfinite(found.standard_error).all()
 
@@ -284,17 +285,17 @@ def test_the_effect_of_noise_is_no_sum() -> None:
 def test_every_call_takes_the_effect() -> None:
     model, x, a = network(), normal(3, 6), normal(3, 6, seed=2)
     settings = {"samples": 30, "perturbation": "baseline", "effect": "dot"}
-    wanted = verax.infidelity(model, x, a, **settings).value
-    assert torch.equal(verax.evaluate(model, x, a, ["infidelity"], **settings)["infidelity"].value, wanted)
-    compared = verax.compare(model, x, {"a": a}, ["infidelity"], **settings).evaluation["infidelity"]
+    wanted = calls.infidelity(model, x, a, **settings).value
+    assert torch.equal(calls.evaluate(model, x, a, ["infidelity"], **settings)["infidelity"].value, wanted)
+    compared = calls.compare(model, x, {"a": a}, ["infidelity"], **settings).evaluation["infidelity"]
     assert torch.equal(compared.value["a"], wanted)
-    assert not torch.equal(verax.infidelity(model, x, a, **settings | {"effect": None}).value, wanted)
+    assert not torch.equal(calls.infidelity(model, x, a, **settings | {"effect": None}).value, wanted)
 
 
 def test_a_subset_larger_than_the_features_is_named_as_the_call_says_it() -> None:
     x = normal(2, 6)
     with pytest.raises(ValueError, match="subset: cannot choose 7 features"):
-        verax.infidelity(network(), x, x, subset=7, perturbation="baseline")
+        calls.infidelity(network(), x, x, subset=7, perturbation="baseline")
 
 
 def test_resamples_of_the_whole_pool_are_the_score() -> None:
@@ -302,11 +303,11 @@ def test_resamples_of_the_whole_pool_are_the_score() -> None:
     model, x, a = network(), normal(4, 6), normal(2, 4, 6, seed=2)
     metric = Infidelity(samples=40, perturbation="baseline")
     study = InfidelityUncertainty(metric, (20, 40), 3, independent=2)
-    found = verax.evaluate(model, x, a, {"study": study, "score": metric})
+    found = calls.evaluate(model, x, a, {"study": study, "score": metric})
     torch.testing.assert_close(found["study"].means[:, 1, 0], found["score"].scores.mean(1))
     assert found["study"].per_input[..., 1].max() < 1e-12
     assert [draws.effect for draws in study.draws] == ["sum"] * 3
-    alone = verax.evaluate(model, x, a, {"again": replace(metric, seed=study.draws[1].seed)})["again"]
+    alone = calls.evaluate(model, x, a, {"again": replace(metric, seed=study.draws[1].seed)})["again"]
     torch.testing.assert_close(found["study"].repetitions[..., 1, 0], alone.scores)
 
 
@@ -319,7 +320,7 @@ def test_resamples_with_replacement_spread_as_the_error_says_also_over_the_whole
     spreads = {}
     for with_replacement in (False, True):
         study = InfidelityUncertainty(metric, sizes, 400, with_replacement=with_replacement)
-        found = verax.evaluate(model, x, a, {"study": study})["study"]
+        found = calls.evaluate(model, x, a, {"study": study})["study"]
         spreads[with_replacement] = found.per_input.square().mean((0, 1)).sqrt()
         analytic = (found.variance[..., None] / torch.tensor(sizes)).mean((0, 1)).sqrt()
     torch.testing.assert_close(spreads[True], analytic, rtol=0.1, atol=0)
@@ -329,8 +330,8 @@ def test_resamples_with_replacement_spread_as_the_error_says_also_over_the_whole
 
 def test_moments_give_both_values() -> None:
     model, x, a = network(), normal(5, 6), normal(2, 5, 6, seed=2)
-    plain = verax.infidelity(model, x, a, samples=40, normalize=False)
-    scaled = verax.infidelity(model, x, a, samples=40)
+    plain = calls.infidelity(model, x, a, samples=40, normalize=False)
+    scaled = calls.infidelity(model, x, a, samples=40)
     pp, ps, ss = plain.moments.pp, plain.moments.ps, plain.moments.ss
     torch.testing.assert_close(plain.value, (pp - 2 * ps + ss) / 40)
     beta = ps.clamp(min=0) / pp
@@ -342,7 +343,7 @@ def test_moments_give_both_values() -> None:
 
 def test_normalising_makes_the_scale_of_an_attribution_irrelevant() -> None:
     model, x, a = network(), normal(5, 6), normal(5, 6, seed=2)
-    result = verax.infidelity(model, x, torch.stack([a, 3 * a, 1e-6 * a]), samples=40)
+    result = calls.infidelity(model, x, torch.stack([a, 3 * a, 1e-6 * a]), samples=40)
     torch.testing.assert_close(result.value[1], result.value[0])
     torch.testing.assert_close(result.value[2], result.value[0])
 
@@ -350,7 +351,7 @@ def test_normalising_makes_the_scale_of_an_attribution_irrelevant() -> None:
 def test_zero_attributions_score_the_mean_square_of_the_changes() -> None:
     model, x = network(), normal(5, 6)
     for normalize in (True, False):
-        result = verax.infidelity(model, x, torch.zeros_like(x), samples=40, normalize=normalize)
+        result = calls.infidelity(model, x, torch.zeros_like(x), samples=40, normalize=normalize)
         torch.testing.assert_close(result.value, result.moments.ss[0] / (39 if normalize else 40))
 
 
@@ -404,20 +405,20 @@ def test_replacement_takes_the_values_of_the_baseline(subset: int | None) -> Non
 
 def test_baselines_do_not_matter_to_noise() -> None:
     model, x, a = network(), normal(4, 6), normal(4, 6, seed=2)
-    plain = verax.infidelity(model, x, a, samples=20)
-    assert torch.equal(verax.infidelity(model, x, a, samples=20, baselines=3.0).value, plain.value)
+    plain = calls.infidelity(model, x, a, samples=20)
+    assert torch.equal(calls.infidelity(model, x, a, samples=20, baselines=3.0).value, plain.value)
 
 
 def test_attributions_share_the_draws() -> None:
     model, x = network(), normal(5, 6)
-    one = verax.infidelity(model, x, normal(5, 6), samples=30)
-    many = verax.infidelity(model, x, normal(7, 5, 6), samples=30)
+    one = calls.infidelity(model, x, normal(5, 6), samples=30)
+    many = calls.infidelity(model, x, normal(7, 5, 6), samples=30)
     assert one.rows == many.rows == 5 + 5 * 30
 
 
 def test_plain_and_normalised_share_the_draws() -> None:
     metrics = [Infidelity(samples=30), Infidelity(samples=30, normalize=False)]
-    found = verax.evaluate(network(), normal(5, 6), normal(5, 6), metrics)
+    found = calls.evaluate(network(), normal(5, 6), normal(5, 6), metrics)
     assert found.rows == 5 + 5 * 30
 
 
@@ -445,9 +446,9 @@ def test_blocks_of_any_size_agree(monkeypatch: pytest.MonkeyPatch, budget: int, 
     if options.get("features") == "each":
         options = options | {"features": torch.arange(6) // torch.tensor([1, 2, 3, 1, 2])[:, None]}
     options = options | {"baselines": normal(5, 6, seed=3)}
-    whole = verax.infidelity(model, x, a, samples=30, **options)
+    whole = calls.infidelity(model, x, a, samples=30, **options)
     monkeypatch.setattr(sampled, "block_bytes", lambda device: budget)
-    parts = verax.infidelity(model, x, a, samples=30, **options)
+    parts = calls.infidelity(model, x, a, samples=30, **options)
     torch.testing.assert_close(parts.value, whole.value, rtol=0, atol=1e-12)
     torch.testing.assert_close(parts.standard_error, whole.standard_error, rtol=0, atol=1e-12)
     assert parts.rows == whole.rows

@@ -11,7 +11,7 @@ import torch
 from captum.metrics import infidelity as captum_infidelity
 from torch import Tensor, nn
 
-import verax
+import calls
 from verax.core import noise
 
 INPUTS, FEATURES, SIGMA = 6, 8, 0.2
@@ -61,7 +61,7 @@ def test_independent_draws_agree_within_their_errors(output: str, normalize: boo
     """Captum draws as many, so it errs as much: four combined standard errors are 4 sqrt(2) of ours."""
     model, x, attributions, target = problem()
     samples = 2000
-    result = verax.infidelity(
+    result = calls.infidelity(
         model, x, attributions, target=target, samples=samples, normalize=normalize, output=output
     )
     generator = torch.Generator().manual_seed(2)
@@ -91,7 +91,7 @@ def test_independent_draws_agree_within_their_errors(output: str, normalize: boo
 def test_the_same_draws_give_the_same_value(output: str, normalize: bool, subset: int | None) -> None:
     model, x, attributions, target = problem()
     samples, seed = 300, 5
-    result = verax.infidelity(
+    result = calls.infidelity(
         model,
         x,
         attributions,

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-import verax
+import calls
 from verax.metrics import DirectedPredictionChange
 
 FEATURES, STEPS = 12, 5
@@ -41,7 +41,7 @@ def counted(order: str, curves: int) -> tuple[int, int]:
 @pytest.mark.parametrize("order", ["magnitude", "signed"])
 def test_conflicting_steps_are_counted(order: str, area: str, curves: int) -> None:
     metric = DirectedPredictionChange(order=order, steps=STEPS, area=area)
-    found = verax.evaluate(MODEL, X, GIVEN, {"dpc": metric}, baselines=BASELINES, target=1)
+    found = calls.evaluate(MODEL, X, GIVEN, {"dpc": metric}, baselines=BASELINES, target=1)
     numbers = re.search(SENTENCE, found["dpc"].caution)
     assert numbers is not None
     assert tuple(int(one) for one in numbers.groups()) == counted(order, curves)
@@ -49,8 +49,8 @@ def test_conflicting_steps_are_counted(order: str, area: str, curves: int) -> No
 
 def test_every_printed_result_says_so(tmp_path) -> None:
     settings = {"steps": STEPS, "baselines": BASELINES, "target": 1}
-    comparison = verax.compare(MODEL, X, GIVEN, ["pc", "dpc"], **settings)
-    single = verax.directed_prediction_change(MODEL, X, GIVEN, **settings)
+    comparison = calls.compare(MODEL, X, GIVEN, ["pc", "dpc"], **settings)
+    single = calls.directed_prediction_change(MODEL, X, GIVEN, **settings)
     comparison.save(tmp_path / "page.html")
     for shown in (str(comparison), str(comparison.evaluation), comparison._repr_html_(), str(single)):
         assert len(re.findall(SENTENCE, shown)) == 1  # of DPC; PC has no directions
@@ -68,23 +68,23 @@ def test_every_printed_result_says_so(tmp_path) -> None:
     ids=str,
 )
 def test_steps_that_do_not_mix_directions_get_no_caution(metric: DirectedPredictionChange) -> None:
-    found = verax.evaluate(MODEL, X, GIVEN, {"dpc": metric}, baselines=BASELINES, target=1)
+    found = calls.evaluate(MODEL, X, GIVEN, {"dpc": metric}, baselines=BASELINES, target=1)
     assert found["dpc"].caution == ""
     assert "conflict" not in str(found)
 
 
 def test_the_advice_is_one_that_the_reading_takes() -> None:
     literal = DirectedPredictionChange(order="literal", steps=STEPS)
-    found = verax.evaluate(MODEL, X, GIVEN, {"dpc": literal}, baselines=BASELINES, target=1)
+    found = calls.evaluate(MODEL, X, GIVEN, {"dpc": literal}, baselines=BASELINES, target=1)
     assert found["dpc"].caution.endswith("; use more steps.")
-    assert verax.directed_prediction_change(MODEL, X, GIVEN, steps=STEPS).caution.endswith(
+    assert calls.directed_prediction_change(MODEL, X, GIVEN, steps=STEPS).caution.endswith(
         '; use rule="coherent" or more steps.'
     )
 
 
 def test_features_of_several_elements_and_inputs_cut_into_parts() -> None:
     groups = torch.arange(FEATURES) // 2  # six features of two elements, two of them in each of three steps
-    found = verax.evaluate(MODEL, X, GIVEN, ["dpc"], baselines=BASELINES, target=1, features=groups, steps=3)["dpc"]
+    found = calls.evaluate(MODEL, X, GIVEN, ["dpc"], baselines=BASELINES, target=1, features=groups, steps=3)["dpc"]
     signs = torch.stack([(one.view(7, 6, 2).sum(-1) * (X - BASELINES).view(7, 6, 2).sum(-1)).sign() for one in
                          GIVEN.values()])  # fmt: skip
     order = torch.stack([one.view(7, 6, 2).sum(-1).abs().argsort(-1, descending=True) for one in GIVEN.values()])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import verax
+import calls
 
 quantus = pytest.importorskip("quantus")
 
@@ -51,21 +51,21 @@ def assert_same_points(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("features", [5, 20, 70])
 def test_tabular(features: int, output: str) -> None:
     model, x, a, target = problem(1, features)
-    result = verax.prediction_change(model, x, a, target=target, steps=features, output=output)
+    result = calls.prediction_change(model, x, a, target=target, steps=features, output=output)
     assert_same_points(result.morf, pixel_flipping(model, x, a, target, softmax=output == "probability"))
     assert_same_points(result.lerf, pixel_flipping(model, x, -a, target, softmax=output == "probability"))
 
 
 def test_gray_images() -> None:
     model, x, a, target = problem(1, 4, 4)
-    result = verax.prediction_change(model, x, a, target=target, steps=16)
+    result = calls.prediction_change(model, x, a, target=target, steps=16)
     assert_same_points(result.morf, pixel_flipping(model, x, a, target))
     assert_same_points(result.lerf, pixel_flipping(model, x, -a, target))
 
 
 def test_single_channels_of_colour_images() -> None:
     model, x, a, target = problem(3, 4, 4)
-    result = verax.prediction_change(model, x, a, target=target, steps=48, features="element")
+    result = calls.prediction_change(model, x, a, target=target, steps=48, features="element")
     assert_same_points(result.morf, pixel_flipping(model, x, a, target))
     assert_same_points(result.lerf, pixel_flipping(model, x, -a, target))
 
@@ -74,13 +74,13 @@ def test_pixels_of_colour_images() -> None:
     """Quantus flips the channels of a pixel one after another; a whole pixel is gone at every third of its points."""
     model, x, a, target = problem(3, 4, 4)
     pixels = a.sum(1, keepdims=True)
-    result = verax.prediction_change(model, x, pixels, target=target, steps=16)
+    result = calls.prediction_change(model, x, pixels, target=target, steps=16)
     assert_same_points(result.morf, pixel_flipping(model, x, pixels, target)[:, 2::3])
     assert_same_points(result.lerf, pixel_flipping(model, x, -pixels, target)[:, 2::3])
 
 
 def test_magnitude_order() -> None:
     model, x, a, target = problem(1, 20)
-    result = verax.prediction_change(model, x, a, target=target, order="magnitude")
+    result = calls.prediction_change(model, x, a, target=target, order="magnitude")
     assert_same_points(result.morf, pixel_flipping(model, x, np.abs(a), target))
     assert_same_points(result.lerf, pixel_flipping(model, x, 9 - np.abs(a), target))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from verax.metrics import SensitivityN, SensitivityResult
 
@@ -20,7 +21,7 @@ def linear_problem() -> tuple[nn.Module, Tensor, Tensor, Tensor]:
 
 def errors(attributions: Tensor, metric: SensitivityN) -> SensitivityResult:
     model, x, b, _ = linear_problem()
-    found = verax.evaluate(
+    found = calls.evaluate(
         verax.Scorer(model, returns="logits"), x, attributions, [metric], target=1, baselines=b, output="logit"
     )
     return found["sensitivity_n"]
@@ -75,7 +76,7 @@ def test_exact_contributions_of_groups_have_no_error() -> None:
     metric = SensitivityN(sizes=(1, 2, 4))
     options = {"target": 1, "baselines": b, "features": groups, "output": "logit"}
     scorer = verax.Scorer(model, returns="logits")
-    assert verax.evaluate(scorer, x, spread, [metric], **options)["sensitivity_n"].value.max() < 1e-12
+    assert calls.evaluate(scorer, x, spread, [metric], **options)["sensitivity_n"].value.max() < 1e-12
 
 
 @pytest.mark.parametrize("features", ["pixel", "map"])
@@ -88,7 +89,7 @@ def test_exact_contributions_of_pixels_have_no_error(features: str) -> None:
     exact = x * model[1].weight[1].detach().reshape(3, 3, 3)
     chosen = "pixel" if features == "pixel" else torch.arange(9).reshape(3, 3)
     for attributions in (exact, exact.sum(1, keepdim=True), exact.sum(1)):
-        found = verax.evaluate(model, x, attributions, [SensitivityN()], target=1, features=chosen, output="logit")
+        found = calls.evaluate(model, x, attributions, [SensitivityN()], target=1, features=chosen, output="logit")
         assert found["sensitivity_n"].value.max() < 1e-12
 
 

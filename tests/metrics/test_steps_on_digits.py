@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+import calls
 import verax
-from verax.attribution import Gradient, IntegratedGradients, attribute
+from calls import attribute
+from verax.attribution import Gradient, IntegratedGradients
 from verax.datasets import load_digits
 from verax.metrics import DirectedPredictionChange
 from verax.models.recipes import recipe_for
@@ -33,7 +35,7 @@ def means() -> Means:
     metrics = {"one pixel each": DirectedPredictionChange(steps=64)}
     metrics |= {rule: DirectedPredictionChange(rule=rule) for rule in ("sum", "coherent")}
     metrics["adaptive"] = DirectedPredictionChange(steps="adaptive", tolerance=0.02)
-    found = verax.evaluate(model, x, attributions, metrics)
+    found = calls.evaluate(model, x, attributions, metrics)
     return {name: {key: float(one.mean()) for key, one in result.value.items()} for name, result in found.items()}
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 
 
@@ -31,7 +32,7 @@ def as_attributions(orders: Tensor, inputs: int) -> Tensor:
 
 def scores(model: nn.Module, x: Tensor, b: Tensor, attributions: Tensor, **options: Any) -> Tensor:
     scorer = verax.Scorer(model, returns="logits")
-    return verax.prediction_change(scorer, x, attributions, target=1, baselines=b, **options).value
+    return calls.prediction_change(scorer, x, attributions, target=1, baselines=b, **options).value
 
 
 @pytest.mark.parametrize("shifted", [False, True], ids=["zero baseline", "other baseline"])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange
 
@@ -35,7 +36,7 @@ MODELS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def scores(model: Callable[[Tensor], Tensor], x: Tensor, attributions: dict[str, Tensor], metrics: Any) -> Any:
     scorer = verax.Scorer(lambda rows: model(rows)[:, None], returns="values")
-    return verax.evaluate(scorer, x, attributions, metrics)
+    return calls.evaluate(scorer, x, attributions, metrics)
 
 
 def gradient_of(model: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -147,8 +148,8 @@ def test_modules_work_in_single_precision() -> None:
     x = drawn(ROWS, FEATURES).float()
     leaf = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model(leaf).softmax(1)[:, 1].sum(), leaf)
-    single = verax.evaluate(model, x, {"g": gradient}, ["lpc"], target=1)["lpc"].value["g"]
-    double = verax.evaluate(model.double(), x.double(), {"g": gradient}, ["lpc"], target=1)["lpc"].value["g"]
+    single = calls.evaluate(model, x, {"g": gradient}, ["lpc"], target=1)["lpc"].value["g"]
+    double = calls.evaluate(model.double(), x.double(), {"g": gradient}, ["lpc"], target=1)["lpc"].value["g"]
     torch.testing.assert_close(single.double(), double, rtol=0, atol=1e-4 * float(double.abs().max()))
 
 
@@ -158,7 +159,7 @@ def test_lpc_of_the_gradient_reaches_its_exact_limit(name: str) -> None:
     model, x = MODELS[name], drawn(ROWS, FEATURES, seed=1)
     metric = LocalPredictionChange(epsilon=1e-4)
     scorer = verax.Scorer(lambda rows: model(rows)[:, None], returns="values")
-    best = verax.limits(scorer, x, metrics=[metric])["lpc"]
+    best = calls.limits(scorer, x, metrics=[metric])["lpc"]
     value = scores(model, x, {"true": gradient_of(model, x)}, [metric])["lpc"].value["true"]
     assert best.exact
     assert (value <= best.best + 1e-12).all()

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+import calls
 import verax
+from calls import stream
 from verax.core.arrays import Layout
 from verax.core.sealing import BLANK, sealed
 from verax.evaluation.result import Evaluation
-from verax.evaluation.stream import stream
 from verax.metrics.base import METRICS
 from verax.metrics.result import Context, Result
 from verax.monitoring import Monitor
@@ -117,10 +118,10 @@ def test_a_batch_that_comes_twice_changes_nothing() -> None:
 def test_results_of_a_stream_are_one_batch() -> None:
     torch.manual_seed(0)
     model, x = torch.nn.Linear(3, 2), torch.randn(250, 3)
-    good = x * verax.attribution.Gradient()(model, x)
+    good = x * calls.explained(verax.attribution.Gradient(), model, x)
     monitor = Monitor()
     (window,) = monitor.fold(stream(model, x, {"x": good, "2x": 2 * good}, ["pc"], batch_size=8), label="all")[:1]
-    wanted = verax.evaluate(model, x, {"x": good}, ["pc"], batch_size=8)["pc"].mean()["x"]
+    wanted = calls.evaluate(model, x, {"x": good}, ["pc"], batch_size=8)["pc"].mean()["x"]
     assert (window.rows, window.attribution) == (250, "x")
     assert window.mean == pytest.approx(wanted.mean, rel=1e-9)
     assert [track.rate for track in monitor.tracks] == [0.025, 0.025]  # both share the false alarms

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
+import calls
 import verax
 from perturbation.test_guided import Case, check_many
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.metrics.areas import decay_weights
 from verax.metrics.weighted_area import checked_steps
 from verax.perturbation.curve_lines import change_weights
+from verax.problem.inputs import Inputs
 
 FULL = 10**6  # more steps than features: one each
 TOLERANCE = 0.02
@@ -83,7 +85,7 @@ def test_a_straight_curve_needs_no_refinement() -> None:
     """Every feature lowers the score by 1: both curves are straight, and LeRF is MoRF."""
     x = torch.ones(2, 100, dtype=torch.float64)
     metrics = {"between": PredictionChange(steps="adaptive"), "morf": PredictionChange(steps="adaptive", area="morf")}
-    found = verax.evaluate(sum_of_features(torch.ones(100)), x, x, metrics)
+    found = calls.evaluate(sum_of_features(torch.ones(100)), x, x, metrics)
     place = torch.arange(1, 101, dtype=torch.float64)
     weights = ((101 - place) / 101) ** 3
     torch.testing.assert_close(found["between"].value, torch.zeros(2, dtype=torch.float64))
@@ -98,7 +100,7 @@ def test_conflicting_directions_are_parted() -> None:
     x = torch.ones(1, 128, dtype=torch.float64)
     gradient = torch.tensor([1.0, -1.0]).repeat(64).double()
     metric = DirectedPredictionChange(steps="adaptive", area="morf", tolerance=1e-6)
-    found = verax.evaluate(sum_of_features(gradient), x, gradient[None], [metric])
+    found = calls.evaluate(sum_of_features(gradient), x, gradient[None], [metric])
     place = torch.arange(1, 129, dtype=torch.float64)
     weights = ((129 - place) / 129) ** 3
     torch.testing.assert_close(found["dpc"].value, ((weights * place).sum() / weights.sum())[None])
@@ -132,7 +134,7 @@ def test_stated_errors_hold_and_fixed_steps_of_equal_error_need_more_rows(metric
     model, x, attributions = network(features)
 
     def measured(steps: Any) -> tuple[Any, int]:
-        found = verax.evaluate(model, x, attributions, {"it": replace(metric, steps=steps, tolerance=TOLERANCE)})
+        found = calls.evaluate(model, x, attributions, {"it": replace(metric, steps=steps, tolerance=TOLERANCE)})
         return found["it"], found.rows
 
     full, most = measured(FULL)
@@ -167,7 +169,7 @@ def test_errors_hold_where_few_intervals_are_left(score: Any, features: int, tol
     x, noise = x.detach(), torch.randn(x.shape, generator=generator).double()
     attributions = torch.stack((gradient, gradient * x, noise))
     metrics = {"full": PredictionChange(steps=FULL), "it": adaptive(PredictionChange(), tolerance)}
-    found = verax.evaluate(verax.Scorer(score, returns="values"), x, attributions, metrics)
+    found = calls.evaluate(verax.Scorer(score, returns="values"), x, attributions, metrics)
     error = (found["it"].value - found["full"].value).abs()
     assert float((error <= found["it"].error + 1e-12).double().mean()) >= 0.98
     assert float(found["it"].error.max()) <= tolerance
@@ -182,7 +184,7 @@ def test_stairs_that_cancel_out_between_level_points_are_allowed_for(tolerance: 
     x, falling = torch.ones(1, 64, dtype=torch.float64), torch.arange(64, 0, -1.0, dtype=torch.float64)[None]
     full = PredictionChange(steps=FULL, area="morf")
     metrics = {"full": full, "it": adaptive(full, tolerance)}
-    found = verax.evaluate(sum_of_features(weights), x, falling, metrics)
+    found = calls.evaluate(sum_of_features(weights), x, falling, metrics)
     assert 0 < float(found["it"].error) <= tolerance
     assert float((found["it"].value - found["full"].value).abs()) <= float(found["it"].error)
     assert 8 < int(found["it"].steps_used) < 64
@@ -218,7 +220,7 @@ def test_errors_of_sign_activations_hold_as_often_as_the_docstring_says(
 
         x, attributions = drawn(24, 100), drawn(2, 24, 100)
         metrics = {"full": replace(metric, steps=FULL), "it": adaptive(metric, 0.01)}
-        found = verax.evaluate(verax.Scorer(score, returns="logits"), x, attributions, metrics)
+        found = calls.evaluate(verax.Scorer(score, returns="logits"), x, attributions, metrics)
         error, stated = (found["it"].value - found["full"].value).abs(), found["it"].error
         held.append((error <= stated + 1e-9).double())
         unseen += int(((error > 1e-9) & (stated == 0)).sum())
@@ -232,7 +234,7 @@ def test_level_ends_of_smooth_curves_stay_uncut() -> None:
     weights = 0.5 ** torch.arange(64.0) * (torch.arange(64) < 32)
     x, falling = torch.ones(1, 64, dtype=torch.float64), torch.arange(64, 0, -1.0, dtype=torch.float64)[None]
     metric = PredictionChange(steps="adaptive", area="morf", tolerance=1e-3)
-    found = verax.evaluate(sum_of_features(weights), x, falling, [metric])["pc"]
+    found = calls.evaluate(sum_of_features(weights), x, falling, [metric])["pc"]
     assert float(found.error) <= 1e-3
     assert int(found.steps_used) < 32
 
@@ -248,9 +250,9 @@ def test_rows_are_shared() -> None:
     model, x, attributions = network(100, rows=3)
     one = attributions[:1]
     pc, dpc = adaptive(PredictionChange()), adaptive(DirectedPredictionChange("signed"))
-    alone = [verax.evaluate(model, x, one, [metric]).rows for metric in (pc, dpc)]
-    assert verax.evaluate(model, x, one.repeat(2, 1, 1), [pc]).rows == alone[0]
-    assert verax.evaluate(model, x, one, [pc, dpc]).rows < sum(alone) - 3 * 14
+    alone = [calls.evaluate(model, x, one, [metric]).rows for metric in (pc, dpc)]
+    assert calls.evaluate(model, x, one.repeat(2, 1, 1), [pc]).rows == alone[0]
+    assert calls.evaluate(model, x, one, [pc, dpc]).rows < sum(alone) - 3 * 14
 
 
 def test_missing_values_and_companions_travel_along() -> None:
@@ -259,7 +261,7 @@ def test_missing_values_and_companions_travel_along() -> None:
     model = HistGradientBoostingClassifier(max_iter=5).fit(x, (x[:, :3].sum(1) > 0).astype(int))
     some = np.where(rng.random((5, 12)) < 0.2, np.nan, x[:5])
     full, found = (
-        verax.evaluate(model, some, x[:5], [PredictionChange(steps=steps, tolerance=1e-12)])["pc"].value
+        calls.evaluate(model, some, x[:5], [PredictionChange(steps=steps, tolerance=1e-12)])["pc"].value
         for steps in (FULL, "adaptive")
     )
     np.testing.assert_allclose(found, full, atol=1e-12)
@@ -268,10 +270,10 @@ def test_missing_values_and_companions_travel_along() -> None:
         return (values * scale).tanh().sum(1)
 
     scale = torch.linspace(0.5, 2, 5, dtype=torch.float64)[:, None]
-    inputs = verax.Inputs(torch.from_numpy(x[:5]), alongside={"scale": scale})
+    inputs = Inputs(torch.from_numpy(x[:5]), alongside={"scale": scale})
     scorer = verax.Scorer(scaled, returns="values")
     metrics = {"full": DirectedPredictionChange(steps=FULL), "it": adaptive(DirectedPredictionChange(), 1e-12)}
-    together = verax.evaluate(scorer, inputs, torch.from_numpy(x[5:10]), metrics)
+    together = calls.evaluate(scorer, inputs, torch.from_numpy(x[5:10]), metrics)
     torch.testing.assert_close(together["it"].value, together["full"].value)
 
 
@@ -279,8 +281,8 @@ def test_curves_go_through_the_points_that_were_scored() -> None:
     """With one feature per step they are the curves of 20 steps, directed ones summed up in between."""
     model, x, attributions = network(40, rows=3)
     metric = DirectedPredictionChange(steps="adaptive", tolerance=1e-12)
-    found = verax.evaluate(model, x, attributions, [metric])["dpc"]
-    full = verax.evaluate(model, x, attributions, [DirectedPredictionChange(steps=40)])["dpc"]
+    found = calls.evaluate(model, x, attributions, [metric])["dpc"]
+    full = calls.evaluate(model, x, attributions, [DirectedPredictionChange(steps=40)])["dpc"]
     torch.testing.assert_close(found.morf, full.morf[..., ::2])
     torch.testing.assert_close(found.lerf, full.lerf[..., ::2])
     torch.testing.assert_close(found.directed_morf, full.directed_morf[..., ::2])
@@ -296,17 +298,17 @@ def test_what_cannot_be_meant_is_refused() -> None:
     with pytest.raises(ValueError, match="tolerance: expected a positive"):
         LocalPredictionChange(steps="adaptive", tolerance=-1.0)
     model, x, attributions = network(5, rows=2)
-    assert not hasattr(verax.prediction_change(model, x, attributions), "error")
+    assert not hasattr(calls.prediction_change(model, x, attributions), "error")
 
 
 def test_every_call_takes_a_tolerance() -> None:
     model, x, attributions = network(60, rows=2)
     for tolerance in (0.5, 1e-9):
         settings = {"steps": "adaptive", "tolerance": tolerance}
-        alone = verax.prediction_change(model, x, attributions, **settings)
-        directed = verax.directed_prediction_change(model, x, attributions, **settings)
-        found = verax.evaluate(model, x, attributions, ["pc", "dpc"], **settings)
-        compared = verax.compare(model, x, {"it": attributions[0]}, ["pc"], **settings).evaluation
+        alone = calls.prediction_change(model, x, attributions, **settings)
+        directed = calls.directed_prediction_change(model, x, attributions, **settings)
+        found = calls.evaluate(model, x, attributions, ["pc", "dpc"], **settings)
+        compared = calls.compare(model, x, {"it": attributions[0]}, ["pc"], **settings).evaluation
         assert torch.equal(alone.value, found["pc"].value)
         assert torch.equal(directed.error, found["dpc"].error)
         torch.testing.assert_close(compared["pc"].error["it"], alone.error[0])
@@ -320,7 +322,7 @@ def test_steps_whose_cut_points_nest_share_their_rows(features: int) -> None:
 
     def rows(*steps: int, rule: Any = "sum") -> int:
         metrics = {str(one): DirectedPredictionChange(steps=one, rule=rule) for one in steps}
-        return verax.evaluate(model, x, attributions, metrics).rows
+        return calls.evaluate(model, x, attributions, metrics).rows
 
     assert rows(24, 12, 8, 6, 1) == rows(24)
     assert rows(features, 20, 7, 5) == rows(features)

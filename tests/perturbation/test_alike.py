@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.perturbation import alike as module
@@ -40,9 +41,9 @@ def test_the_same_bits_and_rows_as_without(steps: int) -> None:
     x = torch.randn(9, 8, generator=torch.Generator().manual_seed(2))
     given, model = rankings(x, kinds=5, copies=6), verax.Scorer(network(8))
     metrics = {name: replace(metric, steps=steps) for name, metric in METRICS.items()}
-    together, spared = verax.evaluate(model, x, given, metrics), model.rows_spared
+    together, spared = calls.evaluate(model, x, given, metrics), model.rows_spared
     with mock.patch.object(module, "_WORTH", 0.0):
-        apart = verax.evaluate(model, x, given, metrics)
+        apart = calls.evaluate(model, x, given, metrics)
     assert together.rows == apart.rows
     assert model.rows_spared == 2 * spared
     for name in metrics:
@@ -64,7 +65,7 @@ def test_signs_and_ties_tell_attributions_apart() -> None:
         return answer
 
     with mock.patch("verax.perturbation.guided.alike", spied):
-        verax.evaluate(network(3), x, given, {"pc": PredictionChange(), "dpc": DirectedPredictionChange()})
+        calls.evaluate(network(3), x, given, {"pc": PredictionChange(), "dpc": DirectedPredictionChange()})
     assert found[0].chosen.shape == (4, 3)
     assert torch.equal(found[0].kind[::2], found[0].kind[1::2])
     assert all(len(set(kinds)) == 4 for kinds in found[0].kind[::2].T.tolist())
@@ -74,4 +75,4 @@ def test_attributions_that_differ_are_left_alone() -> None:
     x = torch.randn(4, 8, generator=torch.Generator().manual_seed(2))
     given = torch.randn(10, 4, 8, generator=torch.Generator().manual_seed(3))
     with mock.patch("verax.perturbation.guided.Alike.only", side_effect=AssertionError):
-        assert verax.evaluate(network(8), x, given, METRICS).rows > 0
+        assert calls.evaluate(network(8), x, given, METRICS).rows > 0

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import calls
 import verax
 from verax.metrics import DirectedPredictionChange
 from verax.perturbation.feature_sums import attribution_sums, direction_sums, signs
@@ -57,7 +58,7 @@ def test_signs_of_attributions_follow_the_precision_they_came_in() -> None:
     assert found.flatten().tolist() == [0, -1]
     scorer = verax.Scorer(lambda rows: rows @ torch.tensor([1.0, 2.0, 4.0]), returns="logits")
     both = {"single": rounded[None], "double": rounded.double()[None]}
-    result = verax.directed_prediction_change(scorer, x, both, target=1, features=[0, 0, 0], output="logit")
+    result = calls.directed_prediction_change(scorer, x, both, target=1, features=[0, 0, 0], output="logit")
     assert result.guided.attribution_sign.flatten().tolist() == [0, 0, -1, -1]
 
 
@@ -69,7 +70,7 @@ def test_a_step_that_cancels_out_has_no_sign(features: int) -> None:
     a = torch.ones(1, features)
     scorer = verax.Scorer(lambda rows: rows.sum(1), returns="logits")
     steps = features // 3
-    result = verax.directed_prediction_change(scorer, x, a, target=1, steps=steps, output="logit")
+    result = calls.directed_prediction_change(scorer, x, a, target=1, steps=steps, output="logit")
     cuts = [step * features // steps for step in range(steps + 1)]
     for step, (start, stop) in enumerate(itertools.pairwise(cuts)):
         total = sum([1, 2, -3][place % 3] for place in range(start, stop) if x[0, place] != 0)
@@ -100,7 +101,7 @@ def test_predicted_changes_that_cancel_out_but_for_rounding_have_no_sign(
     scorer = verax.Scorer(lambda rows: 3 * rows[:, 0] + rows[:, 1], returns="values")
     metric = DirectedPredictionChange(order, steps=1, rule="dot", area="morf")
     apart = DirectedPredictionChange(order, steps=2, rule="dot", area="morf")
-    found = verax.evaluate(scorer, x, a, {"one step": metric, "one each": apart}, baselines=baselines)
+    found = calls.evaluate(scorer, x, a, {"one step": metric, "one each": apart}, baselines=baselines)
     assert found["one step"].guided.predicted_sign.flatten().tolist() == [0]
     assert found["one step"].value.tolist() == [0.0]
     assert found["one each"].guided.predicted_sign.abs().flatten().tolist() == [1, 1]
@@ -112,5 +113,5 @@ def test_a_predicted_change_that_is_small_but_real_keeps_its_sign(dtype: torch.d
     x = torch.tensor([[1.0 + 64 * eps, 1.0]], dtype=dtype)
     scorer = verax.Scorer(lambda rows: rows.sum(1), returns="values")
     metric = DirectedPredictionChange(steps=1, rule="dot", area="morf")
-    found = verax.evaluate(scorer, x, torch.tensor([[1.0, -1.0]], dtype=dtype), [metric], baselines=0.5)["dpc"]
+    found = calls.evaluate(scorer, x, torch.tensor([[1.0, -1.0]], dtype=dtype), [metric], baselines=0.5)["dpc"]
     assert found.guided.predicted_sign.flatten().tolist() == [1]

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+import calls
 import reference
 import verax
+from verax.evaluation.result import Evaluation
 from verax.metrics import DirectedPredictionChange, PredictionChange
 from verax.perturbation import bit_masks as memo
 from verax.perturbation import guided
@@ -87,8 +89,8 @@ class Case:
             target=rng.integers(0, 3, inputs),
         )
 
-    def evaluate(self, metrics: Any) -> verax.Evaluation:
-        return verax.evaluate(
+    def evaluate(self, metrics: Any) -> Evaluation:
+        return calls.evaluate(
             Classifier(self.weights),
             self.inputs,
             self.attributions,
@@ -202,7 +204,7 @@ def test_the_64th_feature_alone_is_removed() -> None:
     a = torch.zeros(1, 64, dtype=torch.float64)
     a[0, 63] = 1
     scorer = verax.Scorer(lambda rows: rows[:, :1] * 2 + rows[:, 63:] * 3, returns="logits")
-    result = verax.prediction_change(scorer, x, a, target=1, steps=64, output="logit")
+    result = calls.prediction_change(scorer, x, a, target=1, steps=64, output="logit")
     assert result.morf[0, :3].tolist() == [5, 2, 0]
     assert result.lerf[0, -3:].tolist() == [5, 3, 0]
 
@@ -271,7 +273,7 @@ def test_blocks_of_any_size_agree(monkeypatch: pytest.MonkeyPatch, budget: int, 
     assert parts.rows == whole.rows
 
 
-def assert_same(found: verax.Evaluation, wanted: verax.Evaluation) -> None:
+def assert_same(found: Evaluation, wanted: Evaluation) -> None:
     for name, result in found.items():
         for field in ("value", "morf", "lerf", "directed_morf", "directed_lerf"):
             np.testing.assert_allclose(getattr(result, field), getattr(wanted[name], field), atol=1e-12, err_msg=name)
@@ -299,7 +301,7 @@ def test_lerf_is_the_reverse_and_not_another_sort() -> None:
     """With ties, ranking by minus the attributions would keep tied features in their order instead of reversing it."""
     x = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64)
     scorer = verax.Scorer(lambda rows: rows.sum(1), returns="logits")
-    result = verax.prediction_change(scorer, x, torch.zeros_like(x), target=1, output="logit")
+    result = calls.prediction_change(scorer, x, torch.zeros_like(x), target=1, output="logit")
     assert result.morf.tolist() == [[7, 6, 4, 0]]
     assert result.lerf.tolist() == [[7, 3, 1, 0]]
 
@@ -308,7 +310,7 @@ def test_both_curves_remove_as_many_features_at_each_point() -> None:
     """Seven features in three steps: 2, 4 and 7 are gone, counted from either end."""
     x = torch.tensor([[1.0, 2, 4, 8, 16, 32, 64]], dtype=torch.float64)
     scorer = verax.Scorer(lambda rows: rows.sum(1), returns="logits")
-    result = verax.prediction_change(scorer, x, -x, target=1, steps=3, output="logit")
+    result = calls.prediction_change(scorer, x, -x, target=1, steps=3, output="logit")
     assert result.steps == 3
     assert result.morf.tolist() == [[127, 127 - 3, 127 - 15, 0]]
     assert result.lerf.tolist() == [[127, 127 - 96, 127 - 120, 0]]
@@ -319,7 +321,7 @@ def test_a_step_is_signed_by_the_sums_over_its_features() -> None:
     x = torch.tensor([[1.0, -5.0, 2.0, 0.5]], dtype=torch.float64)
     a = torch.tensor([[3.0, -1.0, -0.5, 0.25]], dtype=torch.float64)
     scorer = verax.Scorer(lambda rows: rows.sum(1), returns="logits")
-    result = verax.directed_prediction_change(scorer, x, a, target=1, steps=2, output="logit")
+    result = calls.directed_prediction_change(scorer, x, a, target=1, steps=2, output="logit")
     # clean score -1.5; MoRF removes {0, 1} (score 2.5, change +4, signs + and -), then {2, 3} (change -2.5, - and +)
     assert result.morf.tolist() == [[-1.5, 2.5, 0]]
     assert result.directed_morf.tolist() == [[-1.5, -5.5, -3.0]]
@@ -332,10 +334,10 @@ def test_shorter_curves_of_a_group_map_are_padded_and_valued_as_if_alone() -> No
     x = torch.tensor([[1.0, 2, 4, 8], [1, 2, 4, 8]], dtype=torch.float64)
     groups = torch.tensor([[0, 1, 2, 3], [5, 5, 9, 9]])
     scorer = verax.Scorer(lambda rows: rows.sum(1), returns="logits")
-    result = verax.prediction_change(scorer, x, x, target=1, features=groups, output="logit")
+    result = calls.prediction_change(scorer, x, x, target=1, features=groups, output="logit")
     assert result.morf.tolist() == [[15, 7, 3, 1, 0], [15, 3, 0, 0, 0]]
     assert result.lerf.tolist() == [[15, 14, 12, 8, 0], [15, 12, 0, 0, 0]]
-    for measure in (verax.prediction_change, verax.directed_prediction_change):
+    for measure in (calls.prediction_change, calls.directed_prediction_change):
         together = measure(scorer, x, x, target=1, features=groups, output="logit")
         alone = measure(scorer, x[1:], x[1:], target=1, features=groups[1:], output="logit")
         for name in ("value", "abpc", "aupc_morf", "aupc_lerf"):
@@ -349,6 +351,6 @@ def test_the_precision_of_other_attributions_does_not_matter() -> None:
     a[0, 0, 0, 1] = 0.5
     x = torch.tensor([1.0, 2.0]).expand(1, 3, 1, 2)
     scorer = verax.Scorer(lambda rows: rows.flatten(1).sum(1), returns="logits")
-    alone = verax.prediction_change(scorer, x, {"a": a}, target=1, output="logit")
-    shared = verax.prediction_change(scorer, x, {"a": a, "b": a.double()}, target=1, output="logit")
+    alone = calls.prediction_change(scorer, x, {"a": a}, target=1, output="logit")
+    shared = calls.prediction_change(scorer, x, {"a": a, "b": a.double()}, target=1, output="logit")
     assert alone.morf["a"].tolist() == shared.morf["a"].tolist() == [[9, 6, 0]]

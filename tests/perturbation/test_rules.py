@@ -9,11 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import calls
 import reference
 import verax
 from perturbation.test_guided import Case, check_many
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.perturbation.removed_sets import Rule
+from verax.problem.inputs import Inputs
 from verax.problem.replacement import Baseline, Nudge, Toward, checked_replacement
 
 RULES: tuple[Rule, ...] = ("sum", "dot", "coherent")
@@ -110,31 +112,31 @@ def test_rows_of_each_rule(features: int) -> None:
     model, x, gradient = linear_case(1, features)
 
     def rows(**settings: Any) -> int:
-        return verax.evaluate(model, x, gradient, [DirectedPredictionChange(**settings)]).rows
+        return calls.evaluate(model, x, gradient, [DirectedPredictionChange(**settings)]).rows
 
     assert rows() == rows(rule="dot") == 40
     assert rows(area="morf") == 21
     assert 60 < rows(rule="coherent") <= 80
     assert rows(rule="coherent", area="morf") <= 41
     together = [DirectedPredictionChange(rule=rule, area=area) for rule in RULES for area in ("between", "morf")]
-    assert verax.evaluate(model, x, gradient, together).rows == rows(rule="coherent")
+    assert calls.evaluate(model, x, gradient, together).rows == rows(rule="coherent")
 
 
 def test_a_coherent_step_counts_every_feature_of_a_linear_model() -> None:
     """Nothing cancels: the gradient's directed curve falls by the sum of all ``|w (x - b)|``."""
     model, x, gradient = linear_case()
-    found = verax.evaluate(model, x, gradient, [DirectedPredictionChange(rule="coherent", steps=7)])["dpc"]
+    found = calls.evaluate(model, x, gradient, [DirectedPredictionChange(rule="coherent", steps=7)])["dpc"]
     total = found.directed_morf[:, 0] - found.directed_morf[:, -1]
     torch.testing.assert_close(total, (gradient * x).abs().sum(1))
 
 
 def test_morf_runs_one_curve() -> None:
     model, x, gradient = linear_case()
-    found = verax.evaluate(model, x, gradient, [PredictionChange(area="morf")])["pc"]
+    found = calls.evaluate(model, x, gradient, [PredictionChange(area="morf")])["pc"]
     assert found.morf.shape == (6, 21)
     with pytest.raises(AttributeError, match="ran the MoRF curve alone"):
         _ = found.lerf
-    both = verax.prediction_change(model, x, gradient)
+    both = calls.prediction_change(model, x, gradient)
     weights = torch.tensor([((21 - i) / 21) ** 3 for i in range(21)], dtype=torch.float64)
     drop = (both.morf[:, :1] - both.morf) @ weights / weights[1:].sum()
     torch.testing.assert_close(found.value, drop)
@@ -143,17 +145,17 @@ def test_morf_runs_one_curve() -> None:
 
 def test_replacements_fill_what_they_say() -> None:
     model, x, gradient = linear_case(features=5)
-    by_toward = verax.evaluate(model, x, gradient, ["pc"], replacement=Toward(0.5))["pc"]
-    torch.testing.assert_close(by_toward.value, verax.evaluate(model, x, gradient, ["pc"])["pc"].value / 2)
-    whole = verax.evaluate(model, x, gradient, ["pc"], replacement=Toward(1.0))["pc"]
-    assert torch.equal(whole.value, verax.evaluate(model, x, gradient, ["pc"], replacement=Baseline())["pc"].value)
-    nudged = verax.evaluate(model, x, gradient, ["pc"], replacement=Nudge(0.1), baselines=0.25)["pc"]
+    by_toward = calls.evaluate(model, x, gradient, ["pc"], replacement=Toward(0.5))["pc"]
+    torch.testing.assert_close(by_toward.value, calls.evaluate(model, x, gradient, ["pc"])["pc"].value / 2)
+    whole = calls.evaluate(model, x, gradient, ["pc"], replacement=Toward(1.0))["pc"]
+    assert torch.equal(whole.value, calls.evaluate(model, x, gradient, ["pc"], replacement=Baseline())["pc"].value)
+    nudged = calls.evaluate(model, x, gradient, ["pc"], replacement=Nudge(0.1), baselines=0.25)["pc"]
     moved = x + 0.1 * (0.25 - x).sign()
     torch.testing.assert_close(nudged.morf[:, -1], (moved * gradient).sum(1))
     background = torch.randn(50, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * torch.arange(
         1, 6
     )
-    scaled = verax.evaluate(model, x, gradient, ["lpc"], background=background)["lpc"]
+    scaled = calls.evaluate(model, x, gradient, ["lpc"], background=background)["lpc"]
     spread = background.std(0, correction=0)
     torch.testing.assert_close(scaled.morf[:, -1], ((x - 0.01 * spread * x.sign()) * gradient).sum(1))
 
@@ -161,18 +163,18 @@ def test_replacements_fill_what_they_say() -> None:
 def test_a_metrics_own_replacement_is_kept() -> None:
     model, x, gradient = linear_case(features=5)
     own = DirectedPredictionChange(replacement=Nudge(0.1))
-    inside = verax.evaluate(model, x, gradient, [own], replacement=Toward(0.3))["dpc"]
-    assert torch.equal(inside.value, verax.directed_prediction_change(model, x, gradient, replacement=Nudge(0.1)).value)
+    inside = calls.evaluate(model, x, gradient, [own], replacement=Toward(0.3))["dpc"]
+    assert torch.equal(inside.value, calls.directed_prediction_change(model, x, gradient, replacement=Nudge(0.1)).value)
 
 
 def test_what_has_no_amount_stays() -> None:
     """Codes and gaps cannot go a part of the way; a gap's baseline is not reached either."""
     _, x, gradient = linear_case(features=4)
     x[0, 1] = torch.nan
-    rows = verax.Inputs(x, codes=torch.tensor([True, False, False, False]), baselines=0.5)
+    rows = Inputs(x, codes=torch.tensor([True, False, False, False]), baselines=0.5)
     scorer = verax.Scorer(lambda values: values.nan_to_num(7.0).sum(1, keepdim=True), returns="values")
     for replacement in (Nudge(0.25), Toward(0.25)):
-        found = verax.evaluate(scorer, rows, gradient, ["pc"], replacement=replacement)["pc"]
+        found = calls.evaluate(scorer, rows, gradient, ["pc"], replacement=replacement)["pc"]
         free = x[:, 1:].nan_to_num(7.0)
         moved = free + (0.25 * (0.5 - free).sign() if isinstance(replacement, Nudge) else 0.25 * (0.5 - free))
         moved[0, 0] = 7.0
@@ -190,9 +192,9 @@ def test_bad_settings_are_refused() -> None:
             wrong()
     with pytest.raises(TypeError, match="replacement: expected one of"):
         checked_replacement("blur")
-    ids = verax.Inputs(torch.ones(2, 3, dtype=torch.int64), baselines=0, codes=False)
+    ids = Inputs(torch.ones(2, 3, dtype=torch.int64), baselines=0, codes=False)
     with pytest.raises(TypeError, match="whole numbers cannot go a part of the way"):
-        verax.evaluate(
+        calls.evaluate(
             verax.Scorer(lambda values: values.sum(1, keepdim=True).double(), returns="values"),
             ids,
             torch.ones(2, 3),

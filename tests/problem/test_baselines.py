@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import calls
 import verax
 from verax.problem.baselines import baseline_tensor, must_choose, replaced
 
@@ -44,12 +45,12 @@ def test_metrics_replace_the_largest_numbers() -> None:
     x = torch.tensor([[largest, -largest, 1.0]])
     scorer = verax.Scorer(lambda rows: (rows / largest) @ torch.tensor([1.0, 2.0, 0.0]), returns="logits")
     settings = {"target": 1, "baselines": -x, "output": "logit"}
-    result = verax.prediction_change(scorer, x, torch.tensor([[3.0, 2.0, 1.0]]), **settings)
+    result = calls.prediction_change(scorer, x, torch.tensor([[3.0, 2.0, 1.0]]), **settings)
     assert result.morf.tolist() == [[-1, -3, 1, 1]]
-    removal = verax.infidelity(scorer, x, x / largest, perturbation="baseline", samples=30, **settings)
+    removal = calls.infidelity(scorer, x, x / largest, perturbation="baseline", samples=30, **settings)
     assert torch.isfinite(removal.value).all()
     with pytest.raises(ValueError, match=r"infidelity: the predicted effects overflow.*torch.float32"):
-        verax.infidelity(scorer, x, x, perturbation="baseline", effect="dot", samples=30, **settings)
+        calls.infidelity(scorer, x, x, perturbation="baseline", effect="dot", samples=30, **settings)
 
 
 def test_a_number_has_the_precision_of_the_inputs() -> None:
@@ -64,7 +65,7 @@ def test_a_number_has_the_precision_of_the_inputs() -> None:
 def test_a_feature_that_equals_its_baseline_changes_nothing() -> None:
     x = torch.tensor([[0.3, 0.3]], dtype=torch.float64)
     steep = verax.Scorer(lambda rows: (rows - 0.3).sum(1) * 1e9, returns="logits")
-    result = verax.prediction_change(steep, x, torch.tensor([[2.0, 1.0]]), baselines=0.3, target=1)
+    result = calls.prediction_change(steep, x, torch.tensor([[2.0, 1.0]]), baselines=0.3, target=1)
     assert result.value.tolist() == [0]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import calls
 import verax
 from verax.problem.features import Grid, Groups, feature_map
 
@@ -59,7 +60,7 @@ def plain_curves(x, sums, maps, steps, baseline=0.0):
 
 
 def check_against_plain_curves(x, attributions, features, maps, steps):
-    result = verax.prediction_change(SCORER, x, attributions, features=features, steps=steps, target=1, baselines=0.3)
+    result = calls.prediction_change(SCORER, x, attributions, features=features, steps=steps, target=1, baselines=0.3)
     for row in range(len(x)):
         one = maps[row]
         sums = plain_reduce(attributions[row : row + 1].expand(1, *x.shape[1:]), [one], int(one.max()) + 1)[0]
@@ -177,8 +178,8 @@ def test_groups_of_single_elements_are_elements():
     groups = feature_map(torch.arange(7), TABLE)
     assert isinstance(groups, Groups)
     assert torch.equal(groups.reduce(TABLE, slice(0, N)), TABLE)
-    by_group = verax.prediction_change(SCORER, TABLE, -TABLE, features=torch.arange(7))
-    by_element = verax.prediction_change(SCORER, TABLE, -TABLE)
+    by_group = calls.prediction_change(SCORER, TABLE, -TABLE, features=torch.arange(7))
+    by_element = calls.prediction_change(SCORER, TABLE, -TABLE)
     assert torch.equal(by_group.morf, by_element.morf)
     assert torch.equal(by_group.value, by_element.value)
 
@@ -204,8 +205,8 @@ def test_pixel_attributions_may_have_one_channel_or_none(given, channels, stacke
     x = normal(N, channels, H, W)
     one = normal(N, 1, H, W, seed=1)
     short = one.reshape(given)
-    found = verax.prediction_change(SCORER, x, torch.stack((short, -short)) if stacked else short)
-    wanted = verax.prediction_change(SCORER, x, {"one": one.expand_as(x) / channels})
+    found = calls.prediction_change(SCORER, x, torch.stack((short, -short)) if stacked else short)
+    wanted = calls.prediction_change(SCORER, x, {"one": one.expand_as(x) / channels})
     torch.testing.assert_close(found.morf[0] if stacked else found.morf, wanted.morf["one"])
 
 
@@ -256,19 +257,19 @@ def test_attributions_that_may_be_one_or_a_stack_are_refused(inputs, features):
     with pytest.raises(
         ValueError, match=rf"attributions: .*as a stack of {count} without.*a channel axis, shape \(K, {count}, 1,"
     ):
-        verax.prediction_change(SCORER, inputs, full, features=features)
-    as_one = verax.prediction_change(SCORER, inputs, {"it": full}, features=features).value["it"]
-    assert torch.equal(verax.prediction_change(SCORER, inputs, full[None], features=features).value, as_one[None])
-    stack = verax.prediction_change(SCORER, inputs, full[:, :, None], features=features).value
-    by_name = verax.prediction_change(
+        calls.prediction_change(SCORER, inputs, full, features=features)
+    as_one = calls.prediction_change(SCORER, inputs, {"it": full}, features=features).value["it"]
+    assert torch.equal(calls.prediction_change(SCORER, inputs, full[None], features=features).value, as_one[None])
+    stack = calls.prediction_change(SCORER, inputs, full[:, :, None], features=features).value
+    by_name = calls.prediction_change(
         SCORER, inputs, {str(number): one for number, one in enumerate(full)}, features=features
     ).value
     assert torch.equal(stack, torch.stack(list(by_name.values())))
 
 
 def test_attributions_of_elements_can_only_be_one():
-    assert verax.prediction_change(SCORER, SQUARE, SQUARE, features="element").value.shape == (3,)
-    assert verax.prediction_change(SCORER, SQUARE[:1], SQUARE[:1]).value.shape == (1,)
+    assert calls.prediction_change(SCORER, SQUARE, SQUARE, features="element").value.shape == (3,)
+    assert calls.prediction_change(SCORER, SQUARE[:1], SQUARE[:1]).value.shape == (1,)
 
 
 @pytest.mark.parametrize("steps", [2, 5, 20])
@@ -294,21 +295,21 @@ def test_groups_equal_a_table_with_one_column_per_group():
     small, attributions = normal(5, 4, seed=5), normal(5, 8, seed=6)
     small_weight = torch.zeros(4, dtype=torch.float64).index_add(0, groups, weight)
     small_attributions = torch.zeros(5, 4, dtype=torch.float64).index_add(1, groups, attributions)
-    for measure in (verax.prediction_change, verax.directed_prediction_change):
+    for measure in (calls.prediction_change, calls.directed_prediction_change):
         large = measure(
             verax.Scorer(lambda x: x @ weight, returns="logits"), small[:, groups], attributions, features=groups
         )
         wanted = measure(verax.Scorer(lambda x: x @ small_weight, returns="logits"), small, small_attributions)
         torch.testing.assert_close(large.morf, wanted.morf)
         torch.testing.assert_close(large.lerf, wanted.lerf)
-        if measure is verax.prediction_change:
+        if measure is calls.prediction_change:
             torch.testing.assert_close(large.value, wanted.value)
         assert large.rows == wanted.rows == 5 * 8
 
 
 def test_one_map_for_all_equals_the_same_map_for_each():
     given = whole(5, 7)
-    for measure in (verax.prediction_change, verax.directed_prediction_change):
+    for measure in (calls.prediction_change, calls.directed_prediction_change):
         for_all = measure(SCORER, TABLE, -TABLE, features=given)
         for_each = measure(SCORER, TABLE, -TABLE, features=given.expand(N, -1))
         assert torch.equal(for_all.value, for_each.value)
@@ -329,7 +330,7 @@ ragged_maps = pytest.mark.parametrize(("columns", "counts", "steps"), RAGGED.val
 
 
 @ragged_maps
-@pytest.mark.parametrize("measure", [verax.prediction_change, verax.directed_prediction_change])
+@pytest.mark.parametrize("measure", [calls.prediction_change, calls.directed_prediction_change])
 def test_ragged_groups_equal_each_input_alone(columns, counts, steps, measure):
     x, a, maps = normal(5, columns), normal(5, columns, seed=1), ragged(columns, counts)
     together = measure(SCORER, x, a, features=maps, steps=steps)
@@ -347,9 +348,9 @@ def test_ragged_groups_equal_each_input_alone(columns, counts, steps, measure):
 @ragged_maps
 def test_inputs_with_fewer_groups_than_steps_are_valued_as_if_alone(columns, counts, steps):
     x, a = normal(5, columns), normal(5, columns, seed=1)
-    alone = verax.prediction_change(SCORER, x[:1], a[:1], features=ragged(columns, [3]), steps=steps)
+    alone = calls.prediction_change(SCORER, x[:1], a[:1], features=ragged(columns, [3]), steps=steps)
     maps = ragged(columns, [3, *counts[1:]])
-    together = verax.prediction_change(SCORER, x, a, features=maps, steps=steps)
+    together = calls.prediction_change(SCORER, x, a, features=maps, steps=steps)
     assert alone.steps == 3
     assert together.steps == steps
     cuts = torch.arange(steps + 1).clamp(max=3)
@@ -362,9 +363,9 @@ def test_inputs_with_fewer_groups_than_steps_are_valued_as_if_alone(columns, cou
 @pytest.mark.parametrize("order", ["signed", "magnitude"])
 def test_ragged_groups_do_not_depend_on_how_inputs_are_cut_into_blocks(columns, counts, steps, order, monkeypatch):
     x, a, maps = normal(5, columns), normal(5, columns, seed=1), ragged(columns, counts)
-    wanted = verax.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
+    wanted = calls.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
     monkeypatch.setattr("verax.perturbation.guided.block_bytes", lambda device: 1)
-    found = verax.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
+    found = calls.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
     torch.testing.assert_close(found.morf, wanted.morf)
     torch.testing.assert_close(found.lerf, wanted.lerf)
 
@@ -372,6 +373,6 @@ def test_ragged_groups_do_not_depend_on_how_inputs_are_cut_into_blocks(columns, 
 def test_ragged_groups_in_infidelity_do_not_depend_on_how_inputs_are_cut_into_blocks(monkeypatch):
     x, a, maps = normal(5, 12), normal(5, 12, seed=1), ragged(12, [4, 6, 3, 9, 4])
     options = {"features": maps, "subset": 2, "samples": 12}
-    wanted = verax.infidelity(SCORER, x, a, **options)
+    wanted = calls.infidelity(SCORER, x, a, **options)
     monkeypatch.setattr("verax.perturbation.sampled.block_bytes", lambda device: 1)
-    torch.testing.assert_close(verax.infidelity(SCORER, x, a, **options).value, wanted.value)
+    torch.testing.assert_close(calls.infidelity(SCORER, x, a, **options).value, wanted.value)

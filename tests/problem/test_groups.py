@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import calls
 import reference
 import verax
 from verax import attribution
@@ -85,7 +86,7 @@ def test_wrong_arguments_are_named():
 @pytest.mark.parametrize("reading", ["pc", "magnitude", "signed", "literal"])
 def test_pc_and_dpc_are_the_plain_definitions(features, steps, reading):
     metric = PredictionChange(steps=steps) if reading == "pc" else DirectedPredictionChange(reading, steps)
-    found = verax.evaluate(
+    found = calls.evaluate(
         SCORER, SERIES, ATTRIBUTIONS, {"it": metric}, target=TARGET, baselines=BASELINES, features=features
     )["it"]
     order = "magnitude" if reading == "magnitude" else "signed"
@@ -119,7 +120,7 @@ class Recording:
 def measured(metric, features, row):
     """A metric of one series, and the rows that the model was asked for."""
     recording = Recording()
-    found = verax.evaluate(
+    found = calls.evaluate(
         verax.Scorer(recording, returns="probabilities", takes="numpy"),
         SERIES[row : row + 1],
         ATTRIBUTIONS[row : row + 1],
@@ -167,7 +168,7 @@ def test_the_predicted_class_is_followed_where_none_is_given():
     predicted = model(SERIES.numpy()).argmax(1)
     for metric in ("pc", "infidelity"):
         given, own = (
-            verax.evaluate(
+            calls.evaluate(
                 SCORER, SERIES, ATTRIBUTIONS, [metric], target=target, features=WINDOWS["windows"], samples=9
             )
             for target in (torch.from_numpy(predicted), None)
@@ -182,9 +183,9 @@ def turned(batch):
 
 def test_series_with_channels_first_take_the_transposed_map():
     features = WINDOWS["of a channel"]
-    steps_first = verax.prediction_change(SCORER, SERIES, ATTRIBUTIONS, features=features)
+    steps_first = calls.prediction_change(SCORER, SERIES, ATTRIBUTIONS, features=features)
     scorer = verax.Scorer(turned, returns="probabilities", takes="numpy")
-    channels_first = verax.prediction_change(scorer, SERIES.mT, ATTRIBUTIONS.mT, features=features.T)
+    channels_first = calls.prediction_change(scorer, SERIES.mT, ATTRIBUTIONS.mT, features=features.T)
     torch.testing.assert_close(steps_first.value, channels_first.value)
 
 
@@ -210,9 +211,9 @@ def test_padding_is_no_feature(metric):
     lengths, longest = [5, 1, 3], 6
     present = torch.arange(longest) < torch.tensor(lengths)[:, None]
     x, given = (normal(3, longest, 4, seed=seed) * present[..., None] for seed in (3, 4))
-    together = verax.evaluate(Bag(), x, given, [metric], features=groups.tokens(present, 4))[metric]
+    together = calls.evaluate(Bag(), x, given, [metric], features=groups.tokens(present, 4))[metric]
     for row, length in enumerate(lengths):
-        alone = verax.evaluate(
+        alone = calls.evaluate(
             Bag(),
             x[row : row + 1, :length],
             given[row : row + 1, :length],
@@ -243,6 +244,7 @@ def test_attributions_of_series_are_those_of_the_flat_rows(method):
     flat = torch.nn.Sequential(torch.nn.Linear(T * C, 8), torch.nn.ReLU(), torch.nn.Linear(8, CLASSES)).double()
     shaped = torch.nn.Sequential(torch.nn.Flatten(), *flat)
     background, labels = normal(20, T, C, seed=5), torch.arange(20) % CLASSES
-    found = method(shaped, SERIES, target=TARGET, background=background, background_labels=labels)
-    wanted = method(flat, SERIES.flatten(1), target=TARGET, background=background.flatten(1), background_labels=labels)
+    said = {"target": TARGET, "background_labels": labels}
+    found = method(verax.Problem(shaped, SERIES, background=background, **said))
+    wanted = method(verax.Problem(flat, SERIES.flatten(1), background=background.flatten(1), **said))
     torch.testing.assert_close(found.flatten(1), wanted)

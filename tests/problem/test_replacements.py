@@ -6,8 +6,10 @@ import torch
 from scipy import ndimage
 from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
 
+import calls
 import verax
 from verax.metrics import DirectedPredictionChange
+from verax.problem.inputs import Inputs
 from verax.problem.replacement import Rows, linear_imputation
 
 
@@ -29,11 +31,11 @@ def test_blur_is_the_gaussian_filter_of_scipy(sigma):
 def test_blur_replaces_pixels_by_their_surroundings():
     images, a = drawn(2, 1, 5, 5), drawn(2, 5, 5, seed=1)
     model = scorer(lambda rows: rows.flatten(1)[:, 12])
-    found = verax.prediction_change(model, images, {"a": a[:, None]}, replacement=Blur(1.0), steps=25)
+    found = calls.prediction_change(model, images, {"a": a[:, None]}, replacement=Blur(1.0), steps=25)
     blurred = Blur(1.0).fill(Rows(images, images))
     torch.testing.assert_close(found.morf["a"][:, -1], blurred[:, 0, 2, 2])
     with pytest.raises(ValueError, match="Blur is for images"):
-        verax.prediction_change(model, drawn(2, 20), drawn(2, 20), replacement=Blur(1.0))
+        calls.prediction_change(model, drawn(2, 20), drawn(2, 20), replacement=Blur(1.0))
 
 
 def gaussian_rows(count: int = 4000, d: int = 5) -> torch.Tensor:
@@ -61,8 +63,8 @@ def test_setwise_replacements_run_through_curves(features):
     weights = drawn(features, seed=6)
     model = scorer(lambda rows: (rows @ weights).tanh() + rows[:, 0] * rows[:, -1])
     own = Conditional(train)
-    found = verax.prediction_change(model, x, {"a": a}, replacement=own, steps=4)
-    with_call = verax.prediction_change(model, x, {"a": a}, replacement=Conditional(), steps=4, background=train)
+    found = calls.prediction_change(model, x, {"a": a}, replacement=own, steps=4)
+    with_call = calls.prediction_change(model, x, {"a": a}, replacement=Conditional(), steps=4, background=train)
     torch.testing.assert_close(found.value["a"], with_call.value["a"])
     for row in range(3):
         order = a[row].argsort(descending=True)
@@ -82,22 +84,22 @@ def test_a_function_of_ones_own_sees_what_goes_and_dpc_refuses_it():
         left = (inputs * ~removed).sum(1, keepdim=True) / (~removed).sum(1, keepdim=True).clamp(min=1)
         return torch.where(removed, left, inputs)
 
-    found = verax.prediction_change(model, x, x, replacement=mean_of_the_rest)
+    found = calls.prediction_change(model, x, x, replacement=mean_of_the_rest)
     torch.testing.assert_close(found.morf[:, 1], (x.sum(1) - x.amax(1)) * 6 / 5)
-    infidelity = verax.evaluate(model, x, x, ["infidelity"], perturbation="baseline", replacement=mean_of_the_rest)
+    infidelity = calls.evaluate(model, x, x, ["infidelity"], perturbation="baseline", replacement=mean_of_the_rest)
     assert torch.isfinite(infidelity["infidelity"].value).all()
     with pytest.raises(ValueError, match="depends on what else goes"):
-        verax.directed_prediction_change(model, x, x, replacement=mean_of_the_rest)
+        calls.directed_prediction_change(model, x, x, replacement=mean_of_the_rest)
     with pytest.raises(ValueError, match="expected inputs of shape"):
-        verax.prediction_change(model, x, x, replacement=lambda inputs, removed: inputs[:, :2])
+        calls.prediction_change(model, x, x, replacement=lambda inputs, removed: inputs[:, :2])
 
 
 def test_fixed_elements_stay_whatever_replaces():
     x, train = drawn(4, 6), drawn(50, 6, seed=1)
-    rows = verax.Inputs(x, features=torch.tensor([0, 1, -1, 2, 3, -1]))
+    rows = Inputs(x, features=torch.tensor([0, 1, -1, 2, 3, -1]))
     held = scorer(lambda values: values[:, 2] + values[:, 5])
     for replacement in (Marginal(train, draws=3), Conditional(train), Toward(0.5), lambda inputs, removed: inputs * 0):
-        found = verax.prediction_change(held, rows, {"a": x}, replacement=replacement)
+        found = calls.prediction_change(held, rows, {"a": x}, replacement=replacement)
         torch.testing.assert_close(found.morf["a"], (x[:, 2] + x[:, 5])[:, None].expand_as(found.morf["a"]))
 
 
@@ -105,10 +107,10 @@ def test_marginal_means_over_rows_of_the_background():
     """The last point is the mean score of the rows that were drawn; inputs in another order draw the same ones."""
     x, train = drawn(3, 4), drawn(40, 4, seed=1)
     model = scorer(lambda rows: rows.sum(1).sigmoid())
-    found = verax.prediction_change(model, x, {"a": x}, replacement=Marginal(train, draws=100))
+    found = calls.prediction_change(model, x, {"a": x}, replacement=Marginal(train, draws=100))
     wanted, spread = train.sum(1).sigmoid().mean(), train.sum(1).sigmoid().std()
     assert (found.morf["a"][:, -1] - wanted).abs().max() < 4 * spread / 10
-    again = verax.prediction_change(model, x.flip(0), {"a": x.flip(0)}, replacement=Marginal(train, draws=100))
+    again = calls.prediction_change(model, x.flip(0), {"a": x.flip(0)}, replacement=Marginal(train, draws=100))
     torch.testing.assert_close(again.value["a"].flip(0), found.value["a"])
 
 
@@ -118,12 +120,12 @@ def test_the_error_of_draws_covers():
     x, train = drawn(80, 4), drawn(30, 4, seed=1)
     model = scorer(lambda rows: rows.sum(1).sigmoid() + rows[:, 0] * rows[:, 1])
     metrics = {"pc": verax.metrics.PredictionChange(), "dpc": DirectedPredictionChange()}
-    each = [verax.evaluate(model, x, x, metrics, baselines=row) for row in train]
+    each = [calls.evaluate(model, x, x, metrics, baselines=row) for row in train]
     for name, metric in metrics.items():
         truth = torch.stack([one[name].value for one in each]).mean(0)
         inside = []
         for seed in range(5):
-            found = verax.evaluate(model, x, x, {name: metric}, replacement=Marginal(train, draws=12, seed=seed))
+            found = calls.evaluate(model, x, x, {name: metric}, replacement=Marginal(train, draws=12, seed=seed))
             reach = 2.2 * found[name].standard_error  # Student's t with 11 degrees of freedom
             inside.append(((found[name].value - truth).abs() <= reach).double().mean())
         assert 0.91 < float(torch.stack(inside).mean()) < 0.985
@@ -134,20 +136,20 @@ def test_what_is_missing_is_said():
     model = scorer(lambda rows: rows.sum(1))
     for replacement in (Marginal(), Conditional()):
         with pytest.raises(ValueError, match="pass background=train_inputs"):
-            verax.prediction_change(model, x, x, replacement=replacement)
+            calls.prediction_change(model, x, x, replacement=replacement)
     with pytest.raises(ValueError, match="expected rows of shape"):
-        verax.prediction_change(model, x, x, replacement=Marginal(drawn(5, 3)))
+        calls.prediction_change(model, x, x, replacement=Marginal(drawn(5, 3)))
 
 
 def test_what_is_drawn_has_neither_limits_nor_adaptive_steps():
     x, train = drawn(3, 4), drawn(20, 4, seed=1)
     model = scorer(lambda rows: rows.sum(1))
     with pytest.raises(ValueError, match="whose limits are not known"):
-        verax.evaluate(model, x, x, ["pc"], replacement=Marginal(train), limits=True)
+        calls.evaluate(model, x, x, ["pc"], replacement=Marginal(train), limits=True)
     with pytest.raises(ValueError, match="whose limits are not known"):
-        verax.limits(model, x, replacement=Marginal(train))
+        calls.limits(model, x, replacement=Marginal(train))
     with pytest.raises(ValueError, match="adaptive steps are for replacements that are not drawn"):
-        verax.evaluate(model, x, x, ["pc"], replacement=Marginal(train), steps="adaptive")
+        calls.evaluate(model, x, x, ["pc"], replacement=Marginal(train), steps="adaptive")
 
 
 def dense_road(image: np.ndarray, gone: np.ndarray) -> np.ndarray:
@@ -198,12 +200,12 @@ def test_noisy_linear_runs_through_curves_with_noise_of_its_own():
     images, a = drawn(2, 1, 6, 6), drawn(2, 6, 6, seed=1)
     model = scorer(lambda rows: rows.flatten(1)[:, 14] + rows.flatten(1)[:, 20])
     noisy, calm = (
-        verax.prediction_change(model, images, {"a": a[:, None]}, replacement=NoisyLinear(noise=size), steps=6)
+        calls.prediction_change(model, images, {"a": a[:, None]}, replacement=NoisyLinear(noise=size), steps=6)
         for size in (0.01, 0.0)
     )
     assert 0 < (noisy.morf["a"] - calm.morf["a"]).abs().max() < 0.1
     torch.testing.assert_close(calm.morf["a"][:, -1], 2 * images.mean((1, 2, 3)))
-    alone = verax.prediction_change(
+    alone = calls.prediction_change(
         model, images[1:], {"a": a[1:, None]}, replacement=NoisyLinear(noise=0.01), steps=6, batch_size=3
     )
     torch.testing.assert_close(alone.value["a"], noisy.value["a"][1:])
@@ -217,16 +219,16 @@ def test_conditional_is_fitted_once_for_a_call_and_anew_for_the_next(own, monkey
     model = scorer(lambda rows: rows.sum(1) + rows[:, 0] * rows[:, 1])
     replacement = Conditional(train) if own else Conditional()
     settings = {"replacement": replacement, "background": None if own else train, "batch_size": 3}
-    before = verax.evaluate(model, x, x, ["pc", "deletion"], **settings)["pc"].value
+    before = calls.evaluate(model, x, x, ["pc", "deletion"], **settings)["pc"].value
     assert len(fits) == 1
     train += 1  # in place: a fit that was kept would not notice
-    after = verax.evaluate(model, x, x, ["pc"], **settings)["pc"].value
+    after = calls.evaluate(model, x, x, ["pc"], **settings)["pc"].value
     assert len(fits) == 2
     assert not torch.allclose(before, after)
 
 
 def test_conditional_refuses_rows_of_another_shape():
     with pytest.raises(ValueError, match=r"background: expected rows of shape \(4,\), found shape \(9, 3\)"):
-        verax.prediction_change(
+        calls.prediction_change(
             scorer(lambda rows: rows.sum(1)), drawn(3, 4), drawn(3, 4), replacement=Conditional(drawn(9, 3))
         )

@@ -13,6 +13,7 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, OrdinalEncode
 import reference
 import verax
 from verax import attribution
+from verax.metrics import Infidelity, PredictionChange
 
 pd = pytest.importorskip("pandas")
 N = 60
@@ -92,32 +93,32 @@ MODELS = {
 def case(request):
     with np.errstate(all="ignore"):
         model, frame = request.param()
-    return model, frame, *verax.tables.encoded(model, frame[:8], background=frame)
+    return model, frame, verax.tables.problem(model, frame[:8], background=frame)
 
 
 def test_the_model_sees_the_very_rows(case):
-    model, frame, scorer, inputs = case
-    found = verax.prediction_change(scorer, inputs, np.ones((8, len(inputs.names))), target=1)
+    model, frame, problem = case
+    found = PredictionChange()(problem.with_target(1), np.ones((8, len(problem.names))))
     np.testing.assert_allclose(found.morf[:, 0], model.predict_proba(frame[:8])[:, 1], rtol=1e-6)
 
 
 def test_features_are_the_columns_and_removed_ones_take_values_that_exist(case):
-    _, frame, scorer, inputs = case
-    names = list(getattr(scorer.adapter.estimator, "feature_names_in_", frame.columns))
-    assert list(inputs.names) == names
+    _, frame, problem = case
+    names = list(getattr(problem.scorer.adapter.estimator, "feature_names_in_", frame.columns))
+    assert list(problem.names) == names
     asked = []
-    adapter = scorer.adapter
+    adapter = problem.scorer.adapter
     spy = verax.Scorer(
         lambda rows: asked.append(rows.copy()) or adapter(_tensor(rows), "numpy"),
         returns="probabilities",
         takes="numpy",
     )
-    verax.evaluate(spy, inputs, np.arange(8.0 * len(names)).reshape(8, -1), ["pc", "sensitivity_n"])
+    verax.evaluate(problem.with_model(spy), np.arange(8.0 * len(names)).reshape(8, -1), ["pc", "sensitivity_n"])
     seen = adapter.frame(np.concatenate(asked))
-    coded = [name for name, code in zip(names, inputs.codes, strict=True) if code]
+    coded = [name for name, code in zip(names, problem.rows.codes, strict=True) if code]
     for name in coded:
         assert set(map(str, seen[name].unique())) <= set(map(str, frame[name].unique()))
-    removed = adapter.frame(inputs.baselines[None]).iloc[0]
+    removed = adapter.frame(problem.rows.baselines[None]).iloc[0]
     for name in set(names) - set(coded):
         assert removed[name] == pytest.approx(frame[name].mean())
 
@@ -128,13 +129,13 @@ def _tensor(rows):
 
 def test_baselines_are_the_mean_and_the_most_frequent_category():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
-    scorer, inputs = verax.tables.encoded(model, frame[:3], background=frame)
-    row = scorer.adapter.frame(inputs.baselines[None]).iloc[0]
+    problem = verax.tables.problem(model, frame[:3], background=frame)
+    row = problem.scorer.adapter.frame(problem.rows.baselines[None]).iloc[0]
     assert row["age"] == pytest.approx(frame["age"].mean())  # gaps left out
     assert row["town"] == frame["town"].mode()[0]
     assert row["zip"] == frame["zip"].mode()[0]  # a number that is encoded is a category
-    assert inputs.codes.tolist() == [False, False, True, True, True]
-    encoded_row = model[:-1].transform(scorer.adapter.frame(inputs.baselines[None]))
+    assert problem.rows.codes.tolist() == [False, False, True, True, True]
+    encoded_row = model[:-1].transform(problem.scorer.adapter.frame(problem.rows.baselines[None]))
     blocks = np.asarray(encoded_row.todense() if hasattr(encoded_row, "todense") else encoded_row)[0, 2:]
     assert blocks.sum() == 3  # one category in each block
 
@@ -151,8 +152,8 @@ def test_baselines_are_the_mean_and_the_most_frequent_category():
 )
 def test_baselines_may_be_said(baselines, age, town):
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
-    scorer, inputs = verax.tables.encoded(model, frame[:3], background=frame, baselines=baselines)
-    row = scorer.adapter.frame(inputs.baselines[None]).iloc[0]
+    problem = verax.tables.problem(model, frame[:3], background=frame, baselines=baselines)
+    row = problem.scorer.adapter.frame(problem.rows.baselines[None]).iloc[0]
     assert row["age"] == pytest.approx(getattr(frame["age"], age)() if isinstance(age, str) else age)
     assert row["town"] == town or (town is None and pd.isna(row["town"]))
 
@@ -160,20 +161,20 @@ def test_baselines_may_be_said(baselines, age, town):
 def test_missing_may_be_what_a_removed_feature_becomes():
     frame = categorical(FRAME)[["age", "town"]]
     model = HistGradientBoostingClassifier(max_iter=5).fit(frame, LABELS)
-    scorer, inputs = verax.tables.encoded(model, frame[:5], background=frame, baselines="missing")
-    found = verax.prediction_change(scorer, inputs, np.ones((5, 2)), target="yes")
+    problem = verax.tables.problem(model, frame[:5], background=frame, baselines="missing")
+    found = PredictionChange()(problem.with_target("yes"), np.ones((5, 2)))
     nothing = frame[:1].assign(age=np.nan, town=pd.Series([None], dtype=frame["town"].dtype))
     assert found.morf[:, -1] == pytest.approx(model.predict_proba(nothing)[0, 1])
     with pytest.raises(ValueError, match="baselines: nothing is missing in column zip"):
-        verax.tables.encoded(*piped(OneHotEncoder())[:1], FRAME[:5], background=FRAME, baselines="missing")
+        verax.tables.problem(*piped(OneHotEncoder())[:1], FRAME[:5], background=FRAME, baselines="missing")
 
 
 def test_curves_are_the_plain_definition():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
-    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
+    problem = verax.tables.problem(model, frame[:6], background=frame)
     a = np.random.default_rng(1).normal(size=(6, 5))
-    found = verax.prediction_change(scorer, inputs, a, target="yes")
-    typical = scorer.adapter.frame(inputs.baselines[None])
+    found = PredictionChange()(problem.with_target("yes"), a)
+    typical = problem.scorer.adapter.frame(problem.rows.baselines[None])
     for row in range(6):
         now, wanted = frame[row : row + 1].copy().reset_index(drop=True), []
         for column in [None, *(COLUMNS[one] for one in reference.ranking(a[row].tolist(), "signed"))]:
@@ -185,14 +186,13 @@ def test_curves_are_the_plain_definition():
 
 def test_methods_and_other_metrics_take_it():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
-    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
-    rows = verax.tables.encoded(model, frame, background=frame)[1]
+    problem = verax.tables.problem(model, frame[:6], background=frame)
     methods = {"occlusion": attribution.Occlusion(), "shap": attribution.KernelShap(), "random": attribution.Random()}
     with pytest.warns(UserWarning, match="DPC counts 0 for features that are codes .* town, zip, owner"):
-        found = verax.evaluate(scorer, inputs, methods, sigma="std", background=rows, samples=20)
+        found = verax.evaluate(problem, methods, ["pc", "dpc", Infidelity(sigma="std", samples=20)])
     assert found["pc"].mean()["occlusion"].mean > found["pc"].mean()["random"].mean
-    exact = attribution.KernelShap()(scorer, inputs)  # 2^5 rows: exact, so it adds up
-    everything = model.predict_proba(scorer.adapter.frame(inputs.baselines[None]))[0]
+    exact = attribution.KernelShap()(problem)  # 2^5 rows: exact, so it adds up
+    everything = model.predict_proba(problem.scorer.adapter.frame(problem.rows.baselines[None]))[0]
     whole = model.predict_proba(frame[:6])
     chosen = whole.argmax(1)
     logit = np.log(whole / (1 - whole))[np.arange(6), chosen] - np.log(everything / (1 - everything))[chosen]
@@ -203,8 +203,8 @@ def test_a_regressor_of_a_mixed_table():
     frame = categorical(FRAME)
     price = np.nan_to_num(frame["age"], nan=40) * 1000
     model = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=3).fit(frame, price)
-    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
-    curve = verax.prediction_change(scorer, inputs, np.ones((6, 5))).morf
+    problem = verax.tables.problem(model, frame[:6], background=frame)
+    curve = PredictionChange()(problem, np.ones((6, 5))).morf
     np.testing.assert_allclose(curve[:, 0], model.predict(frame[:6]))
 
 
@@ -213,8 +213,8 @@ def test_polars_frames_are_taken():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
     columns = {name: frame[name].astype(object) for name in frame}
     other = polars.DataFrame({name: one.where(one.notna(), None).tolist() for name, one in columns.items()})
-    scorer, inputs = verax.tables.encoded(model, other[:6], background=other)
-    curve = verax.prediction_change(scorer, inputs, np.ones((6, 5)), target="yes").morf
+    problem = verax.tables.problem(model, other[:6], background=other)
+    curve = PredictionChange()(problem.with_target("yes"), np.ones((6, 5))).morf
     np.testing.assert_allclose(curve[:, 0], model.predict_proba(other[:6])[:, 1])  # None is no category that it knows
     known = other["town"][:6].is_not_null().to_numpy()
     np.testing.assert_allclose(curve[known, 0], model.predict_proba(frame[:6])[known, 1])
@@ -224,38 +224,38 @@ def test_names_with_blanks_which_lightgbm_does_not_keep():
     library = pytest.importorskip("lightgbm")
     frame = FRAME[["age", "children"]].rename(columns={"age": "years of age"})
     model = library.LGBMClassifier(n_estimators=3, min_child_samples=2, verbose=-1).fit(frame, LABELS)
-    scorer, inputs = verax.tables.encoded(model, frame[["children", "years of age"]][:6], background=frame)
-    assert inputs.names == ("years of age", "children")
-    curve = verax.prediction_change(scorer, inputs, np.ones((6, 2)), target="yes").morf
+    problem = verax.tables.problem(model, frame[["children", "years of age"]][:6], background=frame)
+    assert problem.names == ("years of age", "children")
+    curve = PredictionChange()(problem.with_target("yes"), np.ones((6, 2))).morf
     np.testing.assert_allclose(curve[:, 0], model.predict_proba(frame[:6])[:, 1])
 
 
 def test_what_cannot_be_taken_is_named():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
     with pytest.raises(ValueError, match=r"frame: expected the columns .* missing: zip"):
-        verax.tables.encoded(model, frame.drop(columns="zip"), background=frame)
-    with pytest.raises(ValueError, match="categories: the frame has no column street"):
-        verax.tables.encoded(model, frame, background=frame, categories=["street"])
+        verax.tables.problem(model, frame.drop(columns="zip"), background=frame)
+    with pytest.raises(ValueError, match="categorical: the frame has no column street"):
+        verax.tables.problem(model, frame, background=frame, categorical=["street"])
     with pytest.raises(ValueError, match=r"baselines: there is no column street"):
-        verax.tables.encoded(model, frame, background=frame, baselines={"street": 1})
-    with pytest.raises(TypeError, match=r"inputs: text or categories in town; scorer, inputs = verax\.tables\.encoded"):
-        verax.prediction_change(verax.Scorer(lambda x: x, returns="logits"), frame, np.ones((N, 5)))
+        verax.tables.problem(model, frame, background=frame, baselines={"street": 1})
+    with pytest.raises(TypeError, match=r"inputs: text or categories in town; verax\.tables\.problem\("):
+        verax.Problem(verax.Scorer(lambda x: x, returns="logits"), frame)
     with pytest.raises(TypeError, match="frame: expected a data frame of pandas or polars, found ndarray"):
-        verax.tables.encoded(model, np.zeros((3, 5)))
+        verax.tables.problem(model, np.zeros((3, 5)))
     dated = frame.assign(age=pd.Timestamp("2020-01-01"))
     with pytest.raises(TypeError, match="frame: column age holds dates"):
-        verax.tables.encoded(model, dated, background=dated)
+        verax.tables.problem(model, dated, background=dated)
     sparse = pytest.importorskip("scipy.sparse").eye(5).tocsr()
     with pytest.raises(TypeError, match=r"inputs: a sparse matrix \(csr_.*\) is not taken; pass inputs\.toarray\(\)"):
-        verax.prediction_change(verax.Scorer(lambda x: x, returns="logits"), sparse, np.ones((5, 5)))
+        verax.Problem(verax.Scorer(lambda x: x, returns="logits"), sparse)
 
 
 def test_a_method_that_moves_numbers_refuses_categories_and_names_the_one_that_does_not():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
-    scorer, inputs = verax.tables.encoded(model, frame[:6], background=frame)
+    problem = verax.tables.problem(model, frame[:6], background=frame)
     with pytest.raises(ValueError, match=r"LimeTabular: it moves numbers .* use LimeGroups"):
-        attribution.LimeTabular()(scorer, inputs)
-    assert attribution.LimeGroups(samples=64)(scorer, inputs).shape == (6, 5)
+        attribution.LimeTabular()(problem)
+    assert attribution.LimeGroups(samples=64)(problem).shape == (6, 5)
 
 
 BOOSTERS = {
@@ -278,8 +278,8 @@ def test_a_category_dtype_that_lacks_the_category_of_the_baseline(make, ordered,
     rows = train[towns != "Linz"][25:35].copy()
     whole = rows.copy()
     rows["town"] = rows["town"].cat.remove_unused_categories()
-    scorer, inputs = verax.tables.encoded(model, rows, background=train, baselines=baselines)
-    curves = verax.prediction_change(scorer, inputs, np.tile([2.0, 1.0], (10, 1)), target=1).morf
+    problem = verax.tables.problem(model, rows, background=train, baselines=baselines)
+    curves = PredictionChange()(problem.with_target(1), np.tile([2.0, 1.0], (10, 1))).morf
     np.testing.assert_allclose(curves[:, 0], model.predict_proba(rows)[:, 1], rtol=1e-6)
     whole["town"] = pd.Categorical(["Linz"] * 10, train["town"].cat.categories, ordered=ordered)
     np.testing.assert_allclose(curves[:, 1], model.predict_proba(whole)[:, 1], rtol=1e-6)
@@ -301,19 +301,19 @@ def test_columns_with_numbers_for_names(make, labels):
     frame = categorical(FRAME).set_axis(list(labels), axis=1)
     model = make().fit(frame, LABELS)
     first, town = (str(list(labels)[place]) for place in (0, 2))
-    scorer, inputs = verax.tables.encoded(
-        model, frame[:6], background=frame, baselines={int(town): "Graz"}, categories=[int(town)]
+    problem = verax.tables.problem(
+        model, frame[:6], background=frame, baselines={int(town): "Graz"}, categorical=[int(town)]
     )
-    assert inputs.names == tuple(map(str, labels))
-    assert inputs.codes.tolist() == [False, False, True, True, True]
+    assert problem.names == tuple(map(str, labels))
+    assert problem.rows.codes.tolist() == [False, False, True, True, True]
     attributions = np.tile([1.0, 2, 5, 3, 4], (6, 1))
-    curves = verax.prediction_change(scorer, inputs, attributions, target="yes").morf
+    curves = PredictionChange()(problem.with_target("yes"), attributions).morf
     np.testing.assert_allclose(curves[:, 0], model.predict_proba(frame[:6])[:, 1], rtol=1e-6)
     changed = frame[:6].copy()
     changed[int(town)] = pd.Categorical(["Graz"] * 6, frame[int(town)].cat.categories)
     np.testing.assert_allclose(curves[:, 1], model.predict_proba(changed)[:, 1], rtol=1e-6)
-    with pytest.raises(ValueError, match=f"categories: the frame has no column 12; it has {first}, "):
-        verax.tables.encoded(model, frame[:6], background=frame, categories=[12])
+    with pytest.raises(ValueError, match=f"categorical: the frame has no column 12; it has {first}, "):
+        verax.tables.problem(model, frame[:6], background=frame, categorical=[12])
 
 
 def test_what_open_model_and_a_scorer_hold_is_taken(tmp_path):
@@ -321,10 +321,10 @@ def test_what_open_model_and_a_scorer_hold_is_taken(tmp_path):
     skops = pytest.importorskip("skops.io")
     skops.dump(model, tmp_path / "model.skops")
     wanted = model.predict_proba(frame[:6])[:, 1]
-    scorer = verax.tables.encoded(model, frame, background=frame)[0]
+    scorer = verax.tables.problem(model, frame, background=frame).scorer
     for one in (verax.models.open_model(tmp_path / "model.skops"), verax.Scorer(model), scorer):
-        again, inputs = verax.tables.encoded(one, frame[:6], background=frame)
-        curve = verax.prediction_change(again, inputs, np.ones((6, len(inputs.names))), target=1).morf
+        problem = verax.tables.problem(one, frame[:6], background=frame)
+        curve = PredictionChange()(problem.with_target(1), np.ones((6, len(problem.names)))).morf
         np.testing.assert_allclose(curve[:, 0], wanted)
 
 
@@ -334,4 +334,45 @@ def test_boosters_are_sent_to_the_interface_of_scikit_learn():
     model = lightgbm.LGBMClassifier(n_estimators=2, min_child_samples=1, verbose=-1).fit(frame, [0, 1] * 20)
     for one in (model.booster_, verax.Scorer(model.booster_)):
         with pytest.raises(TypeError, match="found a booster, which takes numbers alone"):
-            verax.tables.encoded(one, frame)
+            verax.tables.problem(one, frame)
+
+
+def test_the_same_question_about_another_frame_and_about_some_rows(case):
+    """A frame of other rows, columns in another order; what removed features become stays that of the background."""
+    model, frame, problem = case
+    other = verax.tables.problem(model, frame[8:20], background=frame)
+    rows = frame[list(frame.columns)[::-1]][8:20]
+    occlusion = {"occlusion": attribution.Occlusion()}
+    found, wanted = (PredictionChange()(each, occlusion) for each in (problem.on(rows), other))
+    np.testing.assert_array_equal(found.value["occlusion"], wanted.value["occlusion"])
+    part = PredictionChange()(other[[5, 2]], occlusion).value["occlusion"]
+    np.testing.assert_allclose(part, wanted.value["occlusion"][[5, 2]], rtol=1e-12, atol=1e-12)
+
+
+def test_the_background_of_the_problem_is_that_of_replacements_and_noise():
+    """As the model sees it: amounts as they are, categories as numbers that no noise touches."""
+    model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
+    problem = verax.tables.problem(model, frame[:6], background=frame, target=1)
+    assert problem.background.shape == (N, 5)
+    assert float(problem.spread[0]) == pytest.approx(frame["age"].std(ddof=0))
+    rows = []
+    spy = verax.Scorer(
+        lambda batch: rows.append(batch.copy()) or model.predict_proba(problem.scorer.adapter.frame(batch)),
+        returns="probabilities",
+        takes="numpy",
+        takes_missing=True,
+    )
+    Infidelity(sigma="std", samples=20)(problem.with_model(spy), np.ones((6, 5)))
+    seen = np.concatenate(rows)
+    for place in (2, 3, 4):
+        assert set(seen[:, place]) <= set(problem.background[:, place].tolist())
+    std, spread = (
+        Infidelity(sigma=sigma, samples=20)(problem, np.ones((6, 5)))
+        for sigma in ("std", tuple(problem.spread.tolist()))
+    )
+    np.testing.assert_allclose(std.value, spread.value, rtol=1e-12)
+    rows.clear()
+    nudged = problem.with_model(spy).with_replacement(verax.replacement.Nudge(0.5))
+    PredictionChange()(nudged, np.ones((6, 5)))
+    step = np.abs(np.concatenate(rows)[:, 1][:, None] - problem.inputs[:, 1].numpy()).min(1).max()
+    assert step <= 0.5 * float(problem.spread[1]) + 1e-9

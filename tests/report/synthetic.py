@@ -97,15 +97,15 @@ def trusted(tables: Tables) -> Trust:
         for space in ("inputs", "features")
         for what in (near, far)
     ]
-    limit = {"model": first.name, "metric": "dpc_magnitude", "configuration": configuration, "inputs": 14}
+    limit = {"model": first.name, "metric": "dpc_signed", "configuration": configuration, "inputs": 14}
     limit |= {"score": 0.12, "possible": 0.2, "share": 0.6, "low": 0.55, "high": 0.65}
     limit |= {"exact": False, "found_by": "a search 1 wide, then in 20 steps"}
     told = [
         Finding(
-            *(column, "Baseline", "your model", f"tells_apart: {BEST_BY}dpc_magnitude from {worse}"),
+            *(column, "Baseline", "your model", f"tells_apart: {BEST_BY}dpc_signed from {worse}"),
             *(needed, needed, needed, needed <= 16, "local", None, 16, 0.0, ""),
         )
-        for column, needed in (("dpc_magnitude", 9.0), ("infidelity", 40.0))
+        for column, needed in (("dpc_signed", 9.0), ("infidelity", 40.0))
         for worse in WORSE
     ]
     left_out = (LeftOut("pc", "your model", "a reason"),)
@@ -178,7 +178,7 @@ def _means(name: str, one: Attribution) -> Mapping[str, float]:
     tiny = norm < 1e-3
     return {
         "pc": 0.0 if tiny else pc_size * (pc + 0.06 * spread[0]),
-        "dpc_magnitude": 0.0 if tiny else dpc_size * (dpc + 0.12 * spread[1]),
+        "dpc_signed": 0.0 if tiny else dpc_size * (dpc + 0.12 * spread[1]),
         "infidelity": inf_size * (1.02 if tiny else float(np.clip(infidelity + 0.05 * spread[2], 0.004, 1.0))),
         "norm": norm,
     }
@@ -207,9 +207,9 @@ def _of_configuration(name: str, dataset: str, modality: str, one: Attribution, 
         "configuration": [repr(one)] * inputs,
         "local": [_is_local(one)] * inputs,
         "pc": mean["pc"] * factor[0],
-        "dpc_magnitude": mean["dpc_magnitude"] * factor[1],
-        "dpc_signed": mean["dpc_magnitude"] * 1.6 * factor[1],
-        "dpc_literal": mean["dpc_magnitude"] * 0.1 * factor[2],
+        "dpc_signed": mean["dpc_signed"] * factor[1],
+        "dpc_magnitude": mean["dpc_signed"] * 1.6 * factor[1],
+        "dpc_literal": mean["dpc_signed"] * 0.1 * factor[2],
         "infidelity_plain": np.abs(mean["infidelity"] * 3 * factor[3]),
         "infidelity": np.abs(mean["infidelity"] * factor[3]),
         "infidelity_baseline": np.abs(mean["infidelity"] * 40 * factor[2]),

@@ -43,7 +43,7 @@ def test_the_page_begins_with_the_answers(page_text: str, tables: Tables) -> Non
     assert "Which explanation should I trust on heloc and isic?" in first.text
     for model in tables.models:
         assert model.name in first.text
-        for column in ("dpc_magnitude", "pc"):
+        for column in ("dpc_signed", "pc"):
             found = winner(tables, model.name, tables.metric(column))
             assert found is not None
             assert found.configuration in first.text
@@ -62,7 +62,7 @@ def test_each_kind_of_question_is_decided_by_its_own_metric(small: Tables) -> No
     assert (local.question, local.metric) == (QUESTIONS["local"], "DPC")
     assert (baseline.question, baseline.metric) == (QUESTIONS["baseline"], "PC")
     assert baseline.verdict == "Trust"
-    (alone,) = answered(without(small, ("pc", "infidelity_baseline", "dpc_magnitude", "dpc_signed", "dpc_literal")))
+    (alone,) = answered(without(small, ("pc", "infidelity_baseline", "dpc_signed", "dpc_magnitude", "dpc_literal")))
     assert alone.metric == "Infidelity, plain"
 
 
@@ -70,9 +70,9 @@ def test_how_sure(small: Tables) -> None:
     assert facts(only(small, r"^Gradient\("))["How sure"] == "It was the only one."
     two = only(small, r"^Gradient\(|^Guided")
     far = pl.when(pl.col("method") == "Gradient").then(9 + 0.1 * pl.col("input")).otherwise(0.2 * pl.col("input"))
-    apart = replace(two, scores=two.scores.with_columns(far.alias("dpc_magnitude")))
+    apart = replace(two, scores=two.scores.with_columns(far.alias("dpc_signed")))
     assert facts(apart)["How sure"] == "Better than the only other one, paired over 6 inputs."
-    near = replace(two, scores=two.scores.with_columns((pl.col("input") * 1.0).alias("dpc_magnitude")))
+    near = replace(two, scores=two.scores.with_columns((pl.col("input") * 1.0).alias("dpc_signed")))
     words = facts(near)["How sure"]
     assert words == "Not told apart from the only other one, paired over 6 inputs: Guided Backpropagation."
     tied = facts(only(small, r"^Gradient\(|^SmoothGrad\(|^Guided"))["How sure"]
@@ -92,7 +92,7 @@ def test_above_chance(small: Tables) -> None:
 
 
 def test_nothing_is_trusted_that_does_not_beat_chance(small: Tables) -> None:
-    noise = (pl.col("dpc_magnitude") * (1 - 2 * (pl.col("input") % 2))).alias("dpc_magnitude")
+    noise = (pl.col("dpc_signed") * (1 - 2 * (pl.col("input") % 2))).alias("dpc_signed")
     chance = replace(small, scores=small.scores.with_columns(noise))
     local, _ = answered(chance)
     assert local.verdict.startswith("Trust none of those tried.")
@@ -101,7 +101,7 @@ def test_nothing_is_trusted_that_does_not_beat_chance(small: Tables) -> None:
 
 def test_the_limit_has_a_place_where_it_is_known(small: Tables) -> None:
     assert "Below the limit" not in facts(small)
-    row = {"model": "HELOC-MLP", "metric": "dpc_magnitude", "configuration": "any", "found_by": "all", "inputs": 16}
+    row = {"model": "HELOC-MLP", "metric": "dpc_signed", "configuration": "any", "found_by": "all", "inputs": 16}
     row |= {"score": 0.12, "possible": 0.2, "share": 0.6, "low": 0.55, "high": 0.65, "exact": True}
 
     def said(**changed: Any) -> str:

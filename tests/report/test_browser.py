@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import calls
 import verax
 from report.browser import CHROMIUM, Browser, browser
 from report.html import Page
@@ -48,7 +49,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model, x = torch.nn.Linear(4, 2), torch.randn(9, 4)
     given = {"itself": x, NASTY: -x, "averyveryverylongnamewithoutanyspaceinit" * 3: x * x}
     path = tmp_path_factory.mktemp("comparison") / "report.html"
-    verax.compare(model, x, given, samples=20).save(path)
+    calls.compare(model, x, given, samples=20).save(path)
     return path
 
 
@@ -57,11 +58,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of texts, one of them hard to show."""
     pytest.importorskip("transformers")
     tokenizer = small_tokenizer(*TEXTS)
-    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    problem = verax.text.classification(small_classifier(tokenizer), tokenizer, TEXTS)
     generator = torch.Generator().manual_seed(0)
-    given = {name: torch.randn(inputs.values.shape, generator=generator) for name in ("ig", "lime")}
+    given = {name: torch.randn(problem.inputs.shape, generator=generator) for name in ("ig", "lime")}
     path = tmp_path_factory.mktemp("texts") / "report.html"
-    verax.compare(small_classifier(tokenizer), inputs, given, ["pc"]).save(path)
+    verax.compare(problem, given, ["pc"]).save(path)
     return path
 
 
@@ -73,8 +74,10 @@ def monitor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model, watched = torch.nn.Linear(4, 2), Monitor()
     for day in ("monday", "tuesday"):
         x = torch.randn(120, 4)
-        given = {"averyveryverylongnamewithoutanyspaceinit": x * verax.attribution.Gradient()(model, x)}
-        watched.fold(verax.evaluate(model, x, given, ["pc"]), label=day)
+        given = {
+            "averyveryverylongnamewithoutanyspaceinit": x * calls.explained(verax.attribution.Gradient(), model, x)
+        }
+        watched.fold(calls.evaluate(model, x, given, ["pc"]), label=day)
     watched.report(path)
     return path
 
@@ -84,7 +87,7 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of an audit."""
     path = tmp_path_factory.mktemp("audit") / "report.html"
     few = cases(inputs=8)[:1]
-    verax.audit(metrics=["pc", "dpc"], cases=few, replacements=["baseline"], trials=["truth_wins"]).save(path)
+    calls.audit(metrics=["pc", "dpc"], cases=few, replacements=["baseline"], trials=["truth_wins"]).save(path)
     return path
 
 
@@ -95,7 +98,7 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("search") / "report.html"
     torch.manual_seed(0)
     methods = [verax.attribution.Gradient(), verax.attribution.Random()]
-    verax.tune(torch.nn.Linear(4, 2), torch.randn(8, 4), methods).save(path)
+    calls.tune(torch.nn.Linear(4, 2), torch.randn(8, 4), methods).save(path)
     return path
 
 

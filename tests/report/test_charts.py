@@ -45,7 +45,7 @@ def texts(svg: ET.Element) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["boxes-pc", "boxes-dpc_magnitude", "boxes-other", "input-factor-pc", "input-factor-dpc_magnitude", "scatter-lime",
+    ["boxes-pc", "boxes-dpc_signed", "boxes-other", "input-factor-pc", "input-factor-dpc_signed", "scatter-lime",
      "scatter-others", "uncertainty-values", "uncertainty-errors", "curves-pc", "curves-dpc", "bars-0"],
 )  # fmt: skip
 def test_chart_is_drawn(page: Page, name: str) -> None:
@@ -66,7 +66,7 @@ def test_chosen_metric_changes_the_chart(page: Page) -> None:
     def places(metric: str) -> list[str | None]:
         return [one.get("transform") for one in marks(drawn(page, "boxes-other", metric=metric), "mark-symbol")]
 
-    assert places("infidelity") != places("dpc_signed")
+    assert places("infidelity") != places("dpc_magnitude")
 
 
 @pytest.mark.parametrize("model", ["HELOC-MLP", "ISIC-Inception"])

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import pytest
 import torch
 
-import verax
+import calls
 from report.html import Page
 from verax.display.plots import single_curves
 from verax.evaluation.comparison import Comparison
@@ -21,7 +21,7 @@ def comparison() -> Comparison:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(9, 4, generator=generator)
     given = {"itself": x, NASTY: -x, "a name that is longer than the room beside a chart": x * x}
-    return verax.compare(torch.nn.Linear(4, 2), x, given, samples=10)
+    return calls.compare(torch.nn.Linear(4, 2), x, given, samples=10)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_charts_take_the_colours_of_the_page_give_way_and_need_no_network(text: 
 
 def test_one_input_and_one_attribution_have_no_interval() -> None:
     x = torch.ones(1, 4)
-    page = comparison_page(verax.compare(torch.nn.Linear(4, 2), x, {"only": x}, ["pc"]), {})
+    page = comparison_page(calls.compare(torch.nn.Linear(4, 2), x, {"only": x}, ["pc"]), {})
     assert page.count("<svg") == 2  # the mean and the curves
     assert "is the only one" in page
     assert "How faithful is the attribution?" in page

@@ -25,7 +25,7 @@ def near(size: float, series: str = "lpc") -> MetricInfo:
 def measured(*metrics: MetricInfo) -> View:
     """A study whose further metrics are DPC times epsilon, which is a straight line over epsilon."""
     plain = study(("HELOC-MLP", "HELOC-Linear"), inputs=3, every=200, uncertain=False)
-    further = [(pl.col("dpc_magnitude").cast(pl.Float64) * metric.epsilon).alias(metric.column) for metric in metrics]
+    further = [(pl.col("dpc_signed").cast(pl.Float64) * metric.epsilon).alias(metric.column) for metric in metrics]
     tables: Tables = replace(plain, scores=plain.scores.with_columns(further), metrics=(*METRICS, *metrics))
     return View(tables, ())
 
@@ -35,7 +35,7 @@ def test_a_straight_line_is_flat_once_it_is_divided() -> None:
     found = epsilon.points(view)
     assert [metric.epsilon for metric in epsilon.series(view)] == sorted(EPSILONS)
     assert set(found["label"]) == set(view.labels)
-    whole = view.boxes(view.tables.metric("dpc_magnitude"))
+    whole = view.boxes(view.tables.metric("dpc_signed"))
     for size in EPSILONS:
         assert np.allclose(found.filter(pl.col("epsilon") == size)["value"], whole["median"])
 

@@ -65,10 +65,10 @@ def test_settings_of_the_user_are_left_alone(tables: Tables, tmp_path: Path) -> 
 
 
 def test_whiskers_reach_the_extremes(view: View) -> None:
-    drawn = boxes.figure(view, view.tables.metric("dpc_magnitude"))
+    drawn = boxes.figure(view, view.tables.metric("dpc_signed"))
     for model, ax in zip(view.models, drawn.axes, strict=True):
         assert ax.get_title() == model
-        wanted = view.boxes(view.tables.metric("dpc_magnitude")).filter(pl.col("model") == model)
+        wanted = view.boxes(view.tables.metric("dpc_signed")).filter(pl.col("model") == model)
         ends = {float(x) for line in ax.lines for x in line.get_xdata()}
         assert set(wanted["min"]) | set(wanted["max"]) <= ends
 

@@ -10,7 +10,7 @@ from verax.report.findings import best
 from verax.report.view import View
 
 
-@pytest.mark.parametrize("column", ["dpc_magnitude", "infidelity"])
+@pytest.mark.parametrize("column", ["dpc_signed", "infidelity"])
 def test_the_best_does_not_hang_on_rounding(column: str) -> None:
     tables = study(("HELOC-Linear",), inputs=3, every=100, uncertain=False)
     metric = tables.metric(column)

@@ -31,7 +31,7 @@ from verax.report.page import SECTIONS
 from verax.report.view import View
 
 EVERYTHING = {
-    "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "input-factor-pc", "input-factor-dpc_magnitude", "scatter-lime",
+    "boxes-pc", "boxes-dpc_signed", "boxes-other", "input-factor-pc", "input-factor-dpc_signed", "scatter-lime",
     "scatter-others", "uncertainty-values", "uncertainty-errors", "curves-pc", "curves-dpc", "bars-0",
 }  # fmt: skip
 NASTY = """<script>alert(1)</script> & "quoted" 'single' {{ 7 * 7 }} </script> $x^2$"""
@@ -81,9 +81,9 @@ def test_pictures_and_tables_are_described(page: Page) -> None:
 
 
 def test_head_says_what_the_tables_say(page: Page, tables: Tables) -> None:
-    means = tables.scores.group_by("model", "method", "configuration").agg(pl.col("dpc_magnitude", "pc").mean())
+    means = tables.scores.group_by("model", "method", "configuration").agg(pl.col("dpc_signed", "pc").mean())
     for metric, others in (
-        ("dpc_magnitude", "a local method best on 2 of 2"),
+        ("dpc_signed", "a local method best on 2 of 2"),
         ("pc", "a baseline-oriented method best"),
     ):
         for model in tables.models:
@@ -198,7 +198,7 @@ def test_one_model_without_lime_uncertainty_examples_and_costs(tmp_path: Path) -
     scores = tables.scores.filter(~pl.col("method").cast(pl.String).str.starts_with("Lime"))
     page = written(tmp_path / "page.html", replace(tables, scores=scores, costs=empty(COSTS_SCHEMA), settings={}))
     assert set(page.json("charts")) == {
-        "boxes-pc", "boxes-dpc_magnitude", "boxes-other", "input-factor-pc", "input-factor-dpc_magnitude",
+        "boxes-pc", "boxes-dpc_signed", "boxes-other", "input-factor-pc", "input-factor-dpc_signed",
         "scatter-others",
     }  # fmt: skip
     for said in ("no configurations of LIME", "no table of Infidelity's uncertainty", "keeps no example inputs"):
@@ -217,8 +217,8 @@ def test_one_model_without_lime_uncertainty_examples_and_costs(tmp_path: Path) -
         (("infidelity_plain", "infidelity_plain_se"), set(), "Not measured in this study: Infidelity, plain."),
         (("pc",), {"boxes-pc", "input-factor-pc"}, "Not measured in this study: PC."),
         (
-            ("dpc_magnitude", "dpc_signed", "dpc_literal"),
-            {"boxes-dpc_magnitude", "input-factor-dpc_magnitude", "scatter-lime", "scatter-others"},
+            ("dpc_signed", "dpc_magnitude", "dpc_literal"),
+            {"boxes-dpc_signed", "input-factor-dpc_signed", "scatter-lime", "scatter-others"},
             "Not measured in this study: DPC, DPC, signed order, DPC, literal.",
         ),
         (

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import torch
 
+import calls
 import verax
 from report.html import Page
 from verax.evaluation.comparison import Comparison
 from verax.report.comparison import comparison_page
 from verax.report.texts import shown_texts
 from verax.text.example import small_classifier, small_tokenizer
+from verax.text.tokens import tokenized
 
 pytest.importorskip("transformers")
 
@@ -20,18 +22,18 @@ TEXTS = ["A good  film & <script>alert(1)</script>", "bad", "</p><b>x", "good", 
 
 @pytest.fixture(scope="module")
 def inputs() -> Any:
-    return verax.text.tokenized(small_tokenizer(*TEXTS), TEXTS)
+    return tokenized(small_tokenizer(*TEXTS), TEXTS)
 
 
 @pytest.fixture(scope="module")
 def comparison(inputs: Any) -> Comparison:
     model = small_classifier(small_tokenizer(*TEXTS))
     given = {
-        "occlusion": verax.attribution.Occlusion()(model, inputs, target=1),
+        "occlusion": calls.explained(verax.attribution.Occlusion(), model, inputs, target=1),
         "<i>": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0)) - 0.5,
         "nothing": torch.zeros(inputs.values.shape),
     }
-    return verax.compare(model, inputs, given, ["pc"], target=1)
+    return calls.compare(model, inputs, given, ["pc"], target=1)
 
 
 def test_the_most_and_the_least_faithful_stand_side_by_side(comparison: Comparison, inputs: Any) -> None:
@@ -50,7 +52,7 @@ def test_tokens_have_the_colour_of_their_attribution(inputs: Any) -> None:
     """Shares of the largest of a text; a number for each token, whatever the padding and special tokens have."""
     bag = verax.Scorer(lambda input_ids, attention_mask, **_: input_ids.sum(1) / 9.0, returns="values")
     values = [torch.tensor([9.0, -2.0, 1.0, 0.0, 0.5, 0.0004, 9.0]), *([torch.ones(1)] * 4), torch.ones(2)]
-    found = shown_texts(verax.compare(bag, inputs, {"given": values}, ["pc"]))
+    found = shown_texts(calls.compare(bag, inputs, {"given": values}, ["pc"]))
     assert found is not None
     assert not found["several"]
     words = found["texts"][0][0]["words"]
@@ -81,15 +83,15 @@ def test_every_result_has_them_and_inputs_that_are_no_texts_have_none(comparison
         result.save(tmp_path / "page.html")
         assert 'class="text"' in (tmp_path / "page.html").read_text(encoding="utf-8")
     x = torch.ones(2, 3)
-    plain = verax.compare(torch.nn.Linear(3, 2), x, {"x": x}, ["pc"])
+    plain = calls.compare(torch.nn.Linear(3, 2), x, {"x": x}, ["pc"])
     assert shown_texts(plain) is None
     assert 'class="text"' not in comparison_page(plain)
 
 
 def test_attributions_of_vectors_are_summed(inputs: Any) -> None:
-    model = small_classifier(small_tokenizer(*TEXTS))
-    vectors = verax.text.embedded(model, inputs)
-    slopes = torch.randn(vectors.values.shape, generator=torch.Generator().manual_seed(1))
-    examples = verax.evaluate(model, vectors, {"slopes": slopes}, ["pc"], target=1)["pc"].context.texts
+    tokenizer = small_tokenizer(*TEXTS)
+    vectors = verax.text.embedded(verax.text.classification(small_classifier(tokenizer), tokenizer, TEXTS, target=1))
+    slopes = torch.randn(vectors.inputs.shape, generator=torch.Generator().manual_seed(1))
+    examples = verax.evaluate(vectors, {"slopes": slopes}, ["pc"])["pc"].context.texts
     own = inputs.features[:5] >= 0
     torch.testing.assert_close(examples.attributions[0], slopes.sum(-1)[:5] * own)

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+import calls
 import verax
 from verax.scoring.frames import column_order
 
@@ -66,7 +67,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature na
 @every_model
 def test_columns_in_another_order_score_the_same(make):
     model = make()
-    wanted = verax.prediction_change(model, X, A, target=1, baselines=BASELINES)
+    wanted = calls.prediction_change(model, X, A, target=1, baselines=BASELINES)
     frame_of_attributions = pd.DataFrame(A, columns=NAMES)
     given = {
         "frames": (SHUFFLED, frame_of_attributions, MEAN),
@@ -78,16 +79,16 @@ def test_columns_in_another_order_score_the_same(make):
         "frames beside an array": (X, frame_of_attributions.iloc[:, OTHER], MEAN.iloc[OTHER]),
     }
     for name, (inputs, attributions, baselines) in given.items():
-        found = verax.prediction_change(model, inputs, attributions, target=1, baselines=baselines)
+        found = calls.prediction_change(model, inputs, attributions, target=1, baselines=baselines)
         np.testing.assert_array_equal(found.value, wanted.value, err_msg=name)
         np.testing.assert_array_equal(found.morf, wanted.morf, err_msg=name)
 
 
 MEASURES = {
-    "evaluate": lambda *given: verax.evaluate(*given, ["pc"], target=1)["pc"].value["a"],
-    "compare": lambda *given: verax.compare(*given, ["pc"], target=1).evaluation["pc"].value["a"],
-    "dpc": lambda *given: verax.directed_prediction_change(*given, target=1).value["a"],
-    "infidelity": lambda *given: verax.infidelity(*given, target=1, samples=30).value["a"],
+    "evaluate": lambda *given: calls.evaluate(*given, ["pc"], target=1)["pc"].value["a"],
+    "compare": lambda *given: calls.compare(*given, ["pc"], target=1).evaluation["pc"].value["a"],
+    "dpc": lambda *given: calls.directed_prediction_change(*given, target=1).value["a"],
+    "infidelity": lambda *given: calls.infidelity(*given, target=1, samples=30).value["a"],
 }
 
 
@@ -101,36 +102,36 @@ def test_every_function_finds_columns_by_name(measure):
 
 def test_attributions_come_back_in_the_order_of_the_frame():
     model, method = logistic(), verax.attribution.LimeTabular(samples=64)
-    wanted = method(model, X, background=X)
-    found = method(model, SHUFFLED, background=FRAME)
+    wanted = method(verax.Problem(model, X, background=X))
+    found = method(verax.Problem(model, SHUFFLED, background=FRAME))
     np.testing.assert_array_equal(found, wanted[:, OTHER])
-    np.testing.assert_array_equal(method(model, SHUFFLED, background=X[:, OTHER]), found)
+    np.testing.assert_array_equal(method(verax.Problem(model, SHUFFLED, background=X[:, OTHER])), found)
 
 
 def test_methods_inside_evaluate_see_the_models_order():
     model = verax.Scorer(module(), feature_names=NAMES)
     methods = {"gradient": verax.attribution.Gradient()}
-    wanted = verax.evaluate(model, X, methods, ["pc"])["pc"].value["gradient"]
-    found = verax.evaluate(model, SHUFFLED, methods, ["pc"])["pc"].value["gradient"]
+    wanted = calls.evaluate(model, X, methods, ["pc"])["pc"].value["gradient"]
+    found = calls.evaluate(model, SHUFFLED, methods, ["pc"])["pc"].value["gradient"]
     np.testing.assert_array_equal(found, wanted)
 
 
 def test_groups_follow_their_columns():
     model, groups = logistic(), np.array([0, 1, 1, 2])
-    wanted = verax.prediction_change(model, X, A, features=groups)
+    wanted = calls.prediction_change(model, X, A, features=groups)
     np.testing.assert_array_equal(
-        verax.prediction_change(model, SHUFFLED, A[:, OTHER], features=groups[OTHER]).value, wanted.value
+        calls.prediction_change(model, SHUFFLED, A[:, OTHER], features=groups[OTHER]).value, wanted.value
     )
     by_name = pd.Series(groups, index=NAMES).iloc[::-1]
-    found = verax.prediction_change(model, SHUFFLED, A[:, OTHER], features=by_name)
+    found = calls.prediction_change(model, SHUFFLED, A[:, OTHER], features=by_name)
     np.testing.assert_array_equal(found.value, wanted.value)
 
 
 def test_tune_finds_columns_by_name():
     pytest.importorskip("optuna")
     model, settings = logistic(), {"methods": ("lime", "random"), "trials": 3}
-    wanted = verax.tune(model, X, background=X, **settings)
-    found = verax.tune(model, SHUFFLED, background=FRAME, **settings)
+    wanted = calls.tune(model, X, background=X, **settings)
+    found = calls.tune(model, SHUFFLED, background=FRAME, **settings)
     assert found.table["dpc"].to_list() == wanted.table["dpc"].to_list()
 
 
@@ -145,27 +146,27 @@ def test_missing_and_unknown_columns_are_named(make, library):
         "missing: age; unknown: years": SHUFFLED.rename(columns={"age": "years"}),
     }.items():
         with pytest.raises(ValueError, match=f"inputs: expected the columns that the model knows, .*{label}"):
-            verax.prediction_change(model, convert(frame), A)
+            calls.prediction_change(model, convert(frame), A)
 
 
 def test_attributions_of_other_columns_than_the_inputs_are_refused():
     model = module()  # which knows no names
     good, bad = pd.DataFrame(A, columns=NAMES), pd.DataFrame(A, columns=["age", "debt", "income", "rent"])
-    wanted = verax.prediction_change(model, X, A).value
-    np.testing.assert_array_equal(verax.prediction_change(model, FRAME, good.iloc[:, OTHER]).value, wanted)
+    wanted = calls.prediction_change(model, X, A).value
+    np.testing.assert_array_equal(calls.prediction_change(model, FRAME, good.iloc[:, OTHER]).value, wanted)
     with pytest.raises(ValueError, match=r"attributions\['a'\]: expected the columns that the inputs have, .*rent"):
-        verax.prediction_change(model, FRAME, {"a": bad})
+        calls.prediction_change(model, FRAME, {"a": bad})
 
 
 def test_a_column_that_comes_twice():
     with pytest.raises(ValueError, match="inputs: expected every column once, found more of age"):
-        verax.prediction_change(logistic(), pd.concat([SHUFFLED, FRAME[["age"]]], axis=1), A)
+        calls.prediction_change(logistic(), pd.concat([SHUFFLED, FRAME[["age"]]], axis=1), A)
 
 
 def test_numbered_columns_are_plain_arrays():
     model = logistic()
-    wanted = verax.prediction_change(model, X, A).value
-    np.testing.assert_array_equal(verax.prediction_change(model, pd.DataFrame(X), pd.DataFrame(A)).value, wanted)
+    wanted = calls.prediction_change(model, X, A).value
+    np.testing.assert_array_equal(calls.prediction_change(model, pd.DataFrame(X), pd.DataFrame(A)).value, wanted)
 
 
 def test_a_pipeline_by_place_is_encoded_by_name():

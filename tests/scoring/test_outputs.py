@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from torch import nn
 
+import calls
 import verax
 
 
@@ -37,9 +38,9 @@ WRONG = {
     "all the same": (torch.ones_like, "sum to 1 only up to 2.*multi-label"),
 }
 USES = {
-    "pc": lambda model: verax.prediction_change(model, X, X),
-    "infidelity": lambda model: verax.infidelity(model, X, X, samples=20),
-    "LIME": lambda model: verax.attribution.LimeTabular(samples=20)(model, X),
+    "pc": lambda model: calls.prediction_change(model, X, X),
+    "infidelity": lambda model: calls.infidelity(model, X, X, samples=20),
+    "LIME": lambda model: calls.explained(verax.attribution.LimeTabular(samples=20), model, X),
 }
 
 
@@ -58,7 +59,7 @@ class Perturbed(nn.Module):
 
 def test_rows_through_which_gradients_are_taken_are_checked():
     with pytest.raises(ValueError, match="sum to 1 only up to"):
-        verax.attribution.SmoothGrad()(verax.Scorer(Perturbed(), returns="probabilities"), X)
+        verax.attribution.SmoothGrad()(verax.Problem(verax.Scorer(Perturbed(), returns="probabilities"), X))
 
 
 def test_one_probability_is_in_the_unit_interval_on_every_row():
@@ -66,7 +67,7 @@ def test_one_probability_is_in_the_unit_interval_on_every_row():
         return on_perturbed(x, lambda p: p + 1)[:, 0]
 
     with pytest.raises(ValueError, match=r"returned values from .* to"):
-        verax.prediction_change(verax.Scorer(model, returns="probabilities"), X, X)
+        calls.prediction_change(verax.Scorer(model, returns="probabilities"), X, X)
 
 
 def test_nan_of_a_class_that_is_not_followed_is_found():
@@ -74,13 +75,13 @@ def test_nan_of_a_class_that_is_not_followed_is_found():
         return on_perturbed(x, lambda p: torch.where(torch.arange(3) == 2, torch.nan, p))
 
     with pytest.raises(ValueError, match="returned NaN for some class"):
-        verax.prediction_change(verax.Scorer(model, returns="probabilities"), X, X, target=0)
+        calls.prediction_change(verax.Scorer(model, returns="probabilities"), X, X, target=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_rounding_of_the_number_format_is_no_mistake(dtype):
     scorer = verax.Scorer(lambda x: probabilities(x).to(dtype), returns="probabilities")
-    assert torch.isfinite(verax.prediction_change(scorer, X, X).value).all()
+    assert torch.isfinite(calls.prediction_change(scorer, X, X).value).all()
 
 
 def test_probabilities_computed_in_half_precision_and_returned_in_single():
@@ -94,19 +95,19 @@ def test_probabilities_computed_in_half_precision_and_returned_in_single():
         def forward(self, x):
             return self.network(x).float()
 
-    verax.prediction_change(verax.Scorer(Single(), returns="probabilities"), X, X)
+    calls.prediction_change(verax.Scorer(Single(), returns="probabilities"), X, X)
 
 
 def test_rounded_to_four_digits_is_no_mistake():
     scorer = verax.Scorer(lambda x: np.round(probabilities(torch.tensor(x)).numpy(), 5), returns="probabilities")
-    verax.prediction_change(scorer, X.numpy(), X.numpy())
+    calls.prediction_change(scorer, X.numpy(), X.numpy())
 
 
 def test_a_multi_label_classifier_is_refused_by_that_name():
     labels = np.stack((X[:, 0] > 0, X[:, 1] > 0, X[:, 2] > 0), 1).astype(int)
     model = OneVsRestClassifier(LogisticRegression()).fit(X.numpy(), labels)
     with pytest.raises(ValueError, match="multi-label"):
-        verax.prediction_change(model, X.numpy(), X.numpy())
+        calls.prediction_change(model, X.numpy(), X.numpy())
 
 
 # One output that nobody described
@@ -141,9 +142,9 @@ NAMES_THE_WAYS = r'logit, a probability or a regression value.*returns="logits".
 def test_one_output_is_warned_about_once(make):
     scorer = verax.Scorer(make())
     with pytest.warns(UserWarning, match=NAMES_THE_WAYS) as caught:
-        verax.evaluate(scorer, X, {"x": X, "gradient": verax.attribution.Gradient()}, ["pc", "dpc"])
+        calls.evaluate(scorer, X, {"x": X, "gradient": verax.attribution.Gradient()}, ["pc", "dpc"])
     assert len(caught) == 1
-    verax.prediction_change(scorer, X, X)  # where warnings are errors
+    calls.prediction_change(scorer, X, X)  # where warnings are errors
 
 
 @pytest.mark.filterwarnings("ignore:All scores are saturated")
@@ -152,9 +153,9 @@ def test_one_output_that_may_be_a_probability_is_refused_until_it_is_said(make):
     scorer = verax.Scorer(make())
     for _ in range(2):
         with pytest.raises(ValueError, match=NAMES_THE_WAYS):
-            verax.prediction_change(scorer, X, X)
+            calls.prediction_change(scorer, X, X)
     for returns in ("logits", "probabilities"):
-        verax.prediction_change(verax.Scorer(make(), returns=returns), X, X)
+        calls.prediction_change(verax.Scorer(make(), returns=returns), X, X)
 
 
 def test_a_linear_output_in_the_unit_interval_is_no_probability():
@@ -163,12 +164,12 @@ def test_a_linear_output_in_the_unit_interval_is_no_probability():
         layer.weight.mul_(0.01)
         layer.bias.fill_(0.5)
     with pytest.warns(UserWarning, match="is taken to be a logit"):
-        verax.prediction_change(layer, X, X)
+        calls.prediction_change(layer, X, X)
 
 
 def test_a_regression_value_can_be_followed_as_the_message_says():
     layer = nn.Linear(4, 1)
-    found = verax.prediction_change(verax.Scorer(layer, returns="logits"), X, X, output="logit", target=1)
+    found = calls.prediction_change(verax.Scorer(layer, returns="logits"), X, X, output="logit", target=1)
     torch.testing.assert_close(found.morf[:, 0], layer(X)[:, 0].detach())
 
 
@@ -187,5 +188,5 @@ def test_honest_models_are_not_warned_about(precision):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scorer = verax.Scorer(model.train(), precision=precision)
-        first = verax.prediction_change(scorer, X, X)
+        first = calls.prediction_change(scorer, X, X)
     assert scorer.rows == first.rows  # the row that is scored again is not counted

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import calls
 import verax
 from verax.core.blocks import rectangles, whole_batches
 from verax.scoring.batchnorm_folding import ConvolutionReLU, FoldedLinear, folded
@@ -52,7 +53,7 @@ METRICS = ("pc", verax.metrics.DirectedPredictionChange(order="signed"))
 
 
 def scores(model, **options):
-    return verax.evaluate(model, IMAGES, IMAGES, METRICS, **options)
+    return calls.evaluate(model, IMAGES, IMAGES, METRICS, **options)
 
 
 # Scores
@@ -85,7 +86,7 @@ def test_probabilities_are_computed_in_single_precision():
         model.bias.copy_(torch.tensor([0.0, 1.0]))
     x = normal(3, 4)
     scorer = verax.Scorer(model, returns="logits", precision="bfloat16")
-    found = verax.prediction_change(scorer, x, x).morf
+    found = calls.prediction_change(scorer, x, x).morf
     torch.testing.assert_close(found, torch.full_like(found, float(torch.tensor(1.0).sigmoid())))
 
 
@@ -93,18 +94,21 @@ def test_probabilities_are_computed_in_single_precision():
 def test_gradients_are_taken_through_the_module_itself(precision):
     model = convnet()
     for method in (verax.attribution.Gradient(), verax.attribution.GuidedBackprop()):
-        assert torch.equal(method(verax.Scorer(model, precision=precision), IMAGES), method(model, IMAGES))
+        assert torch.equal(
+            *(method(verax.Problem(each, IMAGES)) for each in (model, verax.Scorer(model, precision=precision)))
+        )
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_forward_passes_beside_gradients_run_on_the_copy(precision):
     model = convnet()
     lime, gradient = verax.attribution.LimeImage(samples=16), verax.attribution.Gradient()
-    together = verax.attribution.attribute([lime, gradient], verax.Scorer(model, precision=precision), IMAGES)
-    assert torch.equal(together[lime.canonical], lime(verax.Scorer(model, precision=precision), IMAGES))
-    assert torch.equal(together[gradient.canonical], gradient(model, IMAGES))
+    problem, plain = (verax.Problem(each, IMAGES) for each in (verax.Scorer(model, precision=precision), model))
+    together = verax.explain(problem, [lime, gradient])
+    assert torch.equal(together[lime.canonical], lime(problem))
+    assert torch.equal(together[gradient.canonical], gradient(plain))
     if precision in ("bfloat16", "float16"):
-        assert not torch.equal(together[lime.canonical], lime(model, IMAGES))
+        assert not torch.equal(together[lime.canonical], lime(plain))
 
 
 def test_nothing_is_compiled_twice_for_gradients(monkeypatch):
@@ -121,9 +125,7 @@ def test_nothing_is_compiled_twice_for_gradients(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", lambda module, dynamic: Compiled(module))
     scorer = verax.Scorer(convnet(), compile=True)
-    found = verax.attribution.attribute(
-        [verax.attribution.LimeImage(samples=16), verax.attribution.VarGrad()], scorer, IMAGES
-    )
+    found = calls.attribute([verax.attribution.LimeImage(samples=16), verax.attribution.VarGrad()], scorer, IMAGES)
     assert not any(value.is_inference() for value in found.values())
     scores(scorer)
     assert len(modes) > 2
@@ -221,12 +223,12 @@ def test_channels_last_weights_come_back_in_the_very_memory_they_had():
 def test_channels_last_changes_no_result(monkeypatch, order):
     model = convnet().double()
     x, a = normal(3, 3, 12, 12).double(), normal(4, 3, 3, 12, 12, seed=2).double()
-    wanted = verax.prediction_change(model, x, a, order=order, batch_size=29)
+    wanted = calls.prediction_change(model, x, a, order=order, batch_size=29)
     monkeypatch.setattr("verax.scoring.scorer.best_layout", lambda inputs, device: torch.channels_last)
-    found = verax.prediction_change(model, x, a, order=order, batch_size=29)
+    found = calls.prediction_change(model, x, a, order=order, batch_size=29)
     torch.testing.assert_close(found.morf, wanted.morf)
     torch.testing.assert_close(found.lerf, wanted.lerf)
-    gradient = verax.attribution.Gradient()(model, x)
+    gradient = calls.explained(verax.attribution.Gradient(), model, x)
     assert gradient.is_contiguous()
 
 
@@ -252,7 +254,7 @@ def test_a_plain_function_can_run_in_exact_single_precision():
         return x.sum(1)
 
     x = normal(3, 4)
-    verax.prediction_change(verax.Scorer(function, returns="logits", precision="float32"), x, x)
+    calls.prediction_change(verax.Scorer(function, returns="logits", precision="float32"), x, x)
     assert set(seen) == {("highest", False)}
 
 
@@ -303,8 +305,8 @@ def test_the_perceptron_of_the_paper_folds_altogether():
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_scores_of_tables_in_every_precision_are_those_of_the_module(precision):
     model, x = lively(verax.models.MLP(4, hidden=(8, 8)).build(seed=0)), normal(6, 4)
-    wanted = verax.evaluate(verax.Scorer(model, returns="logits"), x, x, METRICS)
-    found = verax.evaluate(verax.Scorer(model, returns="logits", precision=precision), x, x, METRICS)
+    wanted = calls.evaluate(verax.Scorer(model, returns="logits"), x, x, METRICS)
+    found = calls.evaluate(verax.Scorer(model, returns="logits", precision=precision), x, x, METRICS)
     torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
 
 
@@ -579,7 +581,7 @@ def test_an_undecided_class_is_predicted_in_single_precision(precision):
     model.weight.data = torch.tensor([[-1.0, 1.0001]])
     x = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, 3.0]])
     scorer = verax.Scorer(model, precision=precision, returns="logits")
-    found = verax.prediction_change(scorer, x, torch.ones_like(x))
+    found = calls.prediction_change(scorer, x, torch.ones_like(x))
     assert found.target.tolist() == [1, 0, 1]
-    assert found.rows == verax.prediction_change(verax.Scorer(model, returns="logits"), x, torch.ones_like(x)).rows
-    assert verax.prediction_change(scorer, x, torch.ones_like(x), target=0).target.tolist() == [0, 0, 0]
+    assert found.rows == calls.prediction_change(verax.Scorer(model, returns="logits"), x, torch.ones_like(x)).rows
+    assert calls.prediction_change(scorer, x, torch.ones_like(x), target=0).target.tolist() == [0, 0, 0]

@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+import calls
 import verax
 from verax.metrics import SensitivityN
 
@@ -34,13 +35,13 @@ def linear(features, outputs, seed=1, dtype=torch.float32):
 def test_pc_costs_forty_rows_per_input_at_twenty_features():
     x = normal(7, 20)
     scorer = verax.Scorer(linear(20, 3))
-    result = verax.prediction_change(scorer, x, normal(7, 20, seed=5))
+    result = calls.prediction_change(scorer, x, normal(7, 20, seed=5))
     assert result.rows == scorer.rows == 7 * 40
 
 
 def test_infidelity_costs_one_row_per_draw_and_one_per_input_whatever_the_number_of_attributions():
     x = normal(5, 6)
-    result = verax.infidelity(linear(6, 2), x, normal(3, 5, 6, seed=2), samples=17)
+    result = calls.infidelity(linear(6, 2), x, normal(3, 5, 6, seed=2), samples=17)
     assert result.rows == 5 * (1 + 17)
 
 
@@ -52,20 +53,20 @@ def test_rows_that_the_model_saw_are_the_rows_reported():
         return x[:, 0]
 
     x = normal(4, 20)
-    found = verax.evaluate(verax.Scorer(model, returns="logits"), x, normal(4, 20, seed=3), samples=11, batch_size=13)
+    found = calls.evaluate(verax.Scorer(model, returns="logits"), x, normal(4, 20, seed=3), samples=11, batch_size=13)
     assert sum(seen) == found.rows
     assert max(seen) == 13
 
 
 def test_scorer_rows_accumulate_over_calls():
     x, scorer = normal(3, 20), verax.Scorer(linear(20, 2))
-    first = verax.prediction_change(scorer, x, x)
-    second = verax.infidelity(scorer, x, x, samples=9)
+    first = calls.prediction_change(scorer, x, x)
+    second = calls.infidelity(scorer, x, x, samples=9)
     assert (first.rows, second.rows, scorer.rows) == (120, 30, 150)
 
 
 def test_inputs_that_equal_the_baseline_cost_one_row_and_score_zero():
-    result = verax.prediction_change(linear(20, 2), torch.zeros(3, 20), normal(3, 20))
+    result = calls.prediction_change(linear(20, 2), torch.zeros(3, 20), normal(3, 20))
     assert result.rows == 3
     assert torch.equal(result.value, torch.zeros(3))
 
@@ -74,7 +75,7 @@ def test_inputs_that_equal_the_baseline_cost_one_row_and_score_zero():
 
 
 def clean_scores(model, x, **options):
-    result = verax.prediction_change(model, x, torch.zeros_like(x), **options)
+    result = calls.prediction_change(model, x, torch.zeros_like(x), **options)
     return result.morf[:, 0], result.target
 
 
@@ -147,7 +148,7 @@ def test_target_per_row(function, returns, probability, logit):
 def test_target_is_followed_on_perturbed_rows():
     model = verax.Scorer(lambda x: x @ WK, returns="logits")
     target = torch.tensor([3, 0, 1, 2, 0, 3])
-    result = verax.prediction_change(model, X, X, target=target, baselines=0.5)
+    result = calls.prediction_change(model, X, X, target=target, baselines=0.5)
     everything_replaced = torch.softmax(torch.full((3,), 0.5, dtype=torch.float64) @ WK, 0)
     torch.testing.assert_close(result.morf[:, -1], everything_replaced[target])
     assert torch.equal(result.morf[:, -1], result.lerf[:, -1])
@@ -162,8 +163,8 @@ def test_numpy_scalar_target():
 
 
 def results(model, x, **options):
-    pc = verax.prediction_change(model, x, x, **options)
-    infidelity = verax.infidelity(model, x, x, samples=10, **options)
+    pc = calls.prediction_change(model, x, x, **options)
+    infidelity = calls.infidelity(model, x, x, samples=10, **options)
     return pc.morf, pc.lerf, infidelity.value
 
 
@@ -213,7 +214,7 @@ def test_a_model_may_return_a_view_of_memory_that_it_writes_again(kind, returns,
     if kind == "module":
         methods |= {"gradient": verax.attribution.Gradient()}
     found, wanted = (
-        verax.evaluate(one, x, methods, target=1, samples=10, output=output, batch_size=16) for one in (scorer, plain)
+        calls.evaluate(one, x, methods, target=1, samples=10, output=output, batch_size=16) for one in (scorer, plain)
     )
     for name in wanted:
         torch.testing.assert_close(found[name].scores, wanted[name].scores, rtol=1e-9, atol=1e-12)
@@ -227,10 +228,10 @@ def test_batch_size_of_the_call_goes_before_that_of_the_scorer():
         return x[:, 0]
 
     scorer = verax.Scorer(model, returns="logits", batch_size=4)
-    verax.prediction_change(scorer, normal(9, 3), normal(9, 3))
+    calls.prediction_change(scorer, normal(9, 3), normal(9, 3))
     assert max(seen) == 4
     seen.clear()
-    verax.prediction_change(scorer, normal(9, 3), normal(9, 3), batch_size=2)
+    calls.prediction_change(scorer, normal(9, 3), normal(9, 3), batch_size=2)
     assert max(seen) == 2
 
 
@@ -268,7 +269,7 @@ def test_a_single_row_that_does_not_fit_the_memory_raises(error):
         raise error
 
     with pytest.raises(type(error)) as caught:
-        verax.prediction_change(verax.Scorer(model, returns="logits"), normal(6, 3), normal(6, 3))
+        calls.prediction_change(verax.Scorer(model, returns="logits"), normal(6, 3), normal(6, 3))
     assert caught.value is error
     assert sizes == [6, 3, 1]
 
@@ -281,7 +282,7 @@ def test_other_runtime_errors_are_passed_on_at_once():
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        verax.prediction_change(verax.Scorer(model, returns="logits"), normal(6, 3), normal(6, 3))
+        calls.prediction_change(verax.Scorer(model, returns="logits"), normal(6, 3), normal(6, 3))
     assert sizes == [6]
 
 
@@ -324,7 +325,7 @@ def test_mode_of_every_submodule_is_restored_after_an_exception():
     model = Network(fails=True)
     modes = mixed_modes(model)
     with pytest.raises(KeyError, match="broken"):
-        verax.prediction_change(model, normal(4, 6), normal(4, 6))
+        calls.prediction_change(model, normal(4, 6), normal(4, 6))
     assert [part.training for part in model.modules()] == modes
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
@@ -380,7 +381,7 @@ def test_global_random_states_are_untouched(monkeypatch):
 
     model, x = Network(), normal(4, 6)
     before = states()
-    found = verax.evaluate(model, x, x, ("pc", "dpc", "infidelity", SensitivityN(sizes=(2,))), samples=10)
+    found = calls.evaluate(model, x, x, ("pc", "dpc", "infidelity", SensitivityN(sizes=(2,))), samples=10)
     found["pc"].mean("bootstrap", resamples=10)
     assert states() == before
 
@@ -388,7 +389,7 @@ def test_global_random_states_are_untouched(monkeypatch):
 def test_inputs_and_attributions_are_unchanged():
     x, a = normal(4, 6), normal(4, 6, seed=1)
     results(linear(6, 2), x)
-    verax.directed_prediction_change(linear(6, 2), x, a)
+    calls.directed_prediction_change(linear(6, 2), x, a)
     assert torch.equal(x, normal(4, 6))
     assert torch.equal(a, normal(4, 6, seed=1))
 
@@ -398,7 +399,7 @@ def test_inputs_and_attributions_are_unchanged():
 
 def floating_results():
     x, model = normal(4, 6), linear(6, 2)
-    found = verax.evaluate(model, x, x.requires_grad_(), ("pc", "dpc", "infidelity"), samples=10)
+    found = calls.evaluate(model, x, x.requires_grad_(), ("pc", "dpc", "infidelity"), samples=10)
     names = ("value", "morf", "lerf", "directed_morf", "directed_lerf", "aupc_morf", "aupc_lerf", "abpc", "scores")
     for metric in ("pc", "dpc"):
         yield from ((f"{metric}.{name}", getattr(found[metric], name)) for name in names)
@@ -418,7 +419,7 @@ def test_results_can_be_used_in_autograd():
 @pytest.mark.parametrize("target", [None, 1, [0, 1, 1, 0]])
 def test_target_of_a_result_can_be_used_in_autograd(target):
     x, model = normal(4, 6), linear(6, 2)
-    result = verax.prediction_change(model, x, x, target=target)
+    result = calls.prediction_change(model, x, x, target=target)
     model(x).gather(1, result.target[:, None]).sum().backward()
     assert model.weight.grad is not None
 
@@ -430,20 +431,20 @@ class Softmax(nn.Module):
 
 def test_a_module_whose_outputs_look_like_probabilities_is_warned_about():
     with pytest.warns(UserWarning, match=r'look like probabilities.*returns="probabilities"'):
-        verax.prediction_change(Softmax(), normal(4, 3), normal(4, 3))
+        calls.prediction_change(Softmax(), normal(4, 3), normal(4, 3))
 
 
 @pytest.mark.parametrize("returns", ["logits", "probabilities"])
 def test_saying_what_a_module_returns_silences_the_warning(returns):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        verax.prediction_change(verax.Scorer(Softmax(), returns=returns), normal(4, 3), normal(4, 3))
+        calls.prediction_change(verax.Scorer(Softmax(), returns=returns), normal(4, 3), normal(4, 3))
 
 
 def test_logits_are_not_warned_about():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        verax.prediction_change(linear(3, 2), normal(4, 3), normal(4, 3))
+        calls.prediction_change(linear(3, 2), normal(4, 3), normal(4, 3))
 
 
 PRECISIONS = [
@@ -470,20 +471,20 @@ def test_precision_of_results_follows_the_inputs_but_is_at_least_single(of_input
 
 def test_half_precision_inputs_through_a_callable_give_single_precision_results():
     x = normal(4, 6).half()
-    result = verax.prediction_change(verax.Scorer(lambda x: x.sum(1), returns="logits"), x, x)
+    result = calls.prediction_change(verax.Scorer(lambda x: x.sum(1), returns="logits"), x, x)
     assert result.value.dtype == result.morf.dtype == torch.float32
 
 
 def test_half_precision_inputs_that_equal_the_baseline_have_flat_curves():
     x = torch.zeros(2, 3, dtype=torch.float16)
     scorer = verax.Scorer(lambda x: x.float().sum(1) + 0.1234567, returns="logits")
-    curve = verax.prediction_change(scorer, x, x).morf
+    curve = calls.prediction_change(scorer, x, x).morf
     assert torch.equal(curve, curve[:, :1].expand_as(curve))
 
 
 def test_repr_says_what_and_how_much():
     scorer = verax.Scorer(linear(3, 2))
-    verax.prediction_change(scorer, normal(2, 3), normal(2, 3))
+    calls.prediction_change(scorer, normal(2, 3), normal(2, 3))
     assert repr(scorer) == "Scorer(TorchModule, returns='logits', rows=12)"
 
 
@@ -492,9 +493,9 @@ def test_a_model_that_begins_in_place_leaves_the_inputs_alone():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     before = x.clone()
     plain = nn.Sequential(nn.ReLU(), model[1])
-    for name, result in verax.evaluate(model, x, x).items():
-        assert torch.equal(result.value, verax.evaluate(plain, x, x)[name].value)
-    assert torch.equal(verax.attribution.Gradient()(model, x), verax.attribution.Gradient()(plain, x))
+    for name, result in calls.evaluate(model, x, x).items():
+        assert torch.equal(result.value, calls.evaluate(plain, x, x)[name].value)
+    assert torch.equal(*(verax.attribution.Gradient()(verax.Problem(each, x)) for each in (model, plain)))
     assert torch.equal(x, before)
 
 
@@ -502,11 +503,11 @@ def test_works_inside_inference_mode_and_on_inference_tensors():
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     with torch.inference_mode():
         x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-        inside = verax.attribution.Gradient()(model, x)
-        scores = verax.prediction_change(model, x, inside).value
-    outside = verax.attribution.Gradient()(model, x)
+        inside = calls.explained(verax.attribution.Gradient(), model, x)
+        scores = calls.prediction_change(model, x, inside).value
+    outside = calls.explained(verax.attribution.Gradient(), model, x)
     assert torch.equal(inside, outside)
-    assert torch.equal(scores, verax.prediction_change(model, x, outside).value)
+    assert torch.equal(scores, calls.prediction_change(model, x, outside).value)
 
 
 def test_an_exported_program_can_be_scored():
@@ -514,7 +515,7 @@ def test_an_exported_program_can_be_scored():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     exported = torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
     torch.testing.assert_close(
-        verax.prediction_change(exported, x, x).value, verax.prediction_change(model, x, x).value
+        calls.prediction_change(exported, x, x).value, calls.prediction_change(model, x, x).value
     )
 
 
@@ -524,7 +525,7 @@ def test_a_model_that_is_sure_can_be_explained():
     x = StandardScaler().fit_transform(x)
     forest = RandomForestClassifier(20, random_state=0).fit(x, y)
     sure = x[(forest.predict_proba(x).max(1) == 1).nonzero()[0][:5]]
-    found = verax.attribution.LimeTabular(samples=64)(forest, sure)
+    found = verax.attribution.LimeTabular(samples=64)(verax.Problem(forest, sure))
     assert np.isfinite(found).all()
     assert np.abs(found).max() > 0
 
@@ -533,13 +534,6 @@ def test_a_model_that_is_sure_can_be_explained():
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
 def test_a_device_that_is_not_here(device: str | torch.device) -> None:
     x, model = torch.randn(3, 4), nn.Linear(4, 2)
-    calls = (
-        lambda: verax.prediction_change(model, x, x, device=device),
-        lambda: verax.limits(model, x, device=device),
-        lambda: verax.Scorer(model, device=device),
-        lambda: verax.attribution.Gradient()(model, x, device=device),
-        lambda: verax.stream(model, [(x, x)], metrics=["pc"], device=device).totals(),
-    )
-    for call in calls:
+    for call in (lambda: verax.Problem(model, x, device=device), lambda: verax.Scorer(model, device=device)):
         with pytest.raises(ValueError, match=r"^device: cuda.* was asked for, but torch finds no CUDA device here"):
             call()

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+import calls
 import verax
 from verax.problem.targets import checked_target
 from verax.scoring.targets import Columns, resolve_target
@@ -26,7 +27,7 @@ def classifier(labels):
 
 
 def columns(model, target):
-    return verax.prediction_change(model, X, A, target=target).target
+    return calls.prediction_change(model, X, A, target=target).target
 
 
 OTHER_NUMBERS = {
@@ -51,7 +52,7 @@ def test_a_bare_number_is_refused_where_labels_are_other_numbers(labels, target)
 def test_labels_as_text_follow_their_class(labels):
     model = classifier(labels)
     for column, label in enumerate(model.classes_.tolist()):
-        found = verax.prediction_change(model, X, A, target=str(label))
+        found = calls.prediction_change(model, X, A, target=str(label))
         assert set(found.target) == {column}
         np.testing.assert_allclose(found.morf[:, 0], model.predict_proba(X)[:, column], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(columns(model, None), model.predict_proba(X).argmax(1))
@@ -101,17 +102,17 @@ def test_every_kind_of_model_that_knows_its_labels(make):
         columns(model, 1)
     assert set(columns(model, "1")) == {0}
     assert set(columns(model, "2")) == {1}
-    found = verax.attribution.Random()(model, X, target="2")
+    found = calls.explained(verax.attribution.Random(), model, X, target="2")
     assert found.shape == X.shape
-    assert set(verax.compare(model, X, {"a": A}, ["pc"], target="2").evaluation["pc"].target) == {1}
+    assert set(calls.compare(model, X, {"a": A}, ["pc"], target="2").evaluation["pc"].target) == {1}
 
 
 def test_tune_takes_labels_and_goes_on_with_columns():
     pytest.importorskip("optuna")
     model = LogisticRegression().fit(X, 1 + (CLASSES > 0))
     settings = {"methods": ("lime", "random"), "trials": 3}
-    found = verax.tune(model, X, target="2", **settings)
-    wanted = verax.tune(verax.Scorer(model.predict_proba, returns="probabilities", takes="numpy", labels="ab"), X,
+    found = calls.tune(model, X, target="2", **settings)
+    wanted = calls.tune(verax.Scorer(model.predict_proba, returns="probabilities", takes="numpy", labels="ab"), X,
                         target=1, **settings)  # fmt: skip
     assert found.table["dpc"].to_list() == wanted.table["dpc"].to_list()
 
@@ -150,7 +151,7 @@ def test_attributions_and_metrics_agree_about_the_class_at_a_tie():
     x = torch.ones(3, 2)
     assert torch.softmax(Tie()(x), 1)[0].unique().numel() == 1  # a tie of probabilities
     for output in ("probability", "logit"):
-        assert verax.prediction_change(Tie(), x, x, output=output).target.tolist() == [1, 1, 1]
+        assert calls.prediction_change(Tie(), x, x, output=output).target.tolist() == [1, 1, 1]
     with verax.Scorer(Tie()).session(x, "torch", "logit", gradients=True) as session:
         assert session.begin(x, None)[0].tolist() == [1, 1, 1]
 
@@ -159,6 +160,6 @@ def test_attributions_and_metrics_agree_about_the_class_at_a_tie():
 def test_the_class_does_not_depend_on_the_score_that_is_followed(returns):
     model = verax.Scorer(lambda x: torch.softmax(40 * x, 1), returns=returns)
     x = torch.tensor(X).float()
-    found = [verax.prediction_change(model, x, x, output=output).target for output in ("probability", "logit")]
+    found = [calls.prediction_change(model, x, x, output=output).target for output in ("probability", "logit")]
     assert torch.equal(*found)
     assert torch.equal(found[0], torch.softmax(40 * x, 1).argmax(1))

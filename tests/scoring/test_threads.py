@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+import calls
 import verax
+from verax.evaluation.result import Evaluation
 
 X = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
 
@@ -36,11 +38,11 @@ class Meeting(nn.Module):
                 self.first_done.wait(5)
         return self.layers(x)
 
-    def met_by(self, first: verax.Scorer, second: verax.Scorer) -> list[verax.Evaluation]:
+    def met_by(self, first: verax.Scorer, second: verax.Scorer) -> list[Evaluation]:
         """Evaluate in two threads, the second of which begins while the first is inside the model."""
 
-        def call(scorer: verax.Scorer) -> verax.Evaluation:
-            found = verax.evaluate(scorer, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
+        def call(scorer: verax.Scorer) -> Evaluation:
+            found = calls.evaluate(scorer, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
             self.first_done.set()
             return found
 
@@ -67,7 +69,7 @@ def scorers(model: Meeting, kind: str) -> tuple[verax.Scorer, verax.Scorer]:
 
 @pytest.mark.parametrize("kind", ["one scorer", "a scorer each", "a layer in common"])
 def test_threads_that_share_a_module_in_train_mode(model: Meeting, kind: str) -> None:
-    alone = verax.evaluate(model.layers, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
+    alone = calls.evaluate(model.layers, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
     model.train()
     first, second = scorers(model, kind)
     for found in model.met_by(first, second):
@@ -80,7 +82,7 @@ def test_threads_that_share_a_module_in_train_mode(model: Meeting, kind: str) ->
 
 def test_rows_of_a_function_that_threads_share(model: Meeting) -> None:
     model.eval()
-    alone = verax.evaluate(model.layers, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
+    alone = calls.evaluate(model.layers, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
     scorer = verax.Scorer(model.__call__, returns="logits")
     assert [found.rows for found in model.met_by(scorer, scorer)] == [alone.rows, alone.rows]
     assert scorer.rows == 2 * alone.rows
@@ -89,6 +91,6 @@ def test_rows_of_a_function_that_threads_share(model: Meeting) -> None:
 def test_an_error_in_one_thread_lets_the_next_one_in(model: Meeting) -> None:
     scorer = verax.Scorer(nn.Linear(5, 3))
     with pytest.raises(ValueError, match="target"):
-        verax.attribution.Gradient()(scorer, X, target=7)
+        calls.explained(verax.attribution.Gradient(), scorer, X, target=7)
     with ThreadPoolExecutor(1) as threads:
-        assert threads.submit(verax.prediction_change, scorer, X, X).result(60).value.shape == (6,)
+        assert threads.submit(calls.prediction_change, scorer, X, X).result(60).value.shape == (6,)

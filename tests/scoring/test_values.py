@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
+import calls
 import reference
 import verax
 from verax import attribution
@@ -50,8 +51,8 @@ COPIES = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
 def test_copies_of_one_regressor_agree(make, tmp_path):
-    found = verax.evaluate(make(tmp_path), X, W * X, samples=40)
-    wanted = verax.evaluate(MODEL, X, W * X, samples=40)
+    found = calls.evaluate(make(tmp_path), X, W * X, samples=40)
+    wanted = calls.evaluate(MODEL, X, W * X, samples=40)
     for name in wanted:
         np.testing.assert_allclose(found[name].value, wanted[name].value, rtol=1e-5, atol=1e-4 * np.abs(Y).max())
 
@@ -101,8 +102,8 @@ def test_one_tree_in_every_library_agrees(make, tmp_path):
     tree = DecisionTreeRegressor(max_depth=1).fit(SIGNS, STEP)
     a = np.random.default_rng(1).normal(size=SIGNS.shape)
     settings = {"samples": 50, "sigma": 1.0, "baselines": -SIGNS}
-    found = verax.evaluate(make(tmp_path), SIGNS, a, **settings)
-    wanted = verax.evaluate(tree, SIGNS, a, **settings)
+    found = calls.evaluate(make(tmp_path), SIGNS, a, **settings)
+    wanted = calls.evaluate(tree, SIGNS, a, **settings)
     for name in wanted:
         np.testing.assert_allclose(found[name].value, wanted[name].value, rtol=0, atol=1e-5)
     assert np.ptp(wanted["pc"].value) > 1
@@ -117,14 +118,14 @@ def test_boosted_regressors_are_recognised_in_both_interfaces(package):
     for model in (regressor, booster):
         scorer = verax.Scorer(model)
         assert scorer.adapter.returns == "values"
-        curve = verax.prediction_change(scorer, X, X).morf
+        curve = calls.prediction_change(scorer, X, X).morf
         np.testing.assert_allclose(curve[:, 0], regressor.predict(X), rtol=1e-6)
 
 
 def test_linear_regression_has_closed_forms():
     baselines = X.mean(0)
     contribution = W * (X - baselines)
-    result = verax.evaluate(MODEL, X, contribution, ["pc", "dpc"], baselines=baselines)
+    result = calls.evaluate(MODEL, X, contribution, ["pc", "dpc"], baselines=baselines)
     for row in range(len(X)):
         curves = reference.guided(
             lambda x: float(x @ W + B), X[row], baselines, contribution[row], range(10), "signed", 10
@@ -133,9 +134,9 @@ def test_linear_regression_has_closed_forms():
         assert result["pc"].value[row] == pytest.approx(reference.weighted_abpc(lerf, morf), abs=1e-10)
     gradient = np.broadcast_to(W, X.shape)
     # W is exactly how the value moves, so that nothing is left unexplained; its negation is no explanation at all
-    exact = verax.infidelity(MODEL, X, {"w": gradient, "-w": -gradient}, normalize=False, samples=50)
+    exact = calls.infidelity(MODEL, X, {"w": gradient, "-w": -gradient}, normalize=False, samples=50)
     assert exact.value["w"].max() < 1e-18
-    moved = verax.infidelity(MODEL, X, np.zeros_like(X), normalize=False, samples=4000)
+    moved = calls.infidelity(MODEL, X, np.zeros_like(X), normalize=False, samples=4000)
     np.testing.assert_allclose(moved.value, 0.2**2 * W @ W, rtol=0.15)
 
 
@@ -155,28 +156,28 @@ def test_attributions_of_a_linear_regression_have_closed_forms():
         "lime on groups": (attribution.LimeGroups(alpha=1e-9, samples=64), W * X),
     }
     for name, (method, wanted) in rows.items():
-        found = method(model, x, background=x)
+        found = method(verax.Problem(model, x, background=x))
         np.testing.assert_allclose(found, np.broadcast_to(wanted, X.shape), rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 def test_nothing_speaks_of_classes():
-    comparison = verax.compare(MODEL, X, {"a": W * X, "b": -W * X}, ["pc", "dpc"])
+    comparison = calls.compare(MODEL, X, {"a": W * X, "b": -W * X}, ["pc", "dpc"])
     page = comparison._repr_html_() + str(comparison) + repr(comparison.evaluation)
     assert "class score" not in page
     assert comparison.evaluation["pc"].context.score == "value"
     with pytest.raises(ValueError, match="target: output 1 does not exist; the model has one output, number 0"):
-        verax.prediction_change(MODEL, X, X, target=1)
+        calls.prediction_change(MODEL, X, X, target=1)
 
 
 def test_of_several_values_one_is_followed_by_number_or_name():
     both = LinearRegression().fit(X, np.stack([Y, -2 * Y], axis=1))
     with pytest.raises(ValueError, match="target: the model returns 2 values for each row; say which one"):
-        verax.prediction_change(both, X, X)
-    first = verax.prediction_change(both, X, X, target=0).value
-    np.testing.assert_allclose(verax.prediction_change(both, X, X, target=1).value, -2 * first)
+        calls.prediction_change(both, X, X)
+    first = calls.prediction_change(both, X, X, target=0).value
+    np.testing.assert_allclose(calls.prediction_change(both, X, X, target=1).value, -2 * first)
     named = verax.Scorer(both, labels=["price", "loss"])
-    np.testing.assert_array_equal(verax.prediction_change(named, X, X, target="loss").value, -2 * first)
-    each = verax.prediction_change(named, X, X, target=["price", "loss"] * 12).value
+    np.testing.assert_array_equal(calls.prediction_change(named, X, X, target="loss").value, -2 * first)
+    each = calls.prediction_change(named, X, X, target=["price", "loss"] * 12).value
     np.testing.assert_allclose(each[1::2], -2 * first[1::2])
 
 
@@ -194,16 +195,16 @@ def test_a_score_is_made_of_whatever_a_model_returns():
     margin = verax.Scorer(module, score=lambda found: found["boxes"][:, 0] - found["boxes"][:, 1])
     assert margin.adapter.returns == "values"
     weights = module.layer.weight.detach()
-    torch.testing.assert_close(attribution.Gradient()(margin, x)[0], weights[0] - weights[1])
+    torch.testing.assert_close(attribution.Gradient()(verax.Problem(margin, x))[0], weights[0] - weights[1])
     plain = verax.Scorer(lambda rows: {"boxes": rows @ weights.T}, score=lambda found: found["boxes"][:, 2])
-    torch.testing.assert_close(verax.prediction_change(plain, x, x).morf[:, 0], x @ weights[2], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(calls.prediction_change(plain, x, x).morf[:, 0], x @ weights[2], rtol=1e-12, atol=1e-12)
     tree = GradientBoostingRegressor(n_estimators=3).fit(X, Y)
     doubled = verax.Scorer(tree, score=lambda values: 2 * values)
     np.testing.assert_allclose(
-        verax.prediction_change(doubled, X, X).value, 2 * verax.prediction_change(tree, X, X).value
+        calls.prediction_change(doubled, X, X).value, 2 * calls.prediction_change(tree, X, X).value
     )
     logits = verax.Scorer(module, score=lambda found: found["boxes"], returns="logits")
-    assert verax.prediction_change(logits, x, x).morf.max() <= 1
+    assert calls.prediction_change(logits, x, x).morf.max() <= 1
 
 
 def test_what_is_said_of_a_regressor_must_be_true():
@@ -213,10 +214,10 @@ def test_what_is_said_of_a_regressor_must_be_true():
 
 def test_whole_numbers_are_values():
     counts = verax.Scorer(lambda x: (x > 0).sum(1), returns="values")
-    assert verax.prediction_change(counts, X, X).morf[:, 0].tolist() == (X > 0).sum(1).tolist()
+    assert calls.prediction_change(counts, X, X).morf[:, 0].tolist() == (X > 0).sum(1).tolist()
 
 
 def test_tuning_a_regressor_ranks_what_needs_no_gradients():
     pytest.importorskip("optuna")
-    found = verax.tune(MODEL, X, metric="pc", trials=2, methods=["Occlusion", "Random"])
+    found = calls.tune(MODEL, X, metric="pc", trials=2, methods=["Occlusion", "Random"])
     assert type(found.best).__name__ == "Occlusion"

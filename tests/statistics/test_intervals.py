@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 import torch
 
+import calls
 import verax
 from verax.metrics import Estimate, Result
 from verax.statistics.bootstrap import resampled_means
@@ -28,7 +29,7 @@ MODEL = verax.Scorer(lambda x: x.sum(1), returns="logits")
 
 
 def measured(attributions, rows=30):
-    return verax.prediction_change(MODEL, normal(rows, 4), attributions)
+    return calls.prediction_change(MODEL, normal(rows, 4), attributions)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])

@@ -133,7 +133,7 @@ def test_what_is_wrong_is_told_in_a_line(listed: Any, words: list[str]) -> None:
 
 
 def test_a_tolerance_wants_adaptive_steps() -> None:
-    with pytest.raises(SpecError, match=r"^small\.toml: metrics: tolerance: .* steps adaptive beside it, found 9\.$"):
+    with pytest.raises(SpecError, match=r"^small\.toml: metrics: tolerance: .* steps adaptive beside it, got 9\.$"):
         spec(metrics={"tolerance": 0.1, "steps": 9})
     listed = ["infidelity", {"metric": "pc", "steps": "adaptive"}]
     assert metrics_of(spec(metrics={"list": listed, "tolerance": 0.1}).metrics)["pc"] == PredictionChange(
@@ -303,13 +303,10 @@ def test_adaptive_steps_and_replacements_of_the_training_data(trained: Path) -> 
     assert [metric.column for metric in tables.metrics if metric.noisy] == ["pc_rows"]
     model = next(iter(study.models.values()))
     for column, metric in study.metrics.items():
-        settings = {"background": model.background, "device": "cpu"}
-        values = model.configurations[0](model.scorer(False), model.inputs, **settings)
-        wanted = verax.evaluate(
-            model.scorer(False), model.material.given(slice(0, 10), "cpu"), values, [metric], **settings
-        )
+        problem = verax.Problem(model.scorer(False), model.inputs[:10], background=model.background, device="cpu")
+        wanted = verax.evaluate(problem, {"mine": model.configurations[0]}, [metric])
         found = tables.scores.filter(pl.col("configuration") == model.configurations[0].canonical)[column]
-        assert found.to_list() == pytest.approx(wanted["pc"].value.tolist(), abs=1e-5)
+        assert found.to_list() == pytest.approx(wanted["pc"].value["mine"].tolist(), abs=1e-5)
     assert verify(study, 1.0, HERE).passed
     with pytest.raises(SpecError, match=r"metrics\.steps"):
         spec(metrics={"steps": "few"})

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import verax
-from study.studies import ran, scores, spec, table
+from study.studies import HERE, ran, scores, spec, table
 from verax.attribution import Gradient, IntegratedGradients, LimeTabular, Random, TreeShap
 from verax.metrics import Infidelity, PredictionChange
 from verax.models.files import ModelFileError
@@ -104,15 +104,14 @@ def test_no_perturbed_row_lacks_a_category(tmp_path: Path) -> None:
     model = explained(found)
     seen: list[torch.Tensor] = []
     model.module.register_forward_pre_hook(lambda module, rows: seen.append(rows[0].clone()))
-    inputs = model.material.given(slice(0, 4))
+    problem = model.material.problem(model.scorer(False), slice(0, 4), HERE, background=False)
     metrics = {"pc": "pc", "near": Infidelity(samples=20), "far": Infidelity(samples=20, perturbation="baseline")}
-    verax.evaluate(model.scorer(False), inputs, torch.rand(4, 6), metrics)
+    verax.evaluate(problem, torch.rand(4, 6), metrics)
     towns = torch.cat(seen)[:, 2:]
     assert len(towns) > 100
     assert set(towns.unique().tolist()) == {0.0, 1.0}
     assert (towns.sum(1) == 1).all()
-    attributions = Gradient()(model.scorer(False), inputs)
-    wanted = verax.evaluate(model.scorer(False), inputs, attributions, [PredictionChange()])["pc"].value
+    wanted = PredictionChange()(problem, Gradient()(problem)).value
     stored = found.to_frame().filter(pl.col("method") == "Gradient")["pc"]
     np.testing.assert_allclose(stored.to_numpy(), wanted.numpy(), atol=1e-5)
 
@@ -301,7 +300,7 @@ class TestLive:
         )
         assert "line: left out, because the model has no trees that can be read: Tree SHAP" in lines
         own = found.to_frame().filter(pl.col("model") == "tree", pl.col("configuration") == TreeShap().canonical)
-        values = TreeShap()(tree, NUMBERS[found.study.models["tree"].rows] * 10)
+        values = TreeShap()(verax.Problem(tree, NUMBERS[found.study.models["tree"].rows] * 10))
         assert own["attribution_norm"].to_list() == pytest.approx(np.linalg.norm(values, axis=1), rel=1e-5)
 
     def test_what_was_computed_is_found_again(self, tmp_path: Path) -> None:

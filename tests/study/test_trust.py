@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LinearRegression
 
+import calls
 import verax
 from study.conftest import _quick
 from study.studies import HERE, LINEAR, MLP, flip, images, ran, spec, table, whole
@@ -70,7 +71,7 @@ def test_the_distance_is_that_of_a_direct_call(study: Study, trust: Trust) -> No
     (method,) = [one for one in model.configurations if one.canonical == name]
     given = explain(model, [method], rows, HERE, study.store.cache(0.0)).values
     metrics = {"dpc_magnitude": study.metrics["dpc_magnitude"]}
-    found = verax.evaluate(
+    found = calls.evaluate(
         model.scorer(False), model.inputs[rows], given, metrics, background=model.background, distance=True
     )
     assert found.distance is not None
@@ -89,7 +90,7 @@ def test_shares_of_the_possible_are_those_of_a_direct_call(study: Study, trust: 
     (row,) = trust.limits.filter(pl.col("model") == "Cancer-MLP", pl.col("metric") == "dpc_magnitude").to_dicts()
     metrics = {name: metric for name, metric in study.metrics.items() if name.startswith(("pc", "dpc"))}
     with pytest.warns(UserWarning, match="model rows allow those of"):
-        limits = verax.limits(model.scorer(False), model.inputs[:9], metrics=metrics, rows=2**14)["dpc_magnitude"]
+        limits = calls.limits(model.scorer(False), model.inputs[:9], metrics=metrics, rows=2**14)["dpc_magnitude"]
     scores = read_results(study).tables.scores.filter(pl.col("model") == "Cancer-MLP")
     by_input = dict(scores.filter(pl.col("configuration") == name).select("input", "dpc_magnitude").iter_rows())
     known = [by_input[model.rows[place]] for place in limits.inputs]
@@ -105,7 +106,7 @@ def test_the_audit_is_that_of_a_direct_call(study: Study, trust: Trust) -> None:
     model = study.models["Cancer-MLP"]
     by_name = {one.canonical: one for one in model.configurations}
     given = {f"{BEST_BY}{column}": by_name[best(study, column)] for column in ("pc", "dpc_magnitude")}
-    found = verax.audit(
+    found = calls.audit(
         model.scorer(False),
         model.inputs[:9],
         given,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-import verax
+import calls
 from verax.attribution import LimeTabular
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
@@ -30,7 +30,7 @@ def test_parts_join_to_the_whole(independent: int) -> None:
 
     def result(rows: slice) -> UncertaintyResult:
         given = {"inputs": inputs[rows], "noise": noise[rows]}
-        return verax.infidelity_uncertainty(model, inputs[rows], given, study, target=1)
+        return calls.infidelity_uncertainty(model, inputs[rows], given, study, target=1)
 
     whole, parts = result(slice(0, 7)), joined([result(slice(0, 3)), result(slice(3, 7))])
     for name in ("mean_value", "mean_resampled", "mean_analytic", "mean_independent", "resampled", "analytic"):

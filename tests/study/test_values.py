@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import torch
 
+import calls
 import verax
 from verax.analysis.summary import configurations as summarise
 from verax.analysis.tables import Example
@@ -61,9 +62,10 @@ def direct(study: Study, model: str, one: Any) -> tuple[torch.Tensor, Any]:
         one = replace(one, pixel_mean=mean, pixel_std=std)
     if model.startswith("Digits") and isinstance(one, IntegratedGradients):
         one = replace(one, baseline="zero")  # the mean of standardised images
-    values = one(module, inputs, background=background, background_labels=labels)
+    problem = verax.Problem(module, inputs, background=background, background_labels=labels)
+    values = one(problem)
     found = {
-        name: verax.evaluate(module, inputs, values, metrics=[metric])[metric.name] for name, metric in METRICS.items()
+        name: calls.evaluate(module, inputs, values, metrics=[metric])[metric.name] for name, metric in METRICS.items()
     }
     return values, found
 
@@ -91,10 +93,10 @@ def test_a_unit_is_equal_bit_for_bit(study: Study, table: pl.DataFrame) -> None:
     explained = study.models["Cancer-MLP"]
     inputs = explained.inputs[4:8]
     scorer = verax.Scorer(explained.module, returns="logits")
-    values = verax.attribution.attribute(
+    values = calls.attribute(
         explained.configurations, scorer, inputs, background=explained.background, background_labels=explained.labels
     )
-    found = verax.evaluate(scorer, inputs, values, metrics=METRICS)  # type: ignore[arg-type]
+    found = calls.evaluate(scorer, inputs, values, metrics=METRICS)  # type: ignore[arg-type]
     own = table.filter((pl.col("model") == "Cancer-MLP") & pl.col("input").is_in(explained.rows[4:8].tolist()))
     for name in METRICS:
         stored = own[name].to_numpy().reshape(len(explained.configurations), 4)
@@ -162,13 +164,13 @@ def test_uncertainty_is_that_of_a_direct_call(model: str, study: Study) -> None:
     own = [explained.used(one) for one in explained.configurations]
     names = {explained.used(one).canonical: one.canonical for one in explained.configurations}
     scorer = verax.Scorer(explained.module, returns="logits")
-    attributions = verax.attribution.attribute(
+    attributions = calls.attribute(
         own, scorer, inputs, background=explained.background, background_labels=explained.labels
     )
     thinned = {one.canonical for one in explained.configurations[:1]} | set(table["configuration"].unique())
     asked = InfidelityUncertainty(Infidelity(samples=16), (4, 16), 4, 2)
     named = {names[name]: value for name, value in attributions.items() if names[name] in thinned}
-    found = verax.infidelity_uncertainty(scorer, inputs, named, asked)
+    found = calls.infidelity_uncertainty(scorer, inputs, named, asked)
     assert table.height == 2 * len(named)
     for row in table.iter_rows(named=True):
         name, place = row["configuration"], (4, 16).index(row["draws"])
@@ -245,11 +247,11 @@ def test_examples_are_those_of_direct_calls(study: Study, examples: dict[str, Ex
 
 def check_example(example: Example, place: int, explained: ExplainedModel, one: Any) -> None:
     inputs, scorer = explained.inputs[:2], verax.Scorer(explained.module, returns="logits")
-    settings = {"background": explained.background, "background_labels": explained.labels}
-    values = explained.used(one)(scorer, inputs, **settings)
+    train = {"background": explained.background, "background_labels": explained.labels}
+    values = explained.used(one)(verax.Problem(scorer, inputs, **train))
     np.testing.assert_allclose(example.attributions[place], values.numpy(), rtol=1e-4, atol=1e-6)
-    pc = verax.prediction_change(scorer, inputs, values)
-    dpc = verax.directed_prediction_change(scorer, inputs, values)
+    pc = calls.prediction_change(scorer, inputs, values)
+    dpc = calls.directed_prediction_change(scorer, inputs, values)
     for found, wanted in (
         (example.pc_morf, pc.morf),
         (example.pc_lerf, pc.lerf),

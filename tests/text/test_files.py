@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import verax
 from verax.text.example import small_tokenizer
 from verax.text.files import read_texts, read_token_attributions
+from verax.text.tokens import tokenized
 
 pytest.importorskip("transformers")
 
 TEXTS = ["a good film", "null", '"quoted",\nwith a line']
-INPUTS = verax.text.tokenized(small_tokenizer(*TEXTS), TEXTS)
+INPUTS = tokenized(small_tokenizer(*TEXTS), TEXTS)
 LENGTHS = [len(one) for one in INPUTS.tokens]
 ROWS = [[float(at) for at in range(length)] for length in LENGTHS]
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import verax
+from verax.metrics import PredictionChange
 from verax.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -34,7 +35,8 @@ def _bert(tokenizer: Any) -> Any:
 
 
 def test_layer_integrated_gradients_of_captum_are_ours(tokenizer: Any, bert: Any) -> None:
-    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    problem = verax.text.classification(bert, tokenizer, TEXTS, target=1)
+    inputs = problem.rows
 
     def logits(ids: Tensor, mask: Tensor) -> Tensor:
         found: Tensor = bert(input_ids=ids, attention_mask=mask).logits
@@ -45,26 +47,26 @@ def test_layer_integrated_gradients_of_captum_are_ours(tokenizer: Any, bert: Any
     beside = (inputs.alongside["attention_mask"],)
     theirs = layer.attribute(inputs.values, baseline, target=1, n_steps=32, additional_forward_args=beside)
     method = verax.attribution.IntegratedGradients(points=32)
-    ours = method(bert, verax.text.embedded(bert, inputs), target=1)
+    ours = method(verax.text.embedded(problem))
     assert ours.abs().max() > 1e-3
     torch.testing.assert_close(verax.text.per_token(ours), theirs.sum(-1).float(), atol=1e-6, rtol=1e-4)
 
 
 def test_explanations_of_texts_are_taken_as_shap_gives_them(tokenizer: Any, bert: Any) -> None:
     shap = pytest.importorskip("shap")
-    inputs = verax.text.tokenized(tokenizer, TEXTS)
-    full = torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))
+    problem = verax.text.classification(bert, tokenizer, TEXTS, target=1)
+    full = torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))
     rows = np.empty(len(TEXTS), dtype=object)
-    for row, there in enumerate(inputs.there):
+    for row, there in enumerate(problem.rows.there):
         rows[row] = np.stack([np.zeros(int(there.sum())), full[row][there].numpy()], axis=1)
-    explanation = shap.Explanation(rows, base_values=np.zeros((len(TEXTS), 2)), data=inputs.tokens)
-    wanted = verax.prediction_change(bert, inputs, {"it": full}, target=1).value["it"]
+    explanation = shap.Explanation(rows, base_values=np.zeros((len(TEXTS), 2)), data=problem.rows.tokens)
+    wanted = PredictionChange()(problem, {"it": full}).value["it"]
     one = explanation[:, :, 1]
     for given in (one, one.values):
-        found = verax.prediction_change(bert, inputs, {"it": given}, target=1).value["it"]
+        found = PredictionChange()(problem, {"it": given}).value["it"]
         torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
     with pytest.raises(ValueError, match="about 2 classes; take one"):
-        verax.prediction_change(bert, inputs, {"it": explanation}, target=1)
+        PredictionChange()(problem, {"it": explanation})
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -73,7 +75,7 @@ def test_matrices_of_inseq_become_numbers_of_prompt_tokens(tokenizer: Any, pairs
     prompts, follow = ["the film was good", "bad"], ["a good story", "end"]
     settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32, "vocab_size": len(tokenizer)}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
-    scorer, inputs = verax.text.continuation(model, tokenizer, prompts, follow)
+    problem = verax.text.generation(model, tokenizer, prompts, follow)
     generator = torch.Generator().manual_seed(0)
     outputs, wanted = [], []
     for prompt, answer in zip(prompts, follow, strict=True):
@@ -87,7 +89,7 @@ def test_matrices_of_inseq_become_numbers_of_prompt_tokens(tokenizer: Any, pairs
     found = of_prompts(SimpleNamespace(sequence_attributions=outputs))
     for row, numbers in enumerate(wanted):
         torch.testing.assert_close(found[row], numbers)
-    assert verax.prediction_change(scorer, inputs, {"inseq": found}).value["inseq"].shape == (2,)
+    assert PredictionChange()(problem, {"inseq": found}).value["inseq"].shape == (2,)
     first = of_prompts(SimpleNamespace(sequence_attributions=outputs), step=0)
     assert [len(row) for row in first] == [4, 1]
 
@@ -96,13 +98,13 @@ def test_numbers_of_a_prompt_may_count_its_special_tokens(tokenizer: Any) -> Non
     """As inseq gives them where a tokenizer adds some; what they say of special tokens does not count."""
     settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32, "vocab_size": len(tokenizer)}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
-    scorer, inputs = verax.text.continuation(model, tokenizer, ["the film was good", "bad"], ["a good story", "end"])
+    problem = verax.text.generation(model, tokenizer, ["the film was good", "bad"], ["a good story", "end"])
     plain = [[1.0, 4.0, 2.0, 3.0], [1.0]]
     special = [[9.0, *row, 9.0] for row in plain]
-    found = verax.prediction_change(scorer, inputs, {"plain": plain, "special": special}).value
+    found = PredictionChange()(problem, {"plain": plain, "special": special}).value
     assert torch.equal(found["plain"], found["special"])
     with pytest.raises(ValueError, match="row 0 has 5 numbers, and the text 9 tokens with special ones"):
-        verax.prediction_change(scorer, inputs, {"it": [row[1:] for row in special]})
+        PredictionChange()(problem, {"it": [row[1:] for row in special]})
 
 
 class Sequence:

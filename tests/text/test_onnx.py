@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
+from verax.metrics import PredictionChange
 from verax.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -35,8 +36,11 @@ def test_keywords_a_function_and_a_file_give_the_same_pc(tmp_path: Path) -> None
     bert = small_classifier(tokenizer)
     for weights in bert.parameters():
         weights.data *= 5  # untrained, it would hardly tell texts apart, and anything would agree
-    masked = verax.text.tokenized(tokenizer, TEXTS)
-    session = exported(bert, masked, tmp_path / "bert.onnx")
+    masked, deleted = (
+        verax.text.classification(bert, tokenizer, TEXTS, replace=replace, target=1, batch_size=5)
+        for replace in ("mask", "delete")
+    )
+    session = exported(bert, masked.rows, tmp_path / "bert.onnx")
 
     def by_function(input_ids: Tensor, attention_mask: Tensor, **others: Tensor) -> Tensor:
         logits: Tensor = bert(input_ids=input_ids, attention_mask=attention_mask).logits
@@ -46,13 +50,13 @@ def test_keywords_a_function_and_a_file_give_the_same_pc(tmp_path: Path) -> None
         given = {"input_ids": np.asarray(input_ids), "attention_mask": np.asarray(attention_mask)}
         return torch.from_numpy(session.run(None, given)[0])
 
-    attribution = {"a": np.random.default_rng(0).normal(size=masked.values.shape)}
-    for inputs in (masked, verax.text.tokenized(tokenizer, TEXTS, replace="delete")):
-        wanted = verax.prediction_change(bert, inputs, attribution, target=1).value["a"]
+    attribution = {"a": np.random.default_rng(0).normal(size=masked.inputs.shape)}
+    for problem in (masked, deleted):
+        wanted = PredictionChange()(problem, attribution).value["a"]
         assert wanted.abs().max() > 1e-2
         for function in (by_function, by_file):
-            scorer = verax.Scorer(function, returns="logits")
-            found = verax.prediction_change(scorer, inputs, attribution, target=1, batch_size=5).value["a"]
+            other = problem.with_model(verax.Scorer(function, returns="logits"))
+            found = PredictionChange()(other, attribution).value["a"]
             np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import verax
 from verax.text.example import small_tokenizer
 from verax.text.pieces import decoded_pieces, text_pieces
+from verax.text.tokens import tokenized
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -41,7 +42,7 @@ def test_pieces_of_bytes_are_the_text(text: str) -> None:
 def test_special_tokens_and_padding_have_no_text() -> None:
     tokenizer = small_tokenizer(TEXT, "good")
     tokenizer.padding_side = "left"
-    inputs = verax.text.tokenized(tokenizer, [TEXT, "good"])
+    inputs = tokenized(tokenizer, [TEXT, "good"])
     assert "".join(inputs.pieces[0]) == TEXT
     assert inputs.pieces[1] == ("", "good", "")
     assert inputs.words(5)[1] == ("",) * (inputs.values.shape[1] - 2) + ("good", "")
@@ -50,7 +51,7 @@ def test_special_tokens_and_padding_have_no_text() -> None:
 
 
 def test_pairs_stand_below_each_other() -> None:
-    inputs = verax.text.tokenized(small_tokenizer("is it good", "yes"), [("is it good", "yes")])
+    inputs = tokenized(small_tokenizer("is it good", "yes"), [("is it good", "yes")])
     assert "".join(inputs.pieces[0]) == "is it good\nyes"
 
 
@@ -73,6 +74,6 @@ def test_a_continuation_goes_on_with_the_text() -> None:
     config = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=16, vocab_size=len(tokenizer))
     with torch.random.fork_rng():
         model = transformers.GPT2LMHeadModel(config).eval()
-    _, inputs = verax.text.continuation(model, tokenizer, ["the cat", "the"], ["sat on", "cat"])
+    inputs = verax.text.generation(model, tokenizer, ["the cat", "the"], ["sat on", "cat"]).rows
     assert ["".join(one) for one in inputs.pieces] == ["the cat sat on", "the cat"]
     assert [len(one) for one in inputs.pieces] == [len(one) for one in inputs.tokens]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import verax
+from verax.metrics import PredictionChange
 from verax.text.continuation import ContinuationScore
 from verax.text.example import small_tokenizer
 from verax.text.prefix import SharedPrefix
@@ -65,11 +66,11 @@ def counted(model: Any) -> Iterator[list[int]]:
         hook.remove()
 
 
-def switched_off(scorer: verax.Scorer) -> verax.Scorer:
-    score: Any = scorer.adapter.module
+def switched_off(problem: verax.Problem) -> verax.Problem:
+    score: Any = problem.scorer.adapter.module
     other = ContinuationScore(score.model, score.tokens)
     other.shared.usable = False
-    return verax.Scorer(other, returns="values")
+    return problem.with_model(verax.Scorer(other, returns="values"))
 
 
 @pytest.mark.parametrize("replace", ["unk", "delete"])
@@ -77,13 +78,16 @@ def switched_off(scorer: verax.Scorer) -> verax.Scorer:
 def test_scores_with_the_cache_are_those_without(tokenizer: Any, make: Any, replace: Any) -> None:
     """Prompts of unlike lengths, padded, at once and in small batches; far fewer tokens are computed."""
     model = make(tokenizer)
-    scorer, inputs = verax.text.continuation(model, tokenizer, PROMPTS, ANSWERS, replace=replace, prefix=PREFIX)
-    given = {"r": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    problem, batches = (
+        verax.text.generation(model, tokenizer, PROMPTS, ANSWERS, replace=replace, prefix=PREFIX, batch_size=size)
+        for size in (None, 17)
+    )
+    given = {"r": torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))}
     with counted(model) as plain:
-        wanted = verax.prediction_change(switched_off(scorer), inputs, given)
+        wanted = PredictionChange()(switched_off(problem), given)
     with counted(model) as shared:
-        found = verax.prediction_change(scorer, inputs, given)
-    small = verax.prediction_change(scorer, inputs, given, batch_size=17)
+        found = PredictionChange()(problem, given)
+    small = PredictionChange()(batches, given)
     assert wanted.morf["r"].std(1).min() > 0.05  # the prompt does matter
     for one in (found, small):
         for curve in ("morf", "lerf"):
@@ -93,18 +97,20 @@ def test_scores_with_the_cache_are_those_without(tokenizer: Any, make: Any, repl
 
 def test_the_prefix_is_read_once_and_anew_with_other_weights(tokenizer: Any) -> None:
     model = gpt2(tokenizer)
-    scorer, inputs = verax.text.continuation(model, tokenizer, PROMPTS, ANSWERS, prefix=PREFIX)
-    given = {"r": torch.rand(inputs.values.shape, generator=torch.Generator().manual_seed(0))}
+    problem, batches = (
+        verax.text.generation(model, tokenizer, PROMPTS, ANSWERS, prefix=PREFIX, batch_size=size) for size in (None, 20)
+    )
+    given = {"r": torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))}
     reads: list[int] = []
     hook = model.get_input_embeddings().register_forward_pre_hook(lambda part, args: reads.append(len(args[0])))
     try:
-        verax.prediction_change(scorer, inputs, given, batch_size=20)  # its rows make three batches and more
+        PredictionChange()(batches, given)  # its rows make three batches and more
     finally:
         hook.remove()
     assert 1 <= reads.count(1) <= 2  # twice, where the first batch shares more by chance
     assert sum(rows > 2 for rows in reads) >= 3
     model.transformer.h[0].mlp.c_fc.weight.data *= -1
-    found, wanted = (verax.prediction_change(one, inputs, given) for one in (scorer, switched_off(scorer)))
+    found, wanted = (PredictionChange()(each, given) for each in (problem, switched_off(problem)))
     torch.testing.assert_close(found.morf["r"], wanted.morf["r"], atol=1e-5, rtol=1e-6)
 
 
@@ -114,33 +120,29 @@ def test_left_padding_does_not_matter(tokenizer: Any) -> None:
     for side in ("right", "left"):
         tokenizer.padding_side = side
         try:
-            scorer, inputs = verax.text.continuation(model, tokenizer, PROMPTS, ANSWERS, prefix=PREFIX)
+            problem = verax.text.generation(model, tokenizer, PROMPTS, ANSWERS, prefix=PREFIX)
         finally:
             tokenizer.padding_side = "right"
-        values.append(verax.attribution.Occlusion()(scorer, inputs))
+        values.append(verax.attribution.Occlusion()(problem))
     torch.testing.assert_close(values[0], values[1], atol=1e-5, rtol=0)
 
 
 def test_each_token_keeps_its_score(tokenizer: Any) -> None:
-    scorer, inputs = verax.text.continuation(
-        gpt2(tokenizer), tokenizer, PROMPTS, ANSWERS, prefix=PREFIX, per_token=True
-    )
-    effects = [
-        verax.attribution.Occlusion()(one, inputs, target=[0, 2, 0], batch_size=64)
-        for one in (scorer, switched_off(scorer))
-    ]
+    settings = {"per_token": True, "target": [0, 2, 0], "batch_size": 64}
+    problem = verax.text.generation(gpt2(tokenizer), tokenizer, PROMPTS, ANSWERS, prefix=PREFIX, **settings)
+    effects = [verax.attribution.Occlusion()(each) for each in (problem, switched_off(problem))]
     torch.testing.assert_close(*effects, atol=1e-5, rtol=0)
 
 
 def test_what_stands_around_the_prompt_is_never_removed(tokenizer: Any) -> None:
-    inputs = verax.text.continuation(
+    inputs = verax.text.generation(
         gpt2(tokenizer), tokenizer, PROMPTS[:2], ["blue", "yes"], prefix=PREFIX, suffix=" . answer :"
-    )[1]
+    ).rows
     for row, text in enumerate(PROMPTS[:2]):
         free = [word for word, number in zip(inputs.tokens[row], inputs.features[row], strict=False) if number >= 0]
         assert free == text.split()
         assert inputs.features[row][inputs.features[row] >= 0].tolist() == list(range(len(free)))
-    words = verax.text.continuation(gpt2(tokenizer), tokenizer, ["a red lamp"], ["yes"], prefix=PREFIX, unit="word")[1]
+    words = verax.text.generation(gpt2(tokenizer), tokenizer, ["a red lamp"], ["yes"], prefix=PREFIX, unit="word").rows
     assert int(words.features.max()) == 2
 
 
@@ -159,16 +161,16 @@ def byte_pairs(*texts: str) -> Any:
 @pytest.mark.parametrize("prefix", ["answer this : ", "answer this:\n", "answer this:\n\n ", "answer"])
 def test_the_space_before_the_first_word_does_not_fix_it(prefix: str) -> None:
     tokenizer = byte_pairs("answer this the film was good", "the film", "the film", "answer this", "was good")
-    inputs = verax.text.continuation(
+    inputs = verax.text.generation(
         gpt2(tokenizer), tokenizer, ["the film was good"], [" yes"], prefix=prefix, suffix="\nso ?"
-    )[1]
+    ).rows
     free = [int(one) for one, number in zip(inputs.values[0], inputs.features[0], strict=True) if number >= 0]
     assert tokenizer.decode(free).strip() == "the film was good"
 
 
 def test_generation_reads_the_prefix(tokenizer: Any) -> None:
     model = gpt2(tokenizer)
-    inputs = verax.text.continuation(model, tokenizer, ["a red lamp"], prefix=PREFIX, max_new_tokens=2)[1]
+    inputs = verax.text.generation(model, tokenizer, ["a red lamp"], prefix=PREFIX, max_new_tokens=2).rows
     ids = tokenizer([PREFIX + "a red lamp"], return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         wanted = model.generate(input_ids=ids, max_new_tokens=2, do_sample=False)[0, ids.shape[1] :]
@@ -178,11 +180,11 @@ def test_generation_reads_the_prefix(tokenizer: Any) -> None:
 def test_wrong_prefixes_are_refused(tokenizer: Any) -> None:
     model = gpt2(tokenizer)
     with pytest.raises(TypeError, match="prefix"):
-        verax.text.continuation(model, tokenizer, PROMPTS, ANSWERS, prefix=3)  # type: ignore[arg-type]
+        verax.text.generation(model, tokenizer, PROMPTS, ANSWERS, prefix=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="prompts: expected a list of texts"):
-        verax.text.continuation(model, tokenizer, "what is it")
+        verax.text.generation(model, tokenizer, "what is it")
     with pytest.raises(ValueError, match="prompts: row 1 has no token between prefix and suffix: ' '"):
-        verax.text.continuation(model, tokenizer, ["is", " "], ["yes", "yes"], prefix=PREFIX)
+        verax.text.generation(model, tokenizer, ["is", " "], ["yes", "yes"], prefix=PREFIX)
 
 
 class Bidirectional(torch.nn.Module):
@@ -235,6 +237,6 @@ def test_models_without_a_cache_go_the_plain_way(tokenizer: Any) -> None:
     t5 = transformers.T5Config(vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     t5.decoder_start_token_id = 0
     pair = seeded(transformers.T5ForConditionalGeneration, t5)
-    scorer, inputs = verax.text.continuation(pair, tokenizer, PROMPTS[:1], ANSWERS[:1], prefix=PREFIX)
-    effect = verax.attribution.Occlusion()(scorer, inputs)
+    problem = verax.text.generation(pair, tokenizer, PROMPTS[:1], ANSWERS[:1], prefix=PREFIX)
+    effect = verax.attribution.Occlusion()(problem)
     assert (effect[0] != 0).sum() <= len(PROMPTS[0].split())

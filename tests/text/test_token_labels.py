@@ -38,10 +38,11 @@ def _logits(tokenizer: Any, tagger: Any, text: str, word: int) -> Tensor:
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_the_score_is_that_of_the_word_in_question(tokenizer: Any, tagger: Any, side: str) -> None:
     tokenizer.padding_side = side
-    model, inputs = verax.text.token_labels(tagger, tokenizer, TEXTS, WORDS)
+    settings = {"target": 2, "output": "logit", "batch_size": 1}
+    problem = verax.text.classification(tagger, tokenizer, TEXTS, words=WORDS, **settings)
     tokenizer.padding_side = "right"
-    ones = [[1.0] * len(row) for row in inputs.tokens]
-    found = verax.evaluate(model, inputs, {"ones": ones}, ["pc"], target=2, output="logit", batch_size=1)["pc"]
+    ones = [[1.0] * len(row) for row in problem.rows.tokens]
+    found = verax.evaluate(problem, {"ones": ones}, ["pc"])["pc"]
     for row, (text, word) in enumerate(zip(TEXTS, (3, 0, 4), strict=True)):
         assert float(found.morf["ones"][row, 0]) == pytest.approx(
             float(_logits(tokenizer, tagger, text, word)[2]), abs=1e-5
@@ -49,9 +50,10 @@ def test_the_score_is_that_of_the_word_in_question(tokenizer: Any, tagger: Any, 
 
 
 def test_deletion_keeps_the_word_and_closes_the_gap(tokenizer: Any, tagger: Any) -> None:
-    model, inputs = verax.text.token_labels(tagger, tokenizer, [TEXTS[2]], [4], replace="delete")
-    ones = [[1.0] * len(inputs.tokens[0])]
-    found = verax.evaluate(model, inputs, {"ones": ones}, ["pc"], target=0, output="logit")["pc"]
+    settings = {"replace": "delete", "target": 0, "output": "logit"}
+    problem = verax.text.classification(tagger, tokenizer, [TEXTS[2]], words=[4], **settings)
+    ones = [[1.0] * len(problem.rows.tokens[0])]
+    found = verax.evaluate(problem, {"ones": ones}, ["pc"])["pc"]
     alone = float(_logits(tokenizer, tagger, "anna", 0)[0])
     assert float(found.morf["ones"][0, -1]) == pytest.approx(alone, abs=1e-5)
 
@@ -69,9 +71,14 @@ def test_words_that_cannot_be_found_are_refused(
     tokenizer: Any, tagger: Any, texts: list[str], words: list[Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        verax.text.token_labels(tagger, tokenizer, texts, words)
+        verax.text.classification(tagger, tokenizer, texts, words=words)
 
 
 def test_a_word_alone_cannot_be_explained_by_deletion(tokenizer: Any, tagger: Any) -> None:
     with pytest.raises(ValueError, match="no token beside the word"):
-        verax.text.token_labels(tagger, tokenizer, ["rome"], ["rome"], replace="delete")
+        verax.text.classification(tagger, tokenizer, ["rome"], words=["rome"], replace="delete")
+
+
+def test_words_cannot_be_cut_off(tokenizer: Any, tagger: Any) -> None:
+    with pytest.raises(ValueError, match="max_length: not supported with words"):
+        verax.text.classification(tagger, tokenizer, TEXTS, words=WORDS, max_length=4)

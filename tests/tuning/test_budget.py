@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from verax.tuning import tune
+from calls import tune
 
 FAST = ("gradient", "smoothgrad", "vargrad", "occlusion")
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-import verax
+from calls import tune
 from tuning.conftest import some_inputs
 from verax.attribution import Given, GuidedBackprop, LimeTabular, Occlusion
 from verax.metrics import Infidelity
-from verax.tuning import tune
+from verax.problem.inputs import Inputs
 from verax.tuning.space import space_of
 
 LABELLED = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
@@ -66,6 +66,6 @@ def test_features_are_those_of_verax_inputs(model, inputs):
     methods = [Occlusion("leave_one_out"), Occlusion("keep_one_in")]
     columns = ("configuration", "dpc", "inputs")
     mine = tune(model, inputs, methods, features=groups).table.select(columns)
-    other = tune(model, verax.Inputs(inputs, features=groups), methods).table.select(columns)
+    other = tune(model, Inputs(inputs, features=groups), methods).table.select(columns)
     assert mine.equals(other)
     assert not mine.equals(tune(model, inputs, methods).table.select(columns))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-import verax
+import calls
+from calls import tune
 from tuning.conftest import SIX
 from verax.attribution import Attribution, Gradient
 from verax.core.palette import SPARE
 from verax.metrics import DirectedPredictionChange, Experiment, GuidedMetric, SensitivityN
-from verax.tuning import tune
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def test_a_method_by_name_is_tried_with_its_defaults(model, inputs):
 def test_methods_as_objects_are_tried_with_their_settings(model, inputs):
     inputs = inputs[:20]  # all of them are used in the first round
     tuned = tune(model, inputs, [ScaledInput(1.0), ScaledInput(-1.0), "gradient"])
-    wanted = verax.evaluate(model, inputs, {"ours": ScaledInput(-1.0)}, ["dpc"])["dpc"].value["ours"]
+    wanted = calls.evaluate(model, inputs, {"ours": ScaledInput(-1.0)}, ["dpc"])["dpc"].value["ours"]
     row = tuned.table.filter(pl.col("factor") == -1.0).row(0, named=True)
     assert row["dpc"] == pytest.approx(float(wanted.double().mean()), abs=1e-6)
     assert row["cost"] == 1.0  # measured: the input itself
@@ -89,7 +89,7 @@ def test_a_method_without_a_colour_takes_a_spare_one(model, inputs):
 def test_a_metric_of_ones_own(model, inputs, metric):
     tuned = tune(model, inputs, SIX, metric=metric, tolerance=0.0)
     attributions = {one.canonical: one for one in SIX}
-    result = verax.evaluate(model, inputs, attributions, [TunedFirstDrop()])["tuned_first_drop"]
+    result = calls.evaluate(model, inputs, attributions, [TunedFirstDrop()])["tuned_first_drop"]
     means = {name: float(scores.double().mean()) for name, scores in result.value.items()}
     assert means[tuned.best.canonical] == pytest.approx(max(means.values()), abs=1e-6)
     assert str(tuned).splitlines()[1].startswith("First drop ")
@@ -103,7 +103,7 @@ def test_metrics_of_one_name_are_told_apart(model, inputs, tmp_path):
     assert list(tuned.metrics) == names
     best = tuned.table.filter(pl.col("configuration") == tuned.best.canonical).row(0, named=True)
     for name, metric in zip(names, pair, strict=True):
-        scores = verax.evaluate(model, inputs, tuned.best(model, inputs), [metric])["dpc"].value
+        scores = calls.evaluate(model, inputs, tuned.best(model, inputs), [metric])["dpc"].value
         assert best[name] == pytest.approx(float(scores.double().mean()), abs=1e-6)
     assert names[0] in str(tuned)
     assert tuned.plot().to_dict()["layer"][-1]["encoding"]["y"]["title"] == names[0]

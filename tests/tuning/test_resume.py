@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import verax
+from calls import tune
 from tuning.conftest import LIME, SIX, small_model, some_inputs
-from verax.tuning import measure, store, tune
+from verax.tuning import measure, store
 
 TRIALS = 36  # three batches
 METHODS = (*LIME, "vargrad")
@@ -188,7 +189,7 @@ def test_the_same_model_with_other_rounding_is_the_same_model(model, inputs, tmp
 def test_a_damaged_file_is_refused_and_kept(model, inputs, tmp_path, content):
     path = tmp_path / "trials.parquet"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"no file of verax.tune, or it is damaged"):
+    with pytest.raises(ValueError, match=r"no file of calls.tune, or it is damaged"):
         tune(model, inputs, SIX[:2], store=path)
     assert path.read_bytes() == content
 
@@ -207,7 +208,7 @@ def test_no_damage_goes_unseen(model, inputs, tmp_path):
         else:
             damaged[at : at + 8] = draw.randbytes(8)
         path.write_bytes(bytes(damaged))
-        with pytest.raises(ValueError, match=r"no file of verax.tune, or it is damaged"):
+        with pytest.raises(ValueError, match=r"no file of calls.tune, or it is damaged"):
             store.read(path, store.Asked({}, torch.zeros(1)), SIX[:2], ["dpc"])
     path.write_bytes(whole)
     assert tune(model, inputs, SIX[:2], store=path).table.height == 2

@@ -5,9 +5,9 @@ import json
 import polars as pl
 import pytest
 
+from calls import tune
 from report.html import Page
 from tuning.conftest import SIX, small_model, some_inputs
-from verax.tuning import tune
 
 
 @pytest.fixture(scope="module")

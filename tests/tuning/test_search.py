@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import verax
+from calls import attribute
 from tuning.conftest import LIME, SIX
 from verax.attribution import (
     Edges,
@@ -18,7 +19,6 @@ from verax.attribution import (
     PermutationShap,
     Place,
     TreeShap,
-    attribute,
     grid,
 )
 from verax.problem.features import feature_map

@@ -2,10 +2,10 @@
 
 import pytest
 
+from calls import tune
 from tuning.conftest import SIX, some_inputs
 from verax.attribution import LimeImage, Quickshift
 from verax.core.code import code_of
-from verax.tuning import tune
 
 
 @pytest.fixture

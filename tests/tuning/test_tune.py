@@ -12,7 +12,9 @@ import polars as pl
 import pytest
 import torch
 
+import calls
 import verax
+from calls import attribute, tune
 from tuning.conftest import LIME, SIX, small_model, some_inputs
 from verax.attribution import (
     METHODS,
@@ -26,15 +28,14 @@ from verax.attribution import (
     Piece,
     Random,
     SmoothGrad,
-    attribute,
 )
 from verax.metrics import DirectedPredictionChange
-from verax.tuning import tune, tuner
+from verax.tuning import tuner
 
 
 def brute_force(model, inputs, configurations, metric="dpc"):
     """Mean of each configuration over all inputs."""
-    found = verax.evaluate(model, inputs, dict(attribute(configurations, model, inputs)), metrics=(metric,))
+    found = calls.evaluate(model, inputs, dict(attribute(configurations, model, inputs)), metrics=(metric,))
     return {one: float(found[metric].value[one.canonical].double().mean()) for one in configurations}
 
 
@@ -82,13 +83,13 @@ def test_infidelity_is_made_small(model, inputs):
 def test_a_metric_object_brings_its_settings(model, inputs):
     signed = DirectedPredictionChange(order="signed", steps=3)
     found = tune(model, inputs, SIX[:2], metric=signed, tolerance=0.0)
-    values = verax.evaluate(model, inputs, found.best(model, inputs), metrics=(signed,))["dpc"].value
+    values = calls.evaluate(model, inputs, found.best(model, inputs), metrics=(signed,))["dpc"].value
     assert found.score.mean == pytest.approx(float(values.double().mean()), abs=1e-6)
 
 
 def test_the_best_can_be_called_at_once(model, inputs):
     found = tune(model, inputs, ("gradient",))
-    assert torch.equal(found.best(model, inputs), Gradient()(model, inputs))
+    assert torch.equal(found.best(model, inputs), calls.explained(Gradient(), model, inputs))
 
 
 def tables_equal(one, other):
@@ -271,12 +272,11 @@ def test_the_cost_of_a_method_that_does_not_tell_it_is_measured(model, inputs):
 
 def test_pareto_is_what_no_other_beats(model, inputs):
     found = tune(model, inputs, SIX, metric=("dpc", "pc", "cost"))
-    evaluation = verax.evaluate(model, inputs, dict(attribute(SIX, model, inputs)), metrics=("dpc", "pc"))
+    evaluation = calls.evaluate(model, inputs, dict(attribute(SIX, model, inputs)), metrics=("dpc", "pc"))
     points = {
         one.canonical: (
             *(float(evaluation[name].value[one.canonical].double().mean()) for name in ("dpc", "pc")),
-            -verax.attribution.attribute([one], model, inputs[:1]).rows
-            - verax.attribution.attribute([one], model, inputs[:1]).rows_backward,
+            -calls.attribute([one], model, inputs[:1]).rows - calls.attribute([one], model, inputs[:1]).rows_backward,
         )
         for one in SIX
     }
@@ -316,7 +316,7 @@ def test_the_summary_the_table_and_the_chart(model, inputs):
 
 def test_intervals_are_those_of_a_paired_comparison(model, inputs):
     found = tune(model, inputs, SIX[:2], tolerance=0.0)
-    compared = verax.compare(model, inputs, dict(attribute(SIX[:2], model, inputs)), metrics=("dpc",))
+    compared = calls.compare(model, inputs, dict(attribute(SIX[:2], model, inputs)), metrics=("dpc",))
     best, other = (one.name for one in compared.ranking("dpc"))
     assert found.best.canonical == best
     row = found.table.filter(pl.col("configuration") == other).row(0, named=True)
@@ -332,8 +332,8 @@ def test_targets_and_baselines_follow_their_inputs(model, inputs):
     inputs = inputs[:20]  # all of them are used in the first round
     target, baselines = torch.arange(20) % 2, some_inputs(20, seed=5)
     found = tune(model, inputs, ("gradient",), target=target, baselines=baselines)
-    attributions = Gradient()(model, inputs, target=target)
-    wanted = verax.directed_prediction_change(model, inputs, attributions, target=target, baselines=baselines)
+    attributions = calls.explained(Gradient(), model, inputs, target=target)
+    wanted = calls.directed_prediction_change(model, inputs, attributions, target=target, baselines=baselines)
     assert found.score.mean == pytest.approx(float(wanted.value.double().mean()), abs=1e-6)
 
 
@@ -387,7 +387,7 @@ def test_wrong_arguments_are_told_before_any_work(model, inputs, settings, error
 def test_a_missing_optuna_is_told_with_the_extra_before_any_work(model, inputs, monkeypatch):
     scorer = verax.Scorer(model)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ImportError, match=r"^verax.tune needs optuna: pip install 'verax\[tune\]'$"):
+    with pytest.raises(ImportError, match=r"^calls.tune needs optuna: pip install 'verax\[tune\]'$"):
         tune(scorer, inputs)
     assert scorer.rows == 0
 

@@ -2,7 +2,7 @@
 
 from verax.attribution.attention_rollout import AttentionRollout
 from verax.attribution.attributions import Attributions
-from verax.attribution.base import METHODS, Attribution, attribute, families, stream
+from verax.attribution.base import METHODS, Attribution, families, stream
 from verax.attribution.deeplift_shap import DeepLiftSHAP
 from verax.attribution.family import Family
 from verax.attribution.given import Explained, Given, Piece, Place
@@ -50,7 +50,6 @@ __all__ = [
     "SmoothGrad",
     "TreeShap",
     "VarGrad",
-    "attribute",
     "families",
     "grid",
     "stream",

@@ -41,16 +41,16 @@ class AttentionRollout(Attribution):
 
     Args:
         read: Where a classifier reads its answer: at the ``"first"`` token, as BERT does, or the ``"last"``, as
-            decoders do. Of ``verax.text.continuation`` the places that predict its tokens are read, their mean, and of
-            ``verax.text.token_labels`` the word in question.
+            decoders do. Of ``verax.text.generation`` the places that predict its tokens are read, their mean, and of
+            taggers (``words``) the word in question.
 
     Example:
         >>> import verax.text
         >>> from verax.text.example import small_classifier, small_tokenizer
         >>> tokenizer = small_tokenizer("a good film")
-        >>> model, inputs = small_classifier(tokenizer), verax.text.tokenized(tokenizer, ["a good film"])
+        >>> model = small_classifier(tokenizer)
         >>> model.set_attn_implementation("eager")
-        >>> AttentionRollout()(model, inputs).shape
+        >>> AttentionRollout()(verax.text.classification(model, tokenizer, ["a good film"])).shape
         torch.Size([1, 5])
     """
 
@@ -78,7 +78,7 @@ class AttentionRolloutFamily(Family):
     def check(self, members: Sequence[AttentionRollout], given: Given) -> None:
         """Refuse what has no attention, before the model runs."""
         if given.inputs.is_floating_point() or given.inputs.ndim != 2:
-            raise TypeError("inputs: AttentionRollout takes ids of tokens, as verax.text.tokenized makes them.")
+            raise TypeError("inputs: AttentionRollout takes ids of tokens, as verax.text.classification makes them.")
         if given.model is not None:
             config = _transformer(given.model.module).config
             if getattr(config, "is_encoder_decoder", False):

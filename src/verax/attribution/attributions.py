@@ -8,18 +8,18 @@ from verax.scoring.meter import Cost
 
 
 class Attributions(dict[str, Any]):
-    """Attributions by canonical name, ready to be passed to ``verax.evaluate``, with what they cost.
+    """Attributions by name, ready to be passed to ``verax.evaluate``, with what they cost.
 
     Attributes:
         rows: Model rows evaluated.
         rows_backward: Rows through which gradients were taken.
         seconds: Wall-clock time.
-        delta: For methods that promise completeness, the largest relative gap of any input, by canonical name.
+        delta: For methods that promise completeness, the largest relative gap of any input, by name.
     """
 
     def __init__(self, found: dict[str, Any], delta: dict[str, float], cost: Cost) -> None:
         super().__init__(found)
-        self.delta = delta
+        self.delta, self.cost = delta, cost
         self.rows, self.rows_backward, self.seconds = cost.rows.forward, cost.rows.backward, cost.seconds
 
     def _table(self) -> Table:

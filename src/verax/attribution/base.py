@@ -9,7 +9,7 @@ import contextlib
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -18,21 +18,19 @@ from torch import Tensor
 
 from verax.attribution.attributions import Attributions
 from verax.attribution.family import Family, check_family
-from verax.attribution.given import Explained, Given, Piece, Place
-from verax.core.arrays import Layout, kind_of
+from verax.attribution.given import Explained, Given, Piece, Place, given_of
+from verax.core.arrays import Layout, joined_rows
+from verax.core.blocks import pieces
 from verax.core.registry import Registry
 from verax.core.shapes import Float
-from verax.problem.background import checked_background
-from verax.problem.checked_inputs import CheckedInputs, checked_inputs
-from verax.problem.inputs import inputs_of
-from verax.problem.targets import checked_target
-from verax.scoring.frames import column_order
+from verax.problem.checked_inputs import CheckedInputs
+from verax.problem.problem import Problem
 from verax.scoring.meter import Meter, Rows
-from verax.scoring.scorer import checked_batch_size, scorer_of
 from verax.scoring.session import NOT_DIFFERENTIABLE
 
 Modality = Literal["tabular", "image"]
 METHODS: "Registry[Attribution]" = Registry("method")
+Groups = dict[Family, list["Attribution"]]
 
 
 @dataclass(frozen=True)
@@ -163,49 +161,19 @@ class Attribution(ABC):
         settings = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
         return f"{type(self).__name__}({settings})"
 
-    def __call__(
-        self,
-        model: Any,
-        inputs: Any,
-        *,
-        target: Any = None,
-        background: Any = None,
-        background_labels: Any = None,
-        features: Any = "auto",
-        baselines: Any = 0.0,
-        batch_size: int | None = None,
-        device: str | torch.device | None = None,
-    ) -> Any:
-        """Compute the attributions of inputs: an array of their shape, NumPy or torch as they are.
+    def __call__(self, problem: Problem) -> Any:
+        """Compute the attributions of a problem's rows: an array of their shape, NumPy or torch as they are.
 
-        Args:
-            model: A torch module, a ``verax.Scorer``, or, for methods that need no gradients, any other model.
-            inputs: Rows to explain, ``(N, ...)``.
-            target: The class to explain: predicted (``None``), a number, a label as text, or one of them per row.
-            background: Rows of the training data, for methods that need them.
-            background_labels: Their classes, for a stratified background.
-            features: What one feature is, for methods that remove features: ``"element"``, ``"pixel"``, an array of
-                group numbers, or ``"auto"``.
-            baselines: What removed features become: a number or anything that broadcasts to the inputs.
-            batch_size: Rows per model call; automatic by default.
-            device: Where the model runs; by default where it is.
+        Example:
+            >>> import torch, verax
+            >>> problem = verax.Problem(torch.nn.Linear(4, 2), torch.randn(3, 4))
+            >>> verax.attribution.Gradient()(problem).shape
+            torch.Size([3, 4])
         """
-        found = attribute(
-            [self],
-            model,
-            inputs,
-            target=target,
-            background=background,
-            background_labels=background_labels,
-            features=features,
-            baselines=baselines,
-            batch_size=batch_size,
-            device=device,
-        )
-        return found[self.canonical]
+        return explain(problem, [self])[self.canonical]
 
 
-def families(configurations: Sequence[Attribution]) -> dict[Family, list[Attribution]]:
+def families(configurations: Sequence[Attribution]) -> Groups:
     """Group configurations that share model evaluations, in order of first appearance; repeated ones count once.
 
     Args:
@@ -216,7 +184,7 @@ def families(configurations: Sequence[Attribution]) -> dict[Family, list[Attribu
         >>> [len(members) for members in families([Gradient(), SmoothGrad(), VarGrad()]).values()]
         [1, 2]
     """
-    groups: dict[Family, list[Attribution]] = {}
+    groups: Groups = {}
     for configuration in dict.fromkeys(configurations):
         if not isinstance(configuration, Attribution):
             raise TypeError(f"configurations: expected attributions, found {configuration!r}.")
@@ -224,114 +192,85 @@ def families(configurations: Sequence[Attribution]) -> dict[Family, list[Attribu
     return groups
 
 
-def attribute(
-    configurations: Sequence[Attribution],
-    model: Any,
-    inputs: Any,
-    *,
-    target: Any = None,
-    background: Any = None,
-    background_labels: Any = None,
-    features: Any = "auto",
-    baselines: Any = 0.0,
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-) -> Attributions:
-    """Compute many configurations, sharing model evaluations wherever their methods allow.
+def explain(problem: Problem, methods: Mapping[str, Attribution] | Sequence[Attribution]) -> Attributions:
+    """Compute attributions, sharing model evaluations wherever methods allow.
 
     Args:
-        configurations: What to compute; results come in this order, under canonical names.
-        model: What is explained: a torch module for methods that need gradients, otherwise any kind of model.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch; attributions come in this kind, half precision as single.
-        target: The class to explain: predicted (``None``), a number, a label as text, or one of them per row.
-        background: Rows of training data, for methods that compare with some.
-        background_labels: Their classes, for methods that draw from each class alike.
-        features: What one feature is, for methods that remove features: ``"element"``, ``"pixel"``, an array of group
-            numbers, or ``"auto"``, a pixel with its channels in images and an element elsewhere.
-        baselines: What removed features become: a number or anything that broadcasts to the inputs.
-        batch_size: Rows per model call; automatic by default.
-        device: Where the model runs; by default where it is.
+        problem: The model and the rows to explain.
+        methods: By name, or a list of them; those of a list are named by all their settings.
+
+    Returns:
+        A dict of attributions, arrays like the inputs, half precision as single; with ``rows``, ``rows_backward`` and
+        ``seconds``, what they cost.
 
     Example:
-        >>> import torch
-        >>> from verax.attribution import IntegratedGradients, attribute
-        >>> model, x = torch.nn.Linear(4, 2), torch.randn(3, 4)
-        >>> pair = [IntegratedGradients(baseline="mean", multiply_by_inputs=on) for on in (True, False)]
-        >>> found = attribute(pair, model, x, background=x)
-        >>> len(found), found.rows_backward  # 64 points serve both
-        (2, 192)
+        >>> import torch, verax
+        >>> from verax.attribution import IntegratedGradients
+        >>> x = torch.randn(3, 4)
+        >>> problem = verax.Problem(torch.nn.Linear(4, 2), x, background=x)
+        >>> pair = {str(on): IntegratedGradients(baseline="mean", multiply_by_inputs=on) for on in (True, False)}
+        >>> attributions = verax.explain(problem, pair)
+        >>> list(attributions), attributions.rows_backward  # 64 points serve both
+        (['True', 'False'], 192)
     """
-    groups = families(configurations)
-    scorer = scorer_of(model)
-    meter = Meter(scorer.counts)
-    asked = inputs_of(inputs, features, baselines)
-    order = column_order(scorer.feature_names, asked.values)
-    asked, background = asked.ordered(order), order("background", background)
-    x = checked_inputs(asked, background, scorer.takes_missing).values
+    named = methods if isinstance(methods, Mapping) else {method.canonical: method for method in _listed(methods)}
+    groups = families(list(named.values()))
+    meter = Meter(problem.scorer.counts)
+    length = problem.scorer.stretch(problem.rows.values, problem.batch_size, problem.device)
+    parts = [
+        _computed(groups, problem[rows] if len(problem) > length else problem) for rows in pieces(len(problem), length)
+    ]
+    values = {name: joined_rows([part[0][method.canonical] for part in parts]) for name, method in named.items()}
+    gaps = {name: [part[1].get(method.canonical) for part in parts] for name, method in named.items()}
+    delta = {name: max(gap for gap in some if gap is not None) for name, some in gaps.items() if some[0] is not None}
+    return Attributions({name: problem.order.back(one) for name, one in values.items()}, delta, meter.total())
+
+
+def _listed(methods: Any) -> list[Attribution]:
+    return [methods] if isinstance(methods, Attribution) else list(methods)
+
+
+def _computed(groups: Groups, problem: Problem) -> tuple[dict[str, Any], dict[str, float]]:
+    """Attributions of all configurations by canonical name, and how far each is from adding up."""
+    x = problem.inputs
     dtype = torch.promote_types(x.dtype, torch.float32)  # half precision cannot hold them: small squares would be 0
-    layout = Layout("one", (), kind_of(asked.values), x.device, dtype)
-    names = {family: [one.canonical for one in members] for family, members in groups.items()}
+    layout = Layout("one", (), problem.given.kind, x.device, dtype)
+    names = {family: [method.canonical for method in members] for family, members in groups.items()}
     with torch.inference_mode(False):  # plain tensors, also where the caller is in inference mode
-        found = {name: torch.empty_like(x, dtype=dtype) for own in names.values() for name in own}
+        values = {name: torch.empty_like(x, dtype=dtype) for members in names.values() for name in members}
     delta: dict[str, float] = {}
-    settings = {"target": target, "background": background, "background_labels": background_labels}
-    work = stream(groups, scorer, asked, **settings, batch_size=batch_size, device=device)
+    work = stream(groups, problem)
     with contextlib.closing(work):  # an error must not leave the model in evaluation mode, or other threads waiting
         for family, piece in work:
-            for name, values in zip(names[family], piece.values, strict=True):
-                found[name][piece.rows] = values.to(found[name])
+            for name, computed in zip(names[family], piece.values, strict=True):
+                values[name][piece.rows] = computed.to(values[name])
             if piece.delta is not None:
                 largest = float(piece.delta.max())
                 delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
-    ordered = {
-        one.canonical: order.back(layout.pack(found[one.canonical][None])) for one in dict.fromkeys(configurations)
-    }
-    return Attributions(ordered, delta, meter.total())
+    return {name: layout.pack(one[None]) for name, one in values.items()}, delta
 
 
-def stream(
-    groups: dict[Family, list[Attribution]],
-    model: Any,
-    inputs: Any,
-    *,
-    target: Any = None,
-    background: Any = None,
-    background_labels: Any = None,
-    features: Any = "auto",
-    baselines: Any = 0.0,
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-) -> Generator[tuple[Family, Piece], None, None]:
+def stream(groups: Groups, problem: Problem) -> Generator[tuple[Family, Piece], None, None]:
     """Compute families block by block, for results too large to hold: yields each family with a piece of its members.
 
-    The model stays in evaluation mode with gradients off until the iteration ends. Takes the arguments of
-    ``attribute``, and:
+    The model stays in evaluation mode with gradients off until the iteration ends.
 
     Args:
         groups: What ``families`` gives: configurations by their family.
+        problem: The model and the rows to explain.
     """
-    scorer = scorer_of(model)
-    asked = checked_inputs(inputs_of(inputs, features, baselines), background, scorer.takes_missing)
-    x = asked.values
     gradients = any(family.needs_gradients for family in groups)
-    if gradients and not scorer.differentiable:
+    if gradients and not problem.scorer.differentiable:
         raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
-    checked_batch_size(batch_size)
-    wanted = checked_target(target, len(x))
-    scorer.check_target(wanted)
-    rows, labels = checked_background(background, background_labels, x, missing=asked.missing or scorer.takes_missing)
-    fmap, removed = asked.features, asked.baselines
-    given = Given(x, rows, labels, features=fmap, baselines=removed, codes=asked.codes, model=scorer.adapter)
+    given = given_of(problem)
     for family, members in groups.items():
         check_family(family, members, given)
-    with scorer.session(
-        x, asked.kind, "logit", batch_size, device, gradients=gradients, companions=asked.companions
-    ) as session:
-        begun = session.begin(x, wanted)
-        explained = Explained(**vars(given), session=session, target=begun[0], clean=begun[1])
+    with problem.session(problem.explained, gradients=gradients) as session:
+        target, clean = problem.begin(session)
+        explained = Explained(**vars(given), session=session, target=target, clean=clean)
         for family, members in groups.items():
             for piece in family.pieces(members, explained):
-                yield family, _without_fixed(piece, asked)
+                yield family, _without_fixed(piece, problem.given)
 
 
 def _without_fixed(piece: Piece, asked: CheckedInputs) -> Piece:

@@ -43,11 +43,13 @@ class DeepLiftSHAP(Attribution):
         seed: Chooses the rows: the first ones in a random order of each class.
 
     Example:
+        >>> import verax
         >>> model = torch.nn.Linear(2, 2)
         >>> _ = model.weight.data.copy_(torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
         >>> rows, labels = torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 1])
         >>> method = DeepLiftSHAP(background=0.25, samples=4)
-        >>> method(model, torch.ones(1, 2), target=1, background=rows, background_labels=labels)
+        >>> x = torch.ones(1, 2)
+        >>> method(verax.Problem(model, x, target=1, background=rows, background_labels=labels))
         tensor([[0.7500, 1.5000]])
     """
 

@@ -8,8 +8,10 @@ from torch import Tensor
 from verax.core import noise
 from verax.core.arguments import settle
 from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.problem.background import checked_background
 from verax.problem.baselines import baseline_tensor
 from verax.problem.features import FeatureMap, Groups, feature_map
+from verax.problem.problem import Problem
 from verax.scoring.adapters import Adapter
 from verax.scoring.session import Session
 
@@ -47,6 +49,22 @@ class Given:
         if self.background is None:
             raise ValueError(f"background: {who} needs rows of the training data; pass background=train_inputs.")
         return self.background
+
+
+def given_of(problem: Problem) -> Given:
+    """The data of a problem, as families take them."""
+    x, given = problem.inputs, problem.given
+    missing = given.missing or problem.scorer.takes_missing
+    background, labels = checked_background(problem.background, problem.background_labels, x, missing=missing)
+    return Given(
+        x,
+        background,
+        labels,
+        features=given.features,
+        baselines=given.baselines,
+        codes=given.codes,
+        model=problem.scorer.adapter,
+    )
 
 
 @dataclass(frozen=True)

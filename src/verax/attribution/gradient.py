@@ -19,8 +19,9 @@ class Gradient(Attribution):
     """The gradient of the target logit: ``a_i = d z_y(x) / d x_i`` (Simonyan, Vedaldi, Zisserman 2013).
 
     Example:
-        >>> model = torch.nn.Linear(3, 2)
-        >>> bool(torch.equal(Gradient()(model, torch.randn(2, 3), target=1), model.weight[1:].detach().expand(2, 3)))
+        >>> import verax
+        >>> model, x = torch.nn.Linear(3, 2), torch.randn(2, 3)
+        >>> bool(torch.equal(Gradient()(verax.Problem(model, x, target=1)), model.weight[1:].detach().expand(2, 3)))
         True
     """
 

@@ -53,7 +53,7 @@ class GuidedBackprop(Attribution):
         >>> model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 1))
         >>> model[1].weight.data = torch.tensor([[3.0, -2.0]])
         >>> scorer = verax.Scorer(model, returns="logits")
-        >>> GuidedBackprop()(scorer, torch.ones(1, 2), target=1)  # the gradient is [3, -2]
+        >>> GuidedBackprop()(verax.Problem(scorer, torch.ones(1, 2), target=1))  # the gradient is [3, -2]
         tensor([[3., 0.]])
     """
 

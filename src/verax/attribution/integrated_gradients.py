@@ -35,8 +35,9 @@ class IntegratedGradients(Attribution):
         points: Points on the path (Gauss-Legendre, as Captum's default).
 
     Example:
+        >>> import verax
         >>> model, x = torch.nn.Linear(3, 2), torch.randn(5, 3)
-        >>> IntegratedGradients(baseline="mean")(model, x, target=1, background=x).shape
+        >>> IntegratedGradients(baseline="mean")(verax.Problem(model, x, target=1, background=x)).shape
         torch.Size([5, 3])
     """
 

@@ -58,12 +58,13 @@ class LimeImage(Attribution):
             the model sees (``"inputs"``, as Captum).
 
     Example:
+        >>> import verax
         >>> image = torch.ones(1, 1, 4, 4)
         >>> image[..., 2:] = -1
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2, bias=False))
         >>> _ = model[1].weight.data.fill_(1.0)
         >>> lime = LimeImage(alpha=1e-6, replacement="dataset", samples=64)
-        >>> lime(model, image, target=1)[0, 0, 0].round(decimals=3).tolist()
+        >>> lime(verax.Problem(model, image, target=1))[0, 0, 0].round(decimals=3).tolist()
         [8.0, 8.0, -8.0, -8.0]
     """
 

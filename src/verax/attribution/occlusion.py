@@ -32,8 +32,9 @@ class Occlusion(Attribution):
         kind: ``"leave_one_out"``, one model row per feature, or ``"keep_one_in"``, one more for the baseline.
 
     Example:
+        >>> import verax
         >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
-        >>> both = [Occlusion(kind)(model, x, target=1) for kind in ("leave_one_out", "keep_one_in")]
+        >>> both = [Occlusion(kind)(verax.Problem(model, x, target=1)) for kind in ("leave_one_out", "keep_one_in")]
         >>> bool(torch.allclose(both[0], model.weight[1])), bool(torch.allclose(both[1], model.weight[1]))
         (True, True)
     """

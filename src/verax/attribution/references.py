@@ -39,9 +39,10 @@ class Random(Attribution):
         seed: Same seed, same attributions.
 
     Example:
+        >>> import verax
         >>> model, x = torch.nn.Linear(3, 2), torch.eye(3)[:2]
-        >>> same = Random(constant=True)(model, x)
-        >>> bool(torch.equal(same[0], same[1])), bool(torch.equal(*Random()(model, x)))
+        >>> same = Random(constant=True)(verax.Problem(model, x))
+        >>> bool(torch.equal(same[0], same[1])), bool(torch.equal(*Random()(verax.Problem(model, x))))
         (True, False)
     """
 
@@ -105,10 +106,11 @@ class Edges(Attribution):
         blur: Width of a Gaussian over the edges, which makes them less sparse; 0 leaves it out.
 
     Example:
+        >>> import verax
         >>> image = torch.zeros(1, 3, 5, 6)
         >>> image[..., 3:] = 1
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(90, 2))
-        >>> Edges("sobel")(model, image).sum(1)[0, 2].tolist()
+        >>> Edges("sobel")(verax.Problem(model, image)).sum(1)[0, 2].tolist()
         [0.0, 0.0, 0.7071067690849304, 0.7071067690849304, 0.0, 0.0]
     """
 

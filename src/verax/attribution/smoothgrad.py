@@ -53,8 +53,10 @@ class SmoothGrad(_Noisy):
         seed: The noise is a function of the seed and the input's values.
 
     Example:
+        >>> import verax
         >>> model = torch.nn.Linear(3, 2)
-        >>> bool(torch.equal(SmoothGrad()(model, torch.randn(2, 3), target=1), model.weight[1:].detach().expand(2, 3)))
+        >>> problem = verax.Problem(model, torch.randn(2, 3), target=1)
+        >>> bool(torch.equal(SmoothGrad()(problem), model.weight[1:].detach().expand(2, 3)))
         True
     """
 
@@ -74,7 +76,8 @@ class VarGrad(_Noisy):
         seed: The noise is a function of the seed and the input's values.
 
     Example:
-        >>> VarGrad()(torch.nn.Linear(3, 2), torch.zeros(1, 3), target=1)
+        >>> import verax
+        >>> VarGrad()(verax.Problem(torch.nn.Linear(3, 2), torch.zeros(1, 3), target=1))
         tensor([[0., 0., 0.]])
     """
 

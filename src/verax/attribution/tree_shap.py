@@ -36,7 +36,7 @@ class TreeShap(Attribution):
     LightGBM and CatBoost by their own code. They explain what the trees add up: the log-odds or the value of boosted
     trees, the probability of a forest. With one margin for two classes, class 0 has minus the values of class 1.
     A group has the sum of its columns. Boosters that take categories themselves are explained on the data frame that
-    ``verax.tables.encoded`` keeps for them.
+    ``verax.tables.problem`` keeps for them.
 
     It has no baseline of the call: a removed feature is averaged over. Without ``interventional`` over the training
     rows that went down the same branches, which the trees remember; with it over the rows of the background.
@@ -45,9 +45,10 @@ class TreeShap(Attribution):
         interventional: Average over the rows of ``background``, which is then needed, and shap as well.
 
     Example:
+        >>> import verax
         >>> from sklearn.tree import DecisionTreeRegressor
         >>> x, y = np.eye(4), np.array([1.0, 2.0, 3.0, 4.0])
-        >>> found = TreeShap()(DecisionTreeRegressor().fit(x, y), x)
+        >>> found = TreeShap()(verax.Problem(DecisionTreeRegressor().fit(x, y), x))
         >>> bool(np.allclose(found.sum(1), y - y.mean()))
         True
     """

@@ -2,22 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from verax.auditing.subject import Subject
 from verax.core.shapes import Float
-from verax.evaluation.asked import follows_replacement
+from verax.evaluation.call import Call, follows_replacement
 from verax.evaluation.drawn import check_repeats
-from verax.evaluation.evaluate import evaluate
+from verax.evaluation.engine import run
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.perturbation.draws import check_sigma, check_subset
-from verax.problem.inputs import Inputs
-from verax.problem.problem import Task
+from verax.problem.attributed import Task, attributed
+from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement
-from verax.scoring.targets import Columns
 
 Scores = Mapping[str, Mapping[str, Float[Tensor, " n"]]]
 """By metric, then by explanation: one score per input, higher is better whatever the metric's own direction."""
@@ -37,39 +35,24 @@ class Bench:
     metrics: Mapping[str, Metric]
     replacement: Replacement
 
-    def scores(self, explanations: Mapping[str, Float[Tensor, "n features"]], inputs: Inputs | None = None) -> Scores:
+    def scores(self, explanations: Mapping[str, Float[Tensor, "n features"]], problem: Problem | None = None) -> Scores:
         """Score explanations with all metrics in one pass, so that they share draws and model rows.
 
         Args:
             explanations: One number per input and feature, by name.
-            inputs: Other inputs to score them on, as many and of the same features; the subject's own by default.
+            problem: Other rows to score them on, as many and of the same features; the subject's own by default.
         """
-        subject = self.subject
-        found = evaluate(
-            subject.scorer,
-            subject.inputs if inputs is None else inputs,
-            {name: _like(subject.shaped(values), subject.inputs.values) for name, values in explanations.items()},
-            self.metrics,
-            target=Columns(subject.target),
-            background=subject.background,
-            replacement=self.replacement,
-            output=subject.output,
-            batch_size=subject.batch_size,
-            device=subject.device,
-        )
+        asked = (problem or self.subject.problem).with_replacement(self.replacement)
+        plain = {name: self.subject.shaped(values) for name, values in explanations.items()}
+        evaluation = run(Call(attributed(asked, plain), self.metrics))
         return {
-            name: dict(zip(explanations, _upwards(found[name].scores, metric), strict=True))
+            name: dict(zip(explanations, _upwards(evaluation[name].scores, metric), strict=True))
             for name, metric in self.metrics.items()
         }
 
     def at(self, rows: slice) -> "Bench":
         """The same with some of the inputs."""
         return replace(self, subject=self.subject.at(rows))
-
-
-def _like(values: Tensor, inputs: Any) -> Any:
-    """Values as the inputs are: a tensor on their device, or an array."""
-    return values.to(inputs.device) if isinstance(inputs, Tensor) else values.numpy()
 
 
 def _upwards(scores: Float[Tensor, "k n"], metric: Metric) -> Float[Tensor, "k n"]:
@@ -88,7 +71,7 @@ def own_replacement(metric: Metric) -> str:
 def unfit(replacement: Replacement, subject: Subject) -> str:
     """Why a replacement is not for these inputs, asked of their first row; empty where it is."""
     asked = subject.asked(replacement)
-    task = Task(asked, subject.target, subject.clean)
+    task = Task(asked, subject.problem.classes, subject.problem.scores)
     try:
         rows = task.context(slice(0, 1), asked.inputs.device)
         removed = None

@@ -1,14 +1,12 @@
 """A case: a model so simple that the true explanation of its scores is known, and inputs to explain."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from verax.core.shapes import Float
 from verax.metrics.base import Kind
-from verax.problem.inputs import Inputs
-from verax.scoring.class_scores import Output
+from verax.problem.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,24 +32,18 @@ class Case:
     Attributes:
         name: What it is called in tables.
         summary: What the model does, one sentence.
-        model: What ``verax.evaluate`` takes, in double precision.
-        inputs: Rows to explain, with their features and baselines.
-        background: Rows like the inputs, for replacements and noise that follow the data; None where there are none.
+        problem: The model and the rows to explain, in double precision.
         local: How the score moves near each input; None where that is no use.
         baseline: How the score came about on the way from the baseline; None where that is not known.
         left_out: Why a truth is None.
-        output: The score that is followed, as ``verax.evaluate`` takes it.
     """
 
     name: str
     summary: str
-    model: Any
-    inputs: Inputs
-    background: Any
+    problem: Problem
     local: Truth | None
     baseline: Truth | None
     left_out: str = ""
-    output: Output = "probability"
 
     def truth(self, kind: Kind) -> Truth | None:
         """The truth that metrics of a kind are judged by."""

@@ -1,7 +1,7 @@
 """What an audit is about where nothing is said: every metric, every replacement, every trial."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from verax.attribution import Gradient, IntegratedGradients, KernelShap, LimeTabular
@@ -41,10 +41,26 @@ _EXAMPLES: tuple[Replacement, ...] = (BASELINE, Toward(0.5), Nudge(0.1), Blur(1.
 _OF_ROWS: tuple[Replacement, ...] = (Marginal(draws=4), Conditional())
 
 
-def metrics_asked(metrics: Any, sigma: Any = None) -> Any:
+def seeded(metrics: dict[str, Metric], asked: Any, seed: int) -> dict[str, Metric]:
+    """Metrics with the seed of the audit, but for those that were given as objects, which bring their own.
+
+    Args:
+        metrics: By name.
+        asked: As they were asked for.
+        seed: Of the audit.
+    """
+    listed = asked.values() if isinstance(asked, Mapping) else asked
+    given = [one for one in listed if isinstance(one, Metric) and one not in _READINGS]
+    return {
+        name: replace(one, seed=seed) if hasattr(one, "seed") and one not in given else one  # type: ignore[call-arg]
+        for name, one in metrics.items()
+    }
+
+
+def metrics_asked(metrics: Any) -> Any:
     """What was asked for, or all registered metrics and the readings of them that behave differently."""
     if metrics is not None:
-        chosen(metrics, {"sigma": sigma}, 1 << 62)  # refuses what is none, before any work
+        chosen(metrics, 1 << 62)  # refuses what is none, before any work
         return metrics
     known = [
         name

@@ -40,7 +40,7 @@ def piece_key(
     """Hash of all that a piece depends on."""
     values = subject.problem.given
     known = [truth.attribution for truth in subject.truths.values()]
-    rows = subject.problem.background
+    rows, problem = subject.problem.background, subject.problem
     return digest(
         format=FORMAT,
         version=__version__,
@@ -48,9 +48,9 @@ def piece_key(
         inputs=tensor_hash(values.values, values.baselines.contiguous(), subject.counts.contiguous()),
         explanations=tensor_hash(*known, *subject.given.values()),
         names=[*subject.truths, *subject.given],
-        model=tensor_hash(subject.target, subject.clean),
+        model=tensor_hash(problem.classes.cpu(), problem.scores.double().cpu()),
         background="" if rows is None else tensor_hash(rows),
-        output=subject.output,
+        output=problem.output,
         replacement=_form(replacement),
         metrics=[(name, _form(metric), metric.version) for name, metric in metrics.items()],
         trials=[_form(trial) for trial in trials],

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
@@ -13,12 +12,10 @@ from verax.auditing.case import Case, Truth
 from verax.core import noise
 from verax.core.shapes import Float, Int, Shaped
 from verax.metrics.base import Kind
+from verax.problem.attributed import Attributed, attributed
 from verax.problem.features import Grid
-from verax.problem.inputs import Inputs
-from verax.problem.problem import Problem, problem
+from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement
-from verax.scoring.class_scores import Output
-from verax.scoring.scorer import Scorer, scorer_of
 from verax.scoring.targets import Columns
 
 KINDS: tuple[Kind, ...] = ("local", "baseline")
@@ -30,53 +27,28 @@ class Subject:
 
     Attributes:
         name: What it is called in tables.
-        scorer: The model.
-        inputs: Rows to explain, with their features and baselines.
-        background: Rows of training data, if there are any.
-        target: The class or output of each input.
-        clean: Its score.
-        output: The score that is followed.
+        problem: The model, the rows, and the class of each.
         truths: The true explanation of each kind, where it is known.
         given: Explanations that somebody wants to rate, by name: one number per feature.
         kinds: What each of them is about, where that is known.
         methods: How explanations of each kind are computed anew, for a model that was changed.
-        batch_size: Rows per model call.
-        device: Where the model runs.
+        facts: Of a user's model: which it is, the followed class, the baseline and the date, in words.
     """
 
     name: str
-    scorer: Scorer
-    inputs: Inputs
-    background: Any
-    target: Int[Tensor, " n"]
-    clean: Float[Tensor, " n"]
-    output: Output
+    problem: Problem
     truths: Mapping[Kind, Truth] = field(default_factory=dict)
     given: Mapping[str, Float[Tensor, "n features"]] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     methods: Mapping[Kind, Attribution] = field(default_factory=dict)
-    batch_size: int | None = None
-    device: Any = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(self.problem)
 
-    @cached_property
-    def problem(self) -> Problem:
-        """The inputs, checked, with attributions of 0."""
-        return self.asked(None)
-
-    def asked(self, replacement: Replacement | None) -> Problem:
-        """The inputs, checked, with what removed features become."""
-        return problem(
-            self.inputs,
-            {"none": np.zeros(np.shape(self.inputs.values))},
-            target=Columns(self.target),
-            background=self.background,
-            takes_missing=self.scorer.takes_missing,
-            replacement=replacement,
-        )
+    def asked(self, replacement: Replacement | None) -> Attributed:
+        """The problem with attributions of 0, and with what removed features become."""
+        return attributed(self.problem, torch.zeros(()).expand(self.problem.inputs.shape), replacement)
 
     @property
     def values(self) -> Shaped[Tensor, "n *shape"]:
@@ -117,11 +89,9 @@ class Subject:
         """The same with some of the inputs."""
         return replace(
             self,
-            inputs=self.inputs[rows],
-            target=self.target[rows],
-            clean=self.clean[rows],
+            problem=self.problem[rows],
             truths={kind: replace(truth, attribution=truth.attribution[rows]) for kind, truth in self.truths.items()},
-            given={name: one[rows] for name, one in self.given.items()},
+            given={name: values[rows] for name, values in self.given.items()},
         )
 
 
@@ -158,30 +128,6 @@ class Ground:
 
 def case_subject(case: Case, methods: Mapping[Kind, Attribution]) -> Subject:
     """A case as a subject."""
-    scorer = scorer_of(case.model)
-    target, clean = classes_of(scorer, case.inputs, None, case.background, case.output, None, None)
     truths = {kind: truth for kind in KINDS if (truth := case.truth(kind)) is not None}
-    return Subject(
-        case.name,
-        scorer,
-        case.inputs,
-        case.background,
-        target,
-        clean,
-        case.output,
-        truths,
-        methods=methods if scorer.differentiable else {},
-    )
-
-
-def classes_of(
-    scorer: Scorer, inputs: Inputs, target: Any, background: Any, output: Output, batch_size: int | None, device: Any
-) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
-    """The class or output of each input, as it is asked for or predicted, and its score."""
-    none = {"none": np.zeros(np.shape(inputs.values))}
-    asked = problem(inputs, none, target=target, background=background, takes_missing=scorer.takes_missing)
-    scorer.check_target(asked.target)
-    kind, beside = asked.layout.kind, asked.given.companions
-    with scorer.session(asked.inputs, kind, output, batch_size, device, companions=beside) as session:
-        found, clean = session.begin(asked.inputs, asked.target)
-        return found.cpu().clone(), clean.double().cpu().clone()
+    problem = case.problem.with_target(Columns(case.problem.classes))
+    return Subject(case.name, problem, truths, methods=methods if problem.scorer.differentiable else {})

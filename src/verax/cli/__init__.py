@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import verax
-from verax.cli import audit, doctor, evaluate, monitor, study, train, tune
+from verax.cli import audit, doctor, evaluate, lake, monitor, study, train, tune
 from verax.cli.common import EXIT_CODES, PLAIN, Commands, examples
 
 START = examples(
@@ -29,6 +29,7 @@ app.command("evaluate", cls=evaluate.SeveralPaths, epilog=evaluate.EXAMPLES)(eva
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("audit", cls=evaluate.SeveralPaths, epilog=audit.EXAMPLES)(audit.audit)
 app.command("monitor", cls=evaluate.SeveralPaths, epilog=monitor.EXAMPLES)(monitor.monitor)
+app.command("lake", cls=evaluate.SeveralPaths, epilog=lake.EXAMPLES)(lake.lake)
 app.add_typer(study.study_app, name="study")
 app.command("verify", epilog=study.VERIFY)(study.verify)
 app.command("train", epilog=train.EXAMPLES)(train.train)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import common, complete, model_inputs, model_options, texts
+from verax.cli import common, complete, model_options
 from verax.core import extensions
 from verax.core.saving import ENDINGS
 from verax.metrics import METRICS
-from verax.metrics.choose import metric_from
 from verax.problem.replacement.words import replacement_from, sayable
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ def audit(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help=f"{', '.join(METRICS)}; repeat it; all by default.", autocompletion=complete.metrics
+            metavar=model_options.SHORT_FORM,
+            help=f"{', '.join(METRICS)}; repeat it; all by default.",
+            autocompletion=complete.metrics,
         ),
     ] = None,
     replacement: Annotated[
@@ -63,19 +64,17 @@ def audit(
         list[str] | None, typer.Option(metavar="NAME", help="Such as truth_wins or tells_apart; repeat it.")
     ] = None,
     target: model_options.Target = None,
-    text_column: texts.TextColumn = None,
-    word_column: texts.WordColumn = None,
-    unit: texts.UnitWord = None,
-    replace: texts.ReplaceWord = None,
+    text_column: model_options.TextColumn = None,
+    word_column: model_options.WordColumn = None,
+    unit: model_options.UnitWord = None,
+    replace: model_options.ReplaceWord = None,
     features: model_options.Features = None,
     baselines: model_options.Baselines = None,
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
     output: model_options.FollowedScore = "probability",
-    sigma: model_options.Sigma = None,
     trust_model: model_options.TrustModel = False,
     seed: Annotated[int, typer.Option(help="Same seed, same draws.")] = 0,
-    level: model_options.Level = 0.95,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -101,61 +100,48 @@ def audit(
     stopped = "Run the same again to go on with what is finished." if folder else "Nothing was written."
     with common.one_line_errors(stopped):
         from verax.auditing import audit as audited
+        from verax.problem_files import ProblemFiles, open_explained
 
         extensions.load(imports or ())
-        for name in metric or ():
-            common.checked_name("--metric", name, list(METRICS))
-        model_options.check_words(output=output, effect=None)
-        noise = model_options.sigma_of(sigma, background)
+        metrics = model_options.metrics_of(metric or ()) or None
+        model_options.check_output(output)
         moves = _replacements(replacement or (), model, background)
         _check_out(out, folder, [model, inputs, background, *(attributions or [])])
-        wording = texts.TextOptions(text_column, word_column, unit, replace)
-        settings: dict[str, Any] = {
-            "replacements": moves or None,
-            "sigma": noise,
-            "trials": trial or None,
-            "seed": seed,
-            "level": level,
-            "out": out if folder else None,
-        }
+        texts = {"text_column": text_column, "word_column": word_column, "unit": unit, "replace": replace}
+        subject: Any = case or None
+        given: Any = None
         if model is None:
-            _refuse_files(inputs=inputs, attributions=attributions, background=background, **vars(wording))
-            with _shown() as tell:
-                found = audited(metrics=metric or None, cases=case or None, progress=tell, **settings)
+            _refuse_files(inputs=inputs, attributions=attributions, background=background, **texts)
         else:
             if inputs is None:
                 raise ValueError("--inputs: a model of your own needs rows to explain; pass --inputs FILE as well.")
-            subject = texts.open_explained(
-                model_inputs.Files(
-                    model=model,
-                    inputs=inputs,
-                    background=background,
-                    features=features,
-                    baselines=baselines,
-                    returns=returns,
-                    missing=missing,
-                    device=device,
-                    trust=trust_model,
-                ),
-                wording,
+            if case:
+                raise ValueError("--case: cases have models of their own; leave --model out.")
+            files = ProblemFiles(
+                model=model,
+                inputs=inputs,
+                background=background,
+                baselines=baselines,
+                features=features,
+                returns=returns,
+                missing=missing,
+                device=device and common.checked_device_name(device),
+                trust=trust_model,
+                **texts,
             )
-            given = subject.attributions(attributions) if attributions else None
-            said = {"seed": seed} | ({} if noise is None else {"sigma": noise})
-            said |= {"perturbation": subject.perturbation} if subject.perturbation else {}
-            with _shown() as tell:
-                found = audited(
-                    subject.scorer,
-                    subject.inputs,
-                    given,
-                    metrics=[metric_from({"metric": name}, said) for name in metric or ()] or None,
-                    cases=case or None,
-                    background=subject.background,
-                    target=model_options.target_of(target),
-                    output=output,  # type: ignore[arg-type]  # checked above
-                    batch_size=batch_size,
-                    progress=tell,
-                    **settings,
-                )
+            asked = {"target": target, "output": output, "batch_size": batch_size}
+            subject, given = open_explained(files, attributions or (), asked)
+        with _shown() as tell:
+            found = audited(
+                subject,
+                given or None,
+                metrics=metrics,
+                replacements=moves or None,
+                trials=trial or None,
+                seed=seed,
+                store=out if folder else None,
+                progress=tell,
+            )
         written = _write(found, out, folder)
     common.show(facts(found), str(found), as_json=as_json, written=written)
 

@@ -38,6 +38,10 @@ Exit codes:
 
 PLAIN = {"max_content_width": 120, "help_option_names": ["-h", "--help"]}  # help as wide as the terminal, within reason
 
+_ARGUMENTS = (
+    "model|inputs|attributions|target|output|background_labels|background|baselines|features|replacement|returns|"
+    "missing|device|trust|text_column|word_column|unit|replace|batch_size|level|out|key"
+)  # of calls, that are options of commands as well
 _UsageError: Any = typer.BadParameter.__mro__[1]  # all wrong usage; typer has no name for it
 
 
@@ -77,16 +81,29 @@ def _warnings_in_a_line() -> Iterator[None]:
 
 
 def _as_options(text: str) -> str:
-    """The arguments that a message advises, as options of the command line.
+    """The arguments that a message speaks of, as options of the command line.
 
     Example:
         >>> _as_options('Pass baselines="mean" with background=train_inputs, or output="logit".')
         'Pass --baselines mean --background FILE, or --output logit.'
+        >>> _as_options('target: expected a class; pass background=FILE.'), _as_options("pc: no such thing.")
+        ('--target: expected a class; pass --background FILE.', 'pc: no such thing.')
     """
+
+    def option(match: re.Match[str]) -> str:
+        return f"{_option(match[1])} {match[2]}".rstrip()
+
     text = re.sub(r'verax\.Scorer\(\w+, (returns="\w+")\)', r"\1", text)
-    text = re.sub(r" with background=\w+", " --background FILE", text)
-    text = re.sub(r"\btarget=(\d+)", r"--target \1", text)
-    return re.sub(r'\b([a-z]\w*)="(\w+)"', lambda found: f"--{found[1].replace('_', '-')} {found[2]}", text)
+    text = text.replace('the metric sigma="std", and the problem', "--metric 'NAME(sigma=std)', and")
+    text = re.sub(r"( with)? background=[a-z]\w*", " --background FILE", text)
+    text = re.sub(rf"^({_ARGUMENTS})(?=: )", lambda match: _option(match[1]), text)
+    text = re.sub(rf'\b({_ARGUMENTS})="(\w+)"', option, text)
+    return re.sub(rf"\b({_ARGUMENTS})=(FILE|\d+|)(?=[\s.,;]|$)", option, text)
+
+
+def _option(argument: str) -> str:
+    """The option that stands for an argument of ``verax.open_problem``."""
+    return "--trust-model" if argument == "trust" else f"--{argument.replace('_', '-')}"
 
 
 def _usage(error: Any) -> str:
@@ -122,7 +139,7 @@ def _said(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, MemoryError):
         return f"not enough memory{f' ({error})' if str(error) else ''}; free some, or use a machine with more."
-    text = str(error) or type(error).__name__
+    text = _as_options(str(error) or type(error).__name__)
     return re.sub(r"\s+", " ", text) if re.search(r"\n\s", text) else text  # an indented line goes on with the last
 
 

@@ -65,11 +65,6 @@ def missing(incomplete: str) -> list[str]:
     return _beginning(incomplete, ("allow", "refuse"))
 
 
-def effects(incomplete: str) -> list[str]:
-    """What attributions are to Infidelity."""
-    return _beginning(incomplete, ("dot", "sum"))
-
-
 def units(incomplete: str) -> list[str]:
     """What one feature of a text is."""
     return _beginning(incomplete, ("token", "word", "sentence"))
@@ -85,16 +80,6 @@ def replacing(incomplete: str) -> list[str]:
     from verax.problem.replacement.words import sayable
 
     return _beginning(incomplete, [form.split("=")[0] for form in sayable().values()])
-
-
-def steps(incomplete: str) -> list[str]:
-    """The only word for a number of steps."""
-    return _beginning(incomplete, ("adaptive",))
-
-
-def sigma(incomplete: str) -> list[str]:
-    """The only word for a standard deviation."""
-    return _beginning(incomplete, ("std",))
 
 
 def baselines(incomplete: str) -> list[str]:

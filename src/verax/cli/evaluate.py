@@ -1,6 +1,5 @@
-"""The command ``verax evaluate``: a model file, inputs and attributions from files in; a table and a ranking out."""
+"""The command ``verax evaluate``: a model, inputs and attributions or methods in; a table and a ranking out."""
 
-import typing
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,26 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from verax.cli import common, complete, lakes, model_inputs, model_options, texts
+from verax.cli import common, model_options
 from verax.core import extensions
-from verax.core.arguments import checked_choice
 from verax.core.saving import table_bytes
-from verax.metrics import METRICS
-from verax.perturbation.draws import Perturbation
+from verax.metrics.choose import usual
 
 if TYPE_CHECKING:
+    from verax import Problem
     from verax.evaluation.comparison import Comparison, Ranked
 
 _SEVERAL = "--attributions"
+_LEFT_OUT = (
+    "DPC is left out: ids of tokens have no direction. It rates attributions of embeddings, in Python: "
+    "verax.text.embedded."
+)
 
 EXAMPLES = common.examples(
     "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet",
+    "verax evaluate --model m.onnx --inputs x.npy --method KernelShap --method 'LimeTabular(samples=256)'",
     "verax evaluate --model m.pt2 --trust-model --inputs x.csv --attributions ig.csv --report result.html",
-    "verax evaluate --model m.skops --inputs rows.csv --background train.csv --attributions shap.csv --sigma std",
-    "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric dpc --json",
+    "verax evaluate --model m.skops --inputs rows.csv --background train.csv --attributions shap.csv",
+    "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric 'dpc(order=signed)' --json",
     "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy --replacement conditional --background b.npy",
     "verax evaluate --model FOLDER --inputs texts.csv --attributions ig.jsonl --unit word --report result.html",
-    "verax evaluate --model m.onnx --inputs 'rows/*.parquet' --attributions shap='shap/*.parquet' --out scores/",
 )
 
 
@@ -42,74 +44,39 @@ class SeveralPaths(TyperCommand):
 
 def evaluate(
     model: model_options.ModelFile,
-    inputs: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|LAKE",
-            help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv. A table for a .skops model may "
-            "have text and gaps. A folder, a pattern in quotes or a URL of .parquet files is a lake.",
-        ),
-    ],
+    inputs: model_options.InputsFile,
     attributions: Annotated[
-        list[str],
-        typer.Option(
-            _SEVERAL, metavar="FILE...", help="One or several files, each an attribution; of a lake NAME=PATTERN."
-        ),
-    ],
+        list[Path] | None,
+        typer.Option(_SEVERAL, metavar="FILE...", help="One or several files, each an attribution."),
+    ] = None,
+    method: model_options.MethodWords = None,
     out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|FOLDER", help="A .parquet file: one row per attribution and input; of a lake a folder."
-        ),
+        Path | None, typer.Option(metavar="FILE", help="A .parquet file: one row per attribution and input.")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="An .html file with table, rankings and charts.")] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help=f"{', '.join(METRICS)}; repeat it for several.", autocompletion=complete.metrics
-        ),
-    ] = None,
+    metric: model_options.MetricWords = None,
     target: model_options.Target = None,
     features: model_options.Features = None,
     baselines: model_options.Baselines = None,
     background: model_options.Background = None,
     missing: model_options.Missing = None,
-    text_column: texts.TextColumn = None,
-    word_column: texts.WordColumn = None,
-    unit: texts.UnitWord = None,
-    replace: texts.ReplaceWord = None,
+    text_column: model_options.TextColumn = None,
+    word_column: model_options.WordColumn = None,
+    unit: model_options.UnitWord = None,
+    replace: model_options.ReplaceWord = None,
     returns: model_options.Returned = None,
     output: model_options.FollowedScore = "probability",
     trust_model: model_options.TrustModel = False,
     replacement: model_options.SeveralReplacements = None,
-    steps: model_options.StepsWord = None,
-    tolerance: Annotated[
-        float | None, typer.Option(help="Adaptive steps: the error of a score to stop at; 0.01 by default.")
-    ] = None,
     distance: Annotated[
         bool, typer.Option("--distance", help="Also measure how far perturbed rows lie from the --background.")
     ] = False,
     limits: Annotated[
         bool, typer.Option("--limits", help="PC, DPC, LPC: also find what the best possible attribution would score.")
     ] = False,
-    samples: Annotated[int | None, typer.Option(help="Draws per input; the metric's own number by default.")] = None,
-    sigma: model_options.Sigma = None,
-    subset: Annotated[int | None, typer.Option(help="Infidelity: features in each draw; all by default.")] = None,
-    perturbation: Annotated[
-        str | None, typer.Option(help="Infidelity: gaussian (default) or baseline, which replaces a random subset.")
-    ] = None,
-    effect: model_options.EffectWord = None,
-    normalize: Annotated[
-        bool | None, typer.Option(help="Infidelity: fit the scale of each attribution first, as by default.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same draws; 0 by default.")] = None,
     level: model_options.Level = 0.95,
     device: model_options.DeviceName = None,
     batch_size: model_options.BatchSize = None,
-    key: lakes.Key = None,
-    engine: lakes.Engine = None,
-    address: lakes.Address = None,
-    workers: lakes.Workers = None,
     imports: common.Imports = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rankings as JSON.")] = False,
 ) -> None:
@@ -117,86 +84,69 @@ def evaluate(
 
     Measures PC, DPC and Infidelity, or what --metric says, with intervals; the table says which attribution is better,
     and whether the difference is real. Attributions are arrays like the inputs: one number for each feature of each
-    input. Every file is one attribution, called by its name; an .npz or .safetensors file may hold several.
+    input. Every file is one attribution, called by its name; an .npz or .safetensors file may hold several. --method
+    computes one.
 
     Texts: the model is a folder of transformers (config.json, .safetensors, tokenizer), the inputs are a .csv, .jsonl
     or .parquet file of texts, and attributions are .jsonl or .parquet files, a list of numbers per text: one for each
     token, special ones included, or one for each feature.
-
-    Lakes: --inputs and --attributions are folders, patterns in quotes or URLs of .parquet files, in which --key says
-    which row is which. The scores of each part are written to the folder --out; run it again to go on.
     """
     with common.one_line_errors():
         from verax.evaluation.compare import compare
+        from verax.problem_files import ProblemFiles, open_explained
 
         extensions.load(imports or ())
-        for name in metric or ():
-            common.checked_name("--metric", name, list(METRICS))
-        model_options.check_words(output=output, effect=effect)
-        if perturbation is not None:
-            checked_choice("--perturbation", perturbation, typing.get_args(Perturbation))
+        _check_no_lake(inputs)
+        metrics, methods = model_options.metrics_of(metric or ()), model_options.methods_of(method or ())
+        paths = list(attributions or ())
+        if not paths and not methods:
+            raise ValueError("--attributions, --method: expected a file or a method, got neither.")
+        model_options.check_output(output)
         if distance and background is None:
             raise ValueError("--distance: it is measured from the training data; pass --background FILE as well.")
         replaced = [model_options.replacement_of(words, background) for words in replacement or ()]
-        measured: dict[str, Any] = {
-            "steps": model_options.steps_of(steps),
-            "tolerance": tolerance,
-            "samples": samples,
-            "sigma": model_options.sigma_of(sigma, background),
-            "subset": subset,
-            "perturbation": perturbation,
-            "effect": effect,
-            "normalize": normalize,
-            "seed": seed,
-            "replacement": replaced[0] if replaced else None,
-            "limits": limits,
-            "output": output,
-        }
-        files = model_inputs.Files(
+        _check_written(out, report, [model, inputs, *paths, *([] if background is None else [background])])
+        files = ProblemFiles(
             model=model,
-            inputs=Path(inputs),
+            inputs=inputs,
             background=background,
-            features=features,
             baselines=baselines,
+            features=features,
             returns=returns,
             missing=missing,
-            device=device,
+            device=device and common.checked_device_name(device),
             trust=trust_model,
+            text_column=text_column,
+            word_column=word_column,
+            unit=unit,
+            replace=replace,
         )
-        options = lakes.LakeOptions(key, engine, address, workers)
-        wording = texts.TextOptions(text_column, word_column, unit, replace)
-        if lakes.is_lake(inputs):
-            lakes.refuse_with_lake(report=report, features=features, replacement=replaced[1:], distance=distance)
-            lakes.refuse_with_lake(**vars(wording))
-            settings = lakes.settings_of(metric, target, baselines, background, measured)
-            lakes.evaluate_lake(files, inputs, attributions, out, options, settings, batch_size, level, as_json)
-            return
-        options.refuse(inputs)
-        paths, table = [Path(path) for path in attributions], None if out is None else Path(out)
-        _check_written(table, report, [model, files.inputs, *paths, *([] if background is None else [background])])
-        subject = texts.open_explained(files, wording)
-        given = subject.attributions(paths)  # before the model of texts is opened
-        measured["perturbation"] = perturbation or subject.perturbation
-        found = compare(
-            subject.scorer,
-            subject.inputs,
-            given,
-            metric or subject.metrics,
-            target=model_options.target_of(target),
-            background=subject.background,
-            replacements=replaced[1:],
-            distance=distance,
-            batch_size=batch_size,
-            level=level,
-            **measured,
-        )
-        facts = {"model": model, "inputs": inputs, "attributions": ", ".join(attributions)}
-        facts |= {"target": target or subject.explained, "baselines": baselines or subject.removed}
-        if not metric and subject.left_out:
-            common.tell(f"verax: {subject.left_out}")
-        written = _write(found, table, report, {name: str(value) for name, value in facts.items()})
+        asked = {"target": target, "output": output, "batch_size": batch_size}
+        problem, given = open_explained(files, paths, asked | {"replacement": replaced[0] if replaced else None})
+        explained = model_options.joined(given, methods)
+        found = compare(problem, explained, metrics or None, replacements=replaced[1:], level=level)
+        found = found.with_limits() if limits else found
+        found = found.with_distance() if distance else found
+        if not metrics and "dpc" not in usual(problem):
+            common.tell(f"verax: {_LEFT_OUT}")
+        words = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, [*paths, *methods]))}
+        words |= {"target": target or _tracked(problem)} | ({} if baselines is None else {"baselines": baselines})
+        written = _write(found, out, report, {name: str(value) for name, value in words.items()})
     text = f"{found}\n\nModel {model}, inputs {inputs}: {found.rows:,} model rows."
     common.show(ranking_facts(found), text, as_json=as_json, written=written)
+
+
+def _check_no_lake(inputs: Path) -> None:
+    """Raise for a folder, a pattern or a URL: these are for another command."""
+    from verax.cli.lake import is_lake
+
+    if is_lake(str(inputs)):
+        raise ValueError(f"--inputs: {inputs} is a folder, a pattern or a URL of many files; use verax lake.")
+
+
+def _tracked(problem: "Problem") -> str:
+    """What is explained where no target is said."""
+    return "the value" if problem.scorer.adapter.returns == "values" else "the predicted class"
 
 
 def _check_written(table: Path | None, report: Path | None, taken: list[Path]) -> None:

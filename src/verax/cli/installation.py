@@ -180,16 +180,10 @@ def self_test(device: str) -> str:
     model = torch.nn.Linear(3, 1, bias=False)
     model.weight.data = weights
     try:
-        found = verax.evaluate(
-            verax.Scorer(model, returns="logits"),
-            torch.ones(1, 3),
-            weights,
-            ["pc", "dpc"],
-            target=1,
-            steps=3,
-            output="logit",
-            device=device,
-        )
+        scorer = verax.Scorer(model, returns="logits")
+        problem = verax.Problem(scorer, torch.ones(1, 3), target=1, output="logit", device=device)
+        metrics = [verax.metrics.PredictionChange(steps=3), verax.metrics.DirectedPredictionChange(steps=3)]
+        found = verax.evaluate(problem, weights, metrics)
         values = {name: float(found[name].value[0]) for name in ("pc", "dpc")}
     except _BROKEN as error:
         return f"the test failed: {first_line(error)}"

@@ -1,17 +1,25 @@
 """Options that commands about one's own model share, and how their words are read."""
 
-import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import complete
+from verax.attribution import METHODS
+from verax.cli import common, complete
+from verax.core.settings import made
+from verax.core.short_form import parsed
+from verax.metrics import METRICS
+from verax.metrics.choose import metric_from
 from verax.problem.replacement.words import needs_background, replacement_from, sayable
 
 if TYPE_CHECKING:
-    from verax.datasets.array_files import Array
+    from verax.attribution import Attribution
+    from verax.metrics import Metric
     from verax.problem.replacement import Replacement
+
+SHORT_FORM = "NAME(SETTING=VALUE,...)"
 
 ModelFile = Annotated[
     Path,
@@ -39,8 +47,8 @@ Background = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Rows of the training data, which some words for --baselines, --sigma and --replacement need, --distance, "
-        "and some methods.",
+        help="Rows of the training data, which some words for --baselines and --replacement need, --distance, and some "
+        "metrics and methods.",
     ),
 ]
 Features = Annotated[
@@ -89,25 +97,50 @@ Missing = Annotated[
     typer.Option(
         metavar="allow|refuse",
         help="Gaps and NaN: by default allowed where the model is known to take them; allow passes them on to any "
-        "model, as verax.Inputs does.",
+        "model.",
         autocompletion=complete.missing,
     ),
 ]
-Sigma = Annotated[
-    str | None,
+MetricWords = Annotated[
+    list[str] | None,
     typer.Option(
-        metavar="NUMBER|std",
-        help="Infidelity: standard deviation of the perturbation, or std for those of the background; 0.2 by default.",
-        autocompletion=complete.sigma,
+        "--metric",
+        metavar=SHORT_FORM,
+        help=f"{', '.join(METRICS)}; settings in brackets, such as 'pc(steps=10)'. Repeat it for several.",
+        autocompletion=complete.metrics,
     ),
 ]
-EffectWord = Annotated[
+MethodWords = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        metavar=SHORT_FORM,
+        help=f"Compute this explanation as well: {', '.join(METHODS)}; settings in brackets, such as "
+        "'LimeTabular(samples=256)'. Repeat it for several.",
+        autocompletion=complete.methods,
+    ),
+]
+TextColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Texts: the column, or the key of a .jsonl line; text by default.")
+]
+WordColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Texts of a tagger: the column, or the key, of the word whose class counts."),
+]
+UnitWord = Annotated[
     str | None,
     typer.Option(
-        metavar="dot|sum",
-        help="Infidelity: dot where attributions are slopes, sum where they are contributions. By default dot for "
-        "noise, sum for baselines.",
-        autocompletion=complete.effects,
+        metavar="token|word|sentence",
+        help="Texts: what one feature is; token by default.",
+        autocompletion=complete.units,
+    ),
+]
+ReplaceWord = Annotated[
+    str | None,
+    typer.Option(
+        metavar="mask|pad|unk|delete",
+        help="Texts: what a removed token becomes; by default the first of these that the tokenizer has.",
+        autocompletion=complete.replacements,
     ),
 ]
 _BECOME = f"What removed features become: {', '.join(sayable().values())}; baseline by default."
@@ -128,79 +161,76 @@ SeveralReplacements = Annotated[
         autocompletion=complete.replacing,
     ),
 ]
-StepsWord = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBER|adaptive",
-        help="PC, DPC and LPC: steps from input to baseline, 20 by default, or adaptive: as many as --tolerance needs.",
-        autocompletion=complete.steps,
-    ),
-]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 DeviceName = Annotated[str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=complete.devices)]
 BatchSize = Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")]
 
-_LABEL = "label:"  # before a label that looks like a number or like a file
+
+def metrics_of(
+    words: Sequence[str], further: Collection[str] = (), defaults: Mapping[str, Any] | None = None
+) -> "list[str | Metric]":
+    """Metrics from short forms: a bare name as it is, which stands for its defaults, otherwise an object.
+
+    Args:
+        words: ``NAME`` or ``NAME(SETTING=VALUE, ...)``.
+        further: Names that are no metric and stay words.
+        defaults: Settings for whatever metric has them and does not say its own.
+
+    Example:
+        >>> metrics_of(["pc", "dpc(order=signed)"])[1].short_form
+        "dpc(order='signed')"
+    """
+    listed: list[str | Metric] = []
+    for word in words:
+        name, settings = _parsed("--metric", word, [*METRICS, *further])
+        own = {one for one in defaults or () if name in METRICS and one in METRICS.get(name).__dataclass_fields__}
+        try:
+            listed.append(metric_from({"metric": name, **settings}, defaults or {}) if settings or own else name)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"--metric: {name}: {error}") from None
+    return listed
 
 
-def check_word(option: str, word: str | None, known: tuple[str, ...]) -> None:
-    """Refuse a word that an option does not know."""
-    if word is not None and word not in known:
-        raise ValueError(f"{option}: expected {', '.join(known[:-1])} or {known[-1]}, found {word}.")
+def methods_of(words: Sequence[str]) -> "dict[str, Attribution]":
+    """Methods from short forms, each under its name with the settings that were said.
+
+    Args:
+        words: ``NAME`` or ``NAME(SETTING=VALUE, ...)``, in small or capital letters.
+
+    Example:
+        >>> methods_of(["kernelshap", "LimeTabular(samples=256)"])["LimeTabular(samples=256)"].samples
+        256
+    """
+    known = {name.lower(): name for name in METHODS}
+    methods: dict[str, Attribution] = {}
+    for word in words:
+        name, settings = _parsed("--method", word, list(METHODS), known)
+        said = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
+        label = f"{name}({said})" if said else name
+        try:
+            method: Attribution = made(METHODS.get(name), settings)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"--method: {name}: {error}") from None
+        methods = joined(methods, {label: method})
+    return methods
 
 
-def check_words(*, output: str, effect: str | None) -> None:
-    """Refuse scores and effects that there are not, before anything is opened."""
-    check_word("--output", output, ("probability", "logit"))
-    check_word("--effect", effect, ("dot", "sum"))
+def joined(attributions: Mapping[str, Any], methods: "Mapping[str, Attribution]") -> dict[str, Any]:
+    """Attributions and methods by name; a name that both have is an error."""
+    if twice := [name for name in methods if name in attributions]:
+        raise ValueError(f"--method: a second attribution called {twice[0]}.")
+    return {**attributions, **methods}
 
 
-def target_of(text: str | None) -> Any:
-    """Read ``--target``: a number, a name, or a file with one of either per input."""
-    from verax.datasets.array_files import read_words
-
-    if text is None:
-        return None
-    if not is_file(text):
-        return int(text) if re.fullmatch(r"[+-]?\d+", text) else text.removeprefix(_LABEL)
-    words = read_words(Path(text))
-    return class_numbers("--target", text) if words is None else words
-
-
-def class_numbers(option: str, text: str) -> Any:
-    """Read a file with a class number per row."""
-    found = whole_numbers(option, text, "class numbers").values
-    return found[:, 0] if found.shape[1:] == (1,) else found
-
-
-def whole_numbers(option: str, text: str, what: str) -> "Array":
-    """Read a file of whole numbers."""
-    from verax.datasets.array_files import Array, read_inputs
-
-    found = read_inputs(Path(text))
-    if not ((found.values == found.values.round()) & (abs(found.values) < 1 << 31)).all():
-        raise ValueError(f"{option}: {text}: expected {what}, found others.")
-    return Array(found.values.astype("int64"), found.source, found.columns)
-
-
-def sigma_of(text: str | None, background: Path | None) -> float | str | None:
-    """Read ``--sigma``: a number, or std, which is one of the background."""
-    if text != "std":
-        return None if text is None else number("--sigma", text, "a number or std")
-    if background is None:
-        raise ValueError("--sigma: std is that of the training data; pass --background FILE as well.")
-    return "std"
-
-
-def steps_of(text: str | None) -> int | Literal["adaptive"] | None:
-    """Read ``--steps``: a whole number, or adaptive."""
-    if text is None:
-        return None
-    if text == "adaptive":
-        return "adaptive"
-    if not re.fullmatch(r"\d+", text):
-        raise ValueError(f"--steps: expected a whole number or adaptive, found {text}.")
-    return int(text)
+def _parsed(
+    option: str, word: str, known: Collection[str], spelt: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Name and settings of a short form; an unknown name is an error that lists the known ones."""
+    try:
+        name, settings = parsed(word)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}.") from None
+    return common.checked_name(option, (spelt or {}).get(name.lower(), name), known), settings
 
 
 def replacement_of(words: str, background: Path | None) -> "Replacement":
@@ -211,16 +241,7 @@ def replacement_of(words: str, background: Path | None) -> "Replacement":
     return found
 
 
-def number(option: str, text: str, wanted: str) -> float:
-    """Read a number, or say what was wanted."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{option}: expected {wanted}, found {text}.") from None
-
-
-def is_file(text: str) -> bool:
-    """Whether a word is the name of a file of numbers."""
-    from verax.datasets.array_files import SUFFIXES
-
-    return Path(text).suffix.lower() in SUFFIXES
+def check_output(output: str) -> None:
+    """Raise for a score that does not exist, before anything is opened."""
+    if output not in ("probability", "logit"):
+        raise ValueError(f"--output: expected probability or logit, found {output}.")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,17 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import common, complete, model_inputs, model_options
+from verax.cli import common, model_options
 from verax.core import extensions
 from verax.core.arguments import checked_choice
 from verax.core.printable import printable
 from verax.core.saving import finite
-from verax.metrics import METRICS
+from verax.core.short_form import parsed
+from verax.metrics import METRICS, Metric
 from verax.metrics.about import fact_line
 from verax.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
+    from verax.attribution import Attribution
     from verax.monitoring import Monitor, Window
+    from verax.problem_files import ProblemFiles
 
 ALARM = 3  # the exit code that schedulers look for
 PERTURBATIONS = {"contributions": "baseline", "slopes": "gaussian"}
@@ -28,7 +32,7 @@ PERTURBATIONS = {"contributions": "baseline", "slopes": "gaussian"}
 
 EXAMPLES = common.examples(
     "verax monitor --state s.json --model m.onnx --inputs x.parquet --attributions shap=a.parquet --kind contributions",
-    "verax monitor --state s.json --model m.onnx --inputs x.npy --attributions grad=a.npy --kind slopes --sigma 0.1",
+    "verax monitor --state s.json --model m.onnx --inputs x.npy --method Gradient --kind slopes",
     "verax monitor --state s.json --model m.onnx --inputs x.npy --attributions ig=a.npy --metric pc --report s.html",
 )
 
@@ -38,31 +42,24 @@ def monitor(
     model: model_options.ModelFile,
     inputs: model_options.InputsFile,
     attributions: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="[NAME=]FILE...",
             help="Attributions of these inputs; each keeps its name from call to call, 'attribution' where one file "
             "has none.",
         ),
-    ],
+    ] = None,
+    method: model_options.MethodWords = None,
     kind: Annotated[
         str | None,
         typer.Option(
             metavar="|".join(PERTURBATIONS),
             help="What the attributions are: contributions (SHAP, Integrated Gradients), judged by removing features, "
-            "or slopes (gradients, coefficients of LIME), judged by noise. Needed unless --metric names metrics for "
-            "which it makes no difference.",
+            "or slopes (gradients, coefficients of LIME), judged by noise. Needed unless --metric names a perturbation "
+            "or metrics for which it makes no difference.",
         ),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"{', '.join(METRICS)}; effect_correlation by default. Repeat it for several.",
-            autocompletion=complete.metrics,
-        ),
-    ] = None,
-    sigma: model_options.Sigma = None,
+    metric: model_options.MetricWords = None,
     window: Annotated[int | None, typer.Option(help="Rows of a window; by default each call is one.")] = None,
     reference: Annotated[
         int | None, typer.Option(help="First windows, which later ones are compared with; 1 by default.")
@@ -96,40 +93,42 @@ def monitor(
     the fidelity fell, in this call or before. Begin a new state for a new model.
     """
     with common.one_line_errors("The state is what it was."):
+        from verax.evaluation.stream import stream
+        from verax.problem_files import ProblemFiles, attributions_of, check_model, open_explained
+
         extensions.load(imports or ())
-        for name in metric or ():
-            common.checked_name("--metric", name, list(METRICS))
-        model_options.check_words(output=output, effect=None)
-        metrics = metric or ["effect_correlation"]
-        settings = _settings(metrics, kind, model_options.sigma_of(sigma, background))
-        named = _named(attributions)
+        model_options.check_output(output)
+        metrics = _metrics(metric or ["effect_correlation"], kind)
+        named, methods = _named(attributions or ()), model_options.methods_of(method or ())
+        if not named and not methods:
+            raise ValueError("--attributions, --method: expected a file or a method, got neither.")
         taken = [model, inputs, *named.values(), *([] if background is None else [background])]
         common.check_file("--state", state, ".json", taken)
         if report is not None:
             common.check_file("--report", report, ".html", [*taken, state])
-        files = model_inputs.Files(
+        files = ProblemFiles(
             model=model,
             inputs=inputs,
             background=background,
-            features=features,
             baselines=baselines,
+            features=features,
             returns=returns,
             missing=missing,
-            device=device,
+            device=device and common.checked_device_name(device),
             trust=trust_model,
         )
-        model_inputs.check_model(files)
-        about = _about(files, metrics, settings, target, output)
-        held = _opened(state, about, reference, window, alarm)
+        check_model(files)
+        held = _opened(state, _about(files, metrics, methods, target, output), reference, window, alarm)
         batch = _content([inputs, *named.values()])
         windows: list[Window] = []
         followed: dict[str, str] = {}
         if held.knows(batch):
             common.tell(f"verax: {inputs} was folded before, and is left out.")
         else:
-            subject = model_inputs.open_subject(files)
-            given = {name: _one(subject.attributions([path])) for name, path in named.items()}
-            measured = _measured(subject, given, metrics, settings, target, output, batch_size)
+            asked = {"target": target, "output": output, "batch_size": batch_size}
+            problem, _ = open_explained(files, (), asked)
+            given = {name: _one(attributions_of(problem, [path])) for name, path in named.items()}
+            measured = stream(problem, None, model_options.joined(given, methods), metrics)
             windows = held.fold(
                 measured,
                 label=label or datetime.now(UTC).isoformat(timespec="seconds"),
@@ -164,7 +163,7 @@ def _line(window: "Window") -> str:
     return f"{window.label}, window {window.window}: {window.metric} of {window.attribution} {mean}, {many}; {state}"
 
 
-def _named(attributions: list[str]) -> dict[str, Path]:
+def _named(attributions: Sequence[str]) -> dict[str, Path]:
     """Files by the names of their attributions."""
     named: dict[str, Path] = {}
     for said in attributions:
@@ -183,55 +182,35 @@ def _one(found: dict[str, Any]) -> Any:
     return next(iter(found.values()))
 
 
-def _settings(metrics: list[str], kind: str | None, sigma: float | str | None) -> dict[str, Any]:
-    """Settings of the metrics that perturb at random: noise for slopes, removal for contributions."""
+def _metrics(words: Sequence[str], kind: str | None) -> list[str | Metric]:
+    """Metrics with the perturbation that the attributions are for: noise for slopes, removal for contributions."""
+    metrics = model_options.metrics_of(words)
     if kind is not None:
         checked_choice("--kind", kind, tuple(PERTURBATIONS))
-    random = [name for name in metrics if "perturbation" in METRICS.get(name).__dataclass_fields__]
-    if random and kind is None:
-        raise ValueError(
-            f"--kind: {random[0]} must know what the attributions are; pass --kind contributions (SHAP, Integrated "
-            "Gradients: what each feature adds) or --kind slopes (gradients, coefficients of LIME)."
-        )
-    if sigma is not None and (not random or kind != "slopes"):
-        raise ValueError("--sigma: it is the size of the noise; it needs --kind slopes and a metric that adds noise.")
-    if not random:
-        return {}
-    return {"perturbation": PERTURBATIONS[kind or ""]} | ({} if sigma is None else {"sigma": sigma})
-
-
-def _measured(
-    subject: model_inputs.Subject,
-    given: dict[str, Any],
-    metrics: list[str],
-    settings: dict[str, Any],
-    target: str | None,
-    output: Any,
-    size: Any,
-) -> Any:
-    from verax.evaluation.stream import stream
-
-    return stream(
-        subject.scorer,
-        subject.inputs,
-        given,
-        metrics,
-        **settings,
-        target=model_options.target_of(target),
-        background=subject.background,
-        output=output,
-        batch_size=size,
-    )
+        return model_options.metrics_of(words, defaults={"perturbation": PERTURBATIONS[kind]})
+    for name, settings in map(parsed, words):
+        if "perturbation" in METRICS.get(name).__dataclass_fields__ and "perturbation" not in settings:
+            raise ValueError(
+                f"--kind: {name} must know what the attributions are; pass --kind contributions (SHAP, Integrated "
+                "Gradients: what each feature adds) or --kind slopes (gradients, coefficients of LIME)."
+            )
+    return metrics
 
 
 def _about(
-    files: model_inputs.Files, metrics: list[str], settings: dict[str, Any], target: str | None, output: str
+    files: "ProblemFiles",
+    metrics: Sequence[str | Metric],
+    methods: "dict[str, Attribution]",
+    target: str | None,
+    output: str,
 ) -> dict[str, str]:
     """What is watched, as the state keeps it: later calls must ask for the same."""
+    from verax.problem_files.said import is_file
+
     said = {
-        "metrics": ", ".join(metrics),
-        **settings,
-        "target": "one per row" if target is not None and model_options.is_file(target) else target,
+        "metrics": ", ".join(one if isinstance(one, str) else one.short_form for one in metrics),
+        "methods": ", ".join(method.canonical for method in methods.values()) or None,
+        "target": "one per row" if is_file(target) else target,
         "output": output,
         "features": files.features,
         "baselines": files.baselines,

@@ -1,14 +1,13 @@
 """The command ``verax tune``: a model and inputs from files in; the method and settings that explain it best out."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verax.attribution import METHODS
-from verax.cli import common, complete, model_inputs, model_options, texts
+from verax.cli import common, complete, model_options
 from verax.cli.extras import check_extra
 from verax.core import extensions
 from verax.core.saving import table_bytes
@@ -44,7 +43,7 @@ def tune(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME",
+            metavar=model_options.SHORT_FORM,
             help=f"{', '.join(METRICS)}; dpc by default, pc for texts. Repeat it, also with cost, for all that no "
             "other beats.",
             autocompletion=complete.metrics,
@@ -52,22 +51,18 @@ def tune(
     ] = None,
     trials: Annotated[int, typer.Option(help="Configurations to try at most, earlier runs included.")] = 200,
     seconds: Annotated[float | None, typer.Option(help="Start nothing further after so long.")] = None,
-    tolerance: Annotated[float, typer.Option(help="An advantage not worth further model rows, as a share.")] = 0.02,
     seed: Annotated[int, typer.Option(help="Same seed, same search.")] = 0,
-    level: model_options.Level = 0.95,
     target: model_options.Target = None,
-    text_column: texts.TextColumn = None,
-    word_column: texts.WordColumn = None,
-    unit: texts.UnitWord = None,
-    replace: texts.ReplaceWord = None,
+    text_column: model_options.TextColumn = None,
+    word_column: model_options.WordColumn = None,
+    unit: model_options.UnitWord = None,
+    replace: model_options.ReplaceWord = None,
     features: model_options.Features = None,
     baselines: model_options.Baselines = None,
     replacement: model_options.ReplacementWords = None,
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
     output: model_options.FollowedScore = "probability",
-    sigma: model_options.Sigma = None,
-    effect: model_options.EffectWord = None,
     trust_model: model_options.TrustModel = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder for trials, table, chart and best configuration.")
@@ -86,51 +81,41 @@ def tune(
     stopped = "Run the same again to go on with the finished trials." if out else "Nothing was written."
     with common.one_line_errors(stopped):
         check_extra("verax tune", "tune")
+        from verax.problem_files import ProblemFiles, open_explained
         from verax.tuning import tune as search
 
         extensions.load(imports or ())
-        for name in metric or ():
-            common.checked_name("--metric", name, [*METRICS, "cost"])
-        model_options.check_words(output=output, effect=effect)
-        noise = model_options.sigma_of(sigma, background)
-        objectives = _objectives(metric or ["pc" if model.is_dir() else "dpc"], noise, effect)
+        metrics = model_options.metrics_of(metric or ["pc" if model.is_dir() else "dpc"], ["cost"])
+        model_options.check_output(output)
         replaced = None if replacement is None else model_options.replacement_of(replacement, background)
         wanted = None if methods is None else _methods(methods)
         if out is not None:
             common.check_folder("--out", out)
-        subject = texts.open_explained(
-            model_inputs.Files(
-                model=model,
-                inputs=inputs,
-                background=background,
-                features=features,
-                baselines=baselines,
-                returns=returns,
-                missing=missing,
-                device=device,
-                trust=trust_model,
-            ),
-            texts.TextOptions(text_column, word_column, unit, replace),
+        files = ProblemFiles(
+            model=model,
+            inputs=inputs,
+            background=background,
+            baselines=baselines,
+            features=features,
+            returns=returns,
+            missing=missing,
+            device=device and common.checked_device_name(device),
+            trust=trust_model,
+            text_column=text_column,
+            word_column=word_column,
+            unit=unit,
+            replace=replace,
         )
-        labels = background_labels and model_options.class_numbers("--background-labels", str(background_labels))
+        asked = {"target": target, "output": output, "replacement": replaced, "batch_size": batch_size}
+        problem, _ = open_explained(files, (), {**asked, "background_labels": background_labels})
         found = search(
-            subject.scorer,
-            subject.inputs,
+            problem,
             wanted,
-            background=subject.background,
-            background_labels=labels,
-            metric=objectives,
+            metric=metrics,
             trials=trials,
             seconds=seconds,
             seed=seed,
             store=None if out is None else out / STORE,
-            tolerance=tolerance,
-            level=level,
-            target=model_options.target_of(target),
-            sigma=noise,
-            replacement=replaced,
-            output=output,  # type: ignore[arg-type]  # checked above
-            batch_size=batch_size,
             progress=common.tell,
         )
         written = [] if out is None else _write(found, out)
@@ -166,17 +151,6 @@ def facts(found: "Tuned") -> dict[str, Any]:
         "not_told_apart": [configuration.canonical for configuration in found.equals],
         "left_out": found.left_out,
     }
-
-
-def _objectives(names: list[str], sigma: float | str | None, effect: str | None) -> list[Any]:
-    """What is searched for: metrics with the settings that were said, where they have them, and cost."""
-    said = {name: value for name, value in (("sigma", sigma), ("effect", effect)) if value is not None}
-    found: list[Any] = []
-    for name in names:
-        kind = METRICS.get(name) if name in METRICS else None
-        own = {} if kind is None else {field.name: said[field.name] for field in fields(kind) if field.name in said}
-        found.append(kind(**own) if kind is not None and own else name)
-    return found
 
 
 def _methods(parts: list[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Arrays in, the same kind of arrays out: NumPy or torch, one attribution, a stack, or a dict by name."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,14 +12,8 @@ from verax.core.shapes import Shaped
 
 ArrayKind = Literal["torch", "numpy"]
 _SHOWN = 5  # names of a message
-_TABLES = (
-    "scorer, inputs = verax.tables.encoded(model, frame, background=train_frame) gives a model and inputs to pass on "
-    "in their place, for instance verax.compare(scorer, inputs, ...)"
-)
-_TEXTS = (
-    "inputs = verax.text.tokenized(tokenizer, texts) gives inputs to pass on in their place, for instance "
-    "verax.compare(model, inputs, ...)"
-)
+_TABLES = "verax.tables.problem(model, frame, background=train_frame) makes a problem of them, which every verb takes"
+_TEXTS = "verax.text.classification(model, tokenizer, texts) makes a problem of them, which every verb takes"
 
 
 def as_tensor(name: str, value: object) -> Tensor:
@@ -107,3 +102,15 @@ class Layout:
 
     def _native(self, value: Tensor) -> Any:
         return value.cpu().numpy() if self.kind == "numpy" else value
+
+
+def joined_rows(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Arrays of one kind as one."""
+    if len(arrays) == 1:
+        return arrays[0]
+    kinds = {str(one.dtype) for one in arrays}
+    if len(kinds) > 1:
+        raise TypeError(f"batches: expected numbers of one kind in all, found {' and '.join(sorted(kinds))}.")
+    if isinstance(arrays[0], Tensor):
+        return torch.cat(list(arrays), dim=axis)
+    return np.concatenate(list(arrays), axis=axis)

@@ -1,7 +1,7 @@
 """Attributions of one model beside each other: rankings, paired differences, and what is not told apart."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from verax.core.saving import save_as
@@ -69,6 +69,18 @@ class Comparison:
     def rows(self) -> int:
         """Model rows, those under other replacements and of methods that the call computed included."""
         return self.evaluation.rows + sum(other.evaluation.rows for other in self.elsewhere)
+
+    def with_limits(self) -> "Comparison":
+        """The same with how much of what is possible each attribution attains, under PC, DPC and LPC."""
+        return replace(self, evaluation=self.evaluation.with_limits())
+
+    def with_distance(self) -> "Comparison":
+        """The same with how far perturbed rows lie from the background, under every replacement."""
+        others = tuple(
+            replace(other, evaluation=other.evaluation.with_distance()) if other.guided else other
+            for other in self.elsewhere
+        )
+        return replace(self, evaluation=self.evaluation.with_distance(), elsewhere=others)
 
     def ranking(self, metric: str) -> list[Ranked]:
         """Attributions from best to worst mean, each with the paired difference to the next."""

@@ -8,13 +8,15 @@ import torch
 from torch import Tensor
 
 from verax.core.shapes import Bool, Float
+from verax.evaluation.call import Call
 from verax.evaluation.spaces import Space, spaces
 from verax.metrics.base import GuidedMetric, Metric
 from verax.perturbation.block import Block, load
 from verax.perturbation.order import ranks, removal_order
 from verax.perturbation.perturbed_rows import PerturbedRows
 from verax.perturbation.removed_sets import Experiment
-from verax.problem.problem import Problem, Task
+from verax.problem.attributed import Attributed, Task
+from verax.scoring.meter import Meter
 from verax.scoring.session import Session
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.mahalanobis import FAR, FEWEST
@@ -22,6 +24,8 @@ from verax.statistics.proportions import proportion
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from verax.evaluation.result import Evaluation
 
 _STRETCHES, _LENGTH = 16, 8  # of inputs that are looked at, evenly spaced
 _POINTS = 5  # of each curve: after every fifth part of the features
@@ -89,7 +93,7 @@ class Distances(list[Distance]):
         return found
 
 
-def check_distance(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+def check_distance(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
     """Refuse what has no distance, before the model runs."""
     if not any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
         raise ValueError(f"distance: it is that of rows with removed features, found metrics {', '.join(metrics)}.")
@@ -97,6 +101,22 @@ def check_distance(problem: Problem, metrics: Mapping[str, Metric]) -> None:
         raise ValueError("distance: it is measured from training data; pass background=train_inputs as well.")
     if len(problem.background) < FEWEST:
         raise ValueError(f"distance: expected a background of at least {FEWEST} rows, found {len(problem.background)}.")
+
+
+def with_distance(call: Call, evaluation: "Evaluation") -> "Evaluation":
+    """An evaluation that also says how far perturbed rows lie from the background.
+
+    Args:
+        call: What was measured.
+        evaluation: Its results.
+    """
+    check_distance(call.rated, call.metrics)
+    problem = call.rated.problem
+    meter = Meter(problem.scorer.counts)
+    with problem.session() as session:
+        task = Task(call.rated, *problem.begin(session), session.score_name)
+        found = distances(session, task, call.metrics, evaluation.labels)
+    return evaluation.extended(evaluation, meter.total(), found)
 
 
 def distances(session: Session, task: Task, metrics: Mapping[str, Metric], names: Sequence[str]) -> Distances:

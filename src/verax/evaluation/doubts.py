@@ -8,10 +8,9 @@ from torch import Tensor
 from verax.core.shapes import Float, Shaped
 from verax.core.warn import warn
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
-from verax.problem.problem import Problem, Task
+from verax.problem.attributed import Attributed, Task
 from verax.problem.replacement import Baseline, Toward
 from verax.problem.typical_rows import spreads as typical_spreads
-from verax.scoring.class_scores import Output
 from verax.scoring.session import Session
 
 _FEWEST = 20  # rows whose range tells something about the data
@@ -21,7 +20,7 @@ _SATURATED = 1e-6  # of a probability, to 0 or 1
 _SHOWN = 5  # names of a message
 
 
-def warn_of_scales(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+def warn_of_scales(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
     """Warn of baselines that no row of a table has, and of noise of one size for columns of many."""
     if problem.inputs.ndim != 2 or not problem.inputs.is_floating_point():
         return
@@ -37,9 +36,9 @@ def warn_of_scales(problem: Problem, metrics: Mapping[str, Metric]) -> None:
         _warn_of_units(spreads, noisy, local)
 
 
-def warn_of_saturation(task: Task, session: Session, output: Output) -> None:
+def warn_of_saturation(task: Task, session: Session) -> None:
     """Warn where the model is so sure of all inputs that its probabilities hardly move."""
-    if output != "probability" or session.returns == "values":
+    if session.output != "probability" or session.returns == "values":
         return
     distance = torch.minimum(task.clean, 1 - task.clean)
     if len(distance) >= _SEVERAL and bool((distance < _SATURATED).all()):
@@ -49,7 +48,7 @@ def warn_of_saturation(task: Task, session: Session, output: Output) -> None:
         )
 
 
-def _warn_of_baselines(problem: Problem) -> None:
+def _warn_of_baselines(problem: Attributed) -> None:
     rows = problem.inputs if problem.background is None else problem.background
     if len(rows) < _FEWEST:
         return
@@ -75,7 +74,7 @@ def _warn_of_units(spreads: str, noisy: bool, local: list[str]) -> None:
     if noisy:
         warn(
             f"sigma: one number for columns whose spreads go from {spreads}: noise that drowns one column does not "
-            'touch another. Pass sigma="std" with background=train_inputs.',
+            'touch another. Give the metric sigma="std", and the problem background=train_inputs.',
         )
     if local:
         warn(
@@ -85,7 +84,7 @@ def _warn_of_units(spreads: str, noisy: bool, local: list[str]) -> None:
         )
 
 
-def _unlike_spreads(problem: Problem) -> str | None:
+def _unlike_spreads(problem: Attributed) -> str | None:
     """The smallest and the largest spread of columns that hold amounts, where they differ by orders of magnitude."""
     if problem.spread is not None:
         spread = problem.spread
@@ -106,7 +105,7 @@ def _range(rows: Shaped[Tensor, "m d"]) -> tuple[Float[Tensor, " d"], Float[Tens
     return rows.masked_fill(gaps, torch.inf).amin(0), rows.masked_fill(gaps, -torch.inf).amax(0)
 
 
-def _listed(columns: list[int], problem: Problem) -> str:
+def _listed(columns: list[int], problem: Attributed) -> str:
     names = problem.given.names
     own = names is not None and len(names) == problem.inputs.shape[1]
     shown = [str(names[one]) if own and names is not None else f"column {one}" for one in columns[:_SHOWN]]

@@ -11,16 +11,16 @@ from verax.metrics.base import GuidedMetric, Metric
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.perturbation.curve_lines import AdaptiveExperiment
 from verax.perturbation.guided import GuidedScores, guided_scores
-from verax.problem.problem import Problem, Task
+from verax.problem.attributed import Attributed, Task
 from verax.scoring.session import Session
 
 
-def repeats_of(metric: GuidedMetric, problem: Problem) -> int:
+def repeats_of(metric: GuidedMetric, problem: Attributed) -> int:
     """How many times a metric's replacement is drawn."""
     return (metric.experiment.replacement or problem.replacement).repeats
 
 
-def check_repeats(metrics: Mapping[str, Metric], problem: Problem, limits: bool) -> None:
+def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bool) -> None:
     """Refuse what is defined for one value of each removed feature alone, where they are drawn several times."""
     for name, metric in metrics.items():
         if isinstance(metric, GuidedMetric) and repeats_of(metric, problem) > 1:

@@ -1,117 +1,74 @@
 """Runs what metrics need: the unperturbed inputs once, one guided pass, and each distinct set of random draws once."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from verax.core.warn import warn
-from verax.evaluation.distance import check_distance, distances
+from verax.evaluation.call import Call
 from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
 from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
 from verax.evaluation.identity import about_of
-from verax.evaluation.limit_search import caution
-from verax.evaluation.limits import ROWS, limits_of
 from verax.evaluation.result import Evaluation
 from verax.evaluation.whose import other_references, warn_of_other_class
 from verax.metrics.about import About
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, Result
-from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea
 from verax.perturbation.adaptive import adaptive_scores
 from verax.perturbation.curve_lines import AdaptiveExperiment
 from verax.perturbation.draws import Draws, check_sigma, check_subset
 from verax.perturbation.guided import guided_scores
 from verax.perturbation.removed_sets import Experiment
 from verax.perturbation.sampled import Gathered, sampled_effects
-from verax.problem.problem import Problem, Task
+from verax.problem.attributed import Attributed, Task
 from verax.problem.replacement.words import needs_background
 from verax.problem.text_examples import text_examples
-from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.meter import Cost, Meter
-from verax.scoring.scorer import Scorer, checked_batch_size
 from verax.scoring.session import Session
 
-_NOTHING = Cost()
 
-
-def run(
-    model: Any,
-    problem: Problem,
-    metrics: Mapping[str, Metric],
-    output: Output,
-    batch_size: int | None,
-    device: str | torch.device | None,
-    spent: Cost = _NOTHING,
-    limits: bool = False,
-    distance: bool = False,
-) -> Evaluation:
-    """Score the unperturbed inputs, then run the guided pass and each sampled experiment that some metric needs.
-
-    ``spent`` is what the attributions cost, where the call computed some.
-    """
-    scorer = model if isinstance(model, Scorer) else Scorer(model)
-    check_call(scorer, problem, metrics, output, batch_size, device, limits, distance)
+def run(call: Call) -> Evaluation:
+    """Score the unperturbed rows, then run the guided pass and each sampled experiment that some metric needs."""
+    check_call(call)
+    rated, metrics = call.rated, call.metrics
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
     sampled = {name: metric for name, metric in metrics.items() if isinstance(metric, SampledMetric)}
-    for one in metrics.values():
-        one.check(problem)
-    if limits and (words := _limits_caution(problem, metrics)):
-        warn(words)
-    warn_of_scales(problem, metrics)
+    for metric in metrics.values():
+        metric.check(rated)
+    warn_of_scales(rated, metrics)
     for words in dict.fromkeys(words for metric in metrics.values() for words in metric.cautions):
         warn(words)
-    meter = Meter(scorer.counts)
-    with scorer.session(
-        problem.inputs, problem.layout.kind, output, batch_size, device, companions=problem.given.companions
-    ) as session:
-        task = Task(problem, *session.begin(problem.inputs, problem.target), session.score_name)
-        warn_of_saturation(task, session, output)
+    meter = Meter(rated.problem.scorer.counts)
+    with rated.problem.session() as session:
+        task = Task(rated, *rated.problem.begin(session), session.score_name)
+        warn_of_saturation(task, session)
         first = meter.read(session.device)
         results: dict[str, Result] = {}
         if guided:
             results |= _run_guided(session, task, guided, meter, first)
-        if limits:
-            results |= _with_limits(session, task, results, meter)
         if sampled:
             results |= _run_sampled(session, task, sampled, meter, first)
-        labels = next(iter(results.values())).labels
-        far = distances(session, task, metrics, labels) if distance else None
     for name, result in results.items():
-        _check_scores(metrics[name], result.scores, problem)
-    notes = (*problem.remarks, *other_references(task, results))
+        _check_scores(metrics[name], result.scores, rated)
+    notes = (*rated.remarks, *other_references(task, results))
     results = {name: result.with_notes(notes) for name, result in results.items()}
     warn_of_other_class(task, session, results)
-    return Evaluation({name: results[name] for name in metrics}, spent + meter.total(), far)
+    return Evaluation({name: results[name] for name in metrics}, call.spent + meter.total(), call=call)
 
 
-def check_call(
-    scorer: Scorer,
-    problem: Problem,
-    metrics: Mapping[str, Metric],
-    output: Output,
-    batch_size: int | None,
-    device: str | torch.device | None,
-    limits: bool = False,
-    distance: bool = False,
-) -> None:
-    """Raise for a call that ``run``, which takes the same, cannot measure; the attributions do not matter."""
-    checked_output(output)
-    checked_batch_size(batch_size)
-    _check_draws(problem, metrics)
-    check_repeats(metrics, problem, limits)
-    for metric in metrics.values():
-        if words := metric.refusal(problem):
+def check_call(call: Call) -> None:
+    """Raise for a call that ``run`` cannot measure; the attributions do not matter."""
+    _check_draws(call.rated, call.metrics)
+    check_repeats(call.metrics, call.rated, limits=False)
+    for metric in call.metrics.values():
+        if words := metric.refusal(call.rated):
             raise ValueError(words)
-    _check_replacements(problem, metrics)
-    if distance:
-        check_distance(problem, metrics)
-    scorer.check_target(problem.target)
+    _check_replacements(call.rated, call.metrics)
 
 
-def _check_replacements(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+def _check_replacements(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
     """Raise where removed features become values of training data and there are none."""
     for metric in metrics.values():
         if isinstance(metric, GuidedMetric):
@@ -126,7 +83,7 @@ def _check_replacements(problem: Problem, metrics: Mapping[str, Metric]) -> None
             )
 
 
-def _check_draws(problem: Problem, metrics: Mapping[str, Metric]) -> None:
+def _check_draws(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
     for metric in metrics.values():
         if not isinstance(metric, SampledMetric):
             continue
@@ -156,21 +113,6 @@ def _run_guided(
         context = _context(session, task, cost)
         found = {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
         return found | {name: result for one in drawn for name, result in one.results(context).items()}
-
-
-def _limits_caution(problem: Problem, metrics: Mapping[str, Metric]) -> str | None:
-    known = {name: metric for name, metric in metrics.items() if isinstance(metric, WeightedArea)}
-    if not known:
-        raise ValueError(f"limits: they are known of pc, dpc and lpc, found metrics {', '.join(metrics)}.")
-    return caution(problem, known, ROWS)
-
-
-def _with_limits(session: Session, task: Task, results: dict[str, Result], meter: Meter) -> dict[str, Result]:
-    """Results that have limits, with them."""
-    known = {name: result for name, result in results.items() if isinstance(result, PredictionChangeResult)}
-    found = limits_of(session, task, {name: result.metric for name, result in known.items()}, ROWS, meter)
-    with torch.inference_mode(False):
-        return {name: replace(result, limits=found[name].raised_to(result.scores)) for name, result in known.items()}
 
 
 def _run_sampled(
@@ -209,11 +151,12 @@ def _context(session: Session, task: Task, cost: Cost) -> Context:
 
 
 def _about(session: Session, task: Task) -> About:
-    asked = task.problem
-    return about_of(session.plain.adapter, session.class_labels, session.output, asked.target is None, asked.removed)
+    predicted = task.problem.problem.target is None
+    output = task.problem.problem.output
+    return about_of(session.plain.adapter, session.class_labels, output, predicted, task.problem.removed)
 
 
-def _check_scores(metric: Metric, scores: Tensor, problem: Problem) -> None:
+def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
     """Refuse what a metric of one's own makes of its experiment, if it is not one score per attribution and input."""
     wanted = (len(problem.attributions), len(problem))
     if tuple(scores.shape) != wanted:

@@ -9,11 +9,8 @@ from torch import Tensor
 
 from verax.core.shapes import Float, Int
 from verax.metrics.about import class_name
-from verax.problem.checked_inputs import CheckedInputs, checked_inputs
 from verax.problem.given_attributions import explanations_of
-from verax.problem.inputs import Inputs
-from verax.problem.targets import checked_target
-from verax.scoring.scorer import Scorer
+from verax.problem.problem import Problem
 from verax.scoring.targets import resolve_target
 
 _TOLERANCE = 0.01  # of a probability: explainers that approximate, such as DeepExplainer, allow themselves as much
@@ -24,91 +21,60 @@ class Known(NamedTuple):
 
     Attributes:
         attributions: As they were given; of an explanation with one value per class, those of the followed class.
-        target: The class to follow.
+        problem: With the class to follow.
         remarks: What to tell of it, a sentence each.
     """
 
     attributions: Any
-    target: Any
+    problem: Problem
     remarks: tuple[str, ...] = ()
 
 
-def with_known_class(
-    attributions: Any,
-    target: Any,
-    scorer: Scorer,
-    inputs: Inputs,
-    background: Any,
-    batch_size: int | None,
-    device: str | torch.device | None,
-    per_row: bool = False,
-) -> Known:
-    """Follow the class that explanations explain, or raise where a call says another one or none can be known.
-
-    Scores the inputs once more where there is an explanation; calls without one cost nothing.
+def with_known_class(attributions: Any, problem: Problem, per_row: bool = False) -> Known:
+    """Follow the class that explanations explain, or raise where a problem says another one or none can be known.
 
     Args:
         attributions: As the user gave them.
-        target: As the user gave it; None follows the class that is explained.
-        scorer: The model.
-        inputs: Rows, their columns in the model's order.
-        background: Rows of training data.
-        batch_size: Rows per model call.
-        device: Where the model runs.
+        problem: Where its target is left out, the class that is explained is followed.
         per_row: Whether predicted classes are told for each row, for parts of a stream that are joined later.
     """
     explanations = explanations_of(attributions)
     if not explanations:
-        return Known(attributions, target)
-    given = checked_inputs(inputs, background, scorer.takes_missing)
-    scorer.check_target(checked_target(target, len(given)))
-    shape = tuple(given.values.shape)
+        return Known(attributions, problem)
+    shape = tuple(problem.inputs.shape)
     by_class = {label: one for label, one in explanations.items() if _shape(one)[:-1] == shape}
     single = {label: one for label, one in explanations.items() if label not in by_class}
     remarks: tuple[str, ...] = ()
-    if single and scorer.adapter.returns != "values":
-        target, remarks = _followed(single, target, scorer, given, batch_size, device, per_row)
+    if single and problem.scorer.adapter.returns != "values":
+        target, remarks = _followed(single, problem, per_row)
+        problem = problem if target is None else problem.with_target(target)
     if not by_class:
-        return Known(attributions, target, remarks)
-    with _session(scorer, given, "probability", batch_size, device) as session:
-        classes, _ = session.begin(given.values, checked_target(target, len(given)))
-        count = session.classes
+        return Known(attributions, problem, remarks)
+    classes, count = problem.classes.cpu(), problem.class_scores("probability").shape[1]
     picked = {label: _of_class(label, one, classes, count) for label, one in by_class.items()}
     if not isinstance(attributions, Mapping):
-        return Known(next(iter(picked.values())), target, remarks)
-    return Known({name: picked.get(name, one) for name, one in attributions.items()}, target, remarks)
+        return Known(next(iter(picked.values())), problem, remarks)
+    return Known({name: picked.get(name, one) for name, one in attributions.items()}, problem, remarks)
 
 
-def _followed(
-    explanations: Mapping[Any, Any],
-    target: Any,
-    scorer: Scorer,
-    inputs: CheckedInputs,
-    batch_size: int | None,
-    device: str | torch.device | None,
-    per_row: bool,
-) -> tuple[Any, tuple[str, ...]]:
-    """The class to follow, as a target, and what to tell of it."""
-    with _session(scorer, inputs, "probability", batch_size, device) as session:
-        chances = session.class_scores(inputs.values).double().cpu()
-        values, labels = session.returns == "values", session.class_labels
-        logits = session.returns == "logits"
-    if values:
-        return target, ()
-    predicted = chances.argmax(1)
-    known = {label: _class_of(_sums(one, len(inputs)), chances) for label, one in explanations.items()}
-    if logits and any(classes is None for classes in known.values()):
-        with _session(scorer, inputs, "logit", batch_size, device) as session:
-            raw = session.class_scores(inputs.values).double().cpu()
+def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) -> tuple[Any, tuple[str, ...]]:
+    """The class to follow, None where the problem says it, and what to tell of it."""
+    chances, count = problem.class_scores("probability"), len(problem)
+    if problem.scorer.adapter.returns == "values":  # which some models tell as they run
+        return None, ()
+    predicted, labels = chances.argmax(1), problem.labels
+    known = {label: _class_of(_sums(one, count), chances) for label, one in explanations.items()}
+    if problem.scorer.adapter.returns == "logits" and any(classes is None for classes in known.values()):
+        raw = problem.class_scores("logit")
         known |= {
-            label: _class_of_logits(_sums(explanations[label], len(inputs)), raw, predicted)
+            label: _class_of_logits(_sums(explanations[label], count), raw, predicted)
             for label, classes in known.items()
             if classes is None
         }
-    if target is not None:
-        wanted = resolve_target(checked_target(target, len(inputs)), predicted, chances.shape[1], labels)
+    if problem.target is not None:
+        wanted = resolve_target(problem.target, predicted, chances.shape[1], labels)
         _check_agreement(known, wanted, labels)
-        return target, ()
+        return None, ()
     classes = _common_class(known, labels)
     if (classes == classes[0]).all():
         number = int(classes[0])
@@ -116,10 +82,6 @@ def _followed(
         remark = f"{named}: the explanation is of {class_name(number, labels)}, which is followed for all inputs."
         return _as_target(number, labels), (remark,)
     return [_as_target(int(one), labels) for one in classes] if per_row else None, ()
-
-
-def _session(scorer: Scorer, inputs: CheckedInputs, output: Any, batch_size: Any, device: Any) -> Any:
-    return scorer.session(inputs.values, inputs.kind, output, batch_size, device, companions=inputs.companions)
 
 
 def _shape(explanation: Any) -> tuple[int, ...]:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from verax.metrics.about import About
-from verax.scoring.adapters import Adapter, labels_of, model_name
+from verax.metrics.about import About, class_counts
+from verax.problem.problem import Problem
+from verax.problem.replacement import Baseline
+from verax.scoring.adapters import Adapter, model_name
 from verax.scoring.class_scores import Output
-from verax.scoring.scorer import Scorer
 
 
 def about_of(adapter: Adapter, labels: Sequence[Any] | None, output: Output, predicted: bool, baseline: str) -> About:
@@ -31,7 +32,9 @@ def about_of(adapter: Adapter, labels: Sequence[Any] | None, output: Output, pre
     )
 
 
-def about_scorer(scorer: Scorer, output: Output, predicted: bool, baseline: str) -> About:
-    """The same for a Scorer."""
-    labels = labels_of(scorer.adapter) if scorer.labels is None else scorer.labels
-    return about_of(scorer.adapter, labels, output, predicted, baseline)
+def problem_facts(problem: Problem) -> dict[str, str]:
+    """Model, tracked class, baseline and date of a problem, in words."""
+    baseline = isinstance(problem.replacement, Baseline)
+    removed = problem.given.baseline_words if baseline else problem.replacement.short_form
+    about = about_of(problem.scorer.adapter, problem.labels, problem.output, problem.target is None, removed)
+    return about.facts(class_counts(problem.classes))

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from verax.core.arguments import kind_in_words
-from verax.evaluation.stream_batches import Batch, is_list, is_stack, joined_rows
+from verax.core.arrays import joined_rows
+from verax.evaluation.stream_batches import Batch, is_list, is_stack
 
 
 def joined_batches(batches: Sequence[Batch]) -> Batch:

@@ -10,9 +10,9 @@ from verax.attribution.coalitions import removable, spread_evenly, spread_over
 from verax.core.shapes import Float
 from verax.metrics.weighted_area import WeightedArea
 from verax.perturbation.feature_sums import direction_sums
+from verax.problem.attributed import Task
 from verax.problem.checked_inputs import undirected
 from verax.problem.features import FeatureMap
-from verax.problem.problem import Task
 
 
 def by_element(metric: WeightedArea, features: FeatureMap) -> bool:

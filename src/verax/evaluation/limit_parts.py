@@ -11,7 +11,7 @@ from verax.core.shapes import Bool, Float, Int
 from verax.perturbation import bit_masks
 from verax.perturbation.block import Block, load
 from verax.perturbation.perturbed_rows import PerturbedRows
-from verax.problem.problem import Task
+from verax.problem.attributed import Task
 from verax.scoring.session import Session
 
 
@@ -77,8 +77,14 @@ def part_of(session: Session, task: Task, which: Int[Tensor, " m"]) -> Part:
         return Part(session, task, here)
     problem = task.problem
     first = problem.attributions[0]
-    given = problem.given.at(which)
-    own = replace(problem, given=given, attributions=(first[which.to(first.device)],), precision=problem.precision[:1])
-    beside = None if given.companions is None else given.companions.on(session.device)
+    some = problem.problem[which.cpu().numpy()]
+    own = replace(
+        problem,
+        problem=some,
+        attributions=(first[which.to(first.device)],),
+        precision=problem.precision[:1],
+    )
+    companions = some.given.companions
+    beside = None if companions is None else companions.on(session.device)
     small = replace(task, problem=own, target=task.target[here], clean=task.clean[here])
     return Part(replace(session, companions=beside), small, here)

@@ -10,7 +10,7 @@ from verax.core import noise
 from verax.core.shapes import Float, Int
 from verax.metrics.limit_beam import beam_rows
 from verax.metrics.limit_reading import ChainReading
-from verax.problem.problem import Problem
+from verax.problem.attributed import Attributed
 
 _FEWEST = 8  # inputs: the exact limits of fewer say less than bounds for all
 _WIDEST = 32  # chains that a search follows: more hardly find better ones
@@ -29,7 +29,7 @@ class Plan:
     width: int
 
 
-def planned(problem: Problem, readings: Sequence[ChainReading], rows: int) -> Plan:
+def planned(problem: Attributed, readings: Sequence[ChainReading], rows: int) -> Plan:
     """Exact limits of all inputs where the rows allow it, then of some, then bounds for all, then for some.
 
     Some are drawn at random, by their values alone.

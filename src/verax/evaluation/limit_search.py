@@ -16,8 +16,8 @@ from verax.metrics.limit_beam import beam_extremes
 from verax.metrics.limit_reading import ChainReading, Extremes
 from verax.metrics.limits import exact_extremes
 from verax.metrics.weighted_area import WeightedArea
+from verax.problem.attributed import Attributed, Task
 from verax.problem.features import FeatureMap
-from verax.problem.problem import Problem, Task
 from verax.problem.replacement import Replacement
 from verax.scoring.session import Session
 
@@ -39,7 +39,7 @@ class Found:
     method: str
 
 
-def caution(problem: Problem, metrics: Mapping[str, WeightedArea], rows: int) -> str | None:
+def caution(problem: Attributed, metrics: Mapping[str, WeightedArea], rows: int) -> str | None:
     """Refuse, before any work, what the rows do not allow; say for how many inputs they do, where not for all."""
     fewest = min(len(one.plan.which) for one in _alike(problem, metrics, rows))
     if fewest == len(problem):
@@ -82,7 +82,7 @@ class _Alike:
     plan: Plan
 
 
-def _alike(problem: Problem, metrics: Mapping[str, WeightedArea], rows: int) -> list[_Alike]:
+def _alike(problem: Attributed, metrics: Mapping[str, WeightedArea], rows: int) -> list[_Alike]:
     own = {name: metric.experiment.replacement or problem.replacement for name, metric in metrics.items()}
     kinds, found = list(dict.fromkeys(own.values())), []
     for kind in kinds:

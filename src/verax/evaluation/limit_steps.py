@@ -14,7 +14,7 @@ from verax.metrics.limit_reading import Extremes
 from verax.metrics.weighted_area import DirectedArea, WeightedArea
 from verax.perturbation.guided import GuidedScores, guided_scores
 from verax.perturbation.order import cut_points, ranks, removal_order
-from verax.problem.problem import Task
+from verax.problem.attributed import Task
 from verax.scoring.session import Session
 
 

@@ -2,51 +2,32 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import torch
 
 from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
 from verax.core.warn import warn
+from verax.evaluation.call import Call, fewest_features
 from verax.evaluation.drawn import check_repeats
 from verax.evaluation.limit_elements import shared_out
 from verax.evaluation.limit_search import Found, caution, found_limits
+from verax.evaluation.result import Evaluation
 from verax.metrics.base import Metric
 from verax.metrics.choose import Metrics, chosen
 from verax.metrics.limits_result import Limits, LimitsByMetric
 from verax.metrics.result import Context
-from verax.metrics.weighted_area import WeightedArea
+from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea
 from verax.perturbation.order import removal_order
-from verax.problem.inputs import inputs_of
-from verax.problem.problem import Task, problem
-from verax.problem.replacement import ReplacementLike
-from verax.scoring.class_scores import Output, checked_output
-from verax.scoring.frames import column_order
+from verax.problem.attributed import Attributed, Task, attributed
+from verax.problem.problem import Problem
 from verax.scoring.meter import Meter
-from verax.scoring.scorer import checked_batch_size, scorer_of
 from verax.scoring.session import Session
 
 ROWS = 2**21
 
 
-def limits(
-    model: Any,
-    inputs: Any,
-    *,
-    metrics: Metrics = ("pc", "dpc"),
-    target: Any = None,
-    baselines: Any = 0.0,
-    features: Any = "auto",
-    replacement: ReplacementLike = None,
-    background: Any = None,
-    steps: int | None = None,
-    rows: int = ROWS,
-    output: Output = "probability",
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-) -> LimitsByMetric:
+def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = ROWS) -> LimitsByMetric:
     """Find the best and the worst score that any attribution of each input could get, and one that gets the best.
 
     A score alone does not say whether it is good: models and inputs differ in how far it can go. With one feature per
@@ -64,24 +45,12 @@ def limits(
     elements of a feature predict, among those of them that move the same way.
 
     Args:
-        model: A torch module (returns logits), a scikit-learn classifier, a ``verax.Scorer``: what ``evaluate`` takes.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch, or a ``verax.Inputs``, which brings its features and
-            baselines.
+        problem: The model, the rows, and what is asked about them. Groups, such as superpixels, make the number of
+            features small.
         metrics: ``"pc"``, ``"dpc"``, ``"lpc"``, or metric objects such as
-            ``verax.metrics.DirectedPredictionChange(area="morf")``, or a dict that names them.
-        target: The class whose score is followed: predicted (``None``), a column number, a label as text, or one of
-            them per row.
-        baselines: What removed features become: a number, anything that broadcasts to the inputs, or a statistic of the
-            background.
-        features: What one feature is: ``"element"``, ``"pixel"``, an array of group numbers, or ``"auto"``. Groups,
-            such as superpixels, make their number small.
-        replacement: What removed features become, one of ``verax.replacement``; their baselines by default.
-        background: Rows of training data, for baselines and replacements that are measured by them.
-        steps: Steps from the input to the baseline; 20 by default. At least as many as features for exact limits.
+            ``verax.metrics.DirectedPredictionChange(area="morf")``, or a dict that names them. At least as many steps
+            as features for exact limits.
         rows: Model rows to spend in all.
-        output: The score that is followed, ``"probability"`` or ``"logit"``; a regressor's value is followed as it is.
-        batch_size: Rows per model call; automatic by default.
-        device: Where the model runs; by default where it is.
 
     Returns:
         A dict of ``Limits`` by metric, named as in ``evaluate``.
@@ -90,41 +59,55 @@ def limits(
         >>> import torch, verax
         >>> model, x = torch.nn.Linear(6, 2).double(), torch.randn(3, 6).double()
         >>> contributions = x * (model.weight[1] - model.weight[0])
-        >>> found = verax.limits(model, x, target=1)
-        >>> pc = verax.prediction_change(model, x, contributions, target=1)
-        >>> torch.allclose(pc.value, found["pc"].best), found["pc"].exact, found["pc"].rows
+        >>> problem = verax.Problem(model, x, target=1)
+        >>> best = verax.limits(problem)["pc"]
+        >>> pc = verax.metrics.PredictionChange()(problem, contributions)
+        >>> torch.allclose(pc.value, best.best), best.exact, best.rows
         (True, True, 192)
+        >>> round(best.share(pc).mean, 6)  # 1 is the best possible, 0 is chance
+        1.0
     """
     checked_count("rows", rows)
-    checked_output(output)
-    checked_batch_size(batch_size)
-    scorer = scorer_of(model)
-    asked = inputs_of(inputs, features, baselines)
-    order = column_order(scorer.feature_names, asked.values)
-    checked = problem(
-        asked.ordered(order),
-        {"none": np.zeros(np.shape(asked.values))},
-        target=target,
-        background=order("background", background),
-        takes_missing=scorer.takes_missing,
-        replacement=replacement,
-    )
-    named = with_limits(chosen(metrics, {"steps": steps}, int(checked.features.counts(slice(None)).min())))
-    check_repeats(named, checked, limits=True)
-    for metric in named.values():
-        metric.check(checked)
-    if words := caution(checked, named, rows):
-        warn(words)
-    scorer.check_target(checked.target)
-    meter = Meter(scorer.counts)
-    with scorer.session(
-        checked.inputs, checked.layout.kind, output, batch_size, device, companions=checked.given.companions
-    ) as session:
-        task = Task(checked, *session.begin(checked.inputs, checked.target), session.score_name)
+    rated = attributed(problem, {"none": torch.zeros(()).expand(problem.inputs.shape)})
+    named = limited(chosen(metrics, fewest_features(problem)))
+    _check(rated, named, rows)
+    meter = Meter(problem.scorer.counts)
+    with problem.session() as session:
+        task = Task(rated, *problem.begin(session), session.score_name)
         return limits_of(session, task, named, rows, meter)
 
 
-def with_limits(metrics: Mapping[str, Metric]) -> dict[str, WeightedArea]:
+def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
+    """An evaluation whose results have their limits as well.
+
+    Args:
+        call: What was measured.
+        evaluation: Its results.
+    """
+    results = {name: one for name, one in evaluation.items() if isinstance(one, PredictionChangeResult)}
+    if not results:
+        raise ValueError(f"limits: they are known of pc, dpc and lpc, got metrics {', '.join(evaluation)}.")
+    named = limited({name: call.metrics[name] for name in results})
+    _check(call.rated, named, ROWS)
+    problem = call.rated.problem
+    meter = Meter(problem.scorer.counts)
+    with problem.session() as session:
+        task = Task(call.rated, *problem.begin(session), session.score_name)
+        best = limits_of(session, task, named, ROWS, meter)
+    with torch.inference_mode(False):
+        raised = {name: replace(one, limits=best[name].raised_to(one.scores)) for name, one in results.items()}
+    return evaluation.extended({**evaluation, **raised}, meter.total())
+
+
+def _check(rated: Attributed, metrics: Mapping[str, WeightedArea], rows: int) -> None:
+    check_repeats(metrics, rated, limits=True)
+    for metric in metrics.values():
+        metric.check(rated)
+    if words := caution(rated, metrics, rows):
+        warn(words)
+
+
+def limited(metrics: Mapping[str, Metric]) -> dict[str, WeightedArea]:
     """Refuse metrics whose limits are not known."""
     for metric in metrics.values():
         if not isinstance(metric, WeightedArea):

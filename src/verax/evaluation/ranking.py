@@ -21,7 +21,7 @@ def not_told_apart(result: Result, level: float = LEVEL) -> list[int]:
     Example:
         >>> import torch, verax
         >>> x = torch.randn(9, 4)
-        >>> found = verax.prediction_change(torch.nn.Linear(4, 2), x, {"a": x, "twice": 2 * x})
+        >>> found = verax.metrics.PredictionChange()(verax.Problem(torch.nn.Linear(4, 2), x), {"a": x, "twice": 2 * x})
         >>> not_told_apart(found)
         [0, 1]
     """

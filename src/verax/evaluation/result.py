@@ -10,11 +10,13 @@ from verax.core.text_tables import Table, cost, counted, metric_head, shortened
 from verax.evaluation.distance import Distances
 from verax.evaluation.ranking import not_told_apart
 from verax.metrics.result import Result, score_frame
-from verax.scoring.meter import Cost
+from verax.scoring.meter import Cost, Rows
 from verax.statistics.intervals import LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from verax.evaluation.call import Call
 
 
 class Evaluation(dict[str, Any]):
@@ -24,28 +26,61 @@ class Evaluation(dict[str, Any]):
         rows: Model rows of the call, shared ones counted once; those of methods that it computed are among them.
         rows_backward: Rows through which gradients were taken, for methods that need them.
         seconds: Wall-clock time of the call.
-        distance: How far perturbed rows lie from the background, where the call asked for it.
+        distance: How far perturbed rows lie from the background; None before ``with_distance``.
 
     Example:
         >>> import torch, verax
-        >>> model, x = torch.nn.Linear(4, 2), torch.randn(9, 4)
-        >>> found = verax.evaluate(model, x, {"inputs": x, "minus inputs": -x}, metrics=("pc", "dpc"))
-        >>> print(found)  # doctest: +ELLIPSIS
+        >>> x = torch.randn(9, 4)
+        >>> problem = verax.Problem(torch.nn.Linear(4, 2), x)
+        >>> evaluation = verax.evaluate(problem, {"inputs": x, "minus inputs": -x}, metrics=("pc", "dpc"))
+        >>> print(evaluation)  # doctest: +ELLIPSIS
         attribution   PC (higher is better) ...
         inputs        ...
         minus inputs  ...
         Means over 9 inputs with 95 % intervals; ...
-        >>> len(found.plot().axes)  # one panel per metric
+        >>> len(evaluation.plot().axes)  # one panel per metric
         2
-        >>> found.to_frame().columns, found.to_frame().height
+        >>> evaluation.to_frame().columns, evaluation.to_frame().height
         (['attribution', 'input', 'target', 'pc', 'dpc'], 18)
     """
 
-    def __init__(self, results: Mapping[str, Result], cost: Cost, distance: Distances | None = None) -> None:
+    def __init__(
+        self, results: Mapping[str, Result], cost: Cost, distance: Distances | None = None, call: "Call | None" = None
+    ) -> None:
         super().__init__(results)
-        self.distance = distance
+        self.distance, self._call = distance, call
         self.rows, self.rows_backward = cost.rows.forward, cost.rows.backward
         self.seconds = cost.seconds
+
+    def with_limits(self) -> "Evaluation":
+        """The same with what PC, DPC and LPC could be at best: ``results[name].limits`` and ``.normalised``.
+
+        ``verax.limits`` says what it costs.
+        """
+        from verax.evaluation.limits import with_limits  # noqa: PLC0415  # which returns what is defined here
+
+        return with_limits(self._measured(), self)
+
+    def with_distance(self) -> "Evaluation":
+        """The same with how far perturbed rows lie from the background, beside its own distances.
+
+        Mahalanobis, of tables in the inputs, of networks in what reaches their last linear layer: a median ratio and
+        the share beyond the background's 99 % quantile. At most 128 inputs and five points of each curve are looked
+        at; a network scores those rows and the background once more, other models score none.
+        """
+        from verax.evaluation.distance import with_distance  # noqa: PLC0415  # which returns what is defined here
+
+        return with_distance(self._measured(), self)
+
+    def extended(self, results: Mapping[str, Result], cost: Cost, distance: Distances | None = None) -> "Evaluation":
+        """The same call with further results, and with what they cost."""
+        spent = Cost(Rows(self.rows, self.rows_backward), self.seconds) + cost
+        return Evaluation(results, spent, distance or self.distance, self._call)
+
+    def _measured(self) -> "Call":
+        if self._call is None:
+            raise ValueError("evaluation: it is a part or a sum of others; ask the result of verax.evaluate itself.")
+        return self._call
 
     @property
     def labels(self) -> tuple[str, ...]:

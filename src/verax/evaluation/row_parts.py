@@ -19,7 +19,7 @@ def part_of(evaluation: Evaluation, rows: slice) -> Evaluation:
     Example:
         >>> import verax
         >>> x = torch.randn(5, 3)
-        >>> part = part_of(verax.evaluate(torch.nn.Linear(3, 2), x, x, ["pc"]), slice(1, 4))
+        >>> part = part_of(verax.evaluate(verax.Problem(torch.nn.Linear(3, 2), x), x, ["pc"]), slice(1, 4))
         >>> part["pc"].value.shape, part["pc"].morf.shape, part.rows
         (torch.Size([3]), torch.Size([3, 4]), 18)
     """

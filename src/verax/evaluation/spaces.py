@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from verax.core.shapes import Float, Shaped
-from verax.problem.problem import Problem
+from verax.problem.attributed import Attributed
 from verax.scoring.penultimate import features, last_linear
 from verax.scoring.session import Session
 from verax.statistics.mahalanobis import Reference
@@ -33,7 +33,7 @@ class Space:
         return self.reference.distances(self.points(rows))
 
 
-def spaces(session: Session, problem: Problem) -> list[Space]:
+def spaces(session: Session, problem: Attributed) -> list[Space]:
     """The inputs, where they are amounts and not too many, and a network's features, where it has some."""
     found: list[tuple[str, Callable[[Tensor], Tensor]]] = []
     codes = problem.given.codes

@@ -5,8 +5,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
-
 from verax.core.arguments import kind_in_words
 from verax.core.text_tables import counted
 from verax.core.warn import warn
@@ -25,15 +23,9 @@ from verax.evaluation.stream_sources import (
     regrouped,
 )
 from verax.evaluation.totals import Totals
-from verax.metrics.choose import USUAL, CallSettings, Metrics, chosen
-from verax.metrics.weighted_area import Steps
-from verax.perturbation.draws import Effect, Perturbation
-from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
-from verax.problem.inputs import Inputs, inputs_of
-from verax.problem.replacement import ReplacementLike
-from verax.scoring.class_scores import Output
-from verax.scoring.frames import column_order
-from verax.scoring.scorer import scorer_of
+from verax.metrics.choose import Metrics, chosen, usual
+from verax.problem.given_attributions import explanations_of, plain_attributions
+from verax.problem.problem import Problem
 from verax.statistics.quantiles import sketches
 
 Until = float | Mapping[str, float] | None
@@ -141,7 +133,7 @@ def narrow_enough(totals: Totals, until: Mapping[str, float]) -> bool:
 
 
 def stream(
-    model: Any,
+    problem: Problem,
     batches: Any,
     attributions: Any = None,
     metrics: Metrics | None = None,
@@ -150,38 +142,20 @@ def stream(
     until: Until = None,
     stratify: Any = None,
     quantiles: bool = False,
-    target: Any = None,
-    baselines: Any = 0.0,
-    features: Any = "auto",
-    steps: Steps | None = None,
-    tolerance: float | None = None,
-    sigma: Any = None,
-    subset: int | None = None,
-    samples: int | None = None,
-    normalize: bool | None = None,
-    perturbation: Perturbation | None = None,
-    effect: Effect | None = None,
-    seed: int | None = None,
-    background: Any = None,
-    background_labels: Any = None,
-    replacement: ReplacementLike = None,
-    output: Output = "probability",
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
 ) -> Stream:
     """Measure many rows in constant memory, with the numbers of one ``verax.evaluate`` over all of them.
 
     Rows are evaluated in stretches (32,768 rows of a table on a CPU), whatever the batches they come in. A call of
     ``evaluate`` is cut at the same places, so that the model is asked the same and every score has the same bits.
-    Takes the arguments of ``verax.evaluate`` except ``limits``, and:
 
     Args:
-        model: A model of any kind that ``evaluate`` takes.
+        problem: The question; it is asked of the rows of the batches, not of its own (``problem.on``).
         batches: An iterable of batches: pairs ``(inputs, attributions)``; dicts with the keys ``inputs``,
-            ``attributions``, ``target``, ``by``; or, with ``attributions``, inputs alone (of a tuple such as a
-            ``DataLoader`` gives, the first). Inputs are arrays, data frames, Arrow tables or ``verax.Inputs``; those of
-            the last kind are evaluated batch by batch, with equal numbers up to the model's rounding. Or all rows at
-            once, in something with numbered rows (an array, a memory map, a data frame, ``Inputs``), which is cut here.
+            ``attributions``, ``target``, ``model_kwargs``, ``by``; or, with ``attributions``, inputs alone (of a tuple
+            such as a ``DataLoader`` gives, the first). Inputs are arrays, data frames, Arrow tables, or what the door
+            of the problem takes, such as lists of texts; those of a door and with ``model_kwargs`` are evaluated batch
+            by batch, with equal numbers up to the model's rounding. Or all rows at once, in something with numbered
+            rows (an array, a memory map, a data frame), which is cut here. None for the problem's own rows.
         attributions: Where the batches bring none: a dict of methods, computed on the way. Where the rows are given at
             once: as in ``evaluate``, also arrays of all rows.
         metrics: As in ``evaluate``.
@@ -205,54 +179,34 @@ def stream(
 
     Example:
         >>> import torch, verax
-        >>> model, x = torch.nn.Linear(4, 2), torch.randn(50, 4)
+        >>> x = torch.randn(50, 4)
+        >>> problem = verax.Problem(torch.nn.Linear(4, 2), x[:1])
         >>> batches = [(part, {"x": part}) for part in x.split(20)]
-        >>> [len(found["pc"].value["x"]) for found in verax.stream(model, batches, metrics=["pc"])]
+        >>> [len(evaluation["pc"].value["x"]) for evaluation in verax.stream(problem, batches, metrics=["pc"])]
         [20, 20, 10]
-        >>> totals = verax.stream(model, x, {"gradient": verax.attribution.Gradient()}, ["dpc"]).totals()
+        >>> totals = verax.stream(problem, x, {"gradient": verax.attribution.Gradient()}, ["dpc"]).totals()
         >>> totals["dpc"].mean()["gradient"].low <= totals["dpc"].mean()["gradient"].high
         True
     """
-    scorer = scorer_of(model)
-    settings = CallSettings(steps, tolerance, sigma, subset, samples, normalize, perturbation, effect, seed).said
-    reaches = _reaches(until, list(chosen(USUAL if metrics is None else metrics, settings, 1 << 62)))
+    reaches = _reaches(until, list(chosen(usual(problem) if metrics is None else metrics, 1 << 62)))
     if quantiles:
         sketches()
+    batches = problem if batches is None else batches
     if stratify is not None and (until is None or not is_rows(batches)):
         raise ValueError("stratify: it says how rows are drawn, with until and rows that are given at once.")
-
-    def whose(given: Any, followed: Any, inputs: Inputs) -> tuple[Any, Any]:
-        order = reader.first
-        data = background if order is None else order("background", background)
-        return with_known_class(given, followed, scorer, inputs, data, batch_size, device, per_row=True)[:2]
-
-    reader = BatchReader(scorer.feature_names, features, baselines, attributions, target, by, whose)
+    reader = BatchReader(problem, attributions, by)
 
     def measure(batch: Batch, known: Any) -> Evaluation:
-        order = reader.first
-        return evaluate(
-            scorer,
-            batch.inputs,
-            batch.attributions,
-            known or metrics,
-            target=batch.target,
-            **settings,
-            background=background if order is None else order("background", background),
-            background_labels=background_labels,
-            replacement=replacement,
-            output=output,
-            batch_size=batch_size,
-            device=device,
-        )
+        return evaluate(problem.on(batch.inputs, target=batch.target), batch.attributions, known or metrics)
 
     def length(batch: Batch) -> int:
-        return scorer.stretch(batch.inputs.values, batch_size, device)
+        return problem.scorer.stretch(batch.inputs.values, problem.batch_size, problem.device)
 
-    return Stream(_stretches(batches, reader, length, reaches, seed, stratify), measure, reaches, quantiles)
+    return Stream(_stretches(batches, reader, length, reaches, stratify), measure, reaches, quantiles)
 
 
 def _stretches(
-    batches: Any, reader: BatchReader, length: Length, reaches: Mapping[str, float], seed: int | None, stratify: Any
+    batches: Any, reader: BatchReader, length: Length, reaches: Mapping[str, float], stratify: Any
 ) -> Iterator[Stretch]:
     """What is evaluated together: rows that are given at once are cut, and drawn where a look is to end them early."""
     if not is_rows(batches):
@@ -261,15 +215,13 @@ def _stretches(
         return as_they_come(batches, reader) if reaches else regrouped(batches, reader, length)
     if reader.attributions is None:
         raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
-    given = reader.attributions
-    if reader.whose is not None and explanations_of(given):
-        inputs = inputs_of(batches, *(() if isinstance(batches, Inputs) else (reader.features, reader.baselines)))
-        ordered = inputs.ordered(column_order(reader.names, inputs.values))
-        given, reader.target = reader.whose(given, reader.target, ordered)
-    fitted = fitted_attributions(given, batches.fitted) if isinstance(batches, Inputs) else given
-    reader.attributions = plain_attributions(fitted)
+    if explanations_of(reader.attributions):
+        every = reader.problem if batches is reader.problem else reader.problem.on(batches)
+        whose = with_known_class(reader.attributions, every, per_row=True)
+        reader.attributions, reader.target = whose.attributions, whose.problem.target
+    reader.attributions = plain_attributions(reader.attributions)
     rows = RowSource(batches, reader)
-    return rows.at_random(length, seed or 0, stratify) if reaches else rows.in_order(length)
+    return rows.at_random(length, stratify) if reaches else rows.in_order(length)
 
 
 def _reaches(until: Until, names: list[str]) -> Mapping[str, float]:

@@ -1,21 +1,23 @@
 """Batches: rows with their attributions as they come."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from verax.core.arguments import kind_in_words
 from verax.core.arrays import as_tensor
+from verax.evaluation.explained_class import with_known_class
 from verax.problem.checked_inputs import checked_values
-from verax.problem.given_attributions import fitted_attributions, plain_attributions
-from verax.problem.inputs import Inputs, PlainInputs, inputs_of
-from verax.scoring.frames import ColumnOrder, column_names, column_order
+from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
+from verax.problem.inputs import Inputs, PlainInputs
+from verax.problem.problem import Problem
+from verax.problem.targets import target_of_rows
+from verax.scoring.frames import column_names
 
-_KEYS = ("inputs", "attributions", "target", "by")
+_KEYS = ("inputs", "attributions", "target", "model_kwargs", "by")
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Batch:
     @property
     def joins(self) -> bool:
         """Whether it can be cut and joined with others: rows alone, whose features and baselines the call says."""
-        return isinstance(self.inputs, PlainInputs)
+        return isinstance(self.inputs, PlainInputs) and not self.inputs.alongside
 
 
 @dataclass
@@ -68,37 +70,28 @@ class BatchReader:
     """Reads batches of any kind.
 
     Attributes:
-        names: The columns that the model knows, or those of the first data frame.
-        features: What one feature is, as the call says.
-        baselines: What removed features become, as the call says.
+        problem: The question that is asked of their rows.
         attributions: Methods of the call, for batches that bring none.
-        target: Of the call.
         by: Of the call.
-        whose: Gives attributions and target with the class that explanations explain; None where nobody asks.
+        target: The class that is tracked in rows given at once, where explanations say it.
     """
 
-    names: Sequence[str] | None
-    features: Any
-    baselines: Any
+    problem: Problem
     attributions: Any
-    target: Any
     by: Any
-    whose: Callable[[Any, Any, Inputs], tuple[Any, Any]] | None = None
-    first: ColumnOrder | None = None  # of the first batch: what the call says of columns, it says in this order
+    target: Any = None
 
     def read(self, given: Any, number: int) -> Batch:
         """One batch: a pair of inputs and attributions, a dict of them, or inputs alone."""
         parts = self._parts(given, number)
         values, segments = self._segments(parts["inputs"], parts.get("by"))
-        inputs = inputs_of(values, self.features, self.baselines)
-        order = column_order(self.names, inputs.values)
-        self.first = self.first or order
-        self.names = self.names or order.names
-        given, target = parts["attributions"], parts.get("target", self.target)
-        if self.whose is not None:
-            given, target = self.whose(given, target, inputs.ordered(order))
-        attributions = order("attributions", plain_attributions(fitted_attributions(given, inputs.fitted)))
-        batch = Batch(_plain(inputs, order), _arrays(attributions), target, segments, number)
+        inputs = self.problem.read(values, parts.get("model_kwargs"))
+        given, target = parts["attributions"], parts.get("target")
+        if explanations_of(given):
+            whose = with_known_class(given, self.problem.on(inputs, target=target), per_row=True)
+            given, target = whose.attributions, whose.problem.target
+        plain = plain_attributions(fitted_attributions(given, inputs.fitted))
+        batch = Batch(_plain(inputs), _arrays(self.problem.order("attributions", plain)), target, segments, number)
         _check_lengths(batch, number)
         return batch
 
@@ -146,15 +139,6 @@ def of_rows(attributions: Any, rows: Any, shape: tuple[int, ...]) -> Any:
     return attributions[:, rows] if is_stack(attributions, shape) else taken(attributions, rows)
 
 
-def target_of_rows(target: Any, rows: Any, count: int) -> Any:
-    """The class of some of the rows, where there is one for each."""
-    if not is_list(target):
-        return target
-    if len(target) != count:
-        raise ValueError(f"target: expected one class, or one for each of {count} rows, found {len(target)}.")
-    return np.asarray(target)[rows] if not isinstance(target, Tensor) else target[rows]
-
-
 def taken(values: Any, rows: Any) -> Any:
     """Some rows of an array or a data frame."""
     return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
@@ -178,15 +162,13 @@ def _frame_of_arrow(values: Any) -> Any:
     return pl.from_arrow(values)
 
 
-def _plain(inputs: Inputs, order: ColumnOrder) -> Inputs:
-    """Inputs whose data frame, if they are one, became an array in the model's order."""
-    if column_names(inputs.values) is None and isinstance(inputs.values, np.ndarray | Tensor):
+def _plain(inputs: Inputs) -> Inputs:
+    """Inputs whose data frame, if they are one, became an array."""
+    if isinstance(inputs.values, np.ndarray | Tensor):
         return inputs
-    ordered = inputs.ordered(order)
     if not len(inputs):  # it is left out; an empty frame says nothing about the kinds of its columns
-        return replace(ordered, values=np.empty(tuple(ordered.values.shape)))
-    rows = checked_values(ordered.values, whole=True, missing=True)
-    return replace(ordered, values=rows.numpy())
+        return replace(inputs, values=np.empty(tuple(inputs.values.shape)))
+    return replace(inputs, values=checked_values(inputs.values, whole=True, missing=True).numpy())
 
 
 def _arrays(attributions: Any) -> Any:
@@ -209,18 +191,6 @@ def _check_lengths(batch: Batch, number: int) -> None:
             )
     if batch.segments is not None and len(batch.segments) != len(batch):
         raise ValueError(f"batches[{number}]: expected by for each of {len(batch)} rows, found {len(batch.segments)}.")
-
-
-def joined_rows(arrays: Sequence[Any], axis: int = 0) -> Any:
-    """Arrays of one kind as one."""
-    if len(arrays) == 1:
-        return arrays[0]
-    kinds = {str(one.dtype) for one in arrays}
-    if len(kinds) > 1:
-        raise TypeError(f"batches: expected numbers of one kind in all, found {' and '.join(sorted(kinds))}.")
-    if isinstance(arrays[0], Tensor):
-        return torch.cat(list(arrays), dim=axis)
-    return np.concatenate(list(arrays), axis=axis)
 
 
 def is_stack(array: Any, inputs: tuple[int, ...]) -> bool:

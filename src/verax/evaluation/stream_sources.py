@@ -1,7 +1,7 @@
 """Sources: where a stream's rows come from, and the stretches in which they are evaluated."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from verax.core.blocks import pieces
 from verax.core.permutation import shuffled
 from verax.core.shapes import Int
 from verax.evaluation.joined_batches import joined_batches
-from verax.evaluation.stream_batches import Batch, BatchReader, of_rows, taken, target_of_rows
-from verax.problem.inputs import Inputs
+from verax.evaluation.stream_batches import Batch, BatchReader, of_rows, taken
+from verax.problem.problem import Problem
+from verax.problem.targets import target_of_rows
 
 FEWEST = 256  # rows before a stream may stop, which the range of scores without a bound is taken from
 _GROWTH = 4  # a look is taken whenever there are a quarter more rows
@@ -78,7 +79,7 @@ def _together(held: list[Batch], ends: bool = True) -> Iterator[Stretch]:
 
 @dataclass(frozen=True)
 class RowSource:
-    """Rows that can be asked for by their number: an array, a memory map, a data frame, an ``Inputs``.
+    """Rows that can be asked for by their number: an array, a memory map, a data frame.
 
     Attributes:
         values: All rows.
@@ -100,22 +101,17 @@ class RowSource:
 
     def batch(self, rows: Any) -> Batch:
         """Some rows, with all that is said of each."""
-        shape = self._shape
-        baselines, features = (_own(one, rows, shape) for one in (self.reader.baselines, self.reader.features))
-        given = {
-            "inputs": self._values(rows),
-            "attributions": of_rows(self.reader.attributions, rows, shape),
-            "target": target_of_rows(self.reader.target, rows, len(self)),
-        }
-        by = self.reader.by
+        problem, by = self.reader.problem, self.reader.by
+        shape = tuple(problem.inputs.shape) if self.values is problem else tuple(self.values.shape)
+        given = {"inputs": self._values(rows), "attributions": of_rows(self.reader.attributions, rows, shape)}
+        target = problem.target if self.reader.target is None else self.reader.target
+        if target is not None:
+            given["target"] = target_of_rows(target, rows, len(self))
         if by is not None and not isinstance(by, str) and not callable(by):
             if len(by) != len(self):
                 raise ValueError(f"by: expected one label for each of {len(self)} rows, found {len(by)}.")
             given["by"] = np.asarray(by)[rows]
-        reader = replace(self.reader, baselines=baselines, features=features)
-        found = reader.read(given, 0)
-        self.reader.first = self.reader.first or reader.first
-        return found
+        return self.reader.read(given, 0)
 
     def in_order(self, length: Length) -> Iterator[Stretch]:
         """All rows, stretch by stretch."""
@@ -123,7 +119,7 @@ class RowSource:
         for rows in pieces(len(self), size):
             yield Stretch(self.batch(rows), ((rows.stop - rows.start, True),))
 
-    def at_random(self, length: Length, seed: int, strata: Any) -> Iterator[Stretch]:
+    def at_random(self, length: Length, strata: Any, seed: int = 0) -> Iterator[Stretch]:
         """Rows in a random order, first a few, then a quarter more each time."""
         most = length(self.batch(slice(0, 1)))
         order = None if strata is None else stratified(strata, len(self), seed)
@@ -133,12 +129,9 @@ class RowSource:
             batch = self.batch(np.sort(rows.numpy()))  # within a look the order is free, and files want it rising
             yield Stretch(batch, ((len(places), True),))
 
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        held = self.values.values if isinstance(self.values, Inputs) else self.values
-        return tuple(held.shape)
-
     def _values(self, rows: Any) -> Any:
+        if isinstance(self.values, Problem):
+            return self.values.rows[rows]
         if hasattr(self.values, "num_rows"):  # a table of Arrow
             step = self.values.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else None
             return self.values.take(rows) if step is None else step
@@ -161,7 +154,7 @@ def looks(count: int, most: int) -> Iterator[slice]:
 
 def is_rows(batches: Any) -> bool:
     """Whether something is rows that can be asked for by their number, not batches one after the other."""
-    if isinstance(batches, Inputs | Tensor | np.ndarray) or hasattr(batches, "iloc"):
+    if isinstance(batches, Problem | Tensor | np.ndarray) or hasattr(batches, "iloc"):
         return True
     table = hasattr(batches, "num_rows") and hasattr(batches, "take")
     return table or (hasattr(batches, "shape") and hasattr(batches, "__getitem__"))
@@ -184,10 +177,3 @@ def stratified(strata: Any, count: int, seed: int) -> Int[Tensor, " n"]:
     rank = np.empty(count)
     rank[grouped] = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return order[torch.from_numpy(np.argsort((rank + 0.5) / sizes[place], kind="stable"))]
-
-
-def _own(value: Any, rows: Any, shape: tuple[int, ...]) -> Any:
-    """What was said of features or baselines, of some rows, where it is said row by row."""
-    said = tuple(getattr(value, "shape", ()))
-    per_row = len(said) > 1 and said[0] == shape[0] and len(said) <= len(shape) and shape[0] > 1
-    return value[rows] if per_row else value

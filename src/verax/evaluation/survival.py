@@ -6,6 +6,7 @@ from typing import Any
 
 from verax.evaluation.difference import Difference, all_pairs
 from verax.evaluation.result import Evaluation
+from verax.metrics.base import GuidedMetric
 from verax.statistics.intervals import Estimate
 from verax.statistics.kendall import rank_agreement
 
@@ -25,6 +26,11 @@ class Elsewhere:
     replacement: str
     evaluation: Evaluation
     refused: Mapping[str, str]
+
+    @property
+    def guided(self) -> bool:
+        """Whether some metric there removes features in the order of attributions."""
+        return any(isinstance(result.metric, GuidedMetric) for result in self.evaluation.values())
 
 
 @dataclass(frozen=True)

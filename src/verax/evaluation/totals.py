@@ -136,8 +136,9 @@ class Totals(dict[str, Total]):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(60, 4)
-        >>> a, b = (verax.stream(model, part, {"x": part}, ["pc"]).totals() for part in (x[:20], x[20:]))
-        >>> whole = verax.stream(model, x, {"x": x}, ["pc"]).totals()
+        >>> problem = verax.Problem(model, x)
+        >>> a, b = (verax.stream(problem, part, {"x": part}, ["pc"]).totals() for part in (x[:20], x[20:]))
+        >>> whole = verax.stream(problem, x, {"x": x}, ["pc"]).totals()
         >>> a.merge(b)["pc"].mean()["x"] == whole["pc"].mean()["x"], whole.count
         (True, 60)
     """

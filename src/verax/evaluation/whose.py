@@ -11,7 +11,7 @@ from verax.metrics.about import class_name
 from verax.metrics.effect_correlation import EffectCorrelation
 from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange
 from verax.metrics.result import GuidedResult, Result
-from verax.problem.problem import Task
+from verax.problem.attributed import Task
 from verax.problem.replacement import Baseline
 from verax.scoring.session import Session
 from verax.scoring.targets import Columns
@@ -82,7 +82,7 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
 
     Under metrics that negate their score when attributions are negated, what negation would give is known.
     """
-    if session.classes != 2 or session.returns == "values" or isinstance(task.problem.target, Columns):
+    if session.classes != 2 or session.returns == "values" or isinstance(task.problem.problem.target, Columns):
         return  # columns come from calls of Verax itself, which computed the attributions for them
     predicted = _predicted(task, session)
     if predicted is None or min(int((predicted == one).sum()) for one in (0, 1)) < _FEWEST:
@@ -99,7 +99,7 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
 
 def _predicted(task: Task, session: Session) -> Int[Tensor, " n"] | None:
     """The class that is predicted for each input; None where the followed score does not say it."""
-    if task.problem.target is None:
+    if task.problem.problem.target is None:
         return task.target.cpu()
     if session.output == "logit" and session.returns == "logits":  # of two logits one says nothing
         return None
@@ -141,7 +141,7 @@ def _words(
         f"above 0 for the others ({above.mean:.3g}); negated there, {label} would score {better:.3g} instead of "
         f"{float(scores.mean()):.3g}"
     )
-    if task.problem.target is None:
+    if task.problem.problem.target is None:
         other = f'"{labels[1 - low]}"' if labels is not None else str(1 - low)
         return f"target: {says}. If they explain {class_name(1 - low, labels)} for all inputs, pass target={other}."
     return f"target: {says}. If they explain the predicted class of each input, leave target out."

@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.shapes import Float
-from verax.evaluation.engine import run
 from verax.interop.flatten import FlatCall, flat_call
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
 from verax.metrics.base import Metric
 from verax.metrics.weighted_area import Reading
 from verax.perturbation.draws import Effect, Perturbation
 from verax.perturbation.order import Order
-from verax.problem.problem import Problem, problem
+from verax.problem.attributed import attributed
+from verax.problem.problem import Problem
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.scorer import Scorer
@@ -207,17 +207,22 @@ def _scores(
         advice = 'pass returns="logits", returns="probabilities", or returns="values" for a regression'
         raise ValueError(f"returns: a function does not say what it returns; {advice}.")
     checked_output(output)
-    _problem(call)  # stops what is wrong with the arguments before the model runs
-    scores = []
-    for part in _as_class(call, returns, output).parts():
-        scorer = Scorer(part.model, returns=returns)
-        results = run(scorer, _problem(part), {metric.name: metric}, output, batch_size, None)
-        scores.append(results[metric.name].value)
+    attributed(_problem(call, returns, output, batch_size), call.attributions)  # stops what is wrong with the arguments
+    parts = _as_class(call, returns, output).parts()
+    scores = [metric(_problem(part, returns, output, batch_size), part.attributions).value for part in parts]
     return torch.cat(scores)
 
 
-def _problem(call: FlatCall) -> Problem:
-    return problem(call.inputs, call.attributions, target=call.target, baselines=call.baselines, features=call.features)
+def _problem(call: FlatCall, returns: Returns | None, output: Output, batch_size: int | None) -> Problem:
+    return Problem(
+        Scorer(call.model, returns=returns),
+        call.inputs,
+        target=call.target,
+        output=output,
+        features=call.features,
+        baselines=call.baselines,
+        batch_size=batch_size,
+    )
 
 
 def _as_class(call: FlatCall, returns: Returns | None, output: Output) -> FlatCall:

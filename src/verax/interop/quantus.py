@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from verax import metrics
 from verax.core.packages import optional_package
-from verax.evaluation.single_metrics import directed_prediction_change, prediction_change
-from verax.metrics.weighted_area import PredictionChangeResult, Reading
+from verax.metrics.weighted_area import Reading
 from verax.perturbation.order import Order
+from verax.problem.problem import Problem
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
 
@@ -25,9 +26,9 @@ class _QuantusMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-d
     model_applicability: ClassVar[Any] = {_enums.ModelType.TORCH, _enums.ModelType.TF}
     score_direction: ClassVar[Any] = _enums.ScoreDirection.HIGHER
     evaluation_category: ClassVar[Any] = _enums.EvaluationCategory.FAITHFULNESS
-    measure: ClassVar[Callable[..., PredictionChangeResult]]
+    measure: ClassVar[type[metrics.PredictionChange | metrics.DirectedPredictionChange]]
 
-    def __init__(self, order: str, steps: int, baselines: Any, features: Any, settings: dict[str, Any]) -> None:
+    def __init__(self, order: Any, steps: int, baselines: Any, features: Any, settings: dict[str, Any]) -> None:
         if unknown := sorted(settings.keys() - _SETTINGS):
             raise TypeError(f"{unknown[0]}: no such setting; those of Quantus are {', '.join(_SETTINGS)}.")
         super().__init__(**(_SETTINGS | settings))
@@ -68,9 +69,9 @@ class _QuantusMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-d
         if isinstance(features, str) and features == "auto" and a_batch.shape != x_batch.shape:
             features = "pixel"  # Quantus gives attributions without channels a single one
         scorer = Scorer(scores, returns="probabilities" if model.softmax else "logits", takes="numpy")
-        settings = {"baselines": self.baselines, "steps": self.steps, "features": features, "order": self.order}
         one = {"one": a_batch}  # by name: with as many channels as rows, an array might be a stack
-        result = type(self).measure(scorer, x_batch, one, target=y_batch, output=output, **settings)
+        problem = Problem(scorer, x_batch, target=y_batch, output=output, features=features, baselines=self.baselines)
+        result = type(self).measure(order=self.order, steps=self.steps)(problem, one)
         return [float(value) for value in result.value["one"]]
 
 
@@ -96,7 +97,7 @@ class PredictionChange(_QuantusMetric):
     """
 
     name: ClassVar[str] = "Prediction Change"
-    measure = prediction_change
+    measure = metrics.PredictionChange
 
     def __init__(
         self, order: Order = "signed", steps: int = 20, baselines: Any = 0.0, features: Any = "auto", **settings: Any
@@ -114,7 +115,7 @@ class DirectedPredictionChange(_QuantusMetric):
     """
 
     name: ClassVar[str] = "Directed Prediction Change"
-    measure = directed_prediction_change
+    measure = metrics.DirectedPredictionChange
 
     def __init__(
         self,

@@ -9,10 +9,13 @@ _NUMBERS = ("Int", "UInt", "Float", "Decimal", "Boolean", "Null")
 
 
 def model_columns(lake: Lake, key: str, wanted: Sequence[str] | None, given: Iterable[Lake]) -> tuple[str, ...]:
-    """The columns that the model takes: by name where it knows names, otherwise those that some attribution is of."""
+    """The columns that the model takes: by name where it knows names, otherwise those that some attribution is of.
+
+    Where no attribution is read, they are all but the key.
+    """
     part = lake.parts[0]
-    explained = {name for one in given for name in one.parts[0].columns} - {key}
-    names = tuple(wanted or (name for name in part.columns if name in explained))
+    explained = {name for one in given for name in one.parts[0].columns} or set(part.columns)
+    names = tuple(wanted or (name for name in part.columns if name in explained - {key}))
     if lost := [name for name in names if name not in part.columns]:
         raise ValueError(f"{part.address}: expected the columns of the model; missing {listed(lost)}.")
     if not names:

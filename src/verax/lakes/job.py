@@ -2,23 +2,26 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from verax.attribution.base import Attribution
 from verax.core import extensions
 from verax.core.cores import available_cores
 from verax.datasets.array_files import read_table, table_array
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.lakes.storage import Folder
+from verax.metrics.base import Metric
+from verax.metrics.choose import chosen
 from verax.models.foreign_files import file_hash
 from verax.models.scorers import open_scorer
-from verax.perturbation.draws import Effect, Perturbation
 from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
@@ -26,28 +29,33 @@ from verax.scoring.scorer import Scorer
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, as ``verax.evaluate`` takes it; None stands for its defaults."""
+    """What is measured in every part.
 
-    metrics: tuple[str, ...] = ("pc", "dpc", "infidelity")
+    Attributes:
+        metrics: Metrics by the names of their columns; a list of names stands for their defaults.
+        target: Which class score to track: one class for all rows, predicted by default.
+        baselines: What removed features become: a number, or a statistic of the background.
+        replacement: What they become instead, one of ``verax.replacement``.
+        limits: Whether to find what the best attribution would score as well.
+        output: The score that is tracked, ``"probability"`` or ``"logit"``.
+    """
+
+    metrics: Any = ("pc", "dpc", "infidelity")
     target: int | str | None = None
     baselines: float | str | None = None
-    steps: Any = None
-    tolerance: float | None = None
-    samples: int | None = None
-    sigma: float | str | None = None
-    subset: int | None = None
-    perturbation: Perturbation | None = None
-    effect: Effect | None = None
-    normalize: bool | None = None
-    seed: int | None = None
     replacement: Any = None
     limits: bool = False
     output: Output = "probability"
 
+    @property
+    def chosen(self) -> dict[str, Metric]:
+        """The metrics by the names of their columns."""
+        return chosen(self.metrics, 1 << 62)
+
     def facts(self) -> dict[str, str]:
         """The settings as words, to tell whether two runs asked the same."""
-        words = {name: str(value) for name, value in asdict(self).items() if name not in ("metrics", "replacement")}
-        return {"metrics": ", ".join(self.metrics), **words, "replacement": str(self.replacement)}
+        words = {name: str(getattr(self, name)) for name in ("target", "baselines", "limits", "output", "replacement")}
+        return {"metrics": ", ".join(f"{name}: {metric!r}" for name, metric in self.chosen.items()), **words}
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ class Job:
         missing: Whether values may be missing.
         background: File with rows of the training data.
         out: The folder for the scores.
+        methods: Explanations that are computed beside those that are read, by name.
         modules: Modules of the user's own, which workers import as well.
         path: Where modules are looked for.
     """
@@ -100,18 +109,21 @@ class Job:
     missing: bool
     background: Path | None
     out: Folder
+    methods: Mapping[str, Attribution] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, str]:
         """All on which scores depend, besides the rows and attributions: where two jobs differ, it says so."""
         background = "None" if self.background is None else f"SHA-256 {file_hash(self.background)}"
+        methods = ", ".join(f"{name}: {method.canonical}" for name, method in self.methods.items())
         return {
             **self.model.facts(),
             **self.settings.facts(),
             "key": self.key,
             "features": ", ".join(self.features),
             "background": background,
+            **({"methods": methods} if methods else {}),
         }
 
 
@@ -131,29 +143,19 @@ class Measurement:
         return self.scorer.stretch(np.zeros((1, len(self.job.features))), self.job.model.batch_size, None)
 
     def evaluate(self, values: Any, attributions: Mapping[str, Any]) -> Evaluation:
-        """Score some rows, ``(N, features)``."""
+        """Score some rows, ``(N, features)``: attributions that were read, and those of the job's methods."""
         asked = self.job.settings
-        return evaluate(
+        problem = Problem(
             self.scorer,
             Inputs(values, baselines=asked.baselines, names=self.job.features),
-            attributions,
-            asked.metrics,
             target=asked.target,
-            steps=asked.steps,
-            tolerance=asked.tolerance,
-            sigma=asked.sigma,
-            subset=asked.subset,
-            samples=asked.samples,
-            normalize=asked.normalize,
-            perturbation=asked.perturbation,
-            effect=asked.effect,
-            seed=asked.seed,
+            output=asked.output,
             background=self.background,
             replacement=asked.replacement,
-            limits=asked.limits,
-            output=asked.output,
             batch_size=self.job.model.batch_size,
         )
+        evaluation = evaluate(problem, {**attributions, **self.job.methods}, asked.chosen)
+        return evaluation.with_limits() if asked.limits else evaluation
 
 
 def background_rows(path: Path, features: tuple[str, ...]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from verax.attribution.base import Attribution
 from verax.core import extensions
 from verax.core.hashing import digest
 from verax.core.warn import warn
@@ -36,7 +37,7 @@ _EVERY = 10.0  # seconds between two lines of progress
 def score_lake(
     model: str | Path | ModelFile,
     inputs: str | Path,
-    attributions: Mapping[str, str | Path],
+    attributions: Mapping[str, str | Path | Attribution],
     out: str | Path,
     *,
     key: str = "id",
@@ -57,7 +58,8 @@ def score_lake(
     Args:
         model: A model file; a ``ModelFile`` says more about it.
         inputs: The rows.
-        attributions: Addresses by name.
+        attributions: Addresses by name; or methods, such as ``verax.attribution.KernelShap()``, which are computed for
+            every part.
         out: The folder, or URL, of the scores.
         key: The column that says which row is which.
         settings: What is measured.
@@ -96,12 +98,13 @@ def score_lake(
     file = model if isinstance(model, ModelFile) else ModelFile(Path(model))
     file = replace(file, path=file.path.expanduser().absolute())  # workers are started elsewhere
     lake = open_lake("inputs", str(inputs))
-    given = {name: open_lake("attributions", str(address)) for name, address in attributions.items()}
+    methods = {name: one for name, one in attributions.items() if isinstance(one, Attribution)}
+    given = {name: open_lake("attributions", str(one)) for name, one in attributions.items() if name not in methods}
     for one in (lake, *given.values()):
         _check_apart(str(out), one)
     store = ScoreFolder(str(out))
-    job = _job(file, lake, given, store.folder, key, settings, background, missing)
-    asked = job.facts() | {"attributions": ", ".join(given)}
+    job = _job(file, lake, given, methods, store.folder, key, settings, background, missing)
+    asked = job.facts() | {"attributions": ", ".join(attributions)}
     store.check(asked)
     if other := [name for name in lake.parts[0].columns if name not in (key, *job.features)]:
         log(f"columns that are left out, because no attribution is of them: {listed(other)}")
@@ -127,6 +130,7 @@ def _job(
     model: ModelFile,
     lake: Lake,
     given: Mapping[str, Lake],
+    methods: Mapping[str, Attribution],
     out: Folder,
     key: str,
     settings: Settings,
@@ -134,11 +138,11 @@ def _job(
     missing: bool | None,
 ) -> Job:
     """What is asked of every part, after the first rows were tried."""
-    if not given:
+    if not given and not methods:
         raise ValueError("attributions: expected at least one.")
     for option, one in [("inputs", lake), *(("attributions", one) for one in given.values())]:
         check_key(option, one, key)
-    if key in ("attribution", "target", *settings.metrics):
+    if key in ("attribution", "target", *settings.chosen):
         raise ValueError(f"key: {key} is a column of the scores; call the column of keys otherwise.")
     scorer = model.open()
     features = model_columns(lake, key, scorer.feature_names, given.values())
@@ -146,7 +150,7 @@ def _job(
         check_columns(one, key, features)
     where = None if background is None else background.expanduser().absolute()
     allowed = scorer.takes_missing if missing is None else missing
-    job = Job(model, settings, key, features, allowed, where, out, extensions.loaded(), tuple(sys.path))
+    job = Job(model, settings, key, features, allowed, where, out, methods, extensions.loaded(), tuple(sys.path))
     return replace(job, model=replace(model, returns=_tried(job, lake)))
 
 

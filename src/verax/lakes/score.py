@@ -70,7 +70,7 @@ class PartScorer:
             table = scores_of(self.measurement, task)
         # one line for each kind: a number in it differs from block to block
         said = {re.sub(r"\d", "", text): text for text in (str(one.message) for one in caught)}
-        totals = totals_of(table, self.measurement.job.settings.metrics)
+        totals = totals_of(table, tuple(self.measurement.job.settings.chosen))
         content = part_file(table, task, totals)
         self.out.write(Sealed.name(task.inputs.stem, content, ".parquet"), content)
         return Scored(task.inputs.stem, task.inputs.rows, totals, tuple(said.values()))
@@ -94,7 +94,7 @@ def scores_of(measurement: Measurement, task: Task) -> pl.DataFrame:
         frames.append(frame.with_columns(keys[rows].gather(frame["input"]).alias(job.key)))
     whole = pl.concat(frames)
     columns = [name for name in whole.columns if name not in ("input", job.key, "attribution")]
-    ordered = [whole.filter(pl.col("attribution") == name) for name in given]
+    ordered = [whole.filter(pl.col("attribution") == name) for name in (*given, *job.methods)]
     return pl.concat(ordered).select(job.key, "attribution", *columns)
 
 

@@ -19,6 +19,7 @@ from verax.perturbation.draws import Draws
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
 from verax.perturbation.sampled import Effects, Gathered
+from verax.problem.attributed import Attributed
 from verax.problem.problem import Problem
 from verax.statistics.anytime import ScoreRange
 
@@ -110,11 +111,11 @@ class Metric(ABC):
         own = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in settings.items() if name in own})
 
-    def refusal(self, problem: Problem) -> str:
+    def refusal(self, problem: Attributed) -> str:
         """Why the metric cannot answer a call, a sentence; empty where it can."""
         return ""
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Attributed) -> None:
         """Refuse a call that the metric cannot answer, or warn of what it will not see; before the model runs."""
         if words := self.refusal(problem):
             raise ValueError(words)
@@ -123,6 +124,19 @@ class Metric(ABC):
     def cautions(self) -> tuple[str, ...]:
         """What to be warned of before its scores are read; each is a sentence that says what to do."""
         return ()
+
+    def __call__(self, problem: Problem, attributions: Any) -> Any:
+        """Measure attributions of a problem by this metric alone; they may be arrays or methods, as in ``evaluate``.
+
+        Example:
+            >>> import torch, verax
+            >>> x = torch.randn(3, 4)
+            >>> verax.metrics.PredictionChange()(verax.Problem(torch.nn.Linear(4, 2), x), x).value.shape
+            torch.Size([3])
+        """
+        from verax.evaluation.evaluate import evaluate  # noqa: PLC0415  # the verb behind it, a layer above
+
+        return evaluate(problem, attributions, {self.name: self})[self.name]
 
     @property
     def short_form(self) -> str:
@@ -152,7 +166,7 @@ class GuidedMetric(Metric):
         ...     def reduce(self, scores):
         ...         return scores.curves[:, :, 0, 0] - scores.curves[:, :, 0, 1]
         >>> x = torch.randn(3, 10)
-        >>> verax.evaluate(torch.nn.Linear(10, 2), x, x, ["first_fifth"])["first_fifth"].value.shape
+        >>> FirstFifth()(verax.Problem(torch.nn.Linear(10, 2), x), x).value.shape
         torch.Size([3])
     """
 

@@ -1,71 +1,42 @@
-"""Metrics as people ask for them: by name, with the settings of a call or of a file, or as objects."""
+"""Metrics as people ask for them: by name, as a table of a file, or as objects."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from verax.core.registry import unknown
 from verax.core.settings import made
 from verax.metrics.base import CONTRACTS, METRICS, GuidedMetric, Metric, SampledMetric
-from verax.metrics.weighted_area import Steps
-from verax.perturbation.draws import Effect, Perturbation
+from verax.metrics.infidelity import Infidelity
+from verax.problem.problem import Problem
 
 USUAL = ("pc", "dpc", "infidelity")
 Metrics = Sequence[str | Metric] | Mapping[str, str | Metric]
 
 
-@dataclass(frozen=True)
-class CallSettings:
-    """What a call says to the metrics that it names; None leaves a setting to the metric. ``evaluate`` explains them.
-
-    Example:
-        >>> CallSettings(steps=10, seed=0).said
-        {'steps': 10, 'seed': 0}
-    """
-
-    steps: Steps | None = None
-    tolerance: float | None = None
-    sigma: Any = None
-    subset: int | None = None
-    samples: int | None = None
-    normalize: bool | None = None
-    perturbation: Perturbation | None = None
-    effect: Effect | None = None
-    seed: int | None = None
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """Those that are not left to the metrics."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-
-def usual(settings: Mapping[str, Any], coded: bool) -> tuple[Metrics, Mapping[str, Any]]:
-    """The metrics of a call that names none, with its settings.
+def usual(problem: Problem) -> Metrics:
+    """The metrics of a call that names none.
 
     Args:
-        settings: Of the call.
-        coded: Whether all inputs are codes, such as ids of tokens: these have no direction, and no noise is added.
-
-    Example:
-        >>> usual({"seed": 1}, coded=True)
-        (('pc', 'infidelity'), {'perturbation': 'baseline', 'seed': 1})
+        problem: Where all its values are categories, such as ids of tokens, there is no direction and no noise.
     """
-    return (("pc", "infidelity"), {"perturbation": "baseline", **settings}) if coded else (USUAL, settings)
+    categorical = problem.given.codes
+    if categorical is not None and bool(categorical.all()):
+        return ("pc", Infidelity(perturbation="baseline"))
+    return USUAL
 
 
-def chosen(metrics: Any, settings: Mapping[str, Any], fewest: int) -> dict[str, Metric]:
+def chosen(metrics: Any, fewest: int) -> dict[str, Metric]:
     """Read the argument ``metrics`` and find a key for each: its name, or its short form where several share a name.
 
     Args:
-        metrics: Names and objects, in a list, or in a dict that gives them names of its own.
-        settings: Of the call, for metrics that are named; objects bring their own. None stands for a metric's default.
+        metrics: Names, which stand for a metric's defaults, and objects, in a list, or in a dict that gives them names
+            of its own.
         fewest: Features of the input that has fewest.
     """
     if isinstance(metrics, str) or not isinstance(metrics, Sequence | Mapping) or not metrics:
-        raise ValueError(f"metrics: expected a list of metrics or a dict that names them, found {metrics!r}.")
-    named = metrics.values() if isinstance(metrics, Mapping) else metrics
-    listed = [metric_of(metric, settings, fewest) for metric in named]
-    check_tolerance(listed, settings)
+        raise ValueError(f"metrics: expected a list of metrics or a dict that names them, got {metrics!r}.")
+    listed = [metric_of(metric, fewest) for metric in (metrics.values() if isinstance(metrics, Mapping) else metrics)]
     if isinstance(metrics, Mapping):
         return dict(zip(metrics, listed, strict=True))
     listed = list(dict.fromkeys(listed))
@@ -73,15 +44,12 @@ def chosen(metrics: Any, settings: Mapping[str, Any], fewest: int) -> dict[str, 
     return {metric.name if names.count(metric.name) == 1 else metric.short_form: metric for metric in listed}
 
 
-def metric_of(
-    metric: Any, settings: Mapping[str, Any] = {}, fewest: int = 1 << 62, argument: str = "metrics"
-) -> Metric:
-    """One metric: an object as it is, or what a name stands for in a call with these settings."""
+def metric_of(metric: Any, fewest: int = 1 << 62, argument: str = "metrics") -> Metric:
+    """One metric: an object as it is, or what a name stands for."""
     if isinstance(metric, GuidedMetric | SampledMetric):
         return metric
     if isinstance(metric, str) and metric in METRICS:
-        given = {name: value for name, value in settings.items() if value is not None}
-        return METRICS.get(metric).named(given, fewest)
+        return METRICS.get(metric).named({}, fewest)
     if isinstance(metric, str):
         raise ValueError(f"{argument}: {unknown(metric, [*METRICS, 'a metric object'])}")
     if isinstance(metric, type) and issubclass(metric, Metric):
@@ -91,24 +59,6 @@ def metric_of(
     raise ValueError(
         f"{argument}: expected names of metrics or objects of classes that derive from {CONTRACTS}; found {found}."
     )
-
-
-def check_tolerance(metrics: Iterable[Metric], settings: Mapping[str, Any]) -> None:
-    """Refuse a tolerance that no metric would look at, because their steps are not adaptive.
-
-    Args:
-        metrics: Those that were chosen.
-        settings: What was said to them; metrics of one's own may have a tolerance without any steps.
-    """
-    steps = settings.get("steps")
-    if settings.get("tolerance") is None or steps == "adaptive":
-        return
-    takers = [metric for metric in metrics if hasattr(metric, "tolerance")]
-    if not any(getattr(metric, "steps", "adaptive") == "adaptive" for metric in takers):
-        found = "none" if steps is None else steps
-        raise ValueError(
-            f"tolerance: it is where adaptive steps stop; expected steps adaptive beside it, found {found}."
-        )
 
 
 def metric_from(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:

@@ -59,7 +59,7 @@ class Deletion(CurveView):
     Example:
         >>> import verax
         >>> x = torch.randn(4, 6)
-        >>> found = verax.evaluate(torch.nn.Linear(6, 2), x, x, ["deletion", "insertion", "pc"])
+        >>> found = verax.evaluate(verax.Problem(torch.nn.Linear(6, 2), x), x, ["deletion", "insertion", "pc"])
         >>> found.rows == found["pc"].rows
         True
     """

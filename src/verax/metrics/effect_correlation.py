@@ -50,7 +50,8 @@ class EffectCorrelation(EffectMetric):
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> slopes = model.weight[1].detach().expand(8, 4)
         >>> maps = {"truth": slopes, "opposite": -slopes, "none": 0 * slopes}
-        >>> found = verax.evaluate(model, x, maps, ["effect_correlation", "infidelity"], target=1, output="logit")
+        >>> problem = verax.Problem(model, x, target=1, output="logit")
+        >>> found = verax.evaluate(problem, maps, ["effect_correlation", "infidelity"])
         >>> {name: round(one.mean, 3) for name, one in found["effect_correlation"].mean().items()}
         {'truth': 1.0, 'opposite': -1.0, 'none': 0.0}
         >>> found.rows  # the inputs and 640 draws of each serve both

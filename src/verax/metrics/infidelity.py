@@ -45,7 +45,8 @@ class Infidelity(EffectMetric):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
-        >>> found = verax.evaluate(model, x, x, [Infidelity(samples=40), Infidelity(samples=40, normalize=False)])
+        >>> both = [Infidelity(samples=40), Infidelity(samples=40, normalize=False)]
+        >>> found = verax.evaluate(verax.Problem(model, x), x, both)
         >>> found.rows  # the inputs and 40 draws of each serve both
         328
     """

@@ -39,7 +39,7 @@ class InfidelityUncertainty(SampledMetric):
         >>> import torch, verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> study = verax.metrics.InfidelityUncertainty()
-        >>> result = verax.evaluate(model, x, x, metrics=[study])["infidelity_uncertainty"]
+        >>> result = verax.evaluate(verax.Problem(model, x), x, metrics=[study])["infidelity_uncertainty"]
         >>> result.sizes, result.resampled.shape
         ((20, 40, 80, 160, 320, 640), torch.Size([8, 6]))
     """

@@ -12,8 +12,9 @@ from verax.core.digits import significant
 from verax.core.saving import save_as
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted
-from verax.metrics.result import Context
-from verax.statistics.intervals import Estimate, estimates
+from verax.metrics.result import Context, Result
+from verax.statistics.intervals import LEVEL, Estimate, estimates
+from verax.statistics.ratios import ratios_of_means
 
 if TYPE_CHECKING:
     import polars as pl
@@ -127,6 +128,26 @@ class Limits:
         """
         chance = self.random.to(scores.device)
         return scores.double() - chance, self.highest.to(scores.device) - chance
+
+    def share(self, result: Result, level: float = LEVEL) -> "Estimate | list[Estimate] | dict[str, Estimate]":
+        """The part of what is possible that the mean of a result attains: 0 is chance, 1 the best possible.
+
+        Args:
+            result: Scores of this metric on the same inputs.
+            level: Coverage of the intervals.
+        """
+        return result.context.layout.arrange(self.shares(result.scores, level))  # type: ignore[no-any-return]
+
+    def shares(self, scores: Float[Tensor, "k n"], level: float = LEVEL) -> list[Estimate]:
+        """The same of plain scores, one for each attribution.
+
+        Args:
+            scores: One for each attribution and input.
+            level: Coverage of the intervals.
+        """
+        known = torch.tensor(self.inputs)
+        above, room = (values.cpu()[..., known] for values in self.above_chance(scores))
+        return ratios_of_means(above, room, level)
 
     def raised_to(self, scores: Float[Tensor, "k n"]) -> "Limits":
         """Bounds that know of some scores: what an attribution attains is possible. Exact limits stay as they are.

@@ -43,12 +43,13 @@ class LocalPredictionChange(DirectedArea):
         >>> import torch, verax
         >>> model, x = torch.nn.Linear(6, 2, dtype=torch.float64), torch.randn(9, 6, dtype=torch.float64)
         >>> gradient = (model.weight[1] - model.weight[0]).expand(9, 6)
-        >>> found = verax.evaluate(model, x, {"gradient": gradient, "inverse": -1 / gradient}, ["lpc"], target=1)
+        >>> problem = verax.Problem(model, x, target=1)
+        >>> found = verax.evaluate(problem, {"gradient": gradient, "inverse": -1 / gradient}, ["lpc"])
         >>> value = found["lpc"].value
         >>> bool((value["gradient"] > value["inverse"]).all()), found.rows
         (True, 108)
         >>> sizes = {str(epsilon): LocalPredictionChange(epsilon=epsilon) for epsilon in (0.01, 0.005)}
-        >>> found = verax.evaluate(model, x, gradient, sizes, target=1)  # is 0.01 local?
+        >>> found = verax.evaluate(verax.Problem(model, x, target=1), gradient, sizes)  # is 0.01 local?
         >>> means = [found[name].value.mean() / float(name) for name in sizes]
         >>> bool((means[0] / means[1] - 1).abs() < 0.01)
         True

@@ -48,7 +48,7 @@ class PredictionChange(WeightedArea):
     Example:
         >>> import torch, verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
-        >>> verax.evaluate(model, x, x, [PredictionChange(steps=2)])["pc"].morf.shape
+        >>> verax.evaluate(verax.Problem(model, x), x, [PredictionChange(steps=2)])["pc"].morf.shape
         torch.Size([8, 3])
     """
 
@@ -132,7 +132,8 @@ class DirectedPredictionChange(DirectedArea):
         >>> import torch, verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> gradient = model.weight[1].expand(8, 4)
-        >>> found = verax.evaluate(model, x, gradient, [DirectedPredictionChange("signed"), "pc"], target=1)
+        >>> problem = verax.Problem(model, x, target=1)
+        >>> found = verax.evaluate(problem, gradient, [DirectedPredictionChange("signed"), "pc"])
         >>> found.rows == found["pc"].rows  # one experiment serves both
         True
     """

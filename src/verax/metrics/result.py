@@ -155,7 +155,8 @@ class Result:
         Example:
             >>> import verax
             >>> x = torch.randn(3, 4)
-            >>> verax.prediction_change(torch.nn.Linear(4, 2), x, {"inputs": x}, target=1).to_frame().columns
+            >>> problem = verax.Problem(torch.nn.Linear(4, 2), x, target=1)
+            >>> verax.metrics.PredictionChange()(problem, {"inputs": x}).to_frame().columns
             ['attribution', 'input', 'target', 'pc']
         """
         return score_frame({self.metric.name: self})

@@ -32,7 +32,8 @@ class SensitivityN(SampledMetric):
         >>> import verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> exact = x * model.weight[1]  # contributions to the logit of class 1
-        >>> found = verax.evaluate(model, x, exact, [SensitivityN(sizes=(1, 3))], target=1, output="logit")
+        >>> problem = verax.Problem(model, x, target=1, output="logit")
+        >>> found = verax.evaluate(problem, exact, [SensitivityN(sizes=(1, 3))])
         >>> bool(found["sensitivity_n"].value.max() < 1e-5)
         True
     """

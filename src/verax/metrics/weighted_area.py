@@ -21,11 +21,10 @@ from verax.perturbation.curve_lines import ONE_EACH, AdaptiveExperiment, Signing
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.order import Order
 from verax.perturbation.removed_sets import Area, Experiment, Rule
-from verax.problem.problem import Problem
+from verax.problem.attributed import Attributed
 from verax.problem.replacement import Replacement
 from verax.statistics.anytime import ScoreRange
 from verax.statistics.intervals import LEVEL, Estimate
-from verax.statistics.ratios import ratios_of_means
 
 Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]
@@ -139,7 +138,7 @@ class DirectedArea(WeightedArea):
         """0, except where one curve alone is read and signs are in the order already."""
         return 0.0 if self.reading == "magnitude" else super().chance
 
-    def refusal(self, problem: Problem) -> str:
+    def refusal(self, problem: Attributed) -> str:
         """What has no direction: codes, and features that become what the others make of them."""
         moves = self.experiment.replacement or problem.replacement
         if moves.setwise:
@@ -159,7 +158,7 @@ class DirectedArea(WeightedArea):
             )
         return ""
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Attributed) -> None:
         """Say which features count 0, because codes and what is missing have no direction."""
         super().check(problem)
         why = {
@@ -191,12 +190,12 @@ class DirectedArea(WeightedArea):
         return (attribution.abs() if self.reading == "signed" else attribution).to(scores.curves) * direction
 
 
-def _become_missing(problem: Problem) -> Bool[Tensor, "*shape"] | None:
+def _become_missing(problem: Attributed) -> Bool[Tensor, "*shape"] | None:
     """Which elements of a row are NaN when they are removed, whatever the input; None where none can be."""
     return problem.baselines.isnan().all(0) if problem.given.missing else None
 
 
-def _named(problem: Problem, elements: Bool[Tensor, "*shape"]) -> str:
+def _named(problem: Attributed, elements: Bool[Tensor, "*shape"]) -> str:
     """The features that some elements of a row belong to."""
     features = problem.features.reduce(elements[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
     names = problem.given.names or tuple(map(str, range(problem.features.most)))
@@ -208,7 +207,7 @@ class PredictionChangeResult(GuidedResult):
     """PC, DPC or LPC: ``value`` is the weighted area between the curves, or above one; higher is better.
 
     Attributes:
-        limits: The best and the worst that attributions of these inputs could score, where the call asked for it.
+        limits: The best and the worst that attributions of these inputs could score; None before ``with_limits``.
     """
 
     limits: Limits | None = None
@@ -244,14 +243,11 @@ class PredictionChangeResult(GuidedResult):
         Args:
             level: Coverage of the intervals.
         """
-        limits = self._asked_limits()
-        known = torch.tensor(limits.inputs)
-        above, room = (values.cpu()[..., known] for values in limits.above_chance(self.scores))
-        return ratios_of_means(above, room, level)
+        return self._asked_limits().shares(self.scores, level)
 
     def _asked_limits(self) -> Limits:
         if self.limits is None:
-            raise ValueError("limits: they were not asked for; call verax.evaluate(..., limits=True).")
+            raise ValueError("limits: they are not known yet; call verax.evaluate(...).with_limits().")
         return self.limits
 
     def _columns(self) -> dict[str, Float[Tensor, "k n"]]:

@@ -55,8 +55,9 @@ class Monitor:
         >>> monitor = Monitor(alarm=0.05)
         >>> for day in range(2):
         ...     part = x[200 * day : 200 * day + 200]
-        ...     slopes = verax.attribution.Gradient()(model, part)
-        ...     found = verax.evaluate(model, part, {"gradient": slopes}, ["effect_correlation"], sigma=2.0)
+        ...     problem = verax.Problem(model, part)
+        ...     metric = verax.metrics.EffectCorrelation(sigma=2.0)
+        ...     found = verax.evaluate(problem, {"gradient": verax.attribution.Gradient()}, [metric])
         ...     (window,) = monitor.fold(found, label=f"day {day}")
         >>> window.window, window.reference, window.alarm == monitor.alarmed
         (2, False, True)

@@ -29,7 +29,7 @@ from verax.perturbation.guided import everything_replaced
 from verax.perturbation.intervals import LEAST, Intervals, cut, first_intervals, several_kinds
 from verax.perturbation.order import cut_points
 from verax.perturbation.removed_sets import Experiment
-from verax.problem.problem import Task
+from verax.problem.attributed import Task
 from verax.scoring.session import Session
 
 SHOWN = 20  # steps of the curves that results keep

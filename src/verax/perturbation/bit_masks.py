@@ -8,7 +8,7 @@ from torch import Tensor
 from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.perturbation.block import Block
 from verax.perturbation.perturbed_rows import PerturbedRows, features_that_matter
-from verax.problem.problem import Task
+from verax.problem.attributed import Task
 from verax.scoring.session import BuildRows, Session
 
 MOST_FEATURES = 64

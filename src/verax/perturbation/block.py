@@ -9,8 +9,8 @@ from verax.core.blocks import pieces, whole_batches
 from verax.core.shapes import Float, Int, Shaped
 from verax.core.transfer import send, to_device
 from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums, predicted_sums
+from verax.problem.attributed import Attributed, Task
 from verax.problem.checked_inputs import undirected
-from verax.problem.problem import Problem, Task
 from verax.scoring.session import Session
 
 
@@ -64,7 +64,7 @@ def load(session: Session, task: Task, rows: slice, which: slice, predicted: boo
 
 
 def shared_blocks(
-    problem: Problem, experiments: int, jobs: int, budget: int, stretch: int
+    problem: Attributed, experiments: int, jobs: int, budget: int, stretch: int
 ) -> Iterator[tuple[slice, list[slice]]]:
     """Blocks that hold all attributions of their inputs, because these share rows; ``jobs`` rows per attribution."""
     k, n = len(problem.attributions), len(problem)
@@ -76,7 +76,7 @@ def shared_blocks(
 
 
 def joint_blocks(
-    problem: Problem, experiments: int, jobs: int, budget: int, stretch: int
+    problem: Attributed, experiments: int, jobs: int, budget: int, stretch: int
 ) -> Iterator[tuple[slice, list[slice]]]:
     """For inputs with many features: blocks of inputs with all attributions, or of one input with some after others."""
     k, n = len(problem.attributions), len(problem)
@@ -85,13 +85,13 @@ def joint_blocks(
         yield rows, list(pieces(k, pairs))
 
 
-def lone_blocks(problem: Problem, jobs: int, budget: int, batch_size: int, stretch: int) -> Iterator[slice]:
+def lone_blocks(problem: Attributed, jobs: int, budget: int, batch_size: int, stretch: int) -> Iterator[slice]:
     """Blocks of inputs with many features and one attribution each, whose rows fill whole batches."""
     pairs = max(1, budget // _ranked_bytes(problem, 1, jobs))
     height = pairs // batch_size * batch_size or whole_batches(pairs, jobs, batch_size)
     yield from pieces(len(problem), min(len(problem), height), stretch)
 
 
-def _ranked_bytes(problem: Problem, experiments: int, jobs: int) -> int:
+def _ranked_bytes(problem: Attributed, experiments: int, jobs: int) -> int:
     """Of one attribution of one input: itself; a sequence and ranks for every experiment, float64 sums for one."""
     return problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48) + 32 * jobs

@@ -16,7 +16,7 @@ from verax.core.transfer import to_device
 from verax.perturbation.block import Block
 from verax.perturbation.perturbed_rows import PerturbedRows, features_that_matter
 from verax.perturbation.removed_sets import RemovedSets
-from verax.problem.problem import Task
+from verax.problem.attributed import Task
 from verax.scoring.session import Session
 
 

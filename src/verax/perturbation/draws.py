@@ -10,7 +10,7 @@ from torch import Tensor
 from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
 from verax.core.arrays import as_tensor
 from verax.core.shapes import Float
-from verax.problem.problem import Problem
+from verax.problem.attributed import Attributed
 
 Perturbation = Literal["gaussian", "baseline"]
 Effect = Literal["dot", "sum"]
@@ -54,7 +54,7 @@ class Draws:
             checked_count("subset", self.subset)
         checked_seed(self.seed)
 
-    def scale(self, problem: Problem) -> float | Float[Tensor, "*shape"]:
+    def scale(self, problem: Attributed) -> float | Float[Tensor, "*shape"]:
         """Standard deviation of the noise for the inputs of a call: a number, or one for each element of a row."""
         if isinstance(self.sigma, float):
             return self.sigma
@@ -86,7 +86,7 @@ def checked_sigma(sigma: Any) -> Sigma:
     return tuple(found.tolist())
 
 
-def check_sigma(draws: Draws, problem: Problem) -> None:
+def check_sigma(draws: Draws, problem: Attributed) -> None:
     """Refuse noise that does not fit the inputs of a call."""
     if draws.perturbation != "gaussian":
         return
@@ -97,7 +97,7 @@ def check_sigma(draws: Draws, problem: Problem) -> None:
     draws.scale(problem)
 
 
-def check_subset(draws: Draws, problem: Problem, name: str = "subset") -> None:
+def check_subset(draws: Draws, problem: Attributed, name: str = "subset") -> None:
     """Refuse to choose more features than the inputs have; the setting that says how many has a name."""
     fewest = int(problem.features.counts(slice(None)).min())
     if draws.subset is not None and draws.subset > fewest:

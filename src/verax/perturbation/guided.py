@@ -20,7 +20,7 @@ from verax.perturbation.digests import Known
 from verax.perturbation.perturbed_rows import PerturbedRows, writes_at_once
 from verax.perturbation.removed_sets import Experiment, RemovedSets
 from verax.perturbation.split_steps import SplitSets
-from verax.problem.problem import Task
+from verax.problem.attributed import Task
 from verax.scoring.session import Session
 
 

@@ -6,9 +6,9 @@ from torch import Tensor
 from verax.core.image_rows import can_write, rows_by_rank
 from verax.core.shapes import Bool, Int, Shaped
 from verax.perturbation.block import Block
+from verax.problem.attributed import Task
 from verax.problem.baselines import differs, must_choose, replaced
 from verax.problem.features import Grid
-from verax.problem.problem import Task
 from verax.scoring.session import Session
 
 Cuts = tuple[Int[Tensor, " m"], Int[Tensor, " m"], Bool[Tensor, " m"]]

@@ -14,9 +14,9 @@ from verax.core import noise
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.perturbation.draws import Draws, check_subset
+from verax.problem.attributed import Attributed, Task
 from verax.problem.baselines import must_choose, replaced
 from verax.problem.features import spread
-from verax.problem.problem import Problem, Task
 from verax.scoring.session import Session
 
 
@@ -119,7 +119,7 @@ def _perturb(
 
 
 def _elements(
-    problem: Problem, rows: slice, chosen: Shaped[Tensor, "b draws features"]
+    problem: Attributed, rows: slice, chosen: Shaped[Tensor, "b draws features"]
 ) -> Shaped[Tensor, "b draws *some"]:
     """From chosen features to chosen elements."""
     owner = torch.arange(rows.start, rows.stop, device=chosen.device).repeat_interleave(chosen.shape[1])
@@ -145,7 +145,7 @@ def _removed(
 
 
 def _choose(
-    problem: Problem, draws: Draws, rows: slice, inputs: Tensor, start: int, count: int
+    problem: Attributed, draws: Draws, rows: slice, inputs: Tensor, start: int, count: int
 ) -> Bool[Tensor, "b draws features"] | None:
     """Choose the features of each draw; None means all of them."""
     features = problem.features.most
@@ -159,7 +159,7 @@ def _choose(
     return noise.uniforms(keys, start, count, features) < share
 
 
-def _keys(problem: Problem, draws: Draws, rows: slice, inputs: Tensor, purpose: str) -> Int[Tensor, " b"]:
+def _keys(problem: Attributed, draws: Draws, rows: slice, inputs: Tensor, purpose: str) -> Int[Tensor, " b"]:
     fixed = problem.given.fixed(rows)
     return noise.input_keys(inputs, draws.seed, purpose, None if fixed is None else fixed.to(inputs.device))
 
@@ -175,7 +175,7 @@ def _scores(
 
 def _predict(
     session: Session,
-    problem: Problem,
+    problem: Attributed,
     draws: Draws,
     rows: slice,
     which: slice,

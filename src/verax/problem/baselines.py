@@ -34,7 +34,9 @@ def baseline_tensor(
         raise TypeError(f"baselines: expected a number or an array, found {baselines!r}.")
     if baselines is None:
         if not inputs.is_floating_point():
-            raise ValueError("baselines: codes have no usual one (0 may be a code like any other); say it.")
+            raise ValueError(
+                "baselines: categories have no usual one (0 may be one like any other); pass baselines=..."
+            )
         baselines = 0.0
     if isinstance(baselines, str):
         baselines = typical_row(_checked_statistic(baselines), inputs, background, codes)
@@ -42,7 +44,7 @@ def baseline_tensor(
     if given.is_complex():
         raise TypeError(f"baselines: expected real numbers, found {given.dtype}.")
     if not (torch.isfinite(given) | (given.isnan() & missing)).all():
-        hint = "; pass verax.Inputs(values, baselines=...) where missing is what a feature becomes" * (not missing)
+        hint = "; if the model takes missing values: verax.Scorer(model, takes_missing=True)" * (not missing)
         raise ValueError(f"baselines: expected finite numbers, found NaN or infinity{hint}.")
     kept = given.to(inputs.device, inputs.dtype)
     if not inputs.is_floating_point() and not torch.equal(kept.double(), given.to(inputs.device).double()):

@@ -64,8 +64,8 @@ class CheckedInputs:
         held = self.features.fixed
         return (held[rows] if len(held) > 1 else held).reshape(-1, *self.values.shape[1:])
 
-    def at(self, order: Int[Tensor, " m"]) -> "CheckedInputs":
-        """The same inputs in another order, or some of them."""
+    def at(self, order: Int[Tensor, " m"], given: Inputs) -> "CheckedInputs":
+        """The same inputs in another order, or some of them; ``given`` holds those rows as they came."""
         beside = None
         if self.companions is not None:
             held = {name: value[order.to(value.device)] for name, value in self.companions.alongside.items()}
@@ -80,6 +80,7 @@ class CheckedInputs:
             names=self.names,
             companions=beside,
             kind=self.kind,
+            words=given.words(_READ),
             baseline_words=self.baseline_words,
         )
 
@@ -99,10 +100,11 @@ def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = 
     Args:
         given: What was given.
         background: Rows of training data, for baselines that are a statistic of them.
-        takes_missing: Whether the model is known to take NaN; of an ``Inputs`` that somebody made, it may be.
+        takes_missing: Whether the model is known to take NaN; rows that a door made may have some.
     """
     gaps = takes_missing or not isinstance(given, PlainInputs)
-    x = checked_values(given.values, whole=not isinstance(given, PlainInputs), missing=gaps)
+    whole = not isinstance(given, PlainInputs) or given.codes is not None
+    x = checked_values(given.values, whole=whole, missing=gaps)
     features, codes = feature_map(given.features, x), _checked_codes(given.codes, x)
     rows = background.values if isinstance(background, Inputs) else background
     baselines = baseline_tensor(given.baselines, x, missing=gaps, background=rows, codes=codes)
@@ -118,7 +120,7 @@ def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = 
         companions=_companions(given),
         kind=kind_of(given.values),
         words=given.words(_READ),
-        baseline_words=baseline_words(given.baselines),
+        baseline_words=given.removed or baseline_words(given.baselines),
     )
 
 
@@ -132,7 +134,7 @@ def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -
     """
     x = as_tensor("inputs", inputs)
     if x.is_complex() or x.dtype == torch.bool or not (whole or x.is_floating_point()):
-        hint = "; convert them first, or pass codes as verax.Inputs(values, baselines=...)"
+        hint = "; convert them first, or say that they are categories: categorical=True, baselines=..."
         raise TypeError(f"inputs: expected floating-point numbers, found {x.dtype}{hint}.")
     if x.ndim < 2:
         raise ValueError(f"inputs: expected rows of features, shape (N, ...), found shape {tuple(x.shape)}.")
@@ -168,7 +170,7 @@ def _refuse_not_finite(label: str, values: Tensor) -> None:
         return
     found = flat[bad[0, 0], bad[0, 1]].item()
     takes = label == "inputs" and math.isnan(found)
-    hint = " Models that take missing values get them as verax.Inputs(values)." if takes else ""
+    hint = " For a model that takes missing values say verax.Scorer(model, takes_missing=True)." if takes else ""
     raise ValueError(
         f"{label}: expected finite numbers, found {found} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
     )
@@ -177,13 +179,13 @@ def _refuse_not_finite(label: str, values: Tensor) -> None:
 def _checked_codes(codes: Any, inputs: Tensor) -> Bool[Tensor, "*shape"] | None:
     shape = tuple(inputs.shape[1:])
     said = (not inputs.is_floating_point()) if codes is None else codes
-    given = as_tensor("codes", said)
+    given = as_tensor("categorical", said)
     if given.dtype != torch.bool:
-        raise TypeError(f"codes: expected True or False, or one of them per element, found {given.dtype}.")
+        raise TypeError(f"categorical: expected True or False, or one of them per element, found {given.dtype}.")
     try:
         full = given.expand(shape).to(inputs.device)
     except RuntimeError:
-        raise ValueError(f"codes: shape {tuple(given.shape)} does not fit rows of shape {shape}.") from None
+        raise ValueError(f"categorical: shape {tuple(given.shape)} does not fit rows of shape {shape}.") from None
     return full if bool(full.any()) else None
 
 
@@ -199,5 +201,5 @@ def _checked_names(names: Any, features: FeatureMap) -> tuple[str, ...] | None:
 def _companions(given: Inputs) -> Companions | None:
     if not given.alongside and given.key is None and given.collate is None:
         return None
-    held = {name: as_tensor(f"alongside[{name!r}]", value) for name, value in given.alongside.items()}
+    held = {name: as_tensor(f"model_kwargs[{name!r}]", value) for name, value in given.alongside.items()}
     return Companions(held, given.key, given.collate)

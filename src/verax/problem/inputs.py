@@ -15,12 +15,12 @@ from verax.problem.features import Grid, feature_map
 from verax.scoring.companions import Collate
 from verax.scoring.frames import ColumnOrder
 
-_AUTO, _ZERO = "auto", 0.0
+_AUTO = "auto"
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Rows to explain, and all that belongs to them; whatever takes inputs takes one, so that nothing is forgotten.
+    """Rows to explain, and all that belongs to them: what a problem holds of the arguments about its rows.
 
     Args:
         values: The rows, ``(N, ...)``, NumPy or torch. NaN is allowed where the model takes it; whole numbers are codes
@@ -37,16 +37,7 @@ class Inputs:
             no direction: DPC counts them 0, and no noise is added to them. By default whole numbers are codes.
         collate: Called as ``collate(values, alongside)`` with the rows of a batch just before the model; gives both
             back, for instance without padding.
-
-    Example:
-        >>> import torch, verax
-        >>> inputs = verax.Inputs(torch.randn(5, 4), features=[0, 0, 1, -1], names=["size", "colour"])
-        >>> model = torch.nn.Linear(4, 2)
-        >>> by_feature = torch.rand(5, 2)  # one attribution per feature
-        >>> verax.prediction_change(model, inputs, by_feature).steps
-        2
-        >>> len(inputs[1:3])
-        2
+        removed: What removed features become in words, where the baselines are no words themselves.
     """
 
     values: Any
@@ -57,16 +48,17 @@ class Inputs:
     key: str | None = None
     codes: Any = None
     collate: Collate | None = None
+    removed: str = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.values, Inputs):
-            raise TypeError("values: already a verax.Inputs; pass it on as it is.")
+            raise TypeError("values: already rows of a problem; pass them on as they are.")
         if not isinstance(self.alongside, Mapping):
-            raise TypeError(f"alongside: expected a dict of names to arrays, found {type(self.alongside).__name__}.")
+            raise TypeError(f"model_kwargs: expected a dict of names to arrays, got {type(self.alongside).__name__}.")
         for name, value in self.alongside.items():
             if len(value) != len(self):
                 raise ValueError(
-                    f"alongside[{name!r}]: expected one entry for each of {len(self)} rows, found {len(value)}."
+                    f"model_kwargs[{name!r}]: expected one entry for each of {len(self)} rows, got {len(value)}."
                 )
 
     def __len__(self) -> int:
@@ -125,18 +117,6 @@ class Inputs:
 
 class PlainInputs(Inputs):
     """Rows that were given as an array, and what was said beside them."""
-
-
-def inputs_of(inputs: Any, features: Any = _AUTO, baselines: Any = _ZERO) -> Inputs:
-    """What a call is about: an ``Inputs`` as it is, or an array with the arguments beside it."""
-    if not isinstance(inputs, Inputs):
-        if baselines is None:
-            raise TypeError("baselines: expected a number or an array, found None.")
-        return PlainInputs(inputs, features, baselines)
-    for name, value, default in (("features", features, _AUTO), ("baselines", baselines, _ZERO)):
-        if not (isinstance(value, type(default)) and value == default):
-            raise ValueError(f"{name}: the inputs bring their own; say it there: verax.Inputs(values, {name}=...).")
-    return inputs
 
 
 def _one(row: Integral, count: int) -> slice:

@@ -1,80 +1,235 @@
-"""Checked arguments: what can be wrong with inputs, attributions or target is found here, before any work."""
+"""``verax.Problem``: a model, the rows to explain, and what is asked about them. Every verb takes one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from verax.core import noise
-from verax.core.arrays import Layout, as_tensor
-from verax.core.shapes import Bool, Float, Int, Shaped
-from verax.core.transfer import to_device
+from verax.core.arguments import checked_choice
+from verax.core.shapes import Float, Int, Shaped
 from verax.problem.background import checked_background
-from verax.problem.checked_inputs import CheckedInputs, check_finite, checked_inputs, undirected
-from verax.problem.features import FeatureMap, Grid, Groups, Shape, spread
-from verax.problem.given_attributions import advice, with_rows
-from verax.problem.inputs import inputs_of
-from verax.problem.replacement import BASELINE, Baseline, Replacement, Rows, checked_replacement
-from verax.problem.targets import checked_target
+from verax.problem.checked_inputs import CheckedInputs, checked_inputs
+from verax.problem.features import FeatureMap, Groups
+from verax.problem.inputs import Inputs, PlainInputs
+from verax.problem.replacement import BASELINE, Replacement, ReplacementLike, checked_replacement
+from verax.problem.targets import checked_target, target_of_rows
 from verax.problem.typical_rows import spreads
-from verax.scoring.targets import Target
+from verax.scoring.adapters import labels_of
+from verax.scoring.class_scores import Output, Scale, checked_output, class_scores
+from verax.scoring.clean import CleanOutputs
+from verax.scoring.frames import ColumnOrder, column_order
+from verax.scoring.scorer import Scorer, checked_batch_size, checked_device, scorer_of
+from verax.scoring.session import Session
+from verax.scoring.targets import Columns, Target
 
-_SMALL = 1 << 23  # elements of attributions that may be copied
+ReadRows = Callable[[Any], Inputs]
+_NO_BASELINE = 0.0  # a float: a whole number 0 is a category that somebody chose
 
 
-@dataclass(frozen=True)
 class Problem:
-    """What a metric is asked about: inputs and their attributions.
+    """A model, the rows to explain, and what is asked about them; checked once, its unperturbed rows scored once.
 
-    Attributes:
-        given: The inputs, what a feature is, what it becomes, and what travels along.
-        attributions: One tensor per attribution, each of the inputs' shape or with one channel.
-        target: The class to explain, as the user gave it.
-        precision: Relative spacing of the numbers of each attribution, as the user gave it.
-        layout: The form in which results go back.
-        background: Rows of training data, if the user gave some.
-        replacement: What removed features become, for metrics that do not say it themselves.
-        remarks: What results say of the call, a sentence each.
-        computed: Names of attributions that the call itself computed.
+    Args:
+        model: A torch module (returns logits), a classifier or regressor of scikit-learn, XGBoost, LightGBM or
+            CatBoost, a path of an ONNX file, or a ``verax.Scorer`` around anything else.
+        inputs: Rows to explain, ``(N, ...)``: NumPy, torch, or a data frame of numbers, whose columns are found by
+            name where the model knows names. Tables with categories: ``verax.tables.problem``; texts:
+            ``verax.text.classification`` and ``verax.text.generation``.
+        target: Which class score to track: predicted (``None``), a column number, a label as text, or one of them per
+            row. Of a model with several values, the number or name of one.
+        output: The score that metrics track, ``"probability"`` or ``"logit"``; a regressor's value as it is.
+        explained: The score that methods explain: ``"log_odds"`` of the class, its ``"logit"`` or ``"probability"``.
+            For models with one logit log-odds and logit are the same.
+        features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
+            numbers (for all rows or one map each; negative numbers are never removed), or ``"auto"``: pixels for
+            inputs ``(N, C, H, W)``, elements otherwise.
+        baselines: What removed features become: a number, anything that broadcasts to the inputs, or ``"mean"``,
+            ``"median"``, ``"mode"``, ``"zero"`` of the background.
+        background: Rows of training data: for baselines, replacements and noise that are measured by them, and for
+            methods that compare with some.
+        background_labels: Their classes, for methods that draw from each class alike.
+        replacement: What removed features become instead of their baselines, one of ``verax.replacement``.
+        names: Name of each feature; the columns of a data frame by default.
+        categorical: Which values are categories and not amounts: True, False, or one truth value per element of a row.
+            Categories have no direction, and no noise is added to them. Whole numbers need it, and ``baselines``.
+        model_kwargs: Arrays ``(N, ...)`` by name that the model is called with beside each row, unperturbed.
+        batch_size: Rows per model call; automatic by default.
+        device: Where the model runs; by default where it is.
+
+    Example:
+        >>> import torch, verax
+        >>> _ = torch.manual_seed(0)
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(50, 4)
+        >>> problem = verax.Problem(model, x, target=1)
+        >>> attributions = verax.explain(problem, {"gradient": verax.attribution.Gradient()})
+        >>> verax.evaluate(problem, attributions, ["pc"])["pc"].value["gradient"].shape
+        torch.Size([50])
+        >>> len(problem[:10]), len(problem.on(torch.randn(3, 4)))  # some of its rows; the same about other rows
+        (10, 3)
     """
 
-    given: CheckedInputs
-    attributions: tuple[Tensor, ...]
-    target: Target
-    precision: Float[Tensor, "k 1 1"]
-    layout: Layout
-    background: Shaped[Tensor, "m *shape"] | None = None
-    replacement: Replacement = BASELINE
-    remarks: tuple[str, ...] = ()
-    computed: frozenset[str] = frozenset()
+    def __init__(
+        self,
+        model: Any,
+        inputs: Any,
+        *,
+        target: Any = None,
+        output: Output = "probability",
+        explained: Scale = "logit",
+        features: Any = "auto",
+        baselines: Any = 0.0,
+        background: Any = None,
+        background_labels: Any = None,
+        replacement: ReplacementLike = None,
+        names: Sequence[str] | None = None,
+        categorical: Any = None,
+        model_kwargs: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        checked_output(output)
+        checked_choice("explained", explained, get_args(Scale))
+        self.scorer: Scorer = scorer_of(model)
+        self.output, self.explained = output, explained
+        self.batch_size, self.device = checked_batch_size(batch_size), checked_device(device)
+        self.replacement: Replacement = checked_replacement(replacement) or BASELINE
+        rows = _rows_of(inputs, features, baselines, names, categorical, model_kwargs)
+        self.order: ColumnOrder = column_order(self.scorer.feature_names, rows.values)
+        self.rows: Inputs = rows.ordered(self.order)
+        data = self.order("background", background)
+        self.given: CheckedInputs = checked_inputs(self.rows, data, self.scorer.takes_missing)
+        found, labels = checked_background(data, background_labels, self.given.values, missing=True)
+        self.background = None if found is None else found.to(self.given.values.device)
+        self.background_labels = labels
+        self.target: Target = checked_target(target, len(self.given))
+        self.scorer.check_target(self.target)
+        self._read: ReadRows | None = None
+        self._clean: CleanOutputs | None = None
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(str(size) for size in self.inputs.shape)
+        return f"Problem({self.scorer!r}, inputs of shape ({shape}), {self.features.most} features)"
+
+    def __getitem__(self, rows: Any) -> "Problem":
+        """Some of the rows, with all that is said of each."""
+        places = np.arange(len(self))[rows]
+        chosen: Any = slice(int(places), int(places) + 1) if places.ndim == 0 else rows
+        order = torch.from_numpy(np.ascontiguousarray(places.reshape(-1)))
+        part = self._copy()
+        part.rows = self.rows[chosen]
+        part.given = self.given.at(order, part.rows)
+        part.target = target_of_rows(self.target, places.reshape(-1), len(self))
+        part._clean = None if self._clean is None else self._clean.at(order)
+        return part
+
+    def on(self, inputs: Any, *, target: Any = None, model_kwargs: Mapping[str, Any] | None = None) -> "Problem":
+        """The same question about other rows.
+
+        Args:
+            inputs: Rows like those of the problem: an array, a data frame, or texts, as its door took them.
+            target: The class of each of them, where the problem has one per row.
+            model_kwargs: What the model is called with beside each of them, where the problem has some.
+
+        Example:
+            >>> import torch, verax
+            >>> problem = verax.Problem(torch.nn.Linear(4, 2), torch.randn(5, 4), baselines="mean",
+            ...     background=torch.ones(9, 4))
+            >>> problem.on(torch.zeros(3, 4)).baselines[0].tolist()
+            [1.0, 1.0, 1.0, 1.0]
+        """
+        if target is None and self.target_per_row:
+            raise ValueError("target: this problem has one class per row; pass target= for the other rows as well.")
+        part = self._copy()
+        part._clean = None
+        part.rows = self.read(inputs, model_kwargs)
+        if isinstance(inputs, Inputs):  # in the order of the model already, and so is what is said about them
+            part.order = replace(self.order, places=None)
+        part.given = checked_inputs(part.rows, self.background, self.scorer.takes_missing)
+        part.target = self.target if target is None else checked_target(target, len(part.given))
+        self.scorer.check_target(part.target)
+        return part
+
+    def read(self, inputs: Any, model_kwargs: Mapping[str, Any] | None = None) -> Inputs:
+        """Other rows as those of this problem are held, columns in the order of the model."""
+        if isinstance(inputs, Inputs):
+            return inputs
+        if self._read is not None:
+            return self._read(inputs)
+        if self.rows.alongside and model_kwargs is None:
+            raise ValueError(f"model_kwargs: the model is called with {', '.join(self.rows.alongside)}; pass them.")
+        values = self.order("inputs", inputs)
+        return replace(
+            _shared(self.rows, self.given), values=values, alongside={} if model_kwargs is None else model_kwargs
+        )
+
+    def with_replacement(self, replacement: ReplacementLike) -> "Problem":
+        """The same with something else in the place of removed features."""
+        part = self._copy()
+        part.replacement = checked_replacement(replacement) or BASELINE
+        return part
+
+    def with_model(self, model: Any) -> "Problem":
+        """The same question about another model that takes the same rows."""
+        part = self._copy()
+        part.scorer, part._clean = scorer_of(model), None
+        return part
+
+    def moved(self, values: Shaped[Tensor, "n *shape"]) -> "Problem":
+        """The same with other values in the same rows: features, baselines, classes and what travels along stay."""
+        part = self._copy()
+        part.given, part._clean = replace(self.given, values=values), None
+        return part
 
     @property
-    def removed(self) -> str:
-        """What removed features become, in words."""
-        return self.given.baseline_words if isinstance(self.replacement, Baseline) else self.replacement.short_form
+    def predicted(self) -> Int[Tensor, " n"]:
+        """The class that the model predicts for each row, whatever the target."""
+        with self.session() as session:
+            self.begin(session)
+        assert self._clean is not None  # noqa: S101  # which begin has made
+        return self._clean.predicted
 
-    @cached_property
-    def spread(self) -> Float[Tensor, "*shape"] | None:
-        """Standard deviation of each element of a row over the background; None where there is no background."""
-        return None if self.background is None else spreads(self.background)
+    def with_target(self, target: Any) -> "Problem":
+        """The same with another class, or output, that is tracked; ``Columns`` says it by number, one for each row."""
+        part = self._copy()
+        part.target = checked_target(target, len(self))
+        return part
 
-    def fitted(self, replacement: Replacement) -> Replacement:
-        """A replacement that has learnt what it needs of the background, once for all of the call."""
-        if id(replacement) not in self._fitted:
-            self._fitted[id(replacement)] = (replacement, replacement.fitted(self.background))
-        return self._fitted[id(replacement)][1]
+    def class_scores(self, output: Scale) -> Float[Tensor, "n classes"]:
+        """Scores of all classes of the unperturbed rows, on the CPU in double precision."""
+        with self.session(output) as session:
+            self.begin(session)
+            assert self._clean is not None  # noqa: S101  # which begin has made
+            return class_scores(self._clean.outputs, session.returns, output).double().cpu()
 
-    @cached_property
-    def _fitted(self) -> dict[int, tuple[Replacement, Replacement]]:
-        """By identity, because settings need not be hashable; the first of each keeps its identity alive."""
-        return {}
+    @property
+    def labels(self) -> tuple[Any, ...] | None:
+        """Names of the classes or values, where they are known; some models tell as they run."""
+        labels = labels_of(self.scorer.adapter) if self.scorer.labels is None else self.scorer.labels
+        return None if labels is None else tuple(labels)
+
+    def _copy(self) -> "Problem":
+        part = object.__new__(type(self))
+        part.__dict__.update({name: value for name, value in vars(self).items() if name not in _DERIVED})
+        return part
+
+    @property
+    def target_per_row(self) -> bool:
+        """Whether each row has a target of its own."""
+        if isinstance(self.target, Columns):
+            return self.target.numbers.ndim > 0
+        return isinstance(self.target, Tensor | tuple)
 
     @property
     def inputs(self) -> Shaped[Tensor, "n *shape"]:
-        """One row per input."""
+        """The rows, columns in the order of the model."""
         return self.given.values
 
     @property
@@ -87,218 +242,96 @@ class Problem:
         """What one feature is."""
         return self.given.features
 
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def stacked(self, which: slice, rows: slice) -> Float[Tensor, "k b *rest"]:
-        """Some attributions of some inputs as one tensor."""
-        if self._together is not None:
-            return self._together[which, rows]
-        return torch.stack([one[rows] for one in self.attributions[which]])
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Name of each feature, if they have any."""
+        return self.given.names
 
     @cached_property
-    def _together(self) -> Tensor | None:
-        """All attributions, unless they are large: to gather hundreds of small ones for every block takes long."""
-        count = len(self.attributions) * self.attributions[0].numel()
-        return torch.stack(self.attributions) if count <= _SMALL else None
+    def spread(self) -> Float[Tensor, "*shape"] | None:
+        """Standard deviation of each element of a row over the background; None where there is no background."""
+        return None if self.background is None else spreads(self.background)
 
+    def fitted(self, replacement: Replacement) -> Replacement:
+        """A replacement that has learnt what it needs of the background, once for the problem."""
+        if id(replacement) not in self._fitted:
+            self._fitted[id(replacement)] = (replacement, replacement.fitted(self.background))
+        return self._fitted[id(replacement)][1]
 
-@dataclass(frozen=True)
-class Task:
-    """A problem whose unperturbed inputs have been scored: the class of each is known. What experiments work on.
-
-    Attributes:
-        problem: What is asked.
-        target: The class or output of each input.
-        clean: Its score, unperturbed.
-        score: What that is called.
-        replacement: What removed features become, where it is not what the problem says.
-        draw: Which draw of a replacement that is drawn.
-    """
-
-    problem: Problem
-    target: Int[Tensor, " n"]
-    clean: Float[Tensor, " n"]
-    score: str = "class score"
-    replacement: Replacement | None = None
-    draw: int = 0
+    @cached_property
+    def _fitted(self) -> dict[int, tuple[Replacement, Replacement]]:
+        """By identity, because settings need not be hashable; the first of each keeps its identity alive."""
+        return {}
 
     @property
-    def moves(self) -> Replacement:
-        """What removed features become."""
-        return self.problem.fitted(self.replacement or self.problem.replacement)
+    def classes(self) -> Int[Tensor, " n"]:
+        """The class, or the output, whose score is tracked for each row."""
+        return self._scored[0]
 
-    def replaced(self, rows: slice, device: torch.device) -> Shaped[Tensor, "b *shape"]:
-        """Some inputs with everything removed, on a device: what their removed features become."""
-        if isinstance(self.moves, Baseline):
-            return to_device(self.problem.baselines[rows], device)
-        context = self.context(rows, device)
-        fixed = self.problem.given.fixed(rows)
-        if fixed is None:
-            return self.moves.fill(context)
-        held = fixed.to(device).expand(context.values.shape)
-        return torch.where(held, context.values, self.moves.fill(context, ~held))
+    @property
+    def scores(self) -> Float[Tensor, " n"]:
+        """The tracked score of each unperturbed row."""
+        return self._scored[1]
 
-    def removable(self, mask: Bool[Tensor, "m *shape"], owner: Int[Tensor, " m"]) -> Bool[Tensor, "m *shape"]:
-        """Leave out of chosen elements those that are never removed, which are in a group all the same."""
-        fixed = self.problem.given.fixed(slice(None))
-        if fixed is None:
-            return mask
-        held = fixed.to(mask.device)
-        return mask & ~(held[owner] if len(held) > 1 else held)
+    @cached_property
+    def _scored(self) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+        with self.session() as session:
+            classes, clean = self.begin(session)
+            with torch.inference_mode(False):
+                return classes.clone(), clean.clone()
 
-    def context(self, rows: slice, device: torch.device) -> Rows:
-        """Some inputs on a device, with all that replacements may ask for."""
-        given = self.problem.given
-        values, baselines = to_device(given.values[rows], device), to_device(given.baselines[rows], device)
-        still, fixed = undirected(given, values, baselines), given.fixed(rows)
-        keys = noise.input_keys(values, 0, "replacement", None if fixed is None else fixed.to(device))
-        return Rows(values, baselines, self.problem.spread, still, self.problem.background, keys, self.draw)
+    @contextlib.contextmanager
+    def session(self, output: Scale | None = None, *, gradients: bool = False) -> Iterator[Session]:
+        """Hold the model ready; scores are those of ``output``, by default what the problem tracks."""
+        with self.scorer.session(
+            self.inputs,
+            self.given.kind,
+            output or self.output,
+            self.batch_size,
+            self.device,
+            gradients=gradients,
+            companions=self.given.companions,
+        ) as session:
+            yield session
+
+    def begin(self, session: Session) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+        """The class of each row and its unperturbed score; the model runs the first time alone."""
+        if self._clean is None:
+            self._clean = session.clean_outputs(self.inputs, decide=self.target is None)
+        return session.tracked(self._clean, self.target)
 
 
-def problem(
-    inputs: Any,
-    attributions: Any,
-    *,
-    target: Any,
-    baselines: Any = 0.0,
-    features: Any = "auto",
-    background: Any = None,
-    takes_missing: bool = False,
-    replacement: Any = None,
-    remarks: tuple[str, ...] = (),
-) -> Problem:
-    """Check and normalise the arguments that all metrics share.
+_DERIVED = ("spread", "_fitted", "_scored")  # caches that other rows, targets or replacements would not share
 
-    Args:
-        inputs: Rows, or an ``Inputs``, which brings its features and baselines.
-        attributions: As the user gave them.
-        target: As the user gave it.
-        baselines: What removed features become.
-        features: What one feature is.
-        background: Rows of training data, for what is measured by them.
-        takes_missing: Whether the model is known to take NaN.
-        replacement: What removed features become; None for their baselines.
-        remarks: What results say of the call.
-    """
-    moves = checked_replacement(replacement) or BASELINE
-    given = checked_inputs(inputs_of(inputs, features, baselines), background, takes_missing)
-    x = given.values
-    stack, precision, form, names = _attribution_list(attributions, given)
-    result_dtype = x.dtype if x.dtype == torch.float64 else torch.float32  # half precision cannot hold the results
-    rows, _ = checked_background(background, None, x, missing=True)
-    return Problem(
-        given=given,
-        attributions=stack,
-        target=checked_target(target, len(x)),
-        precision=precision,
-        layout=Layout(form, names, given.kind, x.device, result_dtype),
-        background=None if rows is None else rows.to(x.device),
-        replacement=moves,
-        remarks=remarks,
+
+def problem_of(model: Any, rows: Inputs, read: ReadRows | None = None, **settings: Any) -> Problem:
+    """A problem of rows that a door made; ``read`` makes such rows of what the user has."""
+    problem = Problem(model, rows, **settings)
+    problem._read = read
+    return problem
+
+
+def _rows_of(
+    inputs: Any, features: Any, baselines: Any, names: Any, categorical: Any, model_kwargs: Mapping[str, Any] | None
+) -> Inputs:
+    if isinstance(inputs, Problem):
+        raise TypeError("inputs: already a verax.Problem; pass it to the verbs as it is, or problem.on(rows).")
+    if isinstance(inputs, Inputs):
+        return inputs
+    if baselines is None:
+        raise TypeError("baselines: expected a number or an array, got None.")
+    unsaid = categorical is not None and isinstance(baselines, float) and baselines == _NO_BASELINE
+    removed = None if unsaid and categorical is not False else baselines
+    return PlainInputs(
+        inputs, features, removed, names, {} if model_kwargs is None else model_kwargs, None, categorical
     )
 
 
-def _attribution_list(
-    attributions: Any, given: CheckedInputs
-) -> tuple[tuple[Tensor, ...], Tensor, Any, tuple[str, ...]]:
-    """Split one array, a stack or a dict into single attributions in the inputs' layout."""
-    inputs = given.values
-    shapes = _single_shapes(inputs, given.features)
-    names: tuple[str, ...] = ()
-    if isinstance(attributions, Mapping):
-        if not attributions:
-            raise ValueError("attributions: expected at least one, found an empty dict.")
-        form, names = "dict", tuple(attributions)
-        found = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
-    else:
-        array = with_rows(_numbers("attributions", attributions), shapes)
-        if array.shape[:1] != (1,) and tuple(array.shape) in shapes and tuple(array.shape[1:]) in shapes:
-            raise ValueError(_two_readings(array, shapes))
-        if tuple(array.shape) in shapes:
-            form, found = "one", (array,)
-        elif tuple(array.shape[1:]) in shapes and len(array) > 0:
-            form, found = "stack", tuple(array)
-        else:
-            raise ValueError(_shape_message("attributions", array, inputs, shapes))
-    labels = [f"attributions[{name!r}]" for name in names] or [_stack_name(form, each) for each in range(len(found))]
-    check_finite(dict(zip(labels, found, strict=True)))
-    dtype = reduce(torch.promote_types, (one.dtype for one in found))
-    precision = torch.tensor([torch.finfo(one.dtype).eps for one in found], dtype=torch.float64)[:, None, None]
-    shaped = tuple(_in_layout(one.to(dtype), given) for one in found)
-    return _alike(shaped, tuple(inputs.shape[1:])), precision, form, names
-
-
-def _checked_attribution(name: str, value: Any, inputs: Tensor, shapes: list[Shape]) -> Tensor:
-    label = f"attributions[{name!r}]"
-    array = with_rows(_numbers(label, value), shapes)
-    if tuple(array.shape) not in shapes:
-        raise ValueError(_shape_message(label, array, inputs, shapes, stack=False))
-    return array
-
-
-def _single_shapes(inputs: Tensor, features: FeatureMap) -> list[Shape]:
-    """Shapes that one attribution may have.
-
-    Where a feature spans the channels, the channel axis may be missing; groups may have one value each.
-    """
-    full = tuple(inputs.shape)
-    spans_channels = isinstance(features, Grid) and len(features.cell) > 1 and features.cell[0] == 1
-    shapes = [full]
-    if spans_channels or (isinstance(features, Groups) and inputs.ndim == 4):
-        shapes += [(full[0], 1, *full[2:]), (full[0], *full[2:])]
-    if isinstance(features, Groups):
-        shapes.append((full[0], features.most))
-    return list(dict.fromkeys(shapes))
-
-
-def _in_layout(one: Tensor, given: CheckedInputs) -> Tensor:
-    """An attribution in the inputs' shape, or with one channel; 0 where an element is never removed."""
-    if isinstance(given.features, Groups) and one.ndim == 2 and one.shape != given.values.shape:
-        return given.features.spread_out(one)
-    shaped = one[:, None] if one.ndim == given.values.ndim - 1 else one
-    fixed = given.fixed(slice(None))
-    if fixed is None:
-        return shaped
-    return spread(shaped, tuple(given.values.shape[1:])).masked_fill(fixed.to(shaped.device), 0)
-
-
-def _alike(attributions: tuple[Tensor, ...], shape: Shape) -> tuple[Tensor, ...]:
-    """All of one shape: where only some have channels, the others are shared out evenly.
-
-    In float64, in which shares of different numbers differ.
-    """
-    if len({one.shape for one in attributions}) == 1:
-        return attributions
-    return tuple(spread(one.double(), shape) for one in attributions)
-
-
-def _numbers(label: str, value: Any) -> Tensor:
-    array = as_tensor(label, value)
-    if array.is_complex() or array.dtype == torch.bool:
-        raise TypeError(f"{label}: expected real numbers, found {array.dtype}.")
-    if not array.is_floating_point():
-        return array.double()
-    return array.float() if array.dtype in (torch.float16, torch.bfloat16) else array
-
-
-def _stack_name(form: str, index: int) -> str:
-    return f"attributions[{index}]" if form == "stack" else "attributions"
-
-
-def _two_readings(array: Tensor, shapes: list[Shape]) -> str:
-    """Images of as many channels as there are images, and as many attributions: one, or a stack without channels?"""
-    return (
-        f"attributions: shape {tuple(array.shape)} can be read as one attribution or as a stack of {len(array)} "
-        f"without channels; pass one attribution as {{name: array}}, several as a dict of them or with a channel axis, "
-        f"shape (K, {str(shapes[1])[1:]}."
-    )
-
-
-def _shape_message(label: str, array: Tensor, inputs: Tensor, shapes: list[Shape], stack: bool = True) -> str:
-    wanted = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
-    stacked = f", or a stack (K, {str(shapes[0])[1:]}" if stack else ""
-    return (
-        f"{label}: shape {tuple(array.shape)} does not fit inputs of shape {tuple(inputs.shape)}; "
-        f"wanted is {wanted}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
-    )
+def _shared(rows: Inputs, given: CheckedInputs) -> Inputs:
+    """Rows whose features and baselines are said once for all of them, so that they serve other rows as well."""
+    said: tuple[int, ...] = tuple(getattr(rows.baselines, "shape", ()))
+    if len(rows) > 1 and len(said) == given.values.ndim and said[0] == len(rows):
+        raise ValueError("baselines: this problem has one per row; make another problem for other rows.")
+    if isinstance(given.features, Groups) and len(given.features.map) > 1:
+        raise ValueError("features: this problem has one map per row; make another problem for other rows.")
+    return rows

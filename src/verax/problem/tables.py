@@ -12,16 +12,26 @@ from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
 from verax.problem.category_columns import category_columns, learnt_categories
 from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem, problem_of
+from verax.problem.replacement import ReplacementLike
 from verax.problem.table_columns import Column, as_frame, read_columns
 from verax.problem.typical_rows import typical_row
 from verax.scoring.adapters import Returns
 from verax.scoring.adapters.base import as_numpy
 from verax.scoring.adapters.boosters import is_booster
 from verax.scoring.adapters.estimators import Estimator, adapt_estimator, fitted_labels, fitted_names, predictions
+from verax.scoring.class_scores import Output
 from verax.scoring.frames import fitted_places
 from verax.scoring.scorer import Scorer
 
-__all__ = ["encoded"]
+__all__ = ["problem"]
+
+_REMOVED = {
+    "mean": "the mean, and the most frequent category",
+    "median": "the median, and the most frequent category",
+    "mode": "the most frequent value",
+    "missing": "missing",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,34 +68,36 @@ class FrameModel:
         return predictions(self.estimator, self.returns, self.model_rows(batch))
 
 
-def encoded(
-    pipeline: Any,
+def problem(
+    model: Any,
     frame: Any,
     *,
     background: Any = None,
+    background_labels: Any = None,
     baselines: Any = "mean",
-    categories: Sequence[str | int] | None = None,
-) -> tuple[Scorer, Inputs]:
-    """Open a model of data frames to metrics and methods: one feature per column, whatever lies behind.
+    categorical: Sequence[str | int] | None = None,
+    target: Any = None,
+    output: Output = "probability",
+    replacement: ReplacementLike = None,
+    batch_size: int | None = None,
+) -> Problem:
+    """A model of data frames and its rows as a problem: one feature per column, whatever lies behind.
 
-    Rows become numbers: amounts as they are, NaN where they are missing, categories as codes. The model is asked about
-    the data frame that such rows stand for, so encoders, imputers and models that take categories themselves all work,
-    and a removed category becomes another that exists. Attributions have one value per column, ``(N, columns)``.
+    Rows become numbers: amounts as they are, NaN where they are missing, categories as numbers. The model is asked
+    about the data frame that such rows stand for, so encoders, imputers and models that take categories themselves all
+    work, and a removed category becomes another that exists. Attributions have one value per column, ``(N, columns)``.
 
     Args:
-        pipeline: A fitted classifier or regressor with scikit-learn's interface, bare or behind encoders; also as
+        model: A fitted classifier or regressor with scikit-learn's interface, bare or behind encoders; also as
             ``verax.models.open_model`` or ``verax.Scorer`` hold it.
         frame: The rows to explain, a data frame of pandas or polars with the columns that it was fitted on.
-        background: Rows of the training data. To pass them on, say for ``sigma="std"``, encode them likewise:
-            ``encoded(pipeline, train, background=train)[1]``.
+        background: Rows of the training data, a frame like it.
+        background_labels: Their classes, as in ``verax.Problem``; so are the arguments that are not listed here.
         baselines: What a removed feature becomes: ``"mean"`` or ``"median"`` of the background, gaps left out, and the
             most frequent category; ``"missing"``; or values by column (a dict, a series, a frame of one row), the rest
             typical.
-        categories: Columns of numbers that are categories, beside those that an encoder of the pipeline takes. Needed
+        categorical: Columns of numbers that are categories, beside those that an encoder of the pipeline takes. Needed
             where a transformer mixes numbers before an encoder sees them; ``[]`` where there are none.
-
-    Returns:
-        The model as a ``verax.Scorer``, and the inputs.
 
     Example:
         >>> import numpy as np, pandas as pd, verax
@@ -93,26 +105,46 @@ def encoded(
         >>> frame = pd.DataFrame({"age": [20.0, np.nan, 40.0, 50.0] * 10, "town": ["Graz", "Wien", None, "Wien"] * 10})
         >>> frame["town"] = frame["town"].astype("category")
         >>> model = HistGradientBoostingClassifier(min_samples_leaf=1).fit(frame, [0, 0, 1, 1] * 10)
-        >>> scorer, inputs = verax.tables.encoded(model, frame[:4], background=frame)
-        >>> inputs.names, inputs.baselines.tolist()
+        >>> problem = verax.tables.problem(model, frame[:4], background=frame)
+        >>> problem.names, problem.baselines[0].tolist()
         (('age', 'town'), [36.666666666666664, 2.0])
-        >>> verax.prediction_change(scorer, inputs, np.ones((4, 2))).value.shape
+        >>> verax.evaluate(problem, np.ones((4, 2)), ["pc"])["pc"].value.shape
         (4,)
     """
-    fitted = _estimator(pipeline)
+    fitted = _estimator(model)
     adapter = adapt_estimator(getattr(fitted, "best_estimator_", fitted), None)
     whole = adapter.estimator
-    own = _fitted_columns("frame", whole, frame)
-    rows = as_frame("frame", own).reset_index(drop=True)
-    train = rows if background is None else as_frame("background", _fitted_columns("background", whole, background))
-    columns = _as_learnt(whole, read_columns(rows, train, _numeric_categories(whole, rows, categories)))
-    values, typical = _encode(columns, rows), _encode(columns, train)
-    codes = np.array([column.categories is not None for column in columns])
-    model = FrameModel(whole, columns, adapter.returns)
-    _check_there_and_back(model, values, rows, own)
-    removed = _baseline_row(baselines, columns, typical, codes)
-    names = tuple(column.name for column in columns)
-    return Scorer(model), Inputs(values, features="element", baselines=removed, names=names, codes=codes)
+    given = _fitted_columns("frame", whole, frame)
+    rows = as_frame("frame", given).reset_index(drop=True)
+    train = None if background is None else as_frame("background", _fitted_columns("background", whole, background))
+    numeric = _numeric_categories(whole, rows, categorical)
+    columns = _as_learnt(whole, read_columns(rows, rows if train is None else train, numeric))
+    typical = _encode(columns, rows if train is None else train)
+    encoded = FrameModel(whole, columns, adapter.returns)
+    mask = np.array([column.categories is not None for column in columns])
+    removed = _baseline_row(baselines, columns, typical, mask)
+
+    def read(other: Any) -> Inputs:
+        """Rows of another frame, as numbers."""
+        own = _fitted_columns("frame", whole, other)
+        listed = as_frame("frame", own).reset_index(drop=True)
+        values = _encode(columns, listed)
+        _check_there_and_back(encoded, values, listed, own)
+        names = tuple(column.name for column in columns)
+        become = _REMOVED.get(baselines, "") if isinstance(baselines, str) else ""
+        return Inputs(values, features="element", baselines=removed, names=names, codes=mask, removed=become)
+
+    return problem_of(
+        encoded,
+        read(given),
+        read,
+        background=None if train is None else typical,
+        background_labels=background_labels,
+        target=target,
+        output=output,
+        replacement=replacement,
+        batch_size=batch_size,
+    )
 
 
 def _estimator(model: Any) -> Any:
@@ -146,13 +178,14 @@ def _numeric_categories(model: Any, frame: Any, said: Sequence[str | int] | None
     names = [str(name) for name in frame.columns]
     chosen = [str(name) for name in said or ()]
     if unknown := [name for name in chosen if name not in names]:
-        raise ValueError(f"categories: the frame has no column {', '.join(unknown)}; it has {', '.join(names)}.")
+        raise ValueError(f"categorical: the frame has no column {', '.join(unknown)}; it has {', '.join(names)}.")
     known, mixed = category_columns(model, names)
     numbers = [names[place] for place in sorted(mixed) if getattr(frame.dtypes.iloc[place], "kind", "O") in "iuf"]
     if numbers and said is None:
         raise ValueError(
-            f"categories: cannot tell which of the columns {', '.join(numbers)} an encoder of the model takes, because "
-            "a step before it mixes or renames them; name those that are categories: categories=[...] ([] for none)."
+            f"categorical: cannot tell which of the columns {', '.join(numbers)} an encoder of the model takes, "
+            "because a step before it mixes or renames them; name those that are categories: categorical=[...] "
+            "([] for none)."
         )
     return chosen + [names[place] for place in known]
 

@@ -47,3 +47,17 @@ def _one_per_row(given: Any, shape: tuple[int, ...], count: int) -> Any:
     if shape != (count,):
         raise ValueError(f"target: expected one class per row, shape ({count},), found shape {shape}.")
     return given
+
+
+def target_of_rows(target: Any, rows: Any, count: int) -> Any:
+    """The class of some of the rows, where there is one for each."""
+    if isinstance(target, Columns):
+        return Columns(target.numbers[torch.as_tensor(rows)]) if target.numbers.ndim else target
+    if not hasattr(target, "__len__") or isinstance(target, str):
+        return target
+    if len(target) != count:
+        raise ValueError(f"target: expected one class, or one for each of {count} rows, got {len(target)}.")
+    if isinstance(target, Tensor):
+        return target[rows if isinstance(rows, slice) else torch.as_tensor(rows)]
+    chosen = np.asarray(target)[rows]
+    return tuple(chosen.tolist()) if isinstance(target, tuple) else chosen

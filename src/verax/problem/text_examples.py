@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from verax.core.shapes import Float
-from verax.problem.problem import Problem
+from verax.problem.attributed import Attributed
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class TextExamples:
     attributions: Float[Tensor, "k few length"]
 
 
-def text_examples(problem: Problem) -> TextExamples | None:
+def text_examples(problem: Attributed) -> TextExamples | None:
     """The first texts of a problem; None where its inputs are no texts."""
     words = problem.given.words
     if not words:

@@ -66,8 +66,8 @@ def _scale(model: ModelInfo, scale: Scale) -> list[str]:
 
 def _call(label: str, method: str, metric: str) -> list[str]:
     return [
-        f"attributions = {{{label!r}: {method}}}",
-        f"print(verax.compare(model, x, attributions, [{metric}], background=train))",
+        "problem = verax.Problem(model, x, background=train)",
+        f"print(verax.compare(problem, {{{label!r}: {method}}}, [{metric}]))",
     ]
 
 

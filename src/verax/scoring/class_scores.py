@@ -10,6 +10,7 @@ from verax.core.shapes import Float, Int
 from verax.scoring.adapters import Returns
 
 Output = Literal["probability", "logit"]
+Scale = Literal["probability", "logit", "log_odds"]
 
 
 def checked_output(output: str) -> None:
@@ -45,7 +46,7 @@ def checked_outputs(raw: object, rows: int, device: torch.device, returns: Retur
     return outputs if outputs.ndim == 2 else outputs[:, None]
 
 
-def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Output) -> Float[Tensor, "n classes"]:
+def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Scale) -> Float[Tensor, "n classes"]:
     """Turn raw outputs into one score per class; one output is a binary model (sigmoid(z), sigmoid(-z)).
 
     Values are scores as they are: no sigmoid, no second class, whatever ``output`` says.
@@ -59,17 +60,30 @@ def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Outp
     """
     if returns == "values":
         return raw
-    if raw.shape[1] == 1:
+    binary = raw.shape[1] == 1
+    if binary:
         raw = torch.cat((-raw if returns == "logits" else 1 - raw, raw), dim=1)
         if returns == "logits" and output == "probability":
             return torch.sigmoid(raw)
     if returns == "logits":
-        return raw if output == "logit" else torch.softmax(raw, dim=1)
+        if output == "log_odds" and not binary:
+            return _log_odds(raw)
+        return torch.softmax(raw, dim=1) if output == "probability" else raw
     return raw if output == "probability" else torch.logit(raw, eps=torch.finfo(raw.dtype).eps)
 
 
+def _log_odds(logits: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
+    """Each logit less the logsumexp of the others, exact for a class that is nearly certain as well."""
+    top = logits.argmax(1, keepdim=True)
+    others = logits.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True)
+    every = logits.logsumexp(1, keepdim=True)
+    share = (logits - every).exp().scatter(1, top, 0.0)  # at most a half: the largest is computed apart
+    rest = every + torch.log1p(-share)
+    return logits - torch.where(torch.arange(logits.shape[1], device=logits.device) == top, others, rest)
+
+
 def target_scores(
-    raw: Float[Tensor, "n outputs"], target: Int[Tensor, " n"], returns: Returns, output: Output
+    raw: Float[Tensor, "n outputs"], target: Int[Tensor, " n"], returns: Returns, output: Scale
 ) -> Float[Tensor, " n"]:
     """Pick the score of each row's target class."""
     return class_scores(raw, returns, output).gather(1, target[:, None])[:, 0]

@@ -18,7 +18,7 @@ from verax.scoring.adapters.configured import numbers_of
 from verax.scoring.adapters.function import PlainCallable
 from verax.scoring.adapters.onnx import OnnxModel
 from verax.scoring.adapters.torch_module import TorchModule
-from verax.scoring.class_scores import Output
+from verax.scoring.class_scores import Scale
 from verax.scoring.companions import ChecksModel, Companions
 from verax.scoring.first_look import FirstLook
 from verax.scoring.inference import Inference, Runner
@@ -65,6 +65,7 @@ class Scorer:
             whose maker you trust; ``.onnx`` files run nothing and need no trust.
         feature_names: Names of the columns in the model's order, where it does not know them itself. Data frames are
             put in this order by name.
+        takes_missing: Whether the model takes NaN, where it does not know itself; trees that do are known.
         labels: Names of the classes, or of the values, in the order of the outputs, where the model does not know them
             itself; ``target`` takes them as text.
 
@@ -83,7 +84,7 @@ class Scorer:
         >>> import torch, verax
         >>> scorer = verax.Scorer(lambda x: torch.sigmoid(x.sum(1)), returns="probabilities")
         >>> x = torch.randn(5, 20, generator=torch.Generator().manual_seed(0))
-        >>> result = verax.prediction_change(scorer, x, attributions=x)
+        >>> result = verax.metrics.PredictionChange()(verax.Problem(scorer, x), x)
         >>> scorer.rows == result.rows == 5 * 40
         True
     """
@@ -102,6 +103,7 @@ class Scorer:
         trust: bool = False,
         feature_names: Sequence[str] | None = None,
         labels: Sequence[Any] | None = None,
+        takes_missing: bool | None = None,
     ) -> None:
         if isinstance(model, Scorer):
             raise TypeError("model: already a verax.Scorer; pass it on as it is.")
@@ -110,6 +112,7 @@ class Scorer:
         self.inference = Inference(self.adapter, precision, compile)
         self.first_look = FirstLook(self.adapter, said=returns is not None or score is not None)
         self.labels = None if labels is None else tuple(labels)
+        self._takes_missing = takes_missing
         self._feature_names = None if feature_names is None else tuple(feature_names)
         self.batch_size = checked_batch_size(batch_size)
         self.device = checked_device(device)
@@ -157,8 +160,9 @@ class Scorer:
 
     @property
     def takes_missing(self) -> bool:
-        """Whether the model is known to take NaN; other models are given it in a ``verax.Inputs`` only."""
-        return bool(getattr(self.adapter, "takes_missing", False))
+        """Whether the model is known to take NaN."""
+        known = bool(getattr(self.adapter, "takes_missing", False))
+        return known if self._takes_missing is None else self._takes_missing
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -189,7 +193,7 @@ class Scorer:
         self,
         inputs: Tensor,
         kind: ArrayKind,
-        output: Output,
+        output: Scale,
         batch_size: int | None = None,
         device: str | torch.device | None = None,
         gradients: bool = False,
@@ -230,7 +234,7 @@ def check_companions(adapter: Adapter, companions: Companions | None) -> None:
     if companions is not None and not isinstance(adapter, TorchModule | PlainCallable):
         named = ", ".join(companions.alongside) or companions.key or "collate"
         raise TypeError(
-            f"inputs: they bring companions ({named}), and a model behind {type(adapter).__name__} takes rows alone; "
+            f"model_kwargs: a model behind {type(adapter).__name__} takes rows alone, got {named}; "
             "wrap it into a function: verax.Scorer(lambda values, ...: ..., returns=...)."
         )
 

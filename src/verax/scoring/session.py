@@ -16,13 +16,14 @@ from verax.core.repeatable import repeatable_convolutions
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
 from verax.scoring.class_scores import (
-    Output,
+    Scale,
     checked_outputs,
     class_scores,
     not_finite,
     predicted_classes,
     target_scores,
 )
+from verax.scoring.clean import CleanOutputs
 from verax.scoring.companions import Companions, KnowsLengths
 from verax.scoring.failures import failure
 from verax.scoring.finite import FiniteCheck
@@ -52,7 +53,7 @@ class Session:
 
     counts: Counts
     kind: ArrayKind
-    output: Output
+    output: Scale
     device: torch.device
     dtype: torch.dtype
     batch_size: int
@@ -96,37 +97,47 @@ class Session:
         """The torch module that is held, if the model is one."""
         return self.plain.adapter.module
 
-    def begin(
-        self, inputs: Shaped[Tensor, "n *shape"], target: Target
-    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
-        """Score unperturbed inputs: the class of each, predicted unless it is given, and that class's score."""
-        scores, predicted = self._first_scores(inputs)
-        labels = self.class_labels
-        values = self.returns == "values"
-        check_labels(labels, self.classes, values)
-        if target is None and not values:
-            predicted = self._decided(inputs, scores, predicted)
-        classes = resolve_target(target, predicted, self.classes, labels, values)
-        return classes, scores.gather(1, classes[:, None])[:, 0]
+    def clean_outputs(self, inputs: Shaped[Tensor, "n *shape"], *, decide: bool = False) -> CleanOutputs:
+        """Run the model on unperturbed rows: its first call, which checks what comes back.
 
-    def class_scores(self, inputs: Shaped[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
-        """Score every class, or value, of rows; where companions travel along, row by row those of the inputs."""
-        return self._first_scores(inputs)[0]
-
-    def _first_scores(self, inputs: Shaped[Tensor, "n *shape"]) -> tuple[Float[Tensor, "n classes"], Int[Tensor, " n"]]:
-        """Score every class of unperturbed inputs, and predict; the first model call, which checks what comes back."""
-        parts, predicted = [], []
+        Args:
+            inputs: The rows; where companions travel along, row by row those of the inputs.
+            decide: Whether classes that half precision leaves undecided are predicted in single precision.
+        """
         owner = torch.arange(len(inputs), device=self.device)
-        for raw in self._batches(lambda start, stop: inputs[start:stop].to(self.device), owner, self._forward):
-            parts.append(class_scores(raw, self.returns, self.output))
-            predicted.append(predicted_classes(raw, self.returns))
-        scores = torch.cat(parts)
+        outputs = torch.cat(
+            list(self._batches(lambda start, stop: inputs[start:stop].to(self.device), owner, self._forward))
+        )
+        scores = class_scores(outputs, self.returns, self.output)
         bad = (~torch.isfinite(scores).all(1)).nonzero()
         if len(bad):
             raise ValueError(not_finite(scores[bad[0, 0]], int(bad[0, 0]), "the unperturbed input"))
         self.probable.settle()
+        predicted = predicted_classes(outputs, self.returns)
+        if decide and self.returns != "values":
+            predicted = self._decided(inputs, scores, predicted)
+        with torch.inference_mode(False):  # plain tensors, which gradients may meet
+            return CleanOutputs(outputs.clone(), predicted.clone())
+
+    def tracked(self, clean: CleanOutputs, target: Target) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+        """The class of each row, predicted unless it is given, and that class's score."""
+        scores = class_scores(clean.outputs.to(self.device), self.returns, self.output)
         self.classes = scores.shape[1]
-        return scores, torch.cat(predicted)
+        labels = self.class_labels
+        values = self.returns == "values"
+        check_labels(labels, self.classes, values)
+        classes = resolve_target(target, clean.predicted.to(self.device), self.classes, labels, values)
+        return classes, scores.gather(1, classes[:, None])[:, 0]
+
+    def begin(
+        self, inputs: Shaped[Tensor, "n *shape"], target: Target
+    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
+        """Score unperturbed rows: the class of each, predicted unless it is given, and that class's score."""
+        return self.tracked(self.clean_outputs(inputs, decide=target is None), target)
+
+    def class_scores(self, inputs: Shaped[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
+        """Score every class, or value, of rows; where companions travel along, row by row those of the inputs."""
+        return class_scores(self.clean_outputs(inputs).outputs, self.returns, self.output)
 
     def _decided(
         self, inputs: Shaped[Tensor, "n *shape"], scores: Float[Tensor, "n classes"], predicted: Int[Tensor, " n"]
@@ -219,8 +230,8 @@ class Session:
         """
         if self.companions is not None:
             raise ValueError(
-                "inputs: this method runs rows of its own, which have no companions (alongside, key, collate); "
-                "wrap what travels along into the model, or take another method."
+                "inputs: this method runs rows of its own, which have no model_kwargs and are no texts; build them "
+                "into the model, or take another method."
             )
         return self._run(batch.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain, None)
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import torch
 
-import verax
 from verax.analysis.tables import COST_COLUMNS, scores_schema
+from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, SampledMetric
 from verax.scoring.meter import Cost, Rows
@@ -50,17 +50,10 @@ def compute(
     at_first = scorer.model_seconds
     explanations = explain(model, model.configurations, rows, machine, cache, tell, again=again)
     tell("metrics")
-    inputs = model.material.given(rows, machine.device)
     before, spared = scorer.model_seconds, scorer.rows_spared
     with said_before():
-        evaluation = verax.evaluate(
-            scorer,
-            inputs,
-            explanations.values,
-            metrics.on_data(rows, model.background),
-            batch_size=machine.batch_size,
-            device=machine.device,
-        )
+        problem = model.material.problem(scorer, rows, machine, background=False)
+        evaluation = evaluate(problem, explanations.values, metrics.on_data(rows, model.background))
     guided, sampled = _costs(evaluation)
     table = _within_limits(_table(model, rows, explanations, evaluation, metrics), rows, metrics)
     costs = {

@@ -62,11 +62,9 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
     rows, metrics = _rows(model, spec), _metrics(spec)
     configurations = [method for method, _ in chosen]
     explanations = explain(model, configurations, rows, machine, cache)
-    inputs, scorer = model.material.given(rows, machine.device), model.scorer(machine.compile)
     with said_before():
-        evaluation = verax.evaluate(
-            scorer, inputs, explanations.values, metrics, batch_size=machine.batch_size, device=machine.device
-        )
+        problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
+        evaluation = verax.evaluate(problem, explanations.values, metrics)
     order = [method.canonical for method in configurations]
     curves = {
         f"{name}_{way}": _stacked(getattr(evaluation[name], f"directed_{way}"), order)

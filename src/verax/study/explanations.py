@@ -106,15 +106,7 @@ def _computed(
 ) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Spent]]:
     """Run families one after the other."""
     scorer = model.scorer(machine.compile)
-    pieces = stream(
-        groups,
-        scorer,
-        model.material.given(rows, machine.device),
-        background=model.background.to(machine.device),
-        background_labels=model.labels,
-        batch_size=machine.batch_size,
-        device=machine.device,
-    )
+    pieces = stream(groups, model.material.problem(scorer, rows, machine, background=True))
     start = end = Mark.of(scorer.counts, inputs.device)
     clean = Rows(-len(inputs))  # the unperturbed inputs are scored first and belong to no family
     current: Family | None = None

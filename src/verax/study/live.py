@@ -118,7 +118,7 @@ def run_study(
     table["models"] = [{"name": str(own), "live": True} for own in models]
     if limit is not None:
         table["limit"] = limit
-    named = chosen(metrics, {}, dataset.inputs[0].size)
+    named = chosen(metrics, dataset.inputs[0].size)
     content = {
         "name": name,
         "data": [table],

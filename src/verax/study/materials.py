@@ -15,8 +15,10 @@ from verax.core import noise
 from verax.core.shapes import Float, Int, Shaped
 from verax.datasets.base import Dataset, Standardisation, as_numbers
 from verax.datasets.table import column_baselines, column_values
-from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
+from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec
+from verax.study.machine import Machine
 
 _IMAGES_IN_BACKGROUND = 1024
 
@@ -61,17 +63,26 @@ class Material:
         named = {"features": self.features, "baselines": self.baselines, "codes": self.codes}
         return {name: value for name, value in named.items() if value is not None}
 
-    def given(self, rows: slice, device: str | torch.device = "cpu") -> Any:
-        """Some inputs, as every function of the library takes them."""
-        values = self.inputs[rows].to(device)
-        if not self.facts:
-            return values
-        return Inputs(
-            values,
+    def problem(self, scorer: Scorer, rows: slice, machine: Machine, *, background: bool) -> Problem:
+        """The question about some inputs, with or without the background; metrics of a study are told what they need.
+
+        Args:
+            scorer: The model.
+            rows: Which inputs.
+            machine: Where it runs.
+            background: Whether methods or replacements are to see the training rows.
+        """
+        return Problem(
+            scorer,
+            self.inputs[rows].to(machine.device),
             features="auto" if self.features is None else self.features,
             baselines=0.0 if self.baselines is None else self.baselines,
-            names=self.dataset.feature_names,
-            codes=self.codes,
+            names=self.dataset.feature_names if self.facts else None,
+            categorical=self.codes,
+            batch_size=machine.batch_size,
+            device=machine.device,
+            background=self.background.to(machine.device) if background else None,
+            background_labels=self.labels if background else None,
         )
 
 

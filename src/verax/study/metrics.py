@@ -1,7 +1,7 @@
 """The metrics of a study: what the table ``[metrics]`` of its spec means, and how it is written in full."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from verax.analysis.tables import MetricInfo, scores_schema
 from verax.core.settings import plain
 from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, GuidedMetric, Metric
-from verax.metrics.choose import check_tolerance, metric_from
+from verax.metrics.choose import metric_from
 from verax.metrics.monte_carlo import EffectMetric
 from verax.problem.replacement.words import needs_background
 from verax.study.spec_table import Count, Mistakes, SpecTable, plain_name, unknown_name
@@ -243,7 +243,7 @@ def _read_list(listed: Sequence[Any], said: Mapping[str, Any], mistakes: Mistake
                 limits[column] = _checked_limit(table["limit"])
     if len(metrics) == len(listed):
         with mistakes.at():
-            check_tolerance(metrics.values(), defaults)
+            _check_tolerance(metrics.values(), defaults)
     if limits and len(limits) == len(listed):
         mistakes.note("every metric has a limit; leave one without, and give the data a limit instead", "list")
     return StudyMetrics(metrics, limits)
@@ -285,3 +285,19 @@ def _check_column(column: Any, others: Collection[str]) -> None:
     for other in others:
         if any(f"{column}{suffix}" == other or f"{other}{suffix}" == column for suffix in _SUFFIXES):
             raise ValueError(f"as: {column!r} clashes with the column {other!r}; choose another name")
+
+
+def _check_tolerance(metrics: Iterable[Metric], defaults: Mapping[str, Any]) -> None:
+    """Raise for a tolerance that no metric would look at, because their steps are not adaptive.
+
+    Args:
+        metrics: Those that were chosen.
+        defaults: What was said to all of them; metrics of one's own may have a tolerance without any steps.
+    """
+    steps = defaults.get("steps")
+    if defaults.get("tolerance") is None or steps == "adaptive":
+        return
+    takers = [metric for metric in metrics if hasattr(metric, "tolerance")]
+    if not any(getattr(metric, "steps", "adaptive") == "adaptive" for metric in takers):
+        got = "none" if steps is None else steps
+        raise ValueError(f"tolerance: it is where adaptive steps stop; expected steps adaptive beside it, got {got}.")

@@ -119,9 +119,6 @@ class Question(ABC):
                 why = str(error)
         return Answer(pl.DataFrame(), {"why": why})
 
-    def _call(self, machine: Machine) -> dict[str, Any]:
-        return {"batch_size": machine.batch_size, "device": machine.device}
-
     def _measured(self) -> dict[str, Metric]:
         """The metrics that it is about, with training rows for replacements that take some."""
         whole = self.metrics.on_data(self.rows, self.model.background)
@@ -145,15 +142,9 @@ class FromTheData(Question):
         """Of each metric, the rows of its best configuration; and the inputs as they are."""
         model = self.model
         values = explain(model, self.shown, self.rows, machine, cache).values
-        found = verax.evaluate(
-            model.scorer(machine.compile),
-            model.material.given(self.rows, machine.device),
-            values,
-            {column: _in_one_step(metric) for column, metric in self._measured().items()},
-            background=model.background.to(machine.device),
-            distance=True,
-            **self._call(machine),
-        )
+        problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True)
+        metrics = {column: _in_one_step(metric) for column, metric in self._measured().items()}
+        found = verax.evaluate(problem, values, metrics).with_distance()
         best = {column: method.canonical for column, method in self.best.items()}
         rows = [
             {
@@ -211,12 +202,12 @@ class OfThePossible(Question):
     def answered(self, machine: Machine, cache: Cache) -> Answer:
         """Scores and limits on the same inputs; on some of them, where the rows do not allow more."""
         model, metrics = self.model, self._measured()
-        scorer, inputs = model.scorer(machine.compile), model.material.given(self.rows, machine.device)
+        problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=False)
         values = explain(model, self.shown, self.rows, machine, cache).values
-        found = verax.evaluate(scorer, inputs, values, metrics, **self._call(machine))
+        found = verax.evaluate(problem, values, metrics)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="limits: .* model rows allow")  # the table says of how many
-            limits = verax.limits(scorer, inputs, metrics=metrics, rows=self.asked.limit_rows, **self._call(machine))
+            limits = verax.limits(problem, metrics, rows=self.asked.limit_rows)
         rows = []
         for column in metrics:
             name = self.best[column].canonical
@@ -280,16 +271,11 @@ class ToldApart(Question):
         """An audit of one's own model, with the study's metrics as they are."""
         model = self.model
         found = verax.audit(
-            model.scorer(machine.compile),
-            model.material.given(self.rows, machine.device),
+            model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True),
             {name: model.used(method) for name, method in self.explanations.items()},
             metrics=self.metrics.on_data(self.rows, model.background),
             replacements=["baseline"],
             trials=self.asked.trials or None,
-            background=model.background.to(machine.device),
-            background_labels=model.labels,
-            level=LEVEL,
-            **self._call(machine),
         )
         left_out = [[one.what, one.case, one.why] for one in found.left_out]
         facts = {"left_out": left_out, "inputs": found.inputs, "rows": found.rows, "seconds": found.seconds}

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import polars as pl
 import torch
 
-import verax
 from verax.attribution import Attribution
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
@@ -140,10 +139,9 @@ def _part(
 ) -> UncertaintyResult:
     """Explain and measure some inputs."""
     values = explain(model, configurations, rows, machine, cache).values
-    inputs, scorer = model.material.given(rows, machine.device), model.scorer(machine.compile)
-    return verax.infidelity_uncertainty(
-        scorer, inputs, values, study, batch_size=machine.batch_size, device=machine.device
-    )
+    problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
+    result: UncertaintyResult = study(problem, values)
+    return result
 
 
 def _chunks(model: ExplainedModel, rows: slice) -> list[slice]:

@@ -1,17 +1,16 @@
 """Texts: tokens, words and sentences as features of models of ``transformers``."""
 
-from verax.text.continuation import ContinuationScore, continuation
-from verax.text.embeddings import embedded, per_token
-from verax.text.token_labels import TokenLabelScore, token_labels
-from verax.text.tokens import TextInputs, tokenized
+from verax.text.continuation import ContinuationScore
+from verax.text.problems import classification, embedded, generation, per_token
+from verax.text.token_labels import TokenLabelScore
+from verax.text.tokens import TextInputs
 
 __all__ = [
     "ContinuationScore",
     "TextInputs",
     "TokenLabelScore",
-    "continuation",
+    "classification",
     "embedded",
+    "generation",
     "per_token",
-    "token_labels",
-    "tokenized",
 ]

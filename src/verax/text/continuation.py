@@ -83,48 +83,20 @@ def _log_probabilities(
     return picked.masked_fill(labels == _IGNORED, 0)
 
 
-def continuation(
+def continued(
     model: Any,
     tokenizer: Any,
     prompts: Sequence[str],
-    continuations: Sequence[str] | None = None,
+    continuations: Sequence[str] | None,
     *,
-    per_token: bool = False,
-    max_new_tokens: int = 32,
-    unit: Unit = "token",
-    replace: Replace | None = None,
-    prefix: str = "",
-    suffix: str = "",
+    per_token: bool,
+    max_new_tokens: int,
+    unit: Unit,
+    replace: Replace | None,
+    prefix: str,
+    suffix: str,
 ) -> tuple[Scorer, TextInputs]:
-    """A language model and prompts as model and inputs: the score is the log-probability of the continuation.
-
-    ``s = sum_t log p(y_t | prompt, y_1 .. y_{t-1})`` in nats, the continuation given to the model as it stands (teacher
-    forcing), so that one forward pass scores all of its tokens. Only tokens of the prompt are removed.
-
-    Args:
-        model: A causal or an encoder-decoder model of ``transformers``.
-        tokenizer: Its tokenizer.
-        prompts: The texts that are continued.
-        continuations: What follows each; begin them with a space where the tokenizer needs one. By default what the
-            model generates itself, greedily.
-        per_token: Keep one score for each token of the continuation; ``target`` is then its number.
-        max_new_tokens: Tokens that are generated at most.
-        unit: What one feature is, a ``"token"``, ``"word"`` or ``"sentence"`` of the prompt.
-        replace: What a removed token becomes, as in ``tokenized``.
-        prefix: Text that is put before every prompt and never removed: instructions, examples, what a chat template
-            begins with. A causal model reads it once per call and not once per row. Needs a fast tokenizer.
-        suffix: Text that is put behind every prompt and never removed.
-
-    Example:
-        >>> import transformers, verax.text
-        >>> from verax.text.example import small_tokenizer
-        >>> tokenizer = small_tokenizer("the cat sat on the mat")
-        >>> settings = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": len(tokenizer)}
-        >>> gpt = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
-        >>> model, inputs = verax.text.continuation(gpt, tokenizer, ["the cat"], ["sat on"])
-        >>> verax.prediction_change(model, inputs, {"random": torch.rand(1, 6)}).value["random"].shape
-        torch.Size([1])
-    """
+    """A language model that scores continuations, and prompts with them; ``verax.text.generation`` explains them."""
     checked_flag("per_token", per_token)
     checked_count("max_new_tokens", max_new_tokens)
     listed = _prompts(prompts, prefix, suffix)

@@ -32,7 +32,7 @@ def check_folder(folder: Path) -> bool:
         raise ValueError(
             f"{folder}: expected a model whose name ends in {_TEXTS} (classes, or one value) or {_WORDS}, found "
             f"{kinds[0] if kinds else 'no architectures in config.json'}. Language models are scored in Python: "
-            "verax.text.continuation."
+            "verax.text.generation."
         )
     return str(kinds[0]).endswith(_WORDS)
 

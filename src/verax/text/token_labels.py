@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.shapes import Float, Int
-from verax.scoring.scorer import Scorer
 from verax.text.collate import DELETED, Trim
 from verax.text.fixed import without
 from verax.text.tokens import Replace, TextInputs, Unit, token_rows
@@ -42,46 +41,10 @@ class TokenLabelScore(nn.Module):
         return logits[torch.arange(len(logits), device=logits.device), asked.argmax(1)]
 
 
-def token_labels(
-    model: Any,
-    tokenizer: Any,
-    texts: Sequence[str],
-    words: Sequence[str | int],
-    *,
-    unit: Unit = "token",
-    replace: Replace | None = None,
-) -> tuple[Scorer, TextInputs]:
-    """A token-classification model and texts as model and inputs: the score is that of one word's class.
-
-    The class is that of the word's first token, as is the custom for names of entities. The word itself can be removed
-    like any other, but for ``replace="delete"``: where nothing is left, there is nothing to classify.
-
-    Args:
-        model: A model of ``transformers`` with one set of logits per token.
-        tokenizer: Its tokenizer; a fast one, which knows where tokens come from.
-        texts: The texts.
-        words: The word in question of each: its number, from 0, or itself, where it stands in the text once.
-        unit: What one feature is, a ``"token"``, ``"word"`` or ``"sentence"``.
-        replace: What a removed token becomes, as in ``tokenized``.
-
-    Example:
-        >>> import transformers, verax.text
-        >>> from verax.text.example import small_tokenizer
-        >>> tokenizer = small_tokenizer("Anna lives in Rome")
-        >>> settings = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-        >>> config = transformers.BertConfig(vocab_size=len(tokenizer), num_labels=3, **settings)
-        >>> bert = transformers.BertForTokenClassification(config).eval()
-        >>> model, inputs = verax.text.token_labels(bert, tokenizer, ["Anna lives in Rome"], ["Rome"])
-        >>> verax.prediction_change(model, inputs, {"random": torch.rand(1, 6)}, target=2).value["random"].shape
-        torch.Size([1])
-    """
-    return Scorer(TokenLabelScore(model), returns="logits"), words_in_question(tokenizer, texts, words, unit, replace)
-
-
 def words_in_question(
-    tokenizer: Any, texts: Sequence[str], words: Sequence[str | int], unit: Unit, replace: Replace | None
+    tokenizer: Any, texts: Sequence[Any], words: Sequence[str | int], unit: Unit, replace: Replace | None
 ) -> TextInputs:
-    """Texts with one word of each marked, as ``TokenLabelScore`` takes them; arguments as in ``token_labels``."""
+    """Texts with one word of each marked, as ``TokenLabelScore`` takes them; arguments as in ``classification``."""
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError("tokenizer: words are found by a fast tokenizer, which knows where tokens come from.")
     listed, wanted = list(texts), list(words)

@@ -23,7 +23,7 @@ _SENTENCE = re.compile(r"(?<=[.!?…])[\"')\]]*\s+")
 
 @dataclass(frozen=True, eq=False)
 class TextInputs(Inputs):
-    """Tokenized texts. Slicing keeps everything together, as with any ``verax.Inputs``.
+    """Tokenized texts. Slicing keeps everything together.
 
     Attributes:
         tokens: The tokens of each text as people read them, without padding, special ones included.
@@ -96,26 +96,12 @@ def tokenized(
     replace: Replace | None = None,
     max_length: int | None = None,
 ) -> TextInputs:
-    """Texts, ready for a model of ``transformers`` and for every call that takes inputs.
-
-    Special tokens and padding are never removed. What else the tokenizer returns travels along, and the model is called
-    by keywords. Batches are trimmed to their longest row.
-
-    Args:
-        tokenizer: Of ``transformers``.
-        texts: The texts, or pairs of them.
-        unit: What one feature is: a ``"token"``, a ``"word"`` (needs a fast tokenizer) or a ``"sentence"``.
-        replace: What a removed token becomes: the ``"mask"``, ``"pad"`` or ``"unk"`` token, or nothing: ``"delete"``
-            closes the gap, so that what follows moves up; it needs a tokenizer with special tokens, which remain where
-            all others are gone. By default the first of them that the tokenizer has.
-        max_length: Longer texts are cut to so many tokens; by default nothing is cut, and texts that are too long for
-            the model are refused.
+    """Texts as rows of token ids; ``verax.text.classification`` explains the arguments.
 
     Example:
-        >>> import verax.text
         >>> from verax.text.example import small_tokenizer
-        >>> inputs = verax.text.tokenized(small_tokenizer("a good film"), ["a good film", "good"])
-        >>> inputs.tokens[1], inputs.features.tolist()
+        >>> rows = tokenized(small_tokenizer("a good film"), ["a good film", "good"])
+        >>> rows.tokens[1], rows.features.tolist()
         (('[CLS]', 'good', '[SEP]'), [[-1, 0, 1, 2, -1], [-1, 0, -1, -1, -1]])
     """
     found = token_rows(tokenizer, texts, unit, replace, max_length)
@@ -161,10 +147,11 @@ def token_rows(
         raise ValueError(f"texts: row {row} has no token that could be removed: {listed[row]!r}.")
     beside = {name: value for name, value in encoded.items() if name != "input_ids"}
     along = tuple(name for name, value in beside.items() if value.shape == ids.shape and name != Trim.mask)
+    instead = _replacement(tokenizer, replace)
     return TextInputs(
         values=ids,
         features=features,
-        baselines=_replacement(tokenizer, replace),
+        baselines=instead,
         alongside=beside,
         key="input_ids",
         collate=Trim(_pad(tokenizer), along),
@@ -172,6 +159,7 @@ def token_rows(
             tuple(tokenizer.convert_ids_to_tokens(row[mask].tolist())) for row, mask in zip(ids, there, strict=True)
         ),
         pieces=text_pieces(tokenizer, encoded, listed),
+        removed="nothing: they are deleted" if instead == DELETED else str(tokenizer.convert_ids_to_tokens(instead)),
     )
 
 

@@ -2,25 +2,20 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from verax.attribution import Attribution, Attributions, Given, Place, attribute
-from verax.core.shapes import Shaped
-from verax.evaluation.asked import asked
+from verax.attribution import Attribution, Attributions, Place
+from verax.attribution.base import explain
+from verax.attribution.given import given_of
+from verax.evaluation.call import Call
 from verax.evaluation.engine import check_call
 from verax.evaluation.evaluate import evaluate
 from verax.metrics.base import Metric
-from verax.problem.checked_inputs import CheckedInputs
-from verax.problem.inputs import Inputs
-from verax.problem.replacement import Replacement
-from verax.scoring.class_scores import Output
+from verax.problem.attributed import attributed
+from verax.problem.problem import Problem
 from verax.scoring.meter import Meter
-from verax.scoring.scorer import Scorer
-from verax.scoring.targets import Columns
 from verax.tuning.race import Candidate, rounds
 from verax.tuning.space import cost_of, groups
 
@@ -28,57 +23,11 @@ _KEPT_BYTES = 1 << 30  # of attributions that were computed along with others
 _GROUP_BYTES = _KEPT_BYTES // 4
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is explained: a model and data, the inputs in the order in which they are used."""
-
-    scorer: Scorer
-    asked: Inputs  # NumPy or torch as the user has them
-    checked: CheckedInputs
-    target: Tensor  # the class of each input
-    background: Tensor | None  # rows of the training data
-    labels: Tensor | None  # their classes
-    output: Output  # the score that metrics follow
-    batch_size: int | None
-    device: Any
-    replacement: Replacement | None = None  # what removed features become, instead of their baselines
-
-    @property
-    def inputs(self) -> Shaped[Tensor, "n *shape"]:
-        """One row per input."""
-        return self.checked.values
-
-    @property
-    def given(self) -> Given:
-        """The data."""
-        return self._given(self.checked)
-
-    @property
-    def first(self) -> Given:
-        """The data with the first input alone."""
-        return self._given(self.checked.at(torch.tensor([0])))
-
-    def _given(self, inputs: CheckedInputs) -> Given:
-        return Given(
-            inputs.values,
-            self.background,
-            self.labels,
-            features=inputs.features,
-            baselines=inputs.baselines,
-            codes=inputs.codes,
-            model=self.scorer.adapter,
-        )
-
-    def call(self, rows: slice) -> dict[str, Any]:
-        """What attributions and metrics of some of the inputs are both told."""
-        return {"target": Columns(self.target[rows]), "batch_size": self.batch_size, "device": self.device}
-
-
 class Bench:
-    """Measures candidates on the first inputs of a subject.
+    """Measures candidates on the first rows of a problem.
 
     Args:
-        subject: What is explained.
+        problem: What is explained.
         metrics: What is measured.
         configurations: All that may be measured.
         place: Where the model runs.
@@ -87,35 +36,19 @@ class Bench:
 
     def __init__(
         self,
-        subject: Subject,
+        problem: Problem,
         metrics: Mapping[str, Metric],
         configurations: Sequence[Attribution],
         place: Place,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.subject, self.metrics, self.tell = subject, metrics, tell
-        self._check()
-        together = groups(configurations, subject.first, place)
+        self.problem, self.metrics, self.tell = problem, metrics, tell
+        check_call(Call(attributed(problem, torch.zeros(()).expand(problem.inputs.shape)), metrics))
+        first = given_of(problem[:1])
+        together = groups(configurations, first, place)
         self.groups = {member: group for group in together for member in group}
-        self.costs = {configuration: cost_of(configuration, subject.first, place) for configuration in configurations}
+        self.costs = {configuration: cost_of(configuration, first, place) for configuration in configurations}
         self.kept: OrderedDict[tuple[Attribution, int, int, int], Attributions] = OrderedDict()
-
-    def _check(self) -> None:
-        """Raise for metrics that cannot measure these inputs, before any method is computed."""
-        subject, every = self.subject, slice(0, len(self.subject.inputs))
-        asked(
-            subject.scorer,
-            subject.asked,
-            torch.zeros(()).expand(subject.inputs.shape),
-            self.metrics,
-            {},
-            background=subject.background,
-            background_labels=None,
-            replacement=subject.replacement,
-            output=subject.output,
-            check=lambda call: check_call(*call[:-1]),
-            **subject.call(every),
-        )
 
     def new(self, number: int, batch: int, configuration: Attribution) -> Candidate:
         """A candidate that was measured on nothing yet."""
@@ -125,22 +58,18 @@ class Bench:
     def extend(self, candidates: Sequence[Candidate], count: int) -> None:
         """Measure candidates on all of the first inputs that they have not seen; those that cannot be, fail."""
         # Round by round, also for who is late, so that what was computed along with others is found again.
-        for stop in (size for size in rounds(len(self.subject.inputs)) if size <= count):
+        for stop in (size for size in rounds(len(self.problem)) if size <= count):
             behind = [candidate for candidate in candidates if candidate.inputs < stop and not candidate.reason]
             if behind:
                 self._measure(behind, slice(behind[0].inputs, stop))
 
     def _measure(self, candidates: list[Candidate], rows: slice) -> None:
-        meter = Meter(self.subject.scorer.counts)
+        meter = Meter(self.problem.scorer.counts)
         attributions = self._attributions(candidates, rows)
         ready = [candidate for candidate in candidates if not candidate.reason]
         if ready:
-            subject = self.subject
             by_number = {str(candidate.number): attributions[candidate.configuration] for candidate in ready}
-            data = (subject.scorer, subject.asked[rows], by_number)
-            further = {"background": subject.background, "output": subject.output, **subject.call(rows)}
-            further |= {"replacement": subject.replacement}
-            result = evaluate(*data, self.metrics, **further)
+            result = evaluate(self.problem[rows], by_number, self.metrics)
             scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
             self.tell(f"{', '.join(self.metrics)} of {len(ready)} candidates on inputs {rows.start + 1} to {rows.stop}")
             for candidate, further in zip(ready, scores, strict=True):
@@ -181,7 +110,7 @@ class Bench:
         """
         dearest = max(candidate.cost or 0.0 for candidate in candidates)
         members = [member for member in self.groups[leader] if (self.costs[member] or 0.0) <= dearest]
-        inputs = self.subject.inputs[rows]
+        inputs = self.problem.inputs[rows]
         size = inputs[0].numel() * inputs.itemsize
         unknown = any(candidate.cost is None for candidate in candidates)
         if unknown or len(members) * len(inputs) * size > _GROUP_BYTES:
@@ -195,7 +124,4 @@ class Bench:
         return self.kept[key]
 
     def _compute(self, members: Sequence[Attribution], rows: slice) -> Attributions:
-        subject = self.subject
-        data = (subject.scorer, subject.asked[rows])
-        further = {"background": subject.background, "background_labels": subject.labels, **subject.call(rows)}
-        return attribute(members, *data, **further)
+        return explain(self.problem[rows], members)

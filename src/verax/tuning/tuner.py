@@ -8,24 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from verax.attribution.base import Modality
+from verax.attribution.given import given_of
 from verax.core.printable import printable
 from verax.core.warn import once_per_call
-from verax.evaluation.identity import about_scorer
-from verax.metrics.about import class_counts
-from verax.problem.inputs import inputs_of
-from verax.problem.replacement import ReplacementLike, checked_replacement
-from verax.scoring.class_scores import Output
+from verax.evaluation.identity import problem_facts
+from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Meter, Rows
-from verax.scoring.scorer import Scorer
 from verax.tuning import search
 from verax.tuning import store as stores
 from verax.tuning.measure import Bench
 from verax.tuning.race import Candidate, estimated, rounds
 from verax.tuning.result import Stopped, Tuned
-from verax.tuning.settings import SearchSettings, checked_store, facts_of, subject_of
+from verax.tuning.settings import SearchSettings, checked_store, facts_of, shuffled_problem
 from verax.tuning.space import Space, space_of
 
 BATCH = 16  # trials that are proposed together: they share model rows, and each batch learns from those before
@@ -34,27 +29,14 @@ Tell = Callable[[str], None]
 
 
 def tune(
-    model: Any,
-    inputs: Any,
+    problem: Problem,
     methods: Any = None,
     *,
-    background: Any = None,
-    background_labels: Any = None,
     metric: Any = "dpc",
     trials: int = 200,
     seconds: float | None = None,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
-    tolerance: float = 0.02,
-    level: float = 0.95,
-    target: Any = None,
-    baselines: Any = 0.0,
-    features: Any = "auto",
-    sigma: Any = None,
-    replacement: ReplacementLike = None,
-    output: Output = "probability",
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
     progress: Tell | None = None,
 ) -> Tuned:
     """Find the attribution method and the settings that are most faithful to a model.
@@ -64,40 +46,25 @@ def tune(
     Optuna proposes configurations in batches. A batch is measured together with the best so far on few inputs, then on
     more and more, up to all. Who surely is no better than another one, by the paired interval of the difference on the
     same inputs, is dropped on the way; who may be better, but surely not by more than the tolerance, is not taken
-    further. Configurations that need the same model evaluations share them.
+    further: 2 % of the best score, by 95 % intervals. With several metrics all that are left go on. Configurations that
+    need the same model evaluations share them.
 
     Args:
-        model: A torch module (returns logits), a scikit-learn classifier, a path of an ONNX file, or a
-            ``verax.Scorer`` around any other. Methods that need gradients need a torch module.
-        inputs: Rows to explain, ``(N, ...)``, NumPy or torch. They are used in a random order.
+        problem: The model, the rows, and what is asked about them; rows are used in a random order. Methods that need
+            gradients need a torch module, and those that compare with training rows need a background.
         methods: Names such as ``("lime", "SmoothGrad")``, or configurations of your own, or both. A method of the paper
             is taken with all settings of its grid, one that removes features with several budgets, a class of your own
             with its defaults. None for every method that can be used, but for the references Random and Edges.
-        background: Rows of the training data, like the inputs. Without, methods that need them are left out.
-        background_labels: Their classes, for DeepLiftSHAP with a stratified background.
         metric: A name such as ``"dpc"``, ``"pc"`` or ``"infidelity"``, which stands for the metric with its defaults,
             or a metric object. Of several, ``("dpc", "pc", "cost")``, all that no other beats are found; ``"cost"`` is
             the number of model rows per explained input. Objects that share a name have columns by their short form.
+            Where a metric's ``sigma`` is ``"std"``, LIME by name is also tried with such noise.
         trials: Configurations to try at most, those in the store included.
         seconds: Stop after so long: no round starts that would take longer, at the pace of those before. At least one
             batch is measured on its first inputs, however long that takes.
         seed: Same seed, same search.
         store: A ``.parquet`` file. After every batch it holds all trials; called again with the same arguments, the
             search goes on from there, also with more trials or more seconds.
-        tolerance: An advantage that is not worth further model rows, as a share of the best score. With 0, trials that
-            cannot be told apart go on to all inputs. It is for one metric; with several, all that are left go on.
-        level: Coverage of the intervals.
-        target: The class to explain: predicted (``None``), one number, or one number per row.
-        baselines: What features become that a metric removes: a number, anything that broadcasts to the inputs, or a
-            statistic of the background such as ``"mean"``.
-        features: What one feature is, for metrics and for methods that remove features: ``"element"``, ``"pixel"``, an
-            array of group numbers, or ``"auto"``, a pixel with its channels in images and an element elsewhere.
-        sigma: Standard deviation of the noise of metrics that are named: a number, one per feature, or ``"std"`` for
-            that of each column of the background. With ``"std"``, LIME by name is also tried with such noise.
-        replacement: What they become instead, one of ``verax.replacement``. Metrics that have one of their own keep it.
-        output: The score that metrics follow, ``"probability"`` or ``"logit"``; a value is followed as it is.
-        batch_size: Rows per model call; automatic by default.
-        device: Where the model runs; by default where it is.
         progress: Called with a line of text after every batch, and every few seconds within one. By default lines go to
             stderr, ten seconds apart.
 
@@ -109,39 +76,33 @@ def tune(
     Example:
         >>> import torch, verax
         >>> _ = torch.manual_seed(0)
-        >>> model, x = torch.nn.Linear(4, 2), torch.randn(40, 4)
-        >>> found = tune(model, x, methods=("gradient", "vargrad", "random"), trials=8)
-        >>> found.best
+        >>> problem = verax.Problem(torch.nn.Linear(4, 2), torch.randn(40, 4))
+        >>> tuned = tune(problem, methods=("gradient", "vargrad", "random"), trials=8)
+        >>> tuned.best
         Gradient()
-        >>> found.table.height, found.best(model, x).shape
+        >>> tuned.table.height, tuned.best(problem).shape
         (8, torch.Size([40, 4]))
     """
     search.optuna()  # refused before any work where it is missing
-    asked_inputs = inputs_of(inputs, features, baselines)
-    settings = SearchSettings.checked(trials, seconds, seed, tolerance, level, metric, sigma, asked_inputs)
+    settings = SearchSettings.checked(trials, seconds, seed, metric, problem)
     path = checked_store(store)
-    scorer = model if isinstance(model, Scorer) else Scorer(model)
     with once_per_call():
-        meter = Meter(scorer.counts)
-        subject, clean, place = subject_of(
-            scorer, asked_inputs, background, background_labels, target, settings.seed, output, batch_size, device
-        )
-        subject = replace(subject, replacement=checked_replacement(replacement))
-        modality: Modality = "image" if subject.inputs.ndim == 4 else "tabular"
-        space = space_of(methods, modality, subject.given, scorer.differentiable, settings.std)
-        asked = stores.Asked(facts_of(settings, subject, space, target), clean)
+        meter = Meter(problem.scorer.counts)
+        shuffled, clean, place = shuffled_problem(problem, settings.seed)
+        modality: Modality = "image" if problem.inputs.ndim == 4 else "tabular"
+        space = space_of(methods, modality, given_of(shuffled), problem.scorer.differentiable, settings.std)
+        asked = stores.Asked(facts_of(settings, shuffled, space), clean)
         metrics = list(settings.metrics)
         known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []
         shown = _Progress(progress)
-        bench = Bench(subject, settings.metrics, space.configurations, place, shown.within)
+        bench = Bench(shuffled, settings.metrics, space.configurations, place, shown.within)
 
         def save(candidates: list[Candidate]) -> None:
             if path is not None:
                 stores.write(path, asked, candidates, metrics)
 
-        removed = subject.checked.baseline_words if subject.replacement is None else subject.replacement.short_form
-        facts = about_scorer(scorer, output, target is None, removed).facts(class_counts(subject.target))
-        return _Search(settings, space, bench, known, meter, facts).run(save, shown.batch)
+        under_way = _Search(settings, space, bench, known, meter, problem_facts(problem))
+        return under_way.run(save, shown.batch)
 
 
 class _Progress:
@@ -184,7 +145,7 @@ class _Search:
         self.settings, self.space, self.bench, self.meter, self.facts = settings, space, bench, meter, facts
         self.candidates = list(known)
         self.first_round = 0.0  # seconds of the last batch's
-        self.inputs = len(bench.subject.inputs)
+        self.inputs = len(bench.problem)
         rows, seconds = (math.fsum(getattr(candidate, name) for candidate in known) for name in ("rows", "seconds"))
         self.earlier = Cost(Rows(round(rows)), seconds)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import calls
 import verax
 from verax.attribution import KernelShap, Occlusion, Random, TreeShap
 from verax.cli import app
@@ -61,7 +62,7 @@ def test_the_model_sees_the_very_rows_and_columns_go_by_name(kind: str, model: A
     assert inputs.names == tuple(FRAME.columns)
     assert inputs.codes.tolist() == [False, False, True, True]  # whole numbers that are categories to it
     target = None if kind == "values" else str(model.classes_[-1])
-    found = verax.prediction_change(scorer, inputs, np.ones((8, 4)), target=target)
+    found = calls.prediction_change(scorer, inputs, np.ones((8, 4)), target=target)
     np.testing.assert_allclose(found.morf[:, 0], predicted(model, FRAME[:8])[:, -1], rtol=1e-6)
     removed = scorer.adapter.frame(inputs.baselines[None]).iloc[0]
     assert removed["town"] in set(FRAME["town"])
@@ -70,11 +71,13 @@ def test_the_model_sees_the_very_rows_and_columns_go_by_name(kind: str, model: A
 
 def test_methods_rank_and_tree_shap_adds_up(kind: str, model: Any) -> None:
     scorer, inputs = verax.tables.encoded(model, FRAME[:12], background=FRAME)
-    found = verax.compare(scorer, inputs, {"shap": KernelShap(16), "trees": TreeShap(), "random": Random()}, ["pc"])
+    found = calls.compare(scorer, inputs, {"shap": KernelShap(16), "trees": TreeShap(), "random": Random()}, ["pc"])
     assert found.pair("shap", "random", "pc").word == "better"
     raw = model.predict(FRAME[:12], prediction_type="RawFormulaVal").reshape(12, -1)[:, -1]
     last = None if kind == "values" else str(model.classes_[-1])
-    left = raw - np.asarray(TreeShap()(scorer, inputs, target=last)).sum(1)  # the expected value, the same for all
+    left = raw - np.asarray(calls.explained(TreeShap(), scorer, inputs, target=last)).sum(
+        1
+    )  # the expected value, the same for all
     np.testing.assert_allclose(left, left[0], rtol=1e-9)
 
 
@@ -114,7 +117,7 @@ def test_the_command_line_prints_the_same_numbers(kind: str, model: Any, tmp_pat
     done = CliRunner().invoke(app, ["evaluate", *options, "--metric", "pc", "--out", str(tmp_path / "scores.parquet")])
     assert done.exit_code == 0, done.output
     scorer, inputs = verax.tables.encoded(model, FRAME[:6], background=FRAME)
-    wanted = verax.prediction_change(scorer, inputs, given.to_numpy()).value
+    wanted = calls.prediction_change(scorer, inputs, given.to_numpy()).value
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "scores.parquet")["pc"], wanted, rtol=1e-9)
 
 
@@ -123,7 +126,7 @@ def test_plain_numbers_with_gaps_and_its_own_training() -> None:
     yes = (LABELS["two classes"] == "yes").astype(int)
     plain = catboost.CatBoost({"loss_function": "Logloss", **SETTINGS}).fit(numbers, yes)
     turned = numbers[["late", "income"]][:5]
-    found = verax.prediction_change(plain, turned, np.ones((5, 2)), target=1, baselines=1.0)
+    found = calls.prediction_change(plain, turned, np.ones((5, 2)), target=1, baselines=1.0)
     wanted = plain.predict(numbers[:5], prediction_type="Probability")[:, 1]
     np.testing.assert_allclose(found.morf[:, 0], wanted, rtol=1e-6)
     array = catboost.CatBoostRegressor(**SETTINGS).fit(numbers.to_numpy(), LABELS["values"])
@@ -141,7 +144,7 @@ def test_what_cannot_be_taken_is_said(tmp_path: Path) -> None:
         adapt(fitted("values"), None, None)(torch.ones(2, 4), "numpy")
     scorer, inputs = verax.tables.encoded(fitted("values"), FRAME[:4], background=FRAME)
     with pytest.raises(TypeError, match=r"shap cannot read splits by category \(column town\)"):
-        TreeShap(interventional=True)(scorer, inputs, background=inputs)
+        calls.explained(TreeShap(interventional=True), scorer, inputs, background=inputs)
     (tmp_path / "odd.cbm").write_bytes(b"no model")
     with pytest.raises(ModelFileError, match=r"odd.cbm: cannot be opened as CatBoost model .*save_model\(path\)"):
         open_model(tmp_path / "odd.cbm")

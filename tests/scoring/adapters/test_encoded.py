@@ -18,6 +18,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+import calls
 import verax
 
 pd = pytest.importorskip("pandas")
@@ -166,7 +167,7 @@ def test_removing_a_feature_removes_all_of_its_columns(output):
     ).set_output(transform=output)
     found = verax.adapters.encoded(pipeline.fit(FRAME, LABELS), FRAME)
     by_column = RNG.normal(size=(COUNT, 5))
-    result = verax.prediction_change(found.model, found.inputs, found.spread(by_column), features=found.features)
+    result = calls.prediction_change(found.model, found.inputs, found.spread(by_column), features=found.features)
     assert result.steps == 5
     for row in range(3):
         encoded = found.inputs[row].copy()
@@ -182,7 +183,7 @@ def test_removing_a_feature_removes_all_of_its_columns(output):
 def test_every_metric_works_with_one_attribution_per_column():
     found = cut((StandardScaler(), NUMBERS), (one_hot(), TEXT))
     attributions = {"a": found.spread(RNG.normal(size=(COUNT, 5)))}
-    result = verax.evaluate(
+    result = calls.evaluate(
         found.model,
         found.inputs,
         attributions,

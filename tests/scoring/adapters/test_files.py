@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import calls
 import verax
 
 ROWS = ({0: torch.export.Dim("batch")},)
@@ -40,8 +41,8 @@ def test_an_archive_scores_as_its_module_does(tmp_path):
     module = saved(tmp_path / "model.pt2")
     x, a = torch.randn(2, 9, 4)
     for path in (tmp_path / "model.pt2", str(tmp_path / "model.pt2")):
-        found = verax.evaluate(trusted(path), x, a, samples=20)
-        for name, result in verax.evaluate(module, x, a, samples=20).items():
+        found = calls.evaluate(trusted(path), x, a, samples=20)
+        for name, result in calls.evaluate(module, x, a, samples=20).items():
             torch.testing.assert_close(found[name].value, result.value)
 
 
@@ -49,17 +50,17 @@ def test_an_archive_may_return_probabilities(tmp_path):
     module = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
     saved(tmp_path / "model.pt2", module)
     x, a = torch.randn(2, 9, 4)
-    found = verax.prediction_change(trusted(tmp_path / "model.pt2", returns="probabilities"), x, a).value
-    torch.testing.assert_close(found, verax.prediction_change(module[0], x, a).value)
+    found = calls.prediction_change(trusted(tmp_path / "model.pt2", returns="probabilities"), x, a).value
+    torch.testing.assert_close(found, calls.prediction_change(module[0], x, a).value)
 
 
 def test_gradient_methods_see_through_an_archive_or_refuse_it(tmp_path):
     module = saved(tmp_path / "model.pt2")
     x, archive = torch.randn(9, 4), trusted(tmp_path / "model.pt2")
     for method in (verax.attribution.GuidedBackprop(), verax.attribution.IntegratedGradients()):
-        torch.testing.assert_close(method(archive, x, background=x), method(module, x, background=x))
+        torch.testing.assert_close(*(method(verax.Problem(each, x, background=x)) for each in (archive, module)))
     with pytest.raises(ValueError, match="model: DeepLiftSHAP's contributions miss"):
-        verax.attribution.DeepLiftSHAP()(archive, x, background=x)
+        verax.attribution.DeepLiftSHAP()(verax.Problem(archive, x, background=x))
 
 
 def test_an_archive_for_one_number_of_rows(tmp_path):
@@ -86,11 +87,8 @@ def trapped(folder):
 
 
 ENTRIES = {
-    "evaluate": lambda path, x: verax.evaluate(path, x, x),
-    "compare": lambda path, x: verax.compare(path, x, {"x": x}),
-    "prediction_change": lambda path, x: verax.prediction_change(str(path), x, x),
-    "tune": verax.tune,
-    "attribution": verax.attribution.Gradient(),
+    "Problem": verax.Problem,
+    "Problem, path as text": lambda path, x: verax.Problem(str(path), x),
     "Scorer": lambda path, x: verax.Scorer(path),
 }
 
@@ -115,8 +113,8 @@ def test_an_honest_copy_still_loads(tmp_path):
     saved(tmp_path / "good.pt2")
     copy = rewritten(tmp_path / "good.pt2", tmp_path / "copy.pt2", {})
     x, a = np.random.default_rng(0).normal(size=(2, 5, 4))
-    found = verax.prediction_change(trusted(copy), x, a).value
-    np.testing.assert_array_equal(found, verax.prediction_change(trusted(tmp_path / "good.pt2"), x, a).value)
+    found = calls.prediction_change(trusted(copy), x, a).value
+    np.testing.assert_array_equal(found, calls.prediction_change(trusted(tmp_path / "good.pt2"), x, a).value)
 
 
 @pytest.mark.parametrize(

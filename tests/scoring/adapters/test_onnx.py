@@ -9,8 +9,10 @@ import torch
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
+import calls
 import verax
 from verax.models.foreign_files import file_hash
+from verax.problem.inputs import Inputs
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -53,8 +55,8 @@ def torch_linear():
 
 
 def check_is_linear(model):
-    wanted = verax.prediction_change(torch_linear(), X, A)
-    found = verax.prediction_change(model, X, A)
+    wanted = calls.prediction_change(torch_linear(), X, A)
+    found = calls.prediction_change(model, X, A)
     np.testing.assert_allclose(found.morf, wanted.morf, rtol=0, atol=1e-5)
 
 
@@ -65,7 +67,7 @@ def test_an_output_called_logits_holds_logits():
 def test_what_the_user_says_goes_before_values_and_names():
     check_is_linear(verax.Scorer(linear("output"), returns="logits"))
     with pytest.raises(ValueError, match=r"model: said to return probabilities, but returned values from"):
-        verax.prediction_change(verax.Scorer(linear("output"), returns="probabilities"), X, A)
+        calls.prediction_change(verax.Scorer(linear("output"), returns="probabilities"), X, A)
 
 
 def both(first, second):
@@ -106,7 +108,7 @@ def test_one_binary_output():
     nodes = [node("ReduceSum", ["x"], ["total"], keepdims=0, noop_with_empty_axes=0)]
     nodes = [node("Constant", [], ["axis"], value=onnx.numpy_helper.from_array(np.array([1])))]
     nodes += [node("ReduceSum", ["x", "axis"], ["total"], keepdims=0), node("Sigmoid", ["total"], ["probability"])]
-    found = verax.prediction_change(graph(nodes, {"probability": (FLOAT, ["batch"])}), X, A, target=1)
+    found = calls.prediction_change(graph(nodes, {"probability": (FLOAT, ["batch"])}), X, A, target=1)
     np.testing.assert_allclose(found.morf[:, 0], 1 / (1 + np.exp(-X.sum(1))), rtol=0, atol=1e-6)
 
 
@@ -119,7 +121,7 @@ def test_double_precision_is_used_where_the_model_has_it():
     ]
     session = graph(nodes, {"logits": (DOUBLE, ["batch", 4])}, element=DOUBLE)
     x = shift + X.astype(np.float64)
-    found = verax.prediction_change(session, x, A, target=0, baselines=shift, output="logit")
+    found = calls.prediction_change(session, x, A, target=0, baselines=shift, output="logit")
     np.testing.assert_allclose(found.morf[:, 0], X[:, 0], rtol=0, atol=1e-7)
     assert found.value.dtype == np.float64
 
@@ -130,7 +132,7 @@ def test_string_classes_of_probability_maps_are_in_scikit_learns_order():
     made = skl2onnx.to_onnx(mlp, X[:1], options={"zipmap": True})
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     assert session.get_outputs()[1].type.startswith("seq(map(string")
-    for measure in (verax.prediction_change, verax.directed_prediction_change):
+    for measure in (calls.prediction_change, calls.directed_prediction_change):
         wanted, found = measure(mlp, X, A), measure(session, X, A)
         np.testing.assert_array_equal(found.target, wanted.target)
         np.testing.assert_allclose(found.value, wanted.value, rtol=0, atol=1e-5)
@@ -144,7 +146,7 @@ def test_copies_of_a_network_have_the_same_pc_and_dpc():
     copy = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
     made = skl2onnx.to_onnx(mlp, X[:1], options={"zipmap": False})
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    for measure in (verax.prediction_change, verax.directed_prediction_change):
+    for measure in (calls.prediction_change, calls.directed_prediction_change):
         wanted = measure(mlp, X, A)
         for model in (copy, session):
             np.testing.assert_allclose(measure(model, X, A).value, wanted.value, rtol=0, atol=1e-5)
@@ -179,13 +181,13 @@ def test_rows_of_another_shape():
     with pytest.raises(
         ValueError, match=r"inputs: the ONNX model takes rows of shape \[4\], found rows of shape \[3\]"
     ):
-        verax.prediction_change(linear("logits"), X[:, :3], A[:, :3])
+        calls.prediction_change(linear("logits"), X[:, :3], A[:, :3])
 
 
 def test_scores_of_another_shape():
     nodes = [node("MatMul", ["x", "weight"], ["s"]), node("Transpose", ["s"], ["logits"], perm=[1, 0])]
     with pytest.raises(ValueError, match=r"model: for a batch of 30 rows it returned shape \(3, 30\)"):
-        verax.prediction_change(graph(nodes, {"logits": (FLOAT, [3, "batch"])}), X, A)
+        calls.prediction_change(graph(nodes, {"logits": (FLOAT, [3, "batch"])}), X, A)
 
 
 def test_a_damaged_file(tmp_path):
@@ -233,15 +235,15 @@ def test_one_number_in_the_unit_interval_is_said_to_be_a_probability():
     nodes += [node("ReduceSum", ["x", "axis"], ["total"], keepdims=0), node("Sigmoid", ["total"], ["variable"])]
     session = graph(nodes, {"variable": (FLOAT, ["batch"])})
     with pytest.warns(UserWarning, match=r"Output variable .* is taken to hold probabilities"):
-        verax.prediction_change(session, X, A)
+        calls.prediction_change(session, X, A)
 
 
 @pytest.mark.parametrize("name", ["probabilities", "output"])
 def test_multi_label_outputs_are_refused_by_that_name(name):
     with pytest.raises(ValueError, match=r"values in \[0, 1\] whose rows do not sum to 1.*multi-label"):
-        verax.prediction_change(squashed("Sigmoid", name), X, A)
+        calls.prediction_change(squashed("Sigmoid", name), X, A)
     with pytest.raises(ValueError, match="A multi-label model"):
-        verax.prediction_change(verax.Scorer(squashed("Sigmoid", name), returns="probabilities"), X, A)
+        calls.prediction_change(verax.Scorer(squashed("Sigmoid", name), returns="probabilities"), X, A)
 
 
 def test_numeric_classes_of_probability_maps_are_labels():
@@ -249,8 +251,8 @@ def test_numeric_classes_of_probability_maps_are_labels():
     made = skl2onnx.to_onnx(mlp, X[:1], options={"zipmap": True})
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     with pytest.raises(ValueError, match=r"target: 1 may be a label .* label 1 is column 0, label 2 is column 1"):
-        verax.prediction_change(session, X, A, target=1)
-    assert set(verax.prediction_change(session, X, A, target="1").target) == {0}
+        calls.prediction_change(session, X, A, target=1)
+    assert set(calls.prediction_change(session, X, A, target="1").target) == {0}
 
 
 # Files run nothing and reach nothing outside their folder
@@ -323,7 +325,7 @@ def test_whole_number_inputs_are_refused_with_the_way_out(kind):
     advice = re.search(r"verax\.Scorer\(.*numpy\"\)", str(caught.value))
     scorer = eval(advice.group(), {"verax": verax, "session": session})  # noqa: S307
     ids = np.arange(12).reshape(3, 4)
-    found = verax.prediction_change(scorer, verax.Inputs(ids, baselines=0), np.ones((3, 4)), target=0).morf[:, 0]
+    found = calls.prediction_change(scorer, Inputs(ids, baselines=0), np.ones((3, 4)), target=0).morf[:, 0]
     logits = ids @ WEIGHT
     wanted = np.exp(logits - logits.max(1, keepdims=True))
     np.testing.assert_allclose(found, wanted[:, 0] / wanted.sum(1), rtol=1e-5)

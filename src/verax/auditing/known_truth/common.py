@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from verax.auditing.case import Case, Truth
 from verax.core.noise import input_keys, normals
 from verax.core.shapes import Float
-from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
 from verax.scoring.scorer import Scorer
 
 BACKGROUND_ROWS = 256
@@ -43,9 +43,7 @@ def table_case(
     return Case(
         name,
         summary,
-        Scorer(module, returns="values"),
-        Inputs(rows, baselines=0.0),
-        background,
+        Problem(Scorer(module, returns="values"), rows, background=background),
         Truth(gradient, GRADIENT),
         Truth(shapley, SHAPLEY),
     )

@@ -7,7 +7,7 @@ from verax.auditing.case import Case, Truth
 from verax.auditing.known_truth.common import BACKGROUND_ROWS, SHAPLEY, fixed, normal_rows
 from verax.auditing.known_truth.games import product_shares
 from verax.core.shapes import Float
-from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
 from verax.scoring.scorer import Scorer
 
 _FEATURES, _DEPTH, _TELLING = 6, 3, 3
@@ -56,12 +56,11 @@ def decision_tree(inputs: int, seed: int) -> Case:
     drawn = normal_rows("decision tree", 16 * inputs + 256, _FEATURES, seed)  # a sixth or so are such
     shares = _shares(drawn)
     telling = ((shares != 0).sum(1) >= _TELLING).nonzero()[:inputs, 0]
+    background = normal_rows("decision tree/background", BACKGROUND_ROWS, _FEATURES, seed)
     return Case(
         "decision tree",
         "A tree of depth three on six features.",
-        Scorer(DecisionTree(), returns="values"),
-        Inputs(drawn[telling], baselines=0.0),
-        normal_rows("decision tree/background", BACKGROUND_ROWS, _FEATURES, seed),
+        Problem(Scorer(DecisionTree(), returns="values"), drawn[telling], background=background),
         None,
         Truth(shares[telling], SHAPLEY),
         left_out="local: the gradient of a tree is 0 wherever it exists",

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from verax.auditing.case import Case, Truth
 from verax.auditing.known_truth.common import BACKGROUND_ROWS, GRADIENT, SHAPLEY, fixed, known, normal_rows
 from verax.core.shapes import Float, Int
-from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
 from verax.scoring.scorer import Scorer
 
 _HEIGHT, _WIDTH, _SIDE = 6, 8, 2
@@ -54,9 +54,12 @@ def planted_patch(inputs: int, seed: int) -> Case:
     return Case(
         "planted patch",
         "A network adds up how far twelve patches of an image exceed a brightness; one does.",
-        Scorer(BrightPatches(), returns="values"),
-        Inputs(images, features=_patch_numbers(), baselines=0.0),
-        _images("planted patch/background", BACKGROUND_ROWS, seed),
+        Problem(
+            Scorer(BrightPatches(), returns="values"),
+            images,
+            features=_patch_numbers(),
+            background=_images("planted patch/background", BACKGROUND_ROWS, seed),
+        ),
         Truth((_STEEPNESS * above).sigmoid(), GRADIENT),
         Truth(term - absent, SHAPLEY),
     )

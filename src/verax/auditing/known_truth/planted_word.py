@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from verax.auditing.case import Case, Truth
 from verax.auditing.known_truth.common import SHAPLEY, known, normal_rows
 from verax.core.shapes import Float, Int
-from verax.problem.inputs import Inputs
+from verax.problem.problem import Problem
 from verax.scoring.scorer import Scorer
 
 _START, _MASK, _NOT, _PLANTED, _FIRST_PLAIN = range(5)
@@ -50,9 +50,7 @@ def planted_word(inputs: int, seed: int) -> Case:
     return Case(
         "planted word",
         'Eight words of a sentence add up, one of them strong; "not" turns the sum round.',
-        Scorer(Sentiment(), returns="values"),
-        Inputs(tokens, features=features, baselines=_MASK),
-        None,
+        Problem(Scorer(Sentiment(), returns="values"), tokens, features=features, baselines=_MASK, categorical=True),
         None,
         Truth(shares, SHAPLEY),
         left_out="local: words have no neighbourhood",

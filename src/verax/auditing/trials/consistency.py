@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from verax.auditing.bench import Bench, Scores
 from verax.auditing.explanations import DRAWN, damaged, randomly
-from verax.auditing.subject import Ground, Subject, classes_of
+from verax.auditing.subject import Ground, Subject
 from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.auditing.trials.falls_with_damage import damaged_name
 from verax.core import noise
-from verax.core.shapes import Bool, Float, Shaped
-from verax.problem.inputs import Inputs
+from verax.core.shapes import Bool, Float
+from verax.problem.problem import Problem
 from verax.problem.typical_rows import spreads
 from verax.statistics.intervals import Estimate, estimates
 from verax.statistics.paired import real_differences
@@ -89,10 +89,10 @@ class Consistency(Trial):
         found: dict[str, dict[str, list[float]]] = {metric: {} for metric in scores}
         for number in range(self.repeats):
             for size, resilient in ((self.little, True), (self.much, False)):
-                inputs, kept = _noised(few.subject, size, f"{ground.seed}/{size}/{number}", resilient)
+                noised, kept = _noised(few.subject, size, f"{ground.seed}/{size}/{number}", resilient)
                 if int(kept.sum()) < _FEWEST:
                     continue
-                after = few.scores(rated, inputs)
+                after = few.scores(rated, noised)
                 for metric, own in scores.items():
                     pair = (torch.stack([one[name] for name in rated]) for one in (_part(own, some), after[metric]))
                     before, now = (values[:, kept] for values in pair)
@@ -114,7 +114,7 @@ def _part(own: Any, rows: slice) -> dict[str, Float[Tensor, " n"]]:
     return {name: values[rows] for name, values in own.items()}
 
 
-def _noised(subject: Subject, size: float, purpose: str, resilient: bool) -> tuple[Inputs, Bool[Tensor, " n"]]:
+def _noised(subject: Subject, size: float, purpose: str, resilient: bool) -> tuple[Problem, Bool[Tensor, " n"]]:
     """Inputs with noise, and which of them belong to the test: those of the same class, or of another one."""
     values = subject.problem.inputs
     drawn = noise.uniforms(noise.input_keys(values, 0, f"audit/consistency/{purpose}"), 0, 1, values[0].numel())
@@ -122,17 +122,11 @@ def _noised(subject: Subject, size: float, purpose: str, resilient: bool) -> tup
     moved = values + (2 * drawn[:, 0].reshape(values.shape) - 1).to(values) * reach.to(values)
     fixed = subject.problem.given.fixed(slice(None))
     moved = moved if fixed is None else torch.where(fixed.to(moved.device), values, moved)
-    inputs = replace(subject.inputs, values=_like(moved, subject.inputs.values))
-    if subject.scorer.adapter.returns == "values":
-        return inputs, torch.ones(len(values), dtype=torch.bool)
-    settings = (subject.background, subject.output, subject.batch_size, subject.device)
-    before, _ = classes_of(subject.scorer, subject.inputs, None, *settings)
-    after, _ = classes_of(subject.scorer, inputs, None, *settings)
-    return inputs, (before == after) if resilient else (before != after)
-
-
-def _like(values: Shaped[Tensor, "n *shape"], given: Any) -> Any:
-    return values if isinstance(given, Tensor) else values.cpu().numpy()
+    noised = subject.problem.moved(moved)
+    if subject.problem.scorer.adapter.returns == "values":
+        return noised, torch.ones(len(values), dtype=torch.bool)
+    same = (subject.problem.predicted == noised.predicted).cpu()
+    return noised, same if resilient else ~same
 
 
 def _scores(before: Float[Tensor, "k n"], now: Float[Tensor, "k n"], resilient: bool) -> dict[str, float]:

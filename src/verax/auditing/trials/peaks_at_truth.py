@@ -15,7 +15,6 @@ from verax.core import noise
 from verax.core.shapes import Float
 from verax.evaluation.limits import limits
 from verax.metrics.weighted_area import WeightedArea
-from verax.scoring.targets import Columns
 from verax.statistics.intervals import Estimate
 from verax.statistics.paired import real_differences
 from verax.statistics.ratios import ratios_of_means
@@ -171,17 +170,7 @@ def _shares_of_limits(
     }
     if not known or subject.features > _FEW:
         return
-    found = limits(
-        subject.scorer,
-        subject.inputs,
-        metrics=known,
-        target=Columns(subject.target),
-        replacement=bench.replacement,
-        background=subject.background,
-        output=subject.output,
-        batch_size=subject.batch_size,
-        device=subject.device,
-    )
+    found = limits(subject.problem.with_replacement(bench.replacement), known)
     for name, limit in found.items():
         if limit.exact and not bool(limit.random.isnan().any()):
             above, room = limit.above_chance(own[name][None])

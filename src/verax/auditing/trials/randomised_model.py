@@ -18,7 +18,6 @@ from verax.core import noise
 from verax.core.shapes import Float
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.scorer import Scorer
-from verax.scoring.targets import Columns
 from verax.statistics.intervals import Estimate, estimates
 from verax.statistics.paired import paired_differences
 
@@ -61,14 +60,14 @@ class RandomisedModel(Trial):
     def left_out(self, ground: Ground) -> str:
         """It takes layers, and a method that explains them."""
         subject = ground.subject
-        if not isinstance(subject.scorer.adapter, TorchModule):
+        if not isinstance(subject.problem.scorer.adapter, TorchModule):
             return "the model is no torch module, so it has no layers to randomise"
         if not subject.values.is_floating_point() or ground.kind not in subject.methods:
             return "no gradient method can explain these inputs"
-        if not _layers(subject.scorer.adapter.module):
+        if not _layers(subject.problem.scorer.adapter.module):
             return "the model has no weights to randomise"
         try:
-            _explained(subject.at(slice(0, 2)), subject.scorer, subject.methods[ground.kind])
+            _explained(subject.at(slice(0, 2)), subject.problem.scorer, subject.methods[ground.kind])
         except (ValueError, TypeError) as error:  # what methods raise for a model that they are not for
             return str(error)
         return ""
@@ -80,7 +79,7 @@ class RandomisedModel(Trial):
         few = bench.at(slice(0, self.inputs))
         some = replace(ground, subject=few.subject)
         method = few.subject.methods[ground.kind]
-        real = _explained(few.subject, few.subject.scorer, method)
+        real = _explained(few.subject, few.subject.problem.scorer, method)
         stages = {
             stage: [
                 _explained(few.subject, _randomised(few.subject, stage, ground.seed, at), method) for at in range(many)
@@ -112,7 +111,7 @@ class RandomisedModel(Trial):
 
     def _stages(self, subject: Subject) -> dict[int, int]:
         """Numbers of layers, counted from the output (one, half of them, all), and randomisations of each."""
-        adapter = subject.scorer.adapter
+        adapter = subject.problem.scorer.adapter
         count = len(_layers(adapter.module)) if isinstance(adapter, TorchModule) else 0
         stages = sorted({1, math.ceil(count / 2), count})
         return {stage: self.randomisations if stage == count else self.randomisations // 4 for stage in stages}
@@ -128,7 +127,7 @@ def _layers(module: nn.Module) -> list[str]:
 
 
 def _randomised(subject: Subject, layers: int, seed: int, number: int) -> Scorer:
-    adapter = subject.scorer.adapter
+    adapter = subject.problem.scorer.adapter
     assert isinstance(adapter, TorchModule)  # noqa: S101  # left_out has asked
     module = copy.deepcopy(adapter.module)
     chosen = _layers(module)[-layers:]
@@ -136,7 +135,7 @@ def _randomised(subject: Subject, layers: int, seed: int, number: int) -> Scorer
         for name, part in module.named_modules():
             for own, weights in part.named_parameters(recurse=False) if name in chosen else ():
                 weights.copy_(_shuffled(weights, f"{seed}/{name}/{own}/{number}"))
-    known = subject.scorer
+    known = subject.problem.scorer
     return Scorer(module, returns=adapter.returns, score=adapter.score, device=known.device, labels=known.labels)
 
 
@@ -150,13 +149,7 @@ def _shuffled(weights: Tensor, purpose: str) -> Tensor:
 
 
 def _explained(subject: Subject, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
-    values = method(
-        scorer,
-        subject.inputs,
-        target=Columns(subject.target),
-        batch_size=subject.batch_size,
-        device=subject.device,
-    )
+    values = method(subject.problem.with_model(scorer))
     return subject.problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
 
 

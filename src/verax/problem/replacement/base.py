@@ -136,8 +136,9 @@ class Own(Replacement):
         >>> import torch, verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(5, 4)
         >>> halved = lambda inputs, removed: torch.where(removed, inputs / 2, inputs)
-        >>> mine = verax.prediction_change(model, x, x, replacement=halved).value
-        >>> torch.allclose(mine, verax.prediction_change(model, x, x, replacement=verax.replacement.Toward(0.5)).value)
+        >>> mine = verax.metrics.PredictionChange()(verax.Problem(model, x, replacement=halved), x).value
+        >>> toward = verax.Problem(model, x, replacement=verax.replacement.Toward(0.5))
+        >>> torch.allclose(mine, verax.metrics.PredictionChange()(toward, x).value)
         True
     """
 

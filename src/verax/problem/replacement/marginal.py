@@ -28,7 +28,7 @@ class Marginal(Replacement):
     Example:
         >>> import torch, verax
         >>> model, x, train = torch.nn.Linear(4, 2), torch.randn(3, 4), torch.randn(50, 4)
-        >>> found = verax.prediction_change(model, x, x, replacement=Marginal(train, draws=8))
+        >>> found = verax.metrics.PredictionChange()(verax.Problem(model, x, replacement=Marginal(train, draws=8)), x)
         >>> found.standard_error.shape
         torch.Size([3])
     """

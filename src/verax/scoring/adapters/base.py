@@ -28,7 +28,7 @@ class Adapter(Protocol):
         ...         return sum(member(batch) for member in self.members)
         >>> scorer = verax.Scorer(Ensemble(torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)))
         >>> x = torch.randn(5, 3)
-        >>> verax.prediction_change(scorer, x, x).value.shape
+        >>> verax.metrics.PredictionChange()(verax.Problem(scorer, x), x).value.shape
         torch.Size([5])
     """
 

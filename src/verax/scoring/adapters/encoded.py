@@ -64,8 +64,8 @@ def encoded(pipeline: Any, frame: Any) -> Encoded:
         >>> cut.inputs.shape, cut.features.tolist(), cut.names
         ((4, 4), [0, 1, 1, 1], ['age', 'town'])
         >>> by_column = np.array([[2.0, 1.0]] * 4)  # one attribution per column of the data frame
-        >>> result = verax.prediction_change(cut.model, cut.inputs, cut.spread(by_column), features=cut.features)
-        >>> result.steps
+        >>> problem = verax.Problem(cut.model, cut.inputs, features=cut.features)
+        >>> verax.metrics.PredictionChange()(problem, cut.spread(by_column)).steps
         2
     """
     optional_package("sklearn", "scikit-learn", "pipeline: a scikit-learn pipeline")

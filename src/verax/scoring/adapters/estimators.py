@@ -50,7 +50,7 @@ class Estimator:
             reason = str(error).removeprefix("model: ")
             raise TypeError(
                 f"model: {type(self.estimator).__name__} cannot score rows of numbers ({reason}). If it was fitted on "
-                "words or categories, see verax.tables.encoded."
+                "words or categories, see verax.tables.problem."
             ) from error
         if isinstance(found, list):
             raise ValueError(

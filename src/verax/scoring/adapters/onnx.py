@@ -131,7 +131,7 @@ def _way_out(session: Any, entry: Any) -> str:
         return " Export the part of the model that follows its encoders; see verax.adapters.encoded."
     output = session.get_outputs()[-1].name
     return (
-        " Wrap it, and pass the rows as verax.Inputs(values, baselines=...): "
+        " Wrap it, and say verax.Problem(scorer, rows, categorical=True, baselines=...): "
         f'verax.Scorer(lambda x: session.run(["{output}"], {{"{entry.name}": x.astype("{kind}")}})[0], '
         'returns="probabilities", takes="numpy"), where session = onnxruntime.InferenceSession(path).'
     )

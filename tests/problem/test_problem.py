@@ -1,4 +1,4 @@
-"""``verax.Inputs``: features, baselines, companions and gaps travel with their rows through every call."""
+"""``verax.Problem``: features, baselines, model_kwargs and gaps follow their rows through every call."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,11 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
+import calls
 import verax
 from verax import attribution
-from verax.metrics import PredictionChange, SensitivityN
-from verax.problem.checked_inputs import checked_inputs
+from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
+from verax.problem.inputs import Inputs
 
 N, D = 6, 5
 GENERATOR = torch.Generator().manual_seed(0)
@@ -20,61 +21,52 @@ GROUPS, BASELINES = [0, 0, 1, 2, 2], torch.linspace(-0.5, 0.5, D).double()
 METRICS = ("pc", "dpc", "infidelity", "sensitivity_n")
 
 
-def values(evaluation):
-    return {name: result.value for name, result in evaluation.items()}
+def test_every_verb_takes_a_problem():
+    problem = verax.Problem(MODEL, X, features=GROUPS, baselines=BASELINES)
+    assert PredictionChange()(problem, A).steps == 3
+    assert DirectedPredictionChange()(problem, A).steps == 3
+    assert Infidelity(samples=20, perturbation="baseline")(problem, A).value.shape == (N,)
+    assert verax.compare(problem, {"a": A, "b": -A}, ["pc"]).evaluation["pc"].value["a"].shape == (N,)
+    occlusion = attribution.Occlusion()(problem)
+    assert occlusion.shape == X.shape
+    torch.testing.assert_close(occlusion[:, 0], occlusion[:, 1])  # one feature, shared out evenly
 
 
-def test_inputs_are_the_same_as_arguments_beside_an_array():
-    beside = verax.evaluate(MODEL, X, A, METRICS, features=GROUPS, baselines=BASELINES, samples=20)
-    brought = verax.evaluate(MODEL, verax.Inputs(X, GROUPS, BASELINES), A, METRICS, samples=20)
-    for name, wanted in values(beside).items():
-        torch.testing.assert_close(brought[name].value, wanted, rtol=0, atol=0)
-
-
-def test_everything_takes_inputs():
-    inputs = verax.Inputs(X, GROUPS, BASELINES)
-    assert verax.prediction_change(MODEL, inputs, A).steps == 3
-    assert verax.directed_prediction_change(MODEL, inputs, A).steps == 3
-    assert verax.infidelity(MODEL, inputs, A, samples=20, perturbation="baseline").value.shape == (N,)
-    assert verax.compare(MODEL, inputs, {"a": A, "b": -A}, ["pc"]).evaluation["pc"].value["a"].shape == (N,)
-    found = attribution.Occlusion()(MODEL, inputs)
-    assert found.shape == X.shape
-    torch.testing.assert_close(found[:, 0], found[:, 1])  # one feature, shared out evenly
-
-
-def test_tune_takes_inputs():
+def test_tune_takes_a_problem():
     pytest.importorskip("optuna")
-    inputs = verax.Inputs(X, GROUPS, BASELINES)
-    found = verax.tune(MODEL, inputs, metric="pc", trials=2, methods=["Occlusion", "Random"])
-    assert type(found.best).__name__ == "Occlusion"
+    problem = verax.Problem(MODEL, X, features=GROUPS, baselines=BASELINES)
+    tuned = verax.tune(problem, ["Occlusion", "Random"], metric="pc", trials=2)
+    assert type(tuned.best).__name__ == "Occlusion"
 
 
-@pytest.mark.parametrize("beside", [{"features": GROUPS}, {"baselines": 1.0}, {"baselines": BASELINES}])
-def test_what_inputs_bring_is_not_said_twice(beside):
-    with pytest.raises(ValueError, match=f"{next(iter(beside))}: the inputs bring their own"):
-        verax.prediction_change(MODEL, verax.Inputs(X), A, **beside)
+def test_a_problem_is_not_made_of_a_problem():
+    problem = verax.Problem(MODEL, X)
+    with pytest.raises(TypeError, match=r"inputs: already a verax\.Problem; pass it to the verbs as it is"):
+        verax.Problem(MODEL, problem)
 
 
 @pytest.mark.parametrize("rows", [slice(1, 4), 2, [3, 0], np.array([True, False] * 3)], ids=repr)
 def test_slicing_slices_all_that_is_held_per_row(rows):
     each = torch.randint(-1, 3, (N, D), generator=torch.Generator().manual_seed(1))
     each[:, 0] = 0
-    inputs = verax.Inputs(X, each, X / 2, alongside={"scale": torch.arange(1.0, N + 1).double()})
     model = verax.Scorer(lambda x, scale: x.square().sum(1) * scale, returns="values")
-    whole = verax.prediction_change(model, inputs, A).value
+    scale = torch.arange(1.0, N + 1).double()
+    problem = verax.Problem(model, X, features=each, baselines=X / 2, model_kwargs={"scale": scale})
+    whole = PredictionChange()(problem, A).value
     at = [rows] if isinstance(rows, int) else rows
-    part = verax.prediction_change(model, inputs[rows], A[at]).value
+    part = PredictionChange()(problem[rows], A[at]).value
     torch.testing.assert_close(part, whole[at], rtol=1e-12, atol=1e-12)
 
 
 def test_rows_one_by_one():
-    inputs = verax.Inputs(X, GROUPS, alongside={"mask": torch.arange(N)})
-    assert [one.alongside["mask"].tolist() for one in inputs] == [[row] for row in range(N)]
-    assert torch.equal(inputs[-1].values, X[-1:])
-    assert torch.equal(inputs[np.int64(2)].values, X[2:3])
+    problem = verax.Problem(MODEL, X, features=GROUPS, target=list(range(3)) * 2)
+    assert [torch.equal(each.inputs, X[row : row + 1]) for row, each in enumerate(problem)] == [True] * N
+    assert [each.classes.tolist() for each in problem] == [[row % 3] for row in range(N)]
+    assert torch.equal(problem[-1].inputs, X[-1:])
+    assert torch.equal(problem[np.int64(2)].inputs, X[2:3])
     for row in (N, -N - 1):
         with pytest.raises(IndexError):
-            inputs[row]
+            problem[row]
 
 
 @pytest.mark.parametrize("side", [4, 12])  # few features, and more than fit into a number
@@ -85,9 +77,9 @@ def test_maps_and_attributions_with_channels_in_one_call(side):
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * side * side, 3))
     given = {"channels": a, "map": a.sum(1), "one channel": a.sum(1, keepdim=True)}
     metrics = ("pc", "dpc", "lpc", "infidelity", "effect_correlation")
-    together = verax.evaluate(model, x, given, metrics, samples=20)
+    together = calls.evaluate(model, x, given, metrics, samples=20)
     for name, one in given.items():
-        alone = verax.evaluate(model, x, {name: one}, metrics, samples=20)
+        alone = calls.evaluate(model, x, {name: one}, metrics, samples=20)
         for metric in metrics:
             torch.testing.assert_close(together[metric].value[name], alone[metric].value[name], rtol=1e-4, atol=1e-6)
 
@@ -97,23 +89,25 @@ def test_missing_baselines_have_no_direction(metric):
     x = np.random.default_rng(0).normal(size=(40, 3))
     model = HistGradientBoostingClassifier().fit(x, x[:, 0] > 0)
     with pytest.raises(ValueError, match=f"^{metric}: baselines: all are NaN, which is in no direction"):
-        verax.evaluate(model, verax.Inputs(x, baselines=np.nan), x, [metric])
-    some = verax.Inputs(x, baselines=np.array([0.0, np.nan, 0.0]), names=["age", "town", "sex"])
+        verax.evaluate(verax.Problem(model, x, baselines=np.nan), x, [metric])
+    some = verax.Problem(model, x, baselines=np.array([0.0, np.nan, 0.0]), names=["age", "town", "sex"])
     with pytest.warns(UserWarning, match="counts 0 for features that become NaN, which is in no direction: town"):
-        verax.evaluate(model, some, x, [metric])
-    assert verax.evaluate(model, verax.Inputs(x, baselines=np.nan), x, ["pc"])["pc"].value.shape == (40,)
+        verax.evaluate(some, x, [metric])
+    assert verax.evaluate(verax.Problem(model, x, baselines=np.nan), x, ["pc"])["pc"].value.shape == (40,)
 
 
 def test_one_attribution_per_feature_is_that_of_its_elements():
-    inputs = verax.Inputs(X, [4, 4, 7, -1, 9])
+    features = [4, 4, 7, -1, 9]
     by_feature = torch.randn(N, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     by_element = torch.stack(
         [by_feature[:, 0] / 2, by_feature[:, 0] / 2, by_feature[:, 1], torch.full((N,), 99.0), by_feature[:, 2]], dim=1
     )
-    one, other = (verax.evaluate(MODEL, inputs, a, METRICS, samples=20) for a in (by_feature, by_element))
+    one, other = (
+        calls.evaluate(MODEL, X, each, METRICS, features=features, samples=20) for each in (by_feature, by_element)
+    )
     for name in METRICS:
         torch.testing.assert_close(one[name].value, other[name].value)
-    stack = verax.prediction_change(MODEL, inputs, torch.stack([by_feature, -by_feature]))
+    stack = PredictionChange()(verax.Problem(MODEL, X, features=features), torch.stack([by_feature, -by_feature]))
     assert stack.value.shape == (2, N)
 
 
@@ -135,16 +129,17 @@ def test_what_is_fixed_never_changes_and_does_not_count(elements):
     features[[1, 4]] = -1
     model = Recorded()
     scorer = verax.Scorer(model, returns="values")
-    inputs = verax.Inputs(x, features)
+    problem = verax.Problem(scorer, x, features=features)
     attributions = {"a": x, "b": -x}
-    found = verax.evaluate(scorer, inputs, attributions, ["pc", "dpc", "infidelity", SensitivityN((1, 2))], samples=20)
+    metrics = ["pc", "dpc", Infidelity(samples=20), SensitivityN((1, 2))]
+    found = verax.evaluate(problem, attributions, metrics)
     for name in ("Occlusion", "KernelShap", "Random"):
-        made = getattr(attribution, name)()(scorer, inputs)
+        made = getattr(attribution, name)()(problem)
         assert (made[:, [1, 4]] == 0).all(), name
     for row in torch.cat(model.rows):
         assert min(float((row[[1, 4]] - one[[1, 4]]).abs().max()) for one in x) == 0
     loud = {name: one.index_fill(1, torch.tensor([1, 4]), 1e6) for name, one in attributions.items()}
-    again = verax.evaluate(scorer, inputs, loud, ["pc", "dpc", "infidelity", SensitivityN((1, 2))], samples=20)
+    again = verax.evaluate(problem, loud, metrics)
     for name in found:
         torch.testing.assert_close(again[name].value["a"], found[name].value["a"])
 
@@ -153,29 +148,30 @@ def test_draws_do_not_depend_on_padding():
     model = verax.Scorer(lambda x: x[:, :3].sum(1) ** 2, returns="values")
     x = X[:, :3]
     padded = torch.cat((x, torch.full((N, 4), 7.0).double()), dim=1)
-    short = verax.Inputs(x, [0, 1, 2])
-    long = verax.Inputs(padded, [0, 1, 2, -1, -1, -1, -1])
+    short = verax.Problem(model, x, features=[0, 1, 2])
+    long = verax.Problem(model, padded, features=[0, 1, 2, -1, -1, -1, -1])
     filled = torch.cat((A[:, :3], torch.zeros(N, 4)), dim=1)
-    one = verax.infidelity(model, short, A[:, :3], perturbation="baseline", samples=30).value
-    two = verax.infidelity(model, long, filled, perturbation="baseline", samples=30).value
-    torch.testing.assert_close(one, two)
+    metric = Infidelity(perturbation="baseline", samples=30)
+    torch.testing.assert_close(metric(short, A[:, :3]).value, metric(long, filled).value)
     for method in (attribution.KernelShap(samples=6), attribution.PermutationShap(samples=6), attribution.LimeGroups()):
-        torch.testing.assert_close(method(model, long)[:, :3], method(model, short))
+        torch.testing.assert_close(method(long)[:, :3], method(short))
 
 
-def test_companions_follow_their_rows_by_name():
+@pytest.mark.parametrize("key", [None, "values"])
+def test_model_kwargs_follow_their_rows_by_name(key):
     scale = torch.arange(1.0, N + 1).double()
-    inputs = verax.Inputs(X, alongside={"scale": scale}, key="values")
 
-    def model(*, values, scale):
+    def model(values, *, scale):
         return values.sum(1) * scale
 
-    found = verax.prediction_change(verax.Scorer(model, returns="values"), inputs, A, batch_size=4).value
+    rows = X if key is None else Inputs(X, alongside={"scale": scale}, key=key)
+    kwargs = {"scale": scale} if key is None else None
+    problem = verax.Problem(verax.Scorer(model, returns="values"), rows, model_kwargs=kwargs, batch_size=4)
+    found = PredictionChange()(problem, A).value
     for row in range(N):
-        own = verax.Scorer(lambda x, k=scale[row]: x.sum(1) * k, returns="values")
-        torch.testing.assert_close(
-            found[row], verax.prediction_change(own, X[row : row + 1], A[row : row + 1]).value[0]
-        )
+        scaled = verax.Scorer(lambda x, k=scale[row]: x.sum(1) * k, returns="values")
+        alone = PredictionChange()(verax.Problem(scaled, X[row : row + 1]), A[row : row + 1]).value[0]
+        torch.testing.assert_close(found[row], alone)
 
 
 class Masked(nn.Module):
@@ -189,44 +185,44 @@ class Masked(nn.Module):
         return self.layer(x * mask)
 
 
-def test_a_module_gets_companions_with_and_without_gradients():
+def test_a_module_gets_model_kwargs_with_and_without_gradients():
     mask = (torch.rand(N, D, generator=GENERATOR) < 0.7).double()
-    module, inputs = Masked(), verax.Inputs(X, alongside={"mask": mask})
+    problem = verax.Problem(Masked(), X, model_kwargs={"mask": mask}, background=X, target=1, batch_size=4)
     for method in (attribution.Gradient(), attribution.IntegratedGradients(), attribution.SmoothGrad(samples=4)):
-        found = method(module, inputs, background=X, target=1, batch_size=4)
+        found = method(problem)
         assert (found[mask == 0] == 0).all()
         assert (found[mask == 1] != 0).any()
-    with pytest.raises(ValueError, match="this method runs rows of its own, which have no companions"):
-        attribution.DeepLiftSHAP()(module, inputs, background=X)
+    with pytest.raises(ValueError, match="this method runs rows of its own, which have no model_kwargs"):
+        attribution.DeepLiftSHAP()(problem)
 
 
-def test_companions_are_for_models_that_can_take_them():
+def test_model_kwargs_are_for_models_that_can_take_them():
     forest = HistGradientBoostingClassifier(max_iter=2).fit(X, [0, 1] * 3)
-    with pytest.raises(TypeError, match=r"inputs: they bring companions \(mask\)"):
-        verax.prediction_change(forest, verax.Inputs(X, alongside={"mask": X}), A)
-    with pytest.raises(ValueError, match=r"alongside\['mask'\]: expected one entry for each of 6 rows, found 2"):
-        verax.Inputs(X, alongside={"mask": X[:2]})
+    with pytest.raises(TypeError, match=r"model_kwargs: a model behind Estimator takes rows alone, got mask"):
+        PredictionChange()(verax.Problem(forest, X, model_kwargs={"mask": X}), A)
+    with pytest.raises(ValueError, match=r"model_kwargs\['mask'\]: expected one entry for each of 6 rows, got 2"):
+        verax.Problem(Masked(), X, model_kwargs={"mask": X[:2]})
 
 
 IDS = torch.tensor([[5, 3, 2, 0], [4, 4, 1, 2]])
 
 
-def test_ids_are_codes_and_need_a_baseline():
+def test_ids_are_categories_and_need_a_baseline():
     table = torch.nn.Embedding(6, 4).double()
     model = verax.Scorer(lambda ids: table(ids).detach().mean(1), returns="logits")
-    with pytest.raises(ValueError, match="baselines: codes have no usual one"):
-        verax.prediction_change(model, verax.Inputs(IDS), torch.rand(2, 4))
-    inputs = verax.Inputs(IDS, baselines=0)
-    found = verax.evaluate(model, inputs, torch.rand(2, 4), ["pc", "sensitivity_n"])
+    with pytest.raises(ValueError, match="baselines: categories have no usual one"):
+        verax.Problem(model, IDS, categorical=True)
+    problem = verax.Problem(model, IDS, categorical=True, baselines=0)
+    found = verax.evaluate(problem, torch.rand(2, 4), ["pc", "sensitivity_n"])
     assert found["pc"].value.shape == (2,)
-    assert attribution.Random()(model, inputs).is_floating_point()
-    assert attribution.Occlusion()(model, inputs).is_floating_point()
+    assert attribution.Random()(problem).is_floating_point()
+    assert attribution.Occlusion()(problem).is_floating_point()
     with pytest.raises(ValueError, match="dpc: the inputs are codes, which have no direction"):
-        verax.directed_prediction_change(model, inputs, torch.rand(2, 4))
+        DirectedPredictionChange()(problem, torch.rand(2, 4))
     with pytest.raises(ValueError, match="noise means nothing for codes"):
-        verax.infidelity(model, inputs, torch.rand(2, 4))
+        Infidelity()(problem, torch.rand(2, 4))
     with pytest.raises(TypeError, match="expected floating-point numbers"):
-        verax.prediction_change(model, IDS, torch.rand(2, 4), baselines=0)
+        verax.Problem(model, IDS, baselines=0)
 
 
 def test_a_collate_closes_gaps_before_the_model_is_called():
@@ -242,8 +238,9 @@ def test_a_collate_closes_gaps_before_the_model_is_called():
     def model(ids, mask):
         return (ids * mask).sum(1).double()
 
-    inputs = verax.Inputs(IDS, baselines=-1, collate=squeeze)
-    curve = verax.prediction_change(verax.Scorer(model, returns="values"), inputs, IDS.double()).morf
+    inputs = Inputs(IDS, baselines=-1, collate=squeeze)
+    problem = verax.Problem(verax.Scorer(model, returns="values"), inputs)
+    curve = PredictionChange()(problem, IDS.double()).morf
     assert curve[0].tolist() == [10, 5, 2, 0, 0]
     assert min(lengths) < 4
 
@@ -255,7 +252,7 @@ def test_missing_values_go_where_a_model_takes_them():
     y = (np.nan_to_num(x).sum(1) > 0).astype(int)
     trees = HistGradientBoostingClassifier(max_iter=5).fit(x, y)
     a = rng.normal(size=x.shape)
-    found = verax.evaluate(trees, x, a, ["pc", "dpc", "infidelity"], samples=20)
+    found = calls.evaluate(trees, x, a, ["pc", "dpc", "infidelity"], samples=20)
     assert all(np.isfinite(result.value).all() for result in found.values())
     for row in (0, 7):
         order = np.argsort(-a[row], kind="stable")
@@ -266,44 +263,45 @@ def test_missing_values_go_where_a_model_takes_them():
                 now[feature] = 0.0
             wanted.append(trees.predict_proba(now[None])[0, target])
         np.testing.assert_allclose(found["pc"].morf[row], wanted, rtol=1e-12)
-    gone = verax.Inputs(x, baselines=np.nan)  # a removed feature is missing
-    removed = verax.prediction_change(trees, gone, a)
+    gone = verax.Problem(trees, x, baselines=np.nan)  # a removed feature is missing
+    removed = PredictionChange()(gone, a)
     everything = trees.predict_proba(np.full((1, 4), np.nan))[0]
     np.testing.assert_allclose(removed.morf[:, -1], everything[removed.target], rtol=1e-12)
-    assert np.isfinite(attribution.Occlusion()(trees, gone)).all()
-    with pytest.raises(ValueError, match=r"inputs: expected finite numbers, found nan in row .* verax.Inputs"):
-        verax.prediction_change(MODEL, np.where(np.eye(5) > 0, np.nan, 1.0), np.ones((5, 5)))
+    assert np.isfinite(attribution.Occlusion()(gone)).all()
+    with pytest.raises(ValueError, match=r"inputs: expected finite numbers, found nan in row .*takes_missing=True"):
+        verax.Problem(MODEL, np.where(np.eye(5) > 0, np.nan, 1.0))
+    open_minded = verax.Scorer(MODEL, takes_missing=True)
     with pytest.raises(ValueError, match="model: expected finite scores"):
-        verax.prediction_change(MODEL, verax.Inputs(np.where(np.eye(5) > 0, np.nan, 1.0)), np.ones((5, 5)))
+        PredictionChange()(verax.Problem(open_minded, np.where(np.eye(5) > 0, np.nan, 1.0)), np.ones((5, 5)))
 
 
 def test_what_is_missing_has_no_direction():
     """Of two features, one missing: DPC is that of the other alone."""
-    model = verax.Scorer(lambda x: torch.nan_to_num(x, nan=5.0) @ torch.tensor([1.0, 2.0]).double(), returns="values")
+    model = verax.Scorer(
+        lambda x: torch.nan_to_num(x, nan=5.0) @ torch.tensor([1.0, 2.0]).double(), returns="values", takes_missing=True
+    )
     x = torch.tensor([[float("nan"), 3.0]]).double()
-    whole = verax.directed_prediction_change(model, verax.Inputs(x), torch.tensor([[1.0, 2.0]]).double())
+    whole = DirectedPredictionChange()(verax.Problem(model, x), torch.tensor([[1.0, 2.0]]).double())
     assert whole.directed_morf.tolist() == [[11.0, 5.0, 5.0]]
 
 
-def test_names_codes_and_maps_are_checked():
+def test_names_categories_and_maps_are_checked():
     with pytest.raises(ValueError, match="names: expected one for each of 3 features, found 2"):
-        verax.prediction_change(MODEL, verax.Inputs(X, GROUPS, names=["a", "b"]), A)
-    with pytest.raises(TypeError, match="codes: expected True or False"):
-        verax.prediction_change(MODEL, verax.Inputs(X, codes=[1, 0, 0, 0, 0]), A)
+        verax.Problem(MODEL, X, features=GROUPS, names=["a", "b"])
+    with pytest.raises(TypeError, match="categorical: expected True or False"):
+        verax.Problem(MODEL, X, categorical=[1, 0, 0, 0, 0], baselines=1)
     with pytest.raises(ValueError, match=r"features: negative numbers .* there is no other in row 1"):
-        checked_inputs(verax.Inputs(X[:2, :2], [[0, 1], [-1, -2]]))
-    with pytest.raises(TypeError, match="values: already a verax"):
-        verax.Inputs(verax.Inputs(X))
+        verax.Problem(MODEL, X[:2, :2], features=[[0, 1], [-1, -2]])
 
 
 def test_one_number_for_all_that_follows_an_axis():
     embeddings = torch.randn(2, 3, 4, dtype=torch.float64)
     words = torch.tensor([[0, 1, 1], [0, 1, -1]])
-    found = checked_inputs(verax.Inputs(embeddings, words)).features
+    found = verax.Problem(MODEL, embeddings, features=words).features
     assert found.numbers().tolist() == words[..., None].expand(2, 3, 4).tolist()
     square = torch.zeros(3, 3, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match="can be read as one map for all inputs or as one number for each"):
-        checked_inputs(verax.Inputs(square, torch.arange(9).reshape(3, 3)))
+        verax.Problem(MODEL, square, features=torch.arange(9).reshape(3, 3))
 
 
 @pytest.mark.parametrize(
@@ -311,18 +309,20 @@ def test_one_number_for_all_that_follows_an_axis():
 )
 def test_baselines_are_statistics_of_the_background(word, wanted):
     background = torch.tensor([[1.0, 3.0], [1.0, 3.0], [2.0, float("nan")], [6.0, 3.0]]).double()
-    found = checked_inputs(verax.Inputs(X[:, :2], baselines=word), background).baselines
+    found = verax.Problem(
+        verax.Scorer(MODEL, takes_missing=True), X[:, :2], baselines=word, background=background
+    ).baselines
     assert found[0].tolist() == wanted
 
 
 def test_sigma_may_be_one_per_element_or_that_of_the_background():
     background = X * torch.tensor([1.0, 10.0, 100.0, 1.0, 1.0])
     spread = background.std(0, correction=0)
-    one = verax.infidelity(MODEL, X, A, sigma="std", background=background, samples=20).value
-    other = verax.infidelity(MODEL, X, A, sigma=spread, samples=20).value
+    one = calls.infidelity(MODEL, X, A, sigma="std", background=background, samples=20).value
+    other = calls.infidelity(MODEL, X, A, sigma=spread, samples=20).value
     torch.testing.assert_close(one, other)
-    same = verax.infidelity(MODEL, X, A, sigma=[0.3] * D, samples=20).value
-    torch.testing.assert_close(same, verax.infidelity(MODEL, X, A, sigma=0.3, samples=20).value)
+    same = calls.infidelity(MODEL, X, A, sigma=[0.3] * D, samples=20).value
+    torch.testing.assert_close(same, calls.infidelity(MODEL, X, A, sigma=0.3, samples=20).value)
 
 
 def test_doubtful_scales_are_said():
@@ -330,24 +330,24 @@ def test_doubtful_scales_are_said():
     raw = np.stack([rng.normal(40, 8, 50), rng.normal(4e4, 9e3, 50), rng.normal(0, 1, 50)], axis=1)
     model = verax.Scorer(lambda x: 1 / (1 + np.exp(-x[:, 2])), returns="probabilities", takes="numpy")
     with pytest.warns(UserWarning, match="baselines: outside what the data hold in column 0, column 1"):
-        verax.prediction_change(model, raw, raw)
+        calls.prediction_change(model, raw, raw)
     with pytest.warns(UserWarning, match="sigma: one number for columns whose spreads go from"):
-        verax.infidelity(model, raw, raw, samples=20)
+        calls.infidelity(model, raw, raw, samples=20)
     settings = {"baselines": "mean", "sigma": "std", "background": raw, "samples": 20}
-    verax.evaluate(model, raw, raw, ["pc", "infidelity"], **settings)  # says nothing
+    calls.evaluate(model, raw, raw, ["pc", "infidelity"], **settings)  # says nothing
     with pytest.warns(UserWarning, match=r"DPC ranks features by the size .* spreads of the columns go from"):
-        verax.evaluate(model, raw, raw, ["dpc"], **settings)
+        calls.evaluate(model, raw, raw, ["dpc"], **settings)
     frame = pytest.importorskip("pandas").DataFrame(raw, columns=["age", "income", "risk"])
     with pytest.warns(UserWarning, match="baselines: outside what the data hold in age, income "):
-        verax.prediction_change(model, frame, raw)
+        calls.prediction_change(model, frame, raw)
     sure = verax.Scorer(lambda x: np.where(x[:, 2] > 0, 1.0, 0.0), returns="probabilities", takes="numpy")
     with pytest.warns(UserWarning, match="All scores are saturated"):
-        verax.evaluate(sure, raw, raw, [PredictionChange()], baselines="mean", background=raw)
+        calls.evaluate(sure, raw, raw, [PredictionChange()], baselines="mean", background=raw)
 
 
 TOWNS = {"age": [20.0, 30.0, 40.0], "town": ["Graz", "Wien", "Graz"]}
-TABLES = r"scorer, inputs = verax\.tables\.encoded\(model, frame, background=train_frame\)"
-TEXTS = r"inputs = verax\.text\.tokenized\(tokenizer, texts\)"
+TABLES = r"verax\.tables\.problem\(model, frame, background=train_frame\) makes a problem of them"
+TEXTS = r"verax\.text\.classification\(model, tokenizer, texts\) makes a problem of them"
 
 
 def frames():
@@ -371,28 +371,22 @@ def frames():
 
 
 CALLS = {
-    "compare": lambda x: verax.compare(MODEL, x, {"random": A}),
-    "compare a method": lambda x: verax.compare(MODEL, x, {"kernel": attribution.KernelShap()}),
-    "evaluate": lambda x: verax.evaluate(MODEL, x, A),
-    "metric": lambda x: verax.prediction_change(MODEL, x, A),
-    "Inputs": lambda x: verax.evaluate(MODEL, verax.Inputs(x), A),
-    "method": lambda x: attribution.KernelShap()(MODEL, x),
-    "limits": lambda x: verax.limits(MODEL, x),
-    "tune": lambda x: verax.tune(MODEL, x, metric="pc", trials=1),
-    "audit": lambda x: verax.audit(MODEL, x, {"kernel": attribution.KernelShap()}),
-    "background": lambda x: verax.evaluate(MODEL, X, A, background=x),
+    "inputs": lambda rows: verax.Problem(MODEL, rows),
+    "background": lambda rows: verax.Problem(MODEL, X, background=rows),
+    "other rows": lambda rows: verax.Problem(MODEL, X).on(rows),
+    "batches": lambda rows: verax.stream(verax.Problem(MODEL, X), [rows], {"random": attribution.Random()}).totals(),
 }
 
 
 @pytest.mark.parametrize("kind", frames())
 @pytest.mark.parametrize("call", CALLS)
 def test_tables_and_texts_are_told_what_takes_them(kind, call):
-    given, message = frames()[kind]
+    rows, message = frames()[kind]
     with pytest.raises(TypeError, match=message):
-        CALLS[call](given)
+        CALLS[call](rows)
 
 
 def test_attributions_that_are_no_numbers_get_no_advice_about_texts():
     with pytest.raises(TypeError, match="attributions: expected an array of numbers, found str") as caught:
-        verax.evaluate(MODEL, X, "gradient")
-    assert "tokenized" not in str(caught.value)
+        calls.evaluate(MODEL, X, "gradient")
+    assert "verax.text" not in str(caught.value)

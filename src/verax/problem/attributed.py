@@ -1,0 +1,276 @@
+"""Attributions of a problem: what can be wrong with them is found here, before any work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.core import noise
+from verax.core.arrays import Layout, as_tensor
+from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.core.transfer import to_device
+from verax.problem.checked_inputs import CheckedInputs, check_finite, undirected
+from verax.problem.features import FeatureMap, Grid, Groups, Shape, spread
+from verax.problem.given_attributions import advice, with_rows
+from verax.problem.problem import Problem
+from verax.problem.replacement import Baseline, Replacement, Rows
+
+_SMALL = 1 << 23  # elements of attributions that may be copied
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """A problem with the attributions that are rated: what metrics and experiments work on.
+
+    Attributes:
+        problem: The model, the rows, and what is asked about them.
+        attributions: One tensor per attribution, each of the inputs' shape or with one channel.
+        precision: Relative spacing of the numbers of each attribution, as the user gave it.
+        layout: The form in which results go back.
+        replacement: What removed features become, for metrics that do not say it themselves.
+        remarks: What results say of the call, a sentence each.
+        computed: Names of attributions that the call itself computed.
+    """
+
+    problem: Problem
+    attributions: tuple[Tensor, ...]
+    precision: Float[Tensor, "k 1 1"]
+    layout: Layout
+    replacement: Replacement
+    remarks: tuple[str, ...] = ()
+    computed: frozenset[str] = frozenset()
+
+    @property
+    def removed(self) -> str:
+        """What removed features become, in words."""
+        return self.given.baseline_words if isinstance(self.replacement, Baseline) else self.replacement.short_form
+
+    @property
+    def given(self) -> CheckedInputs:
+        """The rows, what a feature is, what it becomes, and what travels along."""
+        return self.problem.given
+
+    @property
+    def background(self) -> Shaped[Tensor, "m *shape"] | None:
+        """Rows of training data, if the user gave some."""
+        return self.problem.background
+
+    @property
+    def spread(self) -> Float[Tensor, "*shape"] | None:
+        """Standard deviation of each element of a row over the background; None where there is no background."""
+        return self.problem.spread
+
+    def fitted(self, replacement: Replacement) -> Replacement:
+        """A replacement that has learnt what it needs of the background, once for all of the call."""
+        return self.problem.fitted(replacement)
+
+    @property
+    def inputs(self) -> Shaped[Tensor, "n *shape"]:
+        """One row per input."""
+        return self.given.values
+
+    @property
+    def baselines(self) -> Shaped[Tensor, "n *shape"]:
+        """What removed features become, seen in the inputs' shape."""
+        return self.given.baselines
+
+    @property
+    def features(self) -> FeatureMap:
+        """What one feature is."""
+        return self.given.features
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def stacked(self, which: slice, rows: slice) -> Float[Tensor, "k b *rest"]:
+        """Some attributions of some inputs as one tensor."""
+        if self._together is not None:
+            return self._together[which, rows]
+        return torch.stack([one[rows] for one in self.attributions[which]])
+
+    @cached_property
+    def _together(self) -> Tensor | None:
+        """All attributions, unless they are large: to gather hundreds of small ones for every block takes long."""
+        count = len(self.attributions) * self.attributions[0].numel()
+        return torch.stack(self.attributions) if count <= _SMALL else None
+
+
+@dataclass(frozen=True)
+class Task:
+    """An attributed problem under one replacement, with the class and the score of each unperturbed input.
+
+    Attributes:
+        problem: The rows and their attributions.
+        target: The class or output of each input.
+        clean: Its score, unperturbed.
+        score: What that is called.
+        replacement: What removed features become, where it is not what the problem says.
+        draw: Which draw of a replacement that is drawn.
+    """
+
+    problem: Attributed
+    target: Int[Tensor, " n"]
+    clean: Float[Tensor, " n"]
+    score: str = "class score"
+    replacement: Replacement | None = None
+    draw: int = 0
+
+    @property
+    def moves(self) -> Replacement:
+        """What removed features become."""
+        return self.problem.fitted(self.replacement or self.problem.replacement)
+
+    def replaced(self, rows: slice, device: torch.device) -> Shaped[Tensor, "b *shape"]:
+        """Some inputs with everything removed, on a device: what their removed features become."""
+        if isinstance(self.moves, Baseline):
+            return to_device(self.problem.baselines[rows], device)
+        context = self.context(rows, device)
+        fixed = self.problem.given.fixed(rows)
+        if fixed is None:
+            return self.moves.fill(context)
+        held = fixed.to(device).expand(context.values.shape)
+        return torch.where(held, context.values, self.moves.fill(context, ~held))
+
+    def removable(self, mask: Bool[Tensor, "m *shape"], owner: Int[Tensor, " m"]) -> Bool[Tensor, "m *shape"]:
+        """Leave out of chosen elements those that are never removed, which are in a group all the same."""
+        fixed = self.problem.given.fixed(slice(None))
+        if fixed is None:
+            return mask
+        held = fixed.to(mask.device)
+        return mask & ~(held[owner] if len(held) > 1 else held)
+
+    def context(self, rows: slice, device: torch.device) -> Rows:
+        """Some inputs on a device, with all that replacements may ask for."""
+        given = self.problem.given
+        values, baselines = to_device(given.values[rows], device), to_device(given.baselines[rows], device)
+        still, fixed = undirected(given, values, baselines), given.fixed(rows)
+        keys = noise.input_keys(values, 0, "replacement", None if fixed is None else fixed.to(device))
+        return Rows(values, baselines, self.problem.spread, still, self.problem.background, keys, self.draw)
+
+
+def attributed(problem: Problem, attributions: Any, replacement: Replacement | None = None) -> Attributed:
+    """Check attributions of a problem and bring them into one layout.
+
+    Args:
+        problem: What they explain.
+        attributions: One array, a stack or a dict of them, columns in the order of the model.
+        replacement: What removed features become; what the problem says by default.
+    """
+    stack, precision, form, names = _attribution_list(attributions, problem.given)
+    x = problem.given.values
+    result_dtype = x.dtype if x.dtype == torch.float64 else torch.float32  # half precision cannot hold the results
+    return Attributed(
+        problem=problem,
+        attributions=stack,
+        precision=precision,
+        layout=Layout(form, names, problem.given.kind, x.device, result_dtype),
+        replacement=replacement or problem.replacement,
+    )
+
+
+def _attribution_list(
+    attributions: Any, given: CheckedInputs
+) -> tuple[tuple[Tensor, ...], Tensor, Any, tuple[str, ...]]:
+    """Split one array, a stack or a dict into single attributions in the inputs' layout."""
+    inputs = given.values
+    shapes = _single_shapes(inputs, given.features)
+    names: tuple[str, ...] = ()
+    if isinstance(attributions, Mapping):
+        if not attributions:
+            raise ValueError("attributions: expected at least one, found an empty dict.")
+        form, names = "dict", tuple(attributions)
+        found = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
+    else:
+        array = with_rows(_numbers("attributions", attributions), shapes)
+        if array.shape[:1] != (1,) and tuple(array.shape) in shapes and tuple(array.shape[1:]) in shapes:
+            raise ValueError(_two_readings(array, shapes))
+        if tuple(array.shape) in shapes:
+            form, found = "one", (array,)
+        elif tuple(array.shape[1:]) in shapes and len(array) > 0:
+            form, found = "stack", tuple(array)
+        else:
+            raise ValueError(_shape_message("attributions", array, inputs, shapes))
+    labels = [f"attributions[{name!r}]" for name in names] or [_stack_name(form, each) for each in range(len(found))]
+    check_finite(dict(zip(labels, found, strict=True)))
+    dtype = reduce(torch.promote_types, (one.dtype for one in found))
+    precision = torch.tensor([torch.finfo(one.dtype).eps for one in found], dtype=torch.float64)[:, None, None]
+    shaped = tuple(_in_layout(one.to(dtype), given) for one in found)
+    return _alike(shaped, tuple(inputs.shape[1:])), precision, form, names
+
+
+def _checked_attribution(name: str, value: Any, inputs: Tensor, shapes: list[Shape]) -> Tensor:
+    label = f"attributions[{name!r}]"
+    array = with_rows(_numbers(label, value), shapes)
+    if tuple(array.shape) not in shapes:
+        raise ValueError(_shape_message(label, array, inputs, shapes, stack=False))
+    return array
+
+
+def _single_shapes(inputs: Tensor, features: FeatureMap) -> list[Shape]:
+    """Shapes that one attribution may have.
+
+    Where a feature spans the channels, the channel axis may be missing; groups may have one value each.
+    """
+    full = tuple(inputs.shape)
+    spans_channels = isinstance(features, Grid) and len(features.cell) > 1 and features.cell[0] == 1
+    shapes = [full]
+    if spans_channels or (isinstance(features, Groups) and inputs.ndim == 4):
+        shapes += [(full[0], 1, *full[2:]), (full[0], *full[2:])]
+    if isinstance(features, Groups):
+        shapes.append((full[0], features.most))
+    return list(dict.fromkeys(shapes))
+
+
+def _in_layout(one: Tensor, given: CheckedInputs) -> Tensor:
+    """An attribution in the inputs' shape, or with one channel; 0 where an element is never removed."""
+    if isinstance(given.features, Groups) and one.ndim == 2 and one.shape != given.values.shape:
+        return given.features.spread_out(one)
+    shaped = one[:, None] if one.ndim == given.values.ndim - 1 else one
+    fixed = given.fixed(slice(None))
+    if fixed is None:
+        return shaped
+    return spread(shaped, tuple(given.values.shape[1:])).masked_fill(fixed.to(shaped.device), 0)
+
+
+def _alike(attributions: tuple[Tensor, ...], shape: Shape) -> tuple[Tensor, ...]:
+    """All of one shape: where only some have channels, the others are shared out evenly.
+
+    In float64, in which shares of different numbers differ.
+    """
+    if len({one.shape for one in attributions}) == 1:
+        return attributions
+    return tuple(spread(one.double(), shape) for one in attributions)
+
+
+def _numbers(label: str, value: Any) -> Tensor:
+    array = as_tensor(label, value)
+    if array.is_complex() or array.dtype == torch.bool:
+        raise TypeError(f"{label}: expected real numbers, found {array.dtype}.")
+    if not array.is_floating_point():
+        return array.double()
+    return array.float() if array.dtype in (torch.float16, torch.bfloat16) else array
+
+
+def _stack_name(form: str, index: int) -> str:
+    return f"attributions[{index}]" if form == "stack" else "attributions"
+
+
+def _two_readings(array: Tensor, shapes: list[Shape]) -> str:
+    """Images of as many channels as there are images, and as many attributions: one, or a stack without channels?"""
+    return (
+        f"attributions: shape {tuple(array.shape)} can be read as one attribution or as a stack of {len(array)} "
+        f"without channels; pass one attribution as {{name: array}}, several as a dict of them or with a channel axis, "
+        f"shape (K, {str(shapes[1])[1:]}."
+    )
+
+
+def _shape_message(label: str, array: Tensor, inputs: Tensor, shapes: list[Shape], stack: bool = True) -> str:
+    wanted = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
+    stacked = f", or a stack (K, {str(shapes[0])[1:]}" if stack else ""
+    return (
+        f"{label}: shape {tuple(array.shape)} does not fit inputs of shape {tuple(inputs.shape)}; "
+        f"wanted is {wanted}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
+    )
