@@ -1,16 +1,15 @@
 """Attention rollout against a loop over places, layers and heads, and what is read where."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import calls
 import verax
-from calls import attribute
 from verax.attribution import AttentionRollout, Random
-from verax.problem.inputs import Inputs
+from verax.metrics import PredictionChange
 from verax.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -62,15 +61,15 @@ def by_hand(attentions: Any, place: int) -> np.ndarray:
 def test_it_is_the_loop_over_places_layers_and_heads(tokenizer: Any, bert: Any, side: str) -> None:
     tokenizer.padding_side = side
     try:
-        inputs = verax.text.tokenized(tokenizer, TEXTS)
+        problem = verax.text.classification(bert, tokenizer, TEXTS)
     finally:
         tokenizer.padding_side = "right"
-    first, last = (AttentionRollout(read)(bert, inputs) for read in ("first", "last"))
+    first, last = (AttentionRollout(read)(problem) for read in ("first", "last"))
     for row, text in enumerate(TEXTS):
         encoded = tokenizer(text, return_tensors="pt")
         with torch.inference_mode():
             attentions = bert(**encoded, output_attentions=True).attentions
-        there = inputs.there[row]
+        there = problem.rows.there[row]
         for found, place in ((first, 0), (last, int(there.sum()) - 1)):
             wanted = by_hand(attentions, place)
             wanted[[0, -1]] = 0  # special tokens are never removed
@@ -81,8 +80,8 @@ def test_it_is_the_loop_over_places_layers_and_heads(tokenizer: Any, bert: Any, 
 
 def test_a_continuation_is_read_where_it_is_predicted(tokenizer: Any) -> None:
     model = gpt(tokenizer)
-    scorer, inputs = verax.text.continuation(model, tokenizer, ["the film was", "bad"], ["good", "story and film"])
-    found = calls.explained(AttentionRollout(), scorer, inputs)
+    problem = verax.text.generation(model, tokenizer, ["the film was", "bad"], ["good", "story and film"])
+    inputs, found = problem.rows, AttentionRollout()(problem)
     for row, count in enumerate((1, 3)):
         ids = inputs.values[row][inputs.there[row]][None]
         with torch.inference_mode():
@@ -99,55 +98,52 @@ def test_a_tagger_is_read_at_the_word_in_question(tokenizer: Any) -> None:
         torch.manual_seed(0)
         tagger = transformers.BertForTokenClassification(transformers.BertConfig(vocab_size=len(tokenizer), **sizes))
     tagger = sharpened(tagger.eval())
-    scorer, inputs = verax.text.token_labels(tagger, tokenizer, TEXTS[:1], ["film"])
+    problem = verax.text.classification(tagger, tokenizer, TEXTS[:1], words=["film"])
     with torch.inference_mode():
         attentions = tagger(**tokenizer(TEXTS[0], return_tensors="pt"), output_attentions=True).attentions
     wanted = by_hand(attentions, 2)
     wanted[[0, -1]] = 0
-    np.testing.assert_allclose(calls.explained(AttentionRollout(), scorer, inputs)[0], wanted, atol=1e-6)
+    np.testing.assert_allclose(AttentionRollout()(problem)[0], wanted, atol=1e-6)
 
 
 def test_it_is_rated_like_any_other_and_pools_to_words_and_sentences(tokenizer: Any, bert: Any) -> None:
-    inputs = verax.text.tokenized(tokenizer, TEXTS)
-    found = calls.evaluate(bert, inputs, {"rollout": AttentionRollout(), "random": Random()}, ["pc"], target=1)
+    problem = verax.text.classification(bert, tokenizer, TEXTS, target=1)
+    found = verax.evaluate(problem, {"rollout": AttentionRollout(), "random": Random()}, ["pc"])
     assert torch.isfinite(found["pc"].value["rollout"]).all()
-    pairs = Inputs(
-        inputs.values,
-        features=torch.where(inputs.features >= 0, inputs.features // 2, -1),
-        baselines=inputs.baselines,
-        alongside=inputs.alongside,
-        key="input_ids",
+    inputs = problem.rows
+    features = torch.where(inputs.features >= 0, inputs.features // 2, -1)
+    pairs = problem.on(replace(inputs, features=features))
+    tokens = AttentionRollout()(problem)
+    torch.testing.assert_close(AttentionRollout()(pairs), tokens, atol=1e-6, rtol=0)  # summed by the metrics
+    by_pair = torch.zeros(len(TEXTS), int(features.max()) + 1).scatter_add_(
+        1, features.clamp(min=0), torch.where(features >= 0, tokens, 0)
     )
-    tokens = AttentionRollout()(bert, inputs)
-    torch.testing.assert_close(AttentionRollout()(bert, pairs), tokens, atol=1e-6, rtol=0)  # summed by the metrics
-    by_pair = torch.zeros(len(TEXTS), int(pairs.features.max()) + 1).scatter_add_(
-        1, pairs.features.clamp(min=0), torch.where(pairs.features >= 0, tokens, 0)
-    )
-    values = [calls.prediction_change(bert, pairs, {"r": one}, target=1).value["r"] for one in (tokens, by_pair)]
+    values = [PredictionChange()(pairs, {"r": one}).value["r"] for one in (tokens, by_pair)]
     torch.testing.assert_close(*values)
 
 
 def test_the_contract_of_attributions(tokenizer: Any, bert: Any) -> None:
     """What the contract suite asks of other methods: batches, order and company of rows, cost, nothing touched."""
-    inputs = verax.text.tokenized(tokenizer, TEXTS)
+    problem = verax.text.classification(bert, tokenizer, TEXTS)
     both = [AttentionRollout(), AttentionRollout("last")]
-    together = attribute(both, bert, inputs)
+    together = verax.explain(problem, both)
     assert list(together) == ["AttentionRollout(read='first')", "AttentionRollout(read='last')"]
     assert together.rows == 2 * len(TEXTS)  # the inputs themselves, and one pass for both members
     assert together.rows_backward == 0
     assert not torch.equal(*together.values())
     for one in both:
-        alone = one(bert, inputs)
+        alone = one(problem)
         torch.testing.assert_close(together[one.canonical], alone, atol=1e-7, rtol=0)
-        torch.testing.assert_close(one(bert, inputs, batch_size=1), alone, atol=1e-6, rtol=0)
-        torch.testing.assert_close(one(bert, inputs[[2, 0]]), alone[[2, 0]], atol=1e-6, rtol=0)
-        torch.testing.assert_close(one(bert, inputs, target=0), one(bert, inputs, target=1))
+        single = one(verax.text.classification(bert, tokenizer, TEXTS, batch_size=1))
+        torch.testing.assert_close(single, alone, atol=1e-6, rtol=0)
+        torch.testing.assert_close(one(problem[[2, 0]]), alone[[2, 0]], atol=1e-6, rtol=0)
+        torch.testing.assert_close(one(problem.with_target(0)), one(problem.with_target(1)))
         assert not alone.requires_grad
         assert not alone.is_inference()
     before = {name: value.clone() for name, value in bert.state_dict().items()}
     bert.train()
     try:
-        AttentionRollout()(bert, inputs)
+        AttentionRollout()(verax.text.classification(bert, tokenizer, TEXTS))
         assert bert.training
     finally:
         bert.eval()
@@ -155,19 +151,18 @@ def test_the_contract_of_attributions(tokenizer: Any, bert: Any) -> None:
 
 
 def test_what_gives_no_attention_is_refused_with_the_way_out(tokenizer: Any, bert: Any) -> None:
-    inputs = verax.text.tokenized(tokenizer, TEXTS)
     with pytest.raises(ValueError, match=r"this one computes with 'sdpa'.*set_attn_implementation"):
-        AttentionRollout()(small_classifier(tokenizer), inputs)
+        AttentionRollout()(verax.text.classification(small_classifier(tokenizer), tokenizer, TEXTS))
     with pytest.raises(TypeError, match="takes ids of tokens"):
-        AttentionRollout()(bert, verax.text.embedded(bert, inputs))
+        AttentionRollout()(verax.text.embedded(verax.text.classification(bert, tokenizer, TEXTS)))
+    function = verax.Scorer(lambda input_ids, **_: bert(input_ids).logits, returns="logits")
     with pytest.raises(TypeError, match="a NoneType has no configuration"):
-        AttentionRollout()(verax.Scorer(lambda input_ids, **_: bert(input_ids).logits, returns="logits"), inputs)
+        AttentionRollout()(verax.text.classification(function, tokenizer, TEXTS))
     t5 = transformers.T5Config(vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     t5.decoder_start_token_id = 0
     pair = transformers.T5ForConditionalGeneration(t5).eval()
     pair.set_attn_implementation("eager")
-    scorer, prompts = verax.text.continuation(pair, tokenizer, ["bad"], ["story"])
     with pytest.raises(ValueError, match="encoder-decoder models have no single rollout"):
-        calls.explained(AttentionRollout(), scorer, prompts)
+        AttentionRollout()(verax.text.generation(pair, tokenizer, ["bad"], ["story"]))
     with pytest.raises((TypeError, ValueError), match="read"):
         AttentionRollout("middle")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-import calls
+import verax
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from verax.attribution import IntegratedGradients
@@ -26,13 +26,13 @@ def test_equals_captum(name: str, baseline: str, multiply: bool) -> None:
         start = torch.from_numpy(np.asarray(STATISTICS[baseline](background.numpy(), axis=axes, keepdims=True)))
         peer = captum.attr.IntegratedGradients(model, multiply_by_inputs=multiply)
         wanted = peer.attribute(x, start.expand(1, *shape), target=target, n_steps=64)
-        found = calls.explained(IntegratedGradients(baseline, multiply), model, x, target=target, background=background)  # type: ignore[arg-type]
+        found = IntegratedGradients(baseline, multiply)(verax.Problem(model, x, target=target, background=background))  # type: ignore[arg-type]
         torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-8)
 
 
 def test_of_a_linear_model_is_weight_times_difference() -> None:
     model, x, background = nn.Linear(5, 2).double(), rows(4, 5, dtype=torch.float64), rows(3, 5, dtype=torch.float64)
-    found = calls.explained(IntegratedGradients("max"), model, x, target=1, background=background)
+    found = IntegratedGradients("max")(verax.Problem(model, x, target=1, background=background))
     torch.testing.assert_close(found, model.weight[1] * (x - background.amax(0)), rtol=0, atol=1e-12)
 
 
@@ -67,8 +67,8 @@ def test_completeness_across_kinks(name: str) -> None:
     x, target = rows(50, *shape, dtype=torch.float64), torch.arange(50) % 3
     gaps = {}
     for points in (64, 1024):
-        found = calls.explained(
-            IntegratedGradients("mean", points=points), model, x, target=target, background=background
+        found = IntegratedGradients("mean", points=points)(
+            verax.Problem(model, x, target=target, background=background)
         )
         with torch.no_grad():
             axes = 0 if len(shape) == 1 else (0, 2, 3)
@@ -114,13 +114,13 @@ def test_without_a_background_paths_begin_at_the_baselines_of_the_call(each):
     x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     begin = x.flip(0) / 2 if each else torch.tensor([0.5, -1.0, 0.0, 2.0]).double()
     method = IntegratedGradients()
-    found = method(model, x, target=2, baselines=begin)
+    found = method(verax.Problem(model, x, target=2, baselines=begin))
     torch.testing.assert_close(found, model.weight[2].detach() * (x - begin))
     made = attribute([method], model, x, target=2, baselines=begin)
     assert made.rows - made.rows_backward == len(x) + (len(x) if each else 1)
     assert max(made.delta.values()) < 1e-9
     with pytest.raises(ValueError, match=r"background: IntegratedGradients\(baseline='max'\) needs rows"):
-        calls.explained(IntegratedGradients(baseline="max"), model, x, target=2)
+        IntegratedGradients(baseline="max")(verax.Problem(model, x, target=2))
 
 
 def test_zero_is_the_mean_of_standardised_images() -> None:

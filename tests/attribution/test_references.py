@@ -39,7 +39,7 @@ class Sums(nn.Module):
 @pytest.mark.parametrize("constant", [True, False])
 def test_random_is_standard_normal(constant):
     x = rows(4, 25_000)
-    found = Random(constant)(Sums(), x[..., None]).double().squeeze(-1)
+    found = Random(constant)(verax.Problem(Sums(), x[..., None])).double().squeeze(-1)
     values = found[0] if constant else found.flatten()
     assert abs(float(values.mean())) < 4 / math.sqrt(len(values))
     assert abs(float(values.var()) - 1) < 4 * math.sqrt(2 / len(values))
@@ -48,26 +48,26 @@ def test_random_is_standard_normal(constant):
 
 def test_constant_is_one_vector_and_the_other_one_per_input():
     x = rows(5, 6)
-    constant, own = Random(constant=True)(mlp(), x), Random()(mlp(), x)
+    constant, own = Random(constant=True)(verax.Problem(mlp(), x)), Random()(verax.Problem(mlp(), x))
     assert all(torch.equal(row, constant[0]) for row in constant)
     assert len(torch.unique(own, dim=0)) == 5
-    correlation = np.corrcoef(Random()(Sums(), rows(5, 20_000)[..., None]).squeeze(-1).numpy())
+    correlation = np.corrcoef(Random()(verax.Problem(Sums(), rows(5, 20_000)[..., None])).squeeze(-1).numpy())
     assert np.abs(correlation - np.eye(5)).max() < 4 / math.sqrt(20_000)
 
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_random_is_keyed(constant):
     x, one, order = rows(6, 6), Random(constant), [3, 1, 5, 0, 2, 4]
-    found = one(mlp(), x)
-    assert torch.equal(one(mlp(), x, batch_size=1), found)
-    assert torch.equal(one(mlp(), x[order]), found[order])
-    assert torch.equal(one(mlp(), x[4:]), found[4:])
-    assert torch.equal(one(mlp(seed=9), x, target=1), found)  # of the data alone
-    assert not torch.equal(Random(constant, seed=1)(mlp(), x), found)
-    double = one(mlp().double(), x.double())
+    found = one(verax.Problem(mlp(), x))
+    assert torch.equal(one(verax.Problem(mlp(), x, batch_size=1)), found)
+    assert torch.equal(one(verax.Problem(mlp(), x[order])), found[order])
+    assert torch.equal(one(verax.Problem(mlp(), x[4:])), found[4:])
+    assert torch.equal(one(verax.Problem(mlp(seed=9), x, target=1)), found)  # of the data alone
+    assert not torch.equal(Random(constant, seed=1)(verax.Problem(mlp(), x)), found)
+    double = one(verax.Problem(mlp().double(), x.double()))
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), found)
-    assert np.array_equal(one(mlp(), x.numpy()), found.numpy())
+    assert np.array_equal(one(verax.Problem(mlp(), x.numpy())), found.numpy())
 
 
 def test_random_in_small_blocks(monkeypatch):
@@ -112,18 +112,18 @@ def test_blurs_share_the_detector(monkeypatch):
     assert len(calls) == 3 * 3
     assert len(families(EDGES)) == 4
     for one in EDGES:
-        assert torch.equal(one(Sums(), x), together[one.canonical])
+        assert torch.equal(one(verax.Problem(Sums(), x)), together[one.canonical])
 
 
 @pytest.mark.parametrize("one", EDGES[::5], ids=lambda one: one.canonical)
 def test_edges_of_odd_images(one):
     model = verax.Scorer(Sums(), returns="logits")
-    assert not one(model, torch.full((1, 3, 9, 9), 0.3)).any()  # one colour
+    assert not one(verax.Problem(model, torch.full((1, 3, 9, 9), 0.3))).any()  # one colour
     for size in ((1, 1), (1, 5), (2, 2)):
-        assert torch.isfinite(one(model, rows(2, 3, *size))).all()
+        assert torch.isfinite(one(verax.Problem(model, rows(2, 3, *size)))).all()
     order = [2, 0, 1]
     x = rows(3, 3, 9, 9)
-    assert torch.equal(one(Sums(), x[order]), one(Sums(), x)[order])
+    assert torch.equal(one(verax.Problem(Sums(), x[order])), one(verax.Problem(Sums(), x))[order])
 
 
 @pytest.mark.usefixtures("as_users_run_it")
@@ -146,10 +146,10 @@ def test_bad_settings_are_named(make, name):
 
 def test_edges_need_images_and_the_library(monkeypatch):
     with pytest.raises(ValueError, match=r"inputs: Edges needs images .* found shape \(2, 6\)"):
-        Edges()(mlp(), rows(2, 6))
+        Edges()(verax.Problem(mlp(), rows(2, 6)))
     monkeypatch.setitem(sys.modules, "skimage.filters", None)
     with pytest.raises(ImportError, match=r"scikit-image.*verax\[study\]"):
-        Edges()(Sums(), rows(1, 3, 4, 4))
+        Edges()(verax.Problem(Sums(), rows(1, 3, 4, 4)))
 
 
 def test_what_they_say_of_themselves():

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 import verax
 from attribution.networks import convnet, mlp, rows
-from calls import attribute
 from verax.attribution import Attribution, Attributions, families, stream
 
 ROWS, FEATURES, CHANNELS, SIZE, CLASSES = 7, 6, 3, 8, 3
@@ -125,8 +124,8 @@ def _case(
     return replace(case, **settings).to(torch.float64)
 
 
-def explain(case: Case, configurations: list[Attribution] | None = None, **settings: Any) -> Attributions:
-    """Compute configurations of a case; settings replace its arguments."""
+def problem(case: Case, **settings: Any) -> verax.Problem:
+    """What a case explains; settings replace its arguments."""
     arguments: dict[str, Any] = {
         "model": case.model,
         "inputs": case.inputs,
@@ -134,7 +133,12 @@ def explain(case: Case, configurations: list[Attribution] | None = None, **setti
         "background": case.background,
         "background_labels": case.labels,
     }
-    return attribute(configurations or [case.configuration], **(arguments | settings))
+    return verax.Problem(**(arguments | settings))
+
+
+def explain(case: Case, configurations: list[Attribution] | None = None, **settings: Any) -> Attributions:
+    """Compute configurations of a case; settings replace its arguments."""
+    return verax.explain(problem(case, **settings), configurations or [case.configuration])
 
 
 def explain_one(case: Case, **settings: Any) -> Any:
@@ -168,8 +172,7 @@ def check_shape_and_numbers(case: Case) -> None:
 
 
 def check_call_equals_attribute(case: Case) -> None:
-    settings = {"target": case.target, "background": case.background, "background_labels": case.labels}
-    assert torch.equal(case.configuration(case.model, case.inputs, **settings), explain_one(case))
+    assert torch.equal(case.configuration(problem(case)), explain_one(case))
 
 
 def check_batch_size_does_not_matter(case: Case) -> None:
@@ -182,10 +185,9 @@ def check_batch_size_does_not_matter(case: Case) -> None:
 
 def check_blocks_do_not_matter(case: Case) -> None:
     """With hardly any working memory the inputs come in many pieces, in order, with the same result."""
-    settings = {"target": case.target, "background": case.background, "background_labels": case.labels}
     groups = families([case.configuration])
     with hardly_any_memory():
-        found = list(stream(groups, case.model, case.inputs, **settings, batch_size=2))
+        found = list(stream(groups, problem(case, batch_size=2)))
     places = [place for _, piece in found for place in range(piece.rows.start, piece.rows.stop)]
     assert places == list(range(ROWS))
     together = torch.cat([piece.values[0] for _, piece in found])
