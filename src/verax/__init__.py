@@ -1,53 +1,66 @@
 """Verax measures how faithful feature attributions are to the model they explain."""
 
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 import verax.core.room  # noqa: F401  # first: says in a line that there is no room for what follows
-from verax import attribution, metrics
-from verax.attribution.base import explain
 from verax.core.version import __version__
-from verax.evaluation.compare import compare
-from verax.evaluation.evaluate import evaluate
-from verax.evaluation.limits import limits
-from verax.problem import groups, replacement, tables
-from verax.problem.problem import Problem
-from verax.scoring import adapters
-from verax.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
-    from verax import auditing, datasets, interop, lakes, models, monitoring, text
+    from verax import (
+        attribution,
+        auditing,
+        datasets,
+        interop,
+        lakes,
+        metrics,
+        models,
+        monitoring,
+        replacement,
+        tables,
+        text,
+    )
+    from verax.attribution.base import explain
     from verax.auditing.audit import audit
+    from verax.evaluation.compare import compare
+    from verax.evaluation.evaluate import evaluate
+    from verax.evaluation.limits import limits
     from verax.evaluation.stream import stream
+    from verax.problem.problem import Problem
     from verax.problem_files import open_problem
+    from verax.scoring.scorer import Scorer
     from verax.study.live import run_study
     from verax.tuning import tune
 
-# They live in the folders of their layers; imports by these names work all the same.
-sys.modules.update(
-    {
-        "verax.adapters": adapters,
-        "verax.groups": groups,
-        "verax.replacement": replacement,
-        "verax.tables": tables,
-    }
-)
-
-_LAZY = {
-    "audit": "auditing",
-    "auditing": "",
-    "datasets": "",
-    "interop": "",
-    "lakes": "",
-    "models": "",
-    "monitoring": "",
+# All of it is imported when it is first used: torch alone takes seconds, and `verax --help` needs none of it.
+_HOMES = {
+    "Problem": "problem.problem",
+    "Scorer": "scoring.scorer",
+    "audit": "auditing.audit",
+    "compare": "evaluation.compare",
+    "evaluate": "evaluation.evaluate",
+    "explain": "attribution.base",
+    "limits": "evaluation.limits",
     "open_problem": "problem_files",
     "run_study": "study.live",
     "stream": "evaluation.stream",
-    "text": "",
     "tune": "tuning",
-}  # large: imported when they are first used
+}
+_FOLDERS = (
+    "adapters",
+    "attribution",
+    "auditing",
+    "datasets",
+    "groups",
+    "interop",
+    "lakes",
+    "metrics",
+    "models",
+    "monitoring",
+    "replacement",
+    "tables",
+    "text",
+)
 
 __all__ = [
     "Problem",
@@ -77,11 +90,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is large when it is first used, to keep ``import verax`` light."""
-    if name not in _LAZY:
+    """Import what is used, when it is first used."""
+    if name in _FOLDERS:
+        return importlib.import_module(f"verax.{name}")
+    if name not in _HOMES:
         raise AttributeError(f"module 'verax' has no attribute {name!r}")
-    module = importlib.import_module(f"verax.{_LAZY[name] or name}")
-    return getattr(module, name) if _LAZY[name] else module
+    value = getattr(importlib.import_module(f"verax.{_HOMES[name]}"), name)
+    globals()[name] = value  # the next look-up finds it at once
+    return value
 
 
 def __dir__() -> list[str]:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-import verax
 from verax.cli import audit, doctor, evaluate, lake, monitor, study, train, tune
 from verax.cli.common import EXIT_CODES, PLAIN, Commands, examples
+from verax.core.version import __version__
 
 START = examples(
     "verax doctor                     # is everything there?",
@@ -38,7 +38,7 @@ app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 
 def _version(asked: bool) -> bool:
     if asked:
-        typer.echo(f"verax {verax.__version__}")
+        typer.echo(f"verax {__version__}")
         raise typer.Exit
     return asked
 

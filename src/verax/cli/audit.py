@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import common, complete, model_options
+from verax.cli import builtin_names, common, complete, model_options
 from verax.core import extensions
 from verax.core.saving import ENDINGS
-from verax.metrics import METRICS
-from verax.problem.replacement.words import replacement_from, sayable
 
 if TYPE_CHECKING:
     from verax.auditing import Audit
@@ -46,7 +44,7 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar=model_options.SHORT_FORM,
-            help=f"{', '.join(METRICS)}; repeat it; all by default.",
+            help=f"{', '.join(builtin_names.METRICS)}; repeat it; all by default.",
             autocompletion=complete.metrics,
         ),
     ] = None,
@@ -54,8 +52,8 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar="NAME:SETTING=VALUE,...",
-            help=f"What removed features become: {', '.join(sayable().values())}; repeat it. By default all of them "
-            "for cases; for a model baseline, with --background also marginal and conditional.",
+            help=f"What removed features become: {', '.join(builtin_names.REPLACEMENTS)}; repeat it. By default all of "
+            "them for cases; for a model baseline, with --background also marginal and conditional.",
             autocompletion=complete.replacing,
         ),
     ] = None,
@@ -164,6 +162,8 @@ def facts(found: "Audit") -> dict[str, Any]:
 def _replacements(several: Iterable[str], model: Path | None, background: Path | None) -> list[Any]:
     """Read them; cases bring rows of their own."""
     if model is None:
+        from verax.problem.replacement.words import replacement_from
+
         return [replacement_from(words, "--replacement") for words in several]
     return [model_options.replacement_of(words, background) for words in several]
 

@@ -150,14 +150,6 @@ def checked_name(option: str, name: str, known: Collection[str]) -> str:
     return name
 
 
-def data_help() -> str:
-    """What ``--data`` is for each data set that takes a path."""
-    from verax.datasets.catalogue import names, source_of
-
-    takers = [source for source in map(source_of, names()) if source.takes_path]
-    return "; ".join(f"{source.name}: {source.path}" for source in takers) + "."
-
-
 def checked_device_name(device: str) -> str:
     """Refuse a device that is not there before anything is loaded or trained for it."""
     from verax.scoring.scorer import checked_device

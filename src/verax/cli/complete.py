@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from verax.cli import builtin_names
+
 
 def specs(incomplete: str) -> list[str]:
     """Shipped specs, and TOML files."""
-    from verax.study.spec import shipped
+    from importlib import resources
 
-    return _beginning(incomplete, shipped()) + _below(incomplete, "*.toml")
+    shipped = resources.files("verax.study") / "specs"
+    names = sorted(spec.name.removesuffix(".toml") for spec in shipped.iterdir() if spec.name.endswith(".toml"))
+    return _beginning(incomplete, names) + _below(incomplete, "*.toml")
 
 
 def studies(incomplete: str) -> list[str]:
@@ -23,31 +27,23 @@ def devices(incomplete: str) -> list[str]:
 
 def metrics(incomplete: str) -> list[str]:
     """Names of metrics."""
-    from verax.metrics import METRICS
-
-    return _beginning(incomplete, METRICS)
+    return _beginning(incomplete, builtin_names.METRICS)
 
 
 def methods(incomplete: str) -> list[str]:
     """Names of attribution methods, after those that were typed already."""
-    from verax.attribution import METHODS
-
     typed = incomplete[: incomplete.rfind(",") + 1]
-    return _beginning(incomplete, [typed + name for name in METHODS])
+    return _beginning(incomplete, [typed + name for name in builtin_names.METHODS])
 
 
 def datasets(incomplete: str) -> list[str]:
     """Names of data sets."""
-    from verax.datasets.catalogue import names
-
-    return _beginning(incomplete, names())
+    return _beginning(incomplete, builtin_names.DATASETS)
 
 
 def architectures(incomplete: str) -> list[str]:
     """Names of models that can be trained."""
-    from verax.models.recipes import RECIPES
-
-    return _beginning(incomplete, dict.fromkeys(model for _, model in RECIPES))
+    return _beginning(incomplete, builtin_names.ARCHITECTURES)
 
 
 def returns(incomplete: str) -> list[str]:
@@ -77,9 +73,7 @@ def replacements(incomplete: str) -> list[str]:
 
 def replacing(incomplete: str) -> list[str]:
     """Names of replacements, each with the settings that it needs."""
-    from verax.problem.replacement.words import sayable
-
-    return _beginning(incomplete, [form.split("=")[0] for form in sayable().values()])
+    return _beginning(incomplete, [form.split("=")[0] for form in builtin_names.REPLACEMENTS])
 
 
 def baselines(incomplete: str) -> list[str]:

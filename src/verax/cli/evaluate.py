@@ -11,7 +11,6 @@ from typer.core import TyperCommand
 from verax.cli import common, model_options
 from verax.core import extensions
 from verax.core.saving import table_bytes
-from verax.metrics.choose import usual
 
 if TYPE_CHECKING:
     from verax import Problem
@@ -93,6 +92,7 @@ def evaluate(
     """
     with common.one_line_errors():
         from verax.evaluation.compare import compare
+        from verax.metrics.choose import usual
         from verax.problem_files import ProblemFiles, open_explained
 
         extensions.load(imports or ())

@@ -12,8 +12,6 @@ from verax.cli import common, complete, model_options
 from verax.cli.extras import check_extra
 from verax.core import extensions
 from verax.core.arguments import checked_level
-from verax.metrics.about import fact_line
-from verax.problem.baselines import baseline_words
 
 if TYPE_CHECKING:
     from verax.lakes import LakeScores, Settings
@@ -129,6 +127,8 @@ def lake(
         except KeyboardInterrupt:
             common.tell(f"verax: stopped. What was finished is stored in {shown(out)}; run it again to go on.")
             raise typer.Exit(common.STOPPED) from None
+    from verax.metrics.about import fact_line
+
     about = {"model": str(model), "followed": _followed(settings), "removed features": _removed(settings)}
     table = replace(found.table(level), about=fact_line(about)).text()
     text = f"{table}\n\n{found.computed} of {found.parts} parts scored now. Scores: {found.out}"
@@ -207,6 +207,8 @@ def _followed(settings: "Settings") -> str:
 def _removed(settings: "Settings") -> str:
     if settings.replacement is not None:
         return str(getattr(settings.replacement, "short_form", settings.replacement))
+    from verax.problem.baselines import baseline_words
+
     return baseline_words(settings.baselines)
 
 

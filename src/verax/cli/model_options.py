@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.attribution import METHODS
-from verax.cli import common, complete
+from verax.cli import builtin_names, common, complete
 from verax.core.settings import made
 from verax.core.short_form import parsed
-from verax.metrics import METRICS
-from verax.metrics.choose import metric_from
-from verax.problem.replacement.words import needs_background, replacement_from, sayable
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution
@@ -106,7 +102,8 @@ MetricWords = Annotated[
     typer.Option(
         "--metric",
         metavar=SHORT_FORM,
-        help=f"{', '.join(METRICS)}; settings in brackets, such as 'pc(steps=10)'. Repeat it for several.",
+        help=f"{', '.join(builtin_names.METRICS)}; settings in brackets, such as 'pc(steps=10)'. Repeat it for "
+        "several.",
         autocompletion=complete.metrics,
     ),
 ]
@@ -115,7 +112,7 @@ MethodWords = Annotated[
     typer.Option(
         "--method",
         metavar=SHORT_FORM,
-        help=f"Compute this explanation as well: {', '.join(METHODS)}; settings in brackets, such as "
+        help=f"Compute this explanation as well: {', '.join(builtin_names.METHODS)}; settings in brackets, such as "
         "'LimeTabular(samples=256)'. Repeat it for several.",
         autocompletion=complete.methods,
     ),
@@ -143,7 +140,7 @@ ReplaceWord = Annotated[
         autocompletion=complete.replacements,
     ),
 ]
-_BECOME = f"What removed features become: {', '.join(sayable().values())}; baseline by default."
+_BECOME = f"What removed features become: {', '.join(builtin_names.REPLACEMENTS)}; baseline by default."
 ReplacementWords = Annotated[
     str | None,
     typer.Option(
@@ -180,6 +177,9 @@ def metrics_of(
         >>> metrics_of(["pc", "dpc(order=signed)"])[1].short_form
         "dpc(order='signed')"
     """
+    from verax.metrics import METRICS
+    from verax.metrics.choose import metric_from
+
     listed: list[str | Metric] = []
     for word in words:
         name, settings = _parsed("--metric", word, [*METRICS, *further])
@@ -201,6 +201,8 @@ def methods_of(words: Sequence[str]) -> "dict[str, Attribution]":
         >>> methods_of(["kernelshap", "LimeTabular(samples=256)"])["LimeTabular(samples=256)"].samples
         256
     """
+    from verax.attribution import METHODS
+
     known = {name.lower(): name for name in METHODS}
     methods: dict[str, Attribution] = {}
     for word in words:
@@ -235,6 +237,8 @@ def _parsed(
 
 def replacement_of(words: str, background: Path | None) -> "Replacement":
     """Read one ``--replacement``; what it needs of the training data must be there."""
+    from verax.problem.replacement.words import needs_background, replacement_from
+
     found = replacement_from(words, "--replacement")
     if needs_background(found) and background is None:
         raise ValueError(f"--replacement: {words} takes rows of the training data; pass --background FILE as well.")

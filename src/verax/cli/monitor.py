@@ -17,12 +17,10 @@ from verax.core.arguments import checked_choice
 from verax.core.printable import printable
 from verax.core.saving import finite
 from verax.core.short_form import parsed
-from verax.metrics import METRICS, Metric
-from verax.metrics.about import fact_line
-from verax.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution
+    from verax.metrics import Metric
     from verax.monitoring import Monitor, Window
     from verax.problem_files import ProblemFiles
 
@@ -94,6 +92,7 @@ def monitor(
     """
     with common.one_line_errors("The state is what it was."):
         from verax.evaluation.stream import stream
+        from verax.metrics.about import fact_line
         from verax.problem_files import ProblemFiles, attributions_of, check_model, open_explained
 
         extensions.load(imports or ())
@@ -157,6 +156,8 @@ def _write(held: "Monitor", state: Path, report: Path | None, facts: dict[str, s
 
 def _line(window: "Window") -> str:
     """A window in words."""
+    from verax.statistics.intervals import Estimate
+
     mean = Estimate(window.mean, math.nan, window.low, window.high)
     state = "it fell" if window.alarm else "reference" if window.reference else "no sign of a fall"
     many = f"{window.rows:,} rows"
@@ -182,8 +183,10 @@ def _one(found: dict[str, Any]) -> Any:
     return next(iter(found.values()))
 
 
-def _metrics(words: Sequence[str], kind: str | None) -> list[str | Metric]:
+def _metrics(words: Sequence[str], kind: str | None) -> "list[str | Metric]":
     """Metrics with the perturbation that the attributions are for: noise for slopes, removal for contributions."""
+    from verax.metrics import METRICS
+
     metrics = model_options.metrics_of(words)
     if kind is not None:
         checked_choice("--kind", kind, tuple(PERTURBATIONS))
@@ -199,7 +202,7 @@ def _metrics(words: Sequence[str], kind: str | None) -> list[str | Metric]:
 
 def _about(
     files: "ProblemFiles",
-    metrics: Sequence[str | Metric],
+    metrics: "Sequence[str | Metric]",
     methods: "dict[str, Attribution]",
     target: str | None,
     output: str,

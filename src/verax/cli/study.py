@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import common, complete
+from verax.cli import builtin_names, common, complete
 from verax.cli.extras import check_extra
 from verax.core import extensions
 from verax.core.cores import available_cores
@@ -63,7 +63,7 @@ def run(
         str, typer.Argument(help="demo, paper-heloc, paper-isic, or a TOML file.", autocompletion=complete.specs)
     ],
     out: Annotated[Path | None, typer.Option(help="The study's directory; NAME-study by default.")] = None,
-    data: Annotated[Path | None, typer.Option(help=common.data_help())] = None,
+    data: Annotated[Path | None, typer.Option(help=builtin_names.DATA_HELP)] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Explain only so many inputs of each data set, drawn at random.")
     ] = None,

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import common, complete
+from verax.cli import builtin_names, common, complete
 from verax.core import extensions
 from verax.core.registry import unknown
-from verax.datasets.catalogue import names, source_of
 
 if TYPE_CHECKING:
     from verax.models.checkpoints import Epoch
@@ -32,7 +31,8 @@ class TaskName(StrEnum):
 
 def train(
     dataset: Annotated[
-        str, typer.Argument(help=f"What to learn: {', '.join(names())}.", autocompletion=complete.datasets)
+        str,
+        typer.Argument(help=f"What to learn: {', '.join(builtin_names.DATASETS)}.", autocompletion=complete.datasets),
     ],
     model: Annotated[
         str,
@@ -42,7 +42,7 @@ def train(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The weights, .safetensors; everything else goes to .json beside it.")],
-    data: Annotated[Path | None, typer.Option(help=common.data_help())] = None,
+    data: Annotated[Path | None, typer.Option(help=builtin_names.DATA_HELP)] = None,
     label: Annotated[str | None, typer.Option(help="file: the column to predict.")] = None,
     task: Annotated[TaskName, typer.Option(help="file: what for; as the labels look by default.")] = TaskName.auto,
     recipe: Annotated[
@@ -80,6 +80,7 @@ def train(
 
 def _check(dataset: str, model: str, recipe: str | None, data: Path | None) -> None:
     """Refuse, before anything is read, what cannot be trained."""
+    from verax.datasets.catalogue import names, source_of
     from verax.models.recipes import RECIPES, Recipe, recipe_for, varied
 
     source = source_of(common.checked_name("dataset", dataset, names()))

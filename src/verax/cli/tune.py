@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.attribution import METHODS
-from verax.cli import common, complete, model_options
+from verax.cli import builtin_names, common, complete, model_options
 from verax.cli.extras import check_extra
 from verax.core import extensions
 from verax.core.saving import table_bytes
 from verax.core.settings import plain
-from verax.metrics import METRICS
 
 if TYPE_CHECKING:
     from verax.tuning import Tuned
@@ -44,8 +42,8 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar=model_options.SHORT_FORM,
-            help=f"{', '.join(METRICS)}; dpc by default, pc for texts. Repeat it, also with cost, for all that no "
-            "other beats.",
+            help=f"{', '.join(builtin_names.METRICS)}; dpc by default, pc for texts. Repeat it, also with cost, for "
+            "all that no other beats.",
             autocompletion=complete.metrics,
         ),
     ] = None,
@@ -155,6 +153,7 @@ def facts(found: "Tuned") -> dict[str, Any]:
 
 def _methods(parts: list[str]) -> list[str]:
     """The names between commas; what no method is called is refused before anything is opened."""
+    from verax.attribution import METHODS
     from verax.tuning.space import methods_named
 
     labels = [label for kind in METHODS.values() for label in (kind.__name__, kind.label)]

@@ -1,0 +1,5 @@
+"""Group numbers, for ``features=``: windows of a series, the values of a token."""
+
+from verax.problem.groups import tokens, windows
+
+__all__ = ["tokens", "windows"]
