@@ -119,12 +119,7 @@ def tune(model: Any, inputs: Any, methods: Any = None, **settings: Any) -> Any:
     verb = ("metric", "trials", "seconds", "seed", "store", "progress")
     own = {name: settings.pop(name) for name in verb if name in settings}
     fixed = {name.upper(): settings.pop(name) for name in ("tolerance", "level") if name in settings}
-    sigma = settings.pop("sigma", None)
     about = problem(model, inputs, **settings)
-    if sigma is not None:
-        metric = own.get("metric", "dpc")
-        listed = [metric] if isinstance(metric, str | Metric) else list(metric)
-        own["metric"] = named(listed, about, {"sigma": sigma})
     with contextlib.ExitStack() as changed:
         for name, value in fixed.items():
             changed.enter_context(mock.patch.object(search_settings, name, value))

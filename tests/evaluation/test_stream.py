@@ -118,12 +118,13 @@ def test_adaptive_steps_drawn_replacements_and_many_features_keep_their_bits() -
         "drawn": PredictionChange(steps=4, replacement=moved),
         "coherent": DirectedPredictionChange(steps=4, rule="coherent"),
     }
-    call = {"batch_size": 1, "background": x[:10]}  # stretches of 16 rows
-    wanted = evaluate(scorer, x, {"x": x}, metrics, **call)
+    problem = verax.Problem(scorer, x, batch_size=1, background=x[:10])  # stretches of 16 rows
+    wanted = verax.evaluate(problem, {"x": x}, metrics)
     for sizes in ([13, 27], [16, 16, 8]):
-        assert same(list(stream(scorer, cut(x, {"x": x}, sizes), metrics=metrics, **call)), wanted)
-    lone = evaluate(scorer, x, {"x": x}, ["pc"], batch_size=1)
-    assert same(list(stream(scorer, cut(x, {"x": x}, [13, 27]), metrics=["pc"], batch_size=1)), lone)
+        assert same(list(verax.stream(problem, cut(x, {"x": x}, sizes), metrics=metrics)), wanted)
+    lone = verax.Problem(scorer, x, batch_size=1)
+    whole = verax.evaluate(lone, {"x": x}, ["pc"])
+    assert same(list(verax.stream(lone, cut(x, {"x": x}, [13, 27]), metrics=["pc"])), whole)
 
 
 def test_methods_are_computed_on_the_way_with_the_same_bits(scorer, x) -> None:

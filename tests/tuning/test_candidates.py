@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+import verax
 from calls import tune
 from tuning.conftest import some_inputs
 from verax.attribution import Given, GuidedBackprop, LimeTabular, Occlusion
 from verax.metrics import Infidelity
-from verax.problem.inputs import Inputs
 from verax.tuning.space import space_of
 
 LABELLED = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
@@ -35,8 +35,9 @@ def test_no_method_with_a_known_limitation_is_a_default(modality):
     assert not [one for one in space_of(None, modality, given, True).configurations if one.known_limitation]
 
 
-def test_lime_is_tried_with_the_deviation_of_each_column_where_sigma_is_std(model, units):
-    found = tune(model, units, "lime", background=units, baselines="mean", sigma="std", trials=16)
+def test_lime_is_tried_with_the_deviation_of_each_column_where_the_metric_has_it(model, units):
+    metric = Infidelity(sigma="std")
+    found = tune(model, units, "lime", background=units, baselines="mean", metric=metric, trials=16)
     sigmas = {one.configuration.sigma for one in found.candidates}
     assert "std" in sigmas
     assert all(one.configuration.scale_kernel for one in found.candidates if one.configuration.sigma == "std")
@@ -48,24 +49,24 @@ def test_a_metric_with_sigma_std_says_it_as_well():
     assert len(space_of("lime", "tabular", LABELLED, True).configurations) == 729
 
 
-@pytest.mark.parametrize("metric", ["infidelity", Infidelity(sigma="std")])
-def test_sigma_reaches_the_metric(model, units, metric):
-    settings = {"sigma": "std"} if metric == "infidelity" else {}
+def test_sigma_stays_that_of_the_metric(model, units):
     mine = [LimeTabular(sigma="std", samples=16)]
-    found = tune(model, units, mine, background=units, metric=metric, **settings)
+    found = tune(model, units, mine, background=units, metric=Infidelity(sigma="std"))
     assert found.metrics["infidelity"].sigma == "std"
 
 
 def test_sigma_std_without_a_background_names_the_argument(model, units):
     with pytest.raises(ValueError, match="background"):
-        tune(model, units, "lime", sigma="std")
+        tune(model, units, "lime", metric=Infidelity(sigma="std"))
 
 
-def test_features_are_those_of_verax_inputs(model, inputs):
-    groups = [0, 0, 1, 1, 2, 2]
+def test_features_are_those_of_the_problem(model, inputs):
+    inputs = inputs[:20]  # all of them are used in the first round
     methods = [Occlusion("leave_one_out"), Occlusion("keep_one_in")]
-    columns = ("configuration", "dpc", "inputs")
-    mine = tune(model, inputs, methods, features=groups).table.select(columns)
-    other = tune(model, Inputs(inputs, features=groups), methods).table.select(columns)
-    assert mine.equals(other)
-    assert not mine.equals(tune(model, inputs, methods).table.select(columns))
+    problem = verax.Problem(model, inputs, features=[0, 0, 1, 1, 2, 2])
+    attributions = verax.explain(problem, methods)
+    scores = verax.evaluate(problem, dict(attributions), ["dpc"])["dpc"].value
+    table = verax.tune(problem, methods).table
+    for configuration, mean in table.select("configuration", "dpc").iter_rows():
+        assert mean == pytest.approx(float(scores[configuration].double().mean()), abs=1e-6)
+    assert not table["dpc"].equals(tune(model, inputs, methods).table["dpc"])

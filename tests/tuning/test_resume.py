@@ -95,8 +95,9 @@ def test_a_process_that_is_killed_leaves_a_file_that_can_be_read(tmp_path):
     program = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from tuning.conftest import LIME, small_model, some_inputs\n"
-        "from verax.tuning import tune\n"
-        "tune(small_model(), some_inputs(), LIME, trials=54, store=sys.argv[1])\n"
+        "import verax\n"
+        "problem = verax.Problem(small_model(), some_inputs())\n"
+        "verax.tune(problem, LIME, trials=54, store=sys.argv[1])\n"
     )
     tests = str(__file__).rsplit("/tuning/", 1)[0]
     process = subprocess.Popen([sys.executable, "-c", program, str(path), tests])
@@ -189,7 +190,7 @@ def test_the_same_model_with_other_rounding_is_the_same_model(model, inputs, tmp
 def test_a_damaged_file_is_refused_and_kept(model, inputs, tmp_path, content):
     path = tmp_path / "trials.parquet"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"no file of calls.tune, or it is damaged"):
+    with pytest.raises(ValueError, match=r"no file of verax.tune, or it is damaged"):
         tune(model, inputs, SIX[:2], store=path)
     assert path.read_bytes() == content
 
@@ -208,7 +209,7 @@ def test_no_damage_goes_unseen(model, inputs, tmp_path):
         else:
             damaged[at : at + 8] = draw.randbytes(8)
         path.write_bytes(bytes(damaged))
-        with pytest.raises(ValueError, match=r"no file of calls.tune, or it is damaged"):
+        with pytest.raises(ValueError, match=r"no file of verax.tune, or it is damaged"):
             store.read(path, store.Asked({}, torch.zeros(1)), SIX[:2], ["dpc"])
     path.write_bytes(whole)
     assert tune(model, inputs, SIX[:2], store=path).table.height == 2

@@ -97,8 +97,8 @@ class Bench:
                 values = computed[candidate.configuration.canonical]
                 if not bool(torch.isfinite(torch.as_tensor(values)).all()):
                     candidate.reason, candidate.alive = "its attributions are not finite", False
-                if candidate.cost is None:
-                    candidate.cost = (computed.rows + computed.rows_backward) / (rows.stop - rows.start)
+                if candidate.cost is None:  # 1: the input itself, which was scored for all candidates before
+                    candidate.cost = 1 + (computed.rows + computed.rows_backward) / (rows.stop - rows.start)
                 attributions[candidate.configuration] = values
         return attributions
 
