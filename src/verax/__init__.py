@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from verax.attribution.base import explain
     from verax.auditing.audit import audit
+    from verax.checking import reasons
     from verax.evaluation.compare import compare
     from verax.evaluation.evaluate import evaluate
     from verax.evaluation.limits import limits
@@ -42,6 +43,7 @@ _HOMES = {
     "explain": "attribution.base",
     "limits": "evaluation.limits",
     "open_problem": "problem_files",
+    "reasons": "checking.reasons",
     "run_study": "study.live",
     "stream": "evaluation.stream",
     "tune": "tuning",
@@ -50,6 +52,7 @@ _FOLDERS = (
     "adapters",
     "attribution",
     "auditing",
+    "checking",
     "datasets",
     "groups",
     "interop",
@@ -80,6 +83,7 @@ __all__ = [
     "models",
     "monitoring",
     "open_problem",
+    "reasons",
     "replacement",
     "run_study",
     "stream",

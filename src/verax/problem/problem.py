@@ -176,6 +176,16 @@ class Problem:
         part.replacement = checked_replacement(replacement) or BASELINE
         return part
 
+    def with_background_rows(self, rows: Int[Tensor, " m"]) -> "Problem":
+        """The same with other rows of its background, some of them maybe more than once; baselines follow it."""
+        if self.background is None:
+            raise ValueError("background: this problem has none; pass background=train_inputs.")
+        part = self._copy()
+        part.background = self.background[rows]
+        part.background_labels = None if self.background_labels is None else self.background_labels[rows]
+        part.given = checked_inputs(self.rows, part.background, self.scorer.takes_missing)
+        return part
+
     def with_model(self, model: Any) -> "Problem":
         """The same question about another model that takes the same rows."""
         part = self._copy()

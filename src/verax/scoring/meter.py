@@ -31,7 +31,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Cost:
-    """Rows and seconds."""
+    """What work cost.
+
+    Attributes:
+        rows: Model rows.
+        seconds: Wall-clock time.
+    """
 
     rows: Rows = Rows(0)
     seconds: float = 0.0

@@ -1,0 +1,208 @@
+"""What removing features does: of each alone, of those that are named together, and of the best that could be named."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import torch
+from torch import Tensor
+
+from verax.core import noise
+from verax.core.blocks import block_bytes, pieces
+from verax.core.shapes import Bool, Float, Int
+from verax.evaluation.limit_parts import Part, parts
+from verax.perturbation.bit_masks import MOST_FEATURES, score_sets, set_type
+from verax.perturbation.block import Block, load
+from verax.perturbation.perturbed_rows import PerturbedRows
+from verax.problem.attributed import Attributed, Task, attributed
+from verax.problem.problem import Problem
+from verax.scoring.class_scores import Scale
+from verax.scoring.session import Session
+
+_FEWEST = 8  # inputs: exact shares of fewer say less than bounds for all
+_WIDTH, _CANDIDATES = 8, 64  # of the search where all subsets are too many: subsets kept, features tried
+_SPACINGS = 8  # of the score's number format: a change below is rounding
+
+Effects = Callable[[Bool[Tensor, "b sets features"]], Float[Tensor, "b sets"]]
+
+
+@dataclass(frozen=True)
+class NamedFeatures:
+    """Features that explanations name, by what they say of each.
+
+    Attributes:
+        raising: Those that are said to raise the score.
+        lowering: Those that are said to lower it.
+    """
+
+    raising: Bool[Tensor, "k n features"]
+    lowering: Bool[Tensor, "k n features"]
+
+
+@dataclass(frozen=True)
+class Removals:
+    """How far scores fall when features are removed; below 0 where they rise. Double precision, on the CPU.
+
+    Attributes:
+        single: Of each feature alone; NaN where an input has no such feature.
+        named: Of the features that an explanation names, the fall that removing those said to raise the score makes
+            and the rise that removing those said to lower it makes, together.
+        best: The most that naming so many features could have; NaN for inputs that were not searched.
+        exact: Whether all subsets of that size were tried; if not, ``best`` may be too small.
+        rounding: A change that counts as none, for each input.
+        scores: Of the unperturbed rows.
+    """
+
+    single: Float[Tensor, "n features"]
+    named: Float[Tensor, "k n"]
+    best: Float[Tensor, " n"]
+    exact: bool
+    rounding: Float[Tensor, " n"]
+    scores: Float[Tensor, " n"]
+
+
+def removals(problem: Problem, named: NamedFeatures, size: int, ways: tuple[bool, bool], rows: int) -> Removals:
+    """Remove features and score what is left.
+
+    Args:
+        problem: The model and the rows.
+        named: What explanations name.
+        size: How many features each may name.
+        ways: Whether features count that raise the score, and those that lower it.
+        rows: Model rows to spend on the search for the best subset.
+    """
+    rated = attributed(problem, {"none": torch.zeros(()).expand(problem.inputs.shape)})
+    count, most = len(problem), problem.features.most
+    single = torch.full((count, most), torch.nan, dtype=torch.float64)
+    best = torch.full((count,), torch.nan, dtype=torch.float64)
+    together = torch.zeros(named.raising.shape[:2], dtype=torch.float64)
+    searched, exact = _searched(rated, size, rows)
+    with problem.session(effects_scale(problem)) as session:
+        task = Task(rated, *problem.begin(session), session.score_name)
+        for part in parts(session, task, torch.arange(count)):
+            for block in _blocks(part):
+                effects = _effects(part, block)
+                which = part.which[block.rows].cpu()
+                alone = effects(torch.eye(part.features, dtype=torch.bool).expand(len(which), -1, -1))
+                single[which, : part.features] = alone
+                for sign, masks in ((1, named.raising), (-1, named.lowering)):
+                    mask = masks[:, which, : part.features].transpose(0, 1)
+                    together[:, which] += sign * effects(mask).T if bool(mask.any()) else 0
+                for place in searched[which].nonzero()[:, 0].tolist():
+                    own = _effects(part, load(part.session, part.task, _one(block, place), slice(0, 1), False))
+                    best[which[place]] = _best(own, alone[place], size, ways, exact)
+        clean = task.clean.double().cpu()
+        spacing = torch.finfo(session.dtype).eps
+    largest = single.nan_to_num().abs().amax(1)
+    return Removals(single, together, best, exact, _SPACINGS * spacing * (clean.abs() + largest), clean)
+
+
+def effects_scale(problem: Problem) -> Scale:
+    """The score whose changes count: log-odds, which move as the probability does, unless that itself is explained.
+
+    Not a class's logit: with several classes it may rise while the probability of the class falls.
+    """
+    return "probability" if problem.explained == "probability" else "log_odds"
+
+
+def _searched(rated: Attributed, size: int, rows: int) -> tuple[Bool[Tensor, " n"], bool]:
+    """For which inputs the best subset is searched, and whether among all: of as many as the rows allow, by lot."""
+    features = rated.features.counts(slice(None)).cpu().expand(len(rated)).tolist()
+    every = torch.tensor([float(sum(comb(d, taken) for taken in range(1, min(size, d) + 1))) for d in features])
+    some = torch.tensor([2.0 * _WIDTH * min(d, _CANDIDATES) * size for d in features])
+    lots = noise.input_keys(rated.inputs.cpu(), 0, "reasons").argsort(stable=True)
+    fits, falls = (each[lots].cumsum(0) <= rows for each in (every, some))
+    exact = int(fits.sum()) >= min(_FEWEST, len(rated)) or int(falls.sum()) <= int(fits.sum())
+    chosen = torch.zeros(len(rated), dtype=torch.bool)
+    chosen[lots[fits if exact else falls]] = True
+    return chosen, exact
+
+
+def _blocks(part: Part) -> Iterator[Block]:
+    """Inputs some at a time, so that removed sets of single features stay small."""
+    height = max(1, block_bytes(part.session.device) // (16 * max(1, part.features) ** 2))
+    for rows in pieces(len(part.which), height):
+        yield load(part.session, part.task, rows, slice(0, 1), False)
+
+
+def _one(block: Block, place: int) -> slice:
+    return slice(block.rows.start + place, block.rows.start + place + 1)
+
+
+def _effects(part: Part, block: Block) -> Effects:
+    """What gives the fall of the score for removed sets of a block's inputs."""
+    session, task = part.session, part.task
+    most, clean = task.problem.features.most, task.clean[block.rows].double().cpu()
+
+    def effects(removed: Bool[Tensor, "b sets features"]) -> Float[Tensor, "b sets"]:
+        there = removed.to(session.device)
+        if most <= MOST_FEATURES:
+            scores = score_sets(session, task, block, _packed(there))
+        else:
+            scores = _score_masks(session, task, block, there)
+        part.session.settle()
+        return clean[:, None] - scores.double().cpu()
+
+    return effects
+
+
+def _packed(removed: Bool[Tensor, "b sets features"]) -> Int[Tensor, "b sets"]:
+    kind = set_type(removed.shape[-1])
+    bits = torch.ones((), dtype=kind, device=removed.device) << torch.arange(
+        removed.shape[-1], dtype=kind, device=removed.device
+    )
+    return (removed * bits).sum(-1, dtype=kind)
+
+
+def _score_masks(
+    session: Session, task: Task, block: Block, removed: Bool[Tensor, "b sets features"]
+) -> Float[Tensor, "b sets"]:
+    rows, flat, sets = PerturbedRows(session, task, block), removed.flatten(0, 1), removed.shape[1]
+    owner = torch.arange(len(flat), device=session.device) // sets
+
+    def build(start: int, stop: int) -> Tensor:
+        return rows(flat[start:stop], owner[start:stop])
+
+    found = session.target_scores(build, owner + block.rows.start, task.target, streamed=True)
+    return found.reshape(removed.shape[:2])
+
+
+def _best(
+    effects: Effects, alone: Float[Tensor, " features"], size: int, ways: tuple[bool, bool], exact: bool
+) -> float:
+    """The most that ``size`` features of one input can have: those that raise the score, and those that lower it."""
+    size = min(size, len(alone))
+    every = [_of_all(effects, len(alone), taken) for taken in range(1, size + 1)] if exact else []
+    most = []
+    for sign, counts in zip((1.0, -1.0), ways, strict=True):
+        found = [float((sign * values).max()) for values in every] or _of_some(effects, sign, alone, size)
+        most.append([max(0.0, 0.0, *found[:taken]) if counts else 0.0 for taken in range(size + 1)])
+    raising, lowering = most
+    return max(raising[taken] + lowering[size - taken] for taken in range(size + 1))
+
+
+def _of_all(effects: Effects, features: int, taken: int) -> Float[Tensor, " sets"]:
+    """The effect of every subset of a size."""
+    subsets = torch.tensor(list(combinations(range(features), taken)))
+    found = []
+    for part in pieces(len(subsets), max(1, (1 << 22) // features)):
+        removed = torch.zeros(part.stop - part.start, features, dtype=torch.bool)
+        found.append(effects(removed.scatter_(1, subsets[part], True)[None])[0])
+    return torch.cat(found)
+
+
+def _of_some(effects: Effects, sign: float, alone: Float[Tensor, " features"], size: int) -> list[float]:
+    """The greatest effect of each size that a beam search finds among the features with the greatest of their own."""
+    tried = (sign * alone).argsort(descending=True, stable=True)[:_CANDIDATES]
+    kept = torch.zeros(1, len(alone), dtype=torch.bool)
+    found = []
+    for _ in range(size):
+        wider = kept[:, None].repeat(1, len(tried), 1)
+        wider[:, torch.arange(len(tried)), tried] = True
+        wider = torch.unique(wider.flatten(0, 1), dim=0)
+        values = sign * effects(wider[None])[0]
+        order = values.argsort(descending=True, stable=True)[:_WIDTH]
+        kept = wider[order]
+        found.append(float(values[order[0]]))
+    return found

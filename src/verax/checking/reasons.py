@@ -1,0 +1,378 @@
+"""``verax.reasons``: are the reasons that an explanation names those that counted: none false, none left out?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.attribution.base import Attribution
+from verax.checking.reason_effects import NamedFeatures, Removals, effects_scale, removals
+from verax.checking.stability import KINDS, agreement
+from verax.core.arguments import checked_choice, checked_count, checked_level, checked_not_negative, checked_seed
+from verax.core.arrays import Layout
+from verax.core.shapes import Bool, Float, Int
+from verax.core.text_tables import Table, cost, counted, shortened
+from verax.evaluation.call import prepared
+from verax.evaluation.limits import ROWS
+from verax.problem.features import Grid
+from verax.problem.problem import Problem
+from verax.scoring.meter import Cost, Meter
+from verax.statistics.bounded import bounded_mean
+from verax.statistics.intervals import LEVEL, Estimate
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Direction = Literal["either", "raises", "lowers"]
+_WORDS = {"either": "raise or lower", "raises": "raise", "lowers": "lower"}
+TOTALS = ("false", "omitted", "share", "stability")
+_TIE = 1e-5  # of the largest effect of an input: effects that differ by less are equal
+
+
+@dataclass(frozen=True, repr=False)
+class Reasons:
+    """The reasons of each input, and what is wrong with them; shown as a table of totals.
+
+    Arrays have the form of the attributions: one, a stack, or a dict by name. The numbers of features are those of
+    columns, or of groups in ascending order.
+
+    Attributes:
+        k: Reasons of each input, at most.
+        direction: What they are reasons for.
+        score: The scale on which effects are measured.
+        level: Coverage of the intervals of totals.
+        exact: Whether ``share`` compares with the best of all subsets; if not, with the best that a search found, so
+            that shares are at most these.
+        labels: Names of the attributions in tables.
+        names: Of the features, where they have any.
+        effects: How far the score falls when a feature alone is removed, ``(N, features)``.
+        stability_over: Agreement of the top k by what it is over: ``"seeds"``, ``"background"``, ``"neighbours"``.
+        cost: What the call cost.
+    """
+
+    k: int
+    direction: Direction
+    score: str
+    level: float
+    exact: bool
+    labels: tuple[str, ...]
+    names: tuple[str, ...] | None
+    effects: Any
+    stability_over: Mapping[str, Any]
+    cost: Cost
+    _layout: Layout
+    _values: Mapping[str, Tensor]
+    _by: Any
+
+    @property
+    def top(self) -> Any:
+        """The reasons of each input, ``(N, k)``: numbers of features, strongest first; -1 where there are fewer."""
+        return self._layout.pack(self._values["top"])
+
+    @property
+    def false(self) -> Any:
+        """Which reasons are false, ``(N, k)``: without them the score does not move as the explanation says."""
+        return self._layout.pack(self._values["false"])
+
+    @property
+    def omitted(self) -> Any:
+        """Which features are left out, ``(N, features)``: each moves the score more than a reason whose place it has.
+
+        At most k of an input, each for another reason that is weaker, or for a place that is empty.
+        """
+        return self._layout.pack(self._values["omitted"])
+
+    @property
+    def share(self) -> Any:
+        """The part of the best k features' effect that the reasons have together, ``(N,)``, from 0 to 1.
+
+        NaN where nothing moves the score, and for inputs that the search for the best k was not paid for.
+        """
+        return self._layout.pack(self._values["share"])
+
+    @property
+    def stability(self) -> Any:
+        """The part of the reasons that stays, ``(N,)``: the mean of what could be asked of ``stability_over``.
+
+        NaN where nothing could be asked.
+        """
+        return self._layout.pack(self._values["stability"])
+
+    @property
+    def rows(self) -> int:
+        """Model rows of the whole call."""
+        return self.cost.rows.forward
+
+    def per_input(self) -> dict[str, Float[Tensor, "k n"]]:
+        """One number per attribution and input, from 0 to 1, for each total.
+
+        ``false``: the part of the reasons that is false. ``omitted``: of the k features that move the score most, the
+        part that is left out.
+        """
+        named = (self._values["top"] >= 0).sum(-1)
+        wrong = self._values["false"].sum(-1).double() / named.clamp(min=1)
+        left_out = self._values["omitted"].sum(-1).double() / self._values["strongest"].clamp(min=1)
+        return {"false": wrong, "omitted": left_out, "share": self._values["share"], **self._stabilities()}
+
+    def _stabilities(self) -> dict[str, Tensor]:
+        return {name: self._values[name] for name in ("stability", *(f"stability over {kind}" for kind in KINDS))}
+
+    def totals(self) -> dict[str, Any]:
+        """The mean over inputs of each total with its interval, as the attributions were given."""
+        return {name: self._layout.arrange(self._means(name)) for name in TOTALS}
+
+    def _means(self, name: str, which: Any = slice(None)) -> list[Estimate]:
+        values = self.per_input()[name][:, which]
+        return [bounded_mean(one[~one.isnan()].clamp(0, 1), 0.0, 1.0, self.level) for one in values]
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per attribution, input and feature that is a reason or left out, as a polars data frame.
+
+        Columns: ``attribution``, ``input``, ``place`` (1 for the first reason, null for what is left out), ``feature``,
+        ``effect`` (how far the score falls without it), ``false``, ``omitted``.
+        """
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        top, false, omitted = (self._values[name].numpy() for name in ("top", "false", "omitted"))
+        effects = np.asarray(self.effects)
+        rows = []
+        for which, label in enumerate(self.labels):
+            for row in range(top.shape[1]):
+                reasons = [(place, feature) for place, feature in enumerate(top[which, row].tolist()) if feature >= 0]
+                found: list[tuple[int | None, int, bool, bool]]
+                found = [(place + 1, feature, bool(false[which, row, place]), False) for place, feature in reasons]
+                found += [(None, feature, False, True) for feature in np.flatnonzero(omitted[which, row]).tolist()]
+                for place, feature, wrong, missing in found:
+                    effect = float(effects[row, feature])
+                    rows.append((label, row, place, self.feature_name(feature), effect, wrong, missing))
+        schema = {"attribution": pl.String, "input": pl.Int64, "place": pl.Int64, "feature": pl.String}
+        schema |= {"effect": pl.Float64, "false": pl.Boolean, "omitted": pl.Boolean}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def feature_name(self, feature: int) -> str:
+        """The name of a feature, or its number where it has none."""
+        return str(feature) if self.names is None else self.names[feature]
+
+    def table(self) -> Table:
+        """Totals with their intervals: a line per attribution, and per segment where there are some."""
+        segments: dict[str, Any] = {"": slice(None)}
+        if self._by is not None:
+            segments |= {str(label): torch.from_numpy(self._by == label) for label in np.unique(self._by)}
+        rows = [
+            (label + (f", {segment}" if segment else ""), *(str(self._means(name, rows)[which]) for name in TOTALS))
+            for which, label in enumerate(self.labels)
+            for segment, rows in segments.items()
+        ]
+        inputs = counted(self._values["top"].shape[1], "input")
+        caption = f"Top {self.k} features that {_WORDS[self.direction]} the {self.score}, means over {inputs} with "
+        caption += f"{100 * self.level:.4g} % intervals; {cost(self.rows, self.cost.seconds)}"
+        return Table(("attribution", *TOTALS), shortened(rows), caption, tuple(self._notes()))
+
+    def _notes(self) -> list[str]:
+        """What the totals mean, and what they are of where it is not all inputs."""
+        known = int((~self._values["share"].isnan()).any(0).sum())
+        notes = [
+            "false: reasons without which the score does not move as the explanation says; omitted: of the "
+            f"{self.k} features that move it most, those that are not named",
+            f"share: of the effect of the best {self.k} features, {'found' if self.exact else 'sought'} for "
+            f"{counted(known, 'input')}{'' if self.exact else ', so that shares are at most these'}",
+        ]
+        return [
+            *notes,
+            f"stability: the part of the top {self.k} that stays, over {self._stability_words() or 'nothing'}",
+        ]
+
+    def _stability_words(self) -> str:
+        """The mean of each kind that could be asked, for each attribution."""
+        words = []
+        for kind in KINDS:
+            values = self._values[f"stability over {kind}"]
+            means = [f"{float(one.nanmean()):.3g}" for one in values if not bool(one.isnan().all())]
+            words += [f"{kind} {', '.join(means)}"] if means else []
+        return "; ".join(words)
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def reasons(
+    problem: Problem,
+    attributions: Any,
+    k: int = 4,
+    *,
+    direction: Direction = "either",
+    tolerance: float = 0.0,
+    by: Any = None,
+    repeats: int = 4,
+    level: float = LEVEL,
+    rows: int = ROWS,
+    seed: int = 0,
+) -> Reasons:
+    """Ask whether the k reasons that an explanation names for each input are those that counted.
+
+    A reason is a feature with one of the k largest attributions, as an adverse action notice of US credit rules names
+    them. It is *false* if the score does not move as its sign says when it is removed. A feature is *omitted* if it
+    moves the score more than a reason and is not named. The *share* is the reasons' joint effect over that of the best
+    k features. *Stability* is the part of the reasons that stays with other seeds of the method, with other draws of
+    the background, and for the nearest other input with the same score.
+
+    Effects are changes of the log-odds, which move as the probability does and are not compressed near 0 and 1; of the
+    probability where the problem explains that (``explained="probability"``), and of a regressor's value. Attributions
+    must be contributions, such as Shapley values or Integrated Gradients; multiply slopes by ``inputs - baselines``.
+
+    Args:
+        problem: The model, the rows and what removed features become.
+        attributions: As in ``verax.evaluate``. Methods are computed; only they can be asked with other seeds and
+            backgrounds.
+        k: Reasons to name.
+        direction: ``"either"``: the largest attributions of both signs. ``"raises"`` and ``"lowers"``: reasons that the
+            tracked score is as high, or as low, as it is. Why was it refused? Track the class that refuses
+            (``target="bad"``) and ask for what raises it.
+        tolerance: A change of the score that counts as none, beside rounding.
+        by: One label per input: totals of each segment as well.
+        repeats: Other seeds, and other draws of the background, that are tried.
+        level: Coverage of the intervals of totals.
+        rows: Model rows to spend on finding the best k features: of all subsets where the rows allow it, for as many
+            inputs as they allow, drawn at random; by a search where they allow no more than a few.
+        seed: Of draws of the background.
+
+    Example: an exact explanation of a linear model has no false and no omitted reason.
+        >>> import torch, verax
+        >>> _ = torch.manual_seed(0)
+        >>> model, x = torch.nn.Linear(8, 2), torch.randn(50, 8)
+        >>> problem = verax.Problem(model, x, target=1)
+        >>> exact = x * (model.weight[1] - model.weight[0]).detach()
+        >>> found = verax.reasons(problem, {"exact": exact, "opposite": -exact})
+        >>> bool(found.false["exact"].any()), bool(found.omitted["exact"].any()), found.false["opposite"].float().mean()
+        (False, False, tensor(1.))
+        >>> print(found)  # doctest: +ELLIPSIS
+        attribution  false                    omitted                  share                    stability
+        exact        0.000 [0.000, ...
+    """
+    checked_choice("direction", direction, get_args(Direction))
+    settings = (checked_count("k", k), checked_not_negative("tolerance", tolerance))
+    checked_count("repeats", repeats), checked_count("rows", rows), checked_level(level), checked_seed(seed)
+    labels = None if by is None else np.asarray(by)
+    call = prepared(problem, attributions, ("pc",), lambda call: None)  # metrics have no part in it
+    problem, layout = call.rated.problem, call.rated.layout
+    if labels is not None and labels.shape != (len(problem),):
+        raise ValueError(f"by: expected one label for each of {len(problem)} inputs, got shape {labels.shape}.")
+    meter = Meter(problem.scorer.counts)
+    values = _by_feature(problem, torch.stack([one.double().cpu() for one in call.rated.attributions]))
+    top, sign = named_features(values, settings[0], direction)
+    effects = removals(problem, _named(top, sign), settings[0], (direction != "lowers", direction != "raises"), rows)
+    found = _judged(effects, top, sign, direction, tolerance)
+    methods = {} if not isinstance(attributions, Mapping) else attributions
+    methods = {name: one for name, one in methods.items() if isinstance(one, Attribution)}
+
+    def top_of(changed: Problem, methods: Mapping[str, Attribution]) -> dict[str, Int[Tensor, "n k"]]:
+        again = prepared(changed, methods, ("pc",), lambda call: None).rated
+        stacked = torch.stack([one.double().cpu() for one in again.attributions])
+        return dict(zip(methods, named_features(_by_feature(changed, stacked), settings[0], direction)[0], strict=True))
+
+    names = layout.names or tuple(f"attribution {place}" for place in range(len(top)))
+    over = agreement(problem, dict(zip(names, top, strict=True)), methods, top_of, repeats, seed)
+    found |= {f"stability over {kind}": values for kind, values in over.items()}
+    found["stability"] = torch.stack(list(over.values())).nanmean(0)
+    places = problem.order.places if isinstance(problem.features, Grid) else None
+    found, single, feature_names = _as_given(found, effects.single, problem.names, places)
+    scale = "value" if problem.scorer.adapter.returns == "values" else effects_scale(problem).replace("_", "-")
+    return Reasons(
+        k=settings[0],
+        direction=direction,
+        score=scale,
+        level=level,
+        exact=effects.exact,
+        labels=names if len(names) > 1 or layout.names else ("attribution",),
+        names=feature_names,
+        effects=single.numpy() if layout.kind == "numpy" else single,
+        stability_over={kind: layout.pack(found[f"stability over {kind}"]) for kind in KINDS},
+        cost=call.spent + meter.total(),
+        _layout=layout,
+        _values=found,
+        _by=labels,
+    )
+
+
+def _by_feature(problem: Problem, values: Float[Tensor, "k n *rest"]) -> Float[Tensor, "k n features"]:
+    return problem.features.reduce(values, slice(0, len(problem))).double()
+
+
+def named_features(
+    values: Float[Tensor, "k n features"], k: int, direction: Direction
+) -> tuple[Int[Tensor, "k n {k}"], Float[Tensor, "k n features"]]:
+    """The k features with the largest attributions in a direction, and the sign of each attribution.
+
+    Of equal ones the first is named; a feature whose attribution is 0 is no reason.
+
+    Example:
+        >>> named_features(torch.tensor([[[1.0, -3.0, 0.0]]]), 2, "either")[0], named_features(
+        ...     torch.tensor([[[1.0, -3.0, 0.0]]]), 2, "raises")[0]
+        (tensor([[[1, 0]]]), tensor([[[ 0, -1]]]))
+    """
+    strength = {"either": values.abs(), "raises": values, "lowers": -values}[direction]
+    order = strength.argsort(dim=-1, descending=True, stable=True)[..., :k]
+    top = order.masked_fill(strength.gather(-1, order) <= 0, -1)
+    missing = top.new_full((*top.shape[:-1], k - top.shape[-1]), -1)
+    return torch.cat((top, missing), dim=-1), values.sign()
+
+
+def _named(top: Int[Tensor, "a n k"], sign: Float[Tensor, "a n features"]) -> NamedFeatures:
+    mask = _mask(top, sign.shape[-1])
+    return NamedFeatures(mask & (sign > 0), mask & (sign < 0))
+
+
+def _mask(top: Int[Tensor, "a n k"], features: int) -> Bool[Tensor, "a n features"]:
+    wide = torch.zeros(*top.shape[:2], features + 1, dtype=torch.bool)
+    return wide.scatter_(-1, top.where(top >= 0, features), True)[..., :features]
+
+
+def _judged(
+    effects: Removals,
+    top: Int[Tensor, "a n k"],
+    sign: Float[Tensor, "a n features"],
+    direction: Direction,
+    tolerance: float,
+) -> dict[str, Tensor]:
+    """Which reasons are false, which features are left out, and what share the reasons have."""
+    single, k = effects.single, top.shape[-1]
+    none = effects.rounding + tolerance
+    moved = (single * sign).gather(-1, top.clamp(min=0))
+    false = (top >= 0) & ~(moved > none[:, None])
+    strength = {"either": single.abs(), "raises": single, "lowers": -single}[direction].nan_to_num(nan=-torch.inf)
+    mask = _mask(top, single.shape[-1])
+    # the strongest that are not named, against the weakest that are: each takes the place of one
+    others = strength.masked_fill(mask, -torch.inf)
+    strongest = others.argsort(dim=-1, descending=True, stable=True)[..., :k]
+    rivals = others.gather(-1, strongest)
+    weakest = strength.expand_as(mask).gather(-1, top.clamp(min=0)).clamp(min=0).masked_fill(top < 0, 0)
+    weakest = weakest.sort(dim=-1).values[..., : rivals.shape[-1]]
+    tie = none + _TIE * single.nan_to_num().abs().amax(1)
+    beaten = (rivals > weakest + tie[:, None]) & (rivals > none[:, None])
+    omitted = torch.zeros_like(mask).scatter_(-1, strongest, beaten)
+    real = (strength > none[:, None]).sum(-1).clamp(max=k)
+    best = effects.best if effects.exact else torch.maximum(effects.best, effects.named.amax(0))
+    share = (effects.named / best.masked_fill(~(best > none), torch.nan)).clamp(0, 1)
+    return {"top": top, "false": false, "omitted": omitted, "strongest": real.expand(len(top), -1), "share": share}
+
+
+def _as_given(
+    found: dict[str, Tensor],
+    single: Float[Tensor, "n features"],
+    names: tuple[str, ...] | None,
+    places: tuple[int, ...] | None,
+) -> tuple[dict[str, Tensor], Float[Tensor, "n features"], tuple[str, ...] | None]:
+    """Features by their numbers in the user's data frame, whose columns the model may have in another order."""
+    if places is None:
+        return found, single, names
+    column = torch.tensor(places)
+    back = column.argsort()
+    top = found["top"]
+    changed = {"top": column[top.clamp(min=0)].masked_fill(top < 0, -1), "omitted": found["omitted"][..., back]}
+    return found | changed, single[:, back], None if names is None else tuple(names[place] for place in back.tolist())

@@ -1,0 +1,119 @@
+"""Whether the top features stay: with other seeds of the method, other draws of the background, and nearby inputs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.attribution.base import Attribution
+from verax.core import noise
+from verax.core.shapes import Bool, Float, Int
+from verax.problem.problem import Problem
+
+KINDS = ("seeds", "background", "neighbours")
+_SAME_SCORE = 0.02  # of a probability; of other scores, of their range
+_POOL = 4096  # inputs among which a neighbour is looked for
+
+TopOf = Callable[[Problem, Mapping[str, Attribution]], dict[str, Int[Tensor, "n k"]]]
+
+
+def agreement(
+    problem: Problem,
+    top: Mapping[str, Int[Tensor, "n k"]],
+    methods: Mapping[str, Attribution],
+    top_of: TopOf,
+    repeats: int,
+    seed: int,
+) -> dict[str, Float[Tensor, "a n"]]:
+    """The part of each input's top features that stays, by what is changed; NaN where it cannot be.
+
+    Args:
+        problem: The inputs.
+        top: Top features of each attribution, -1 where an input has fewer.
+        methods: Those of the attributions that can be computed again.
+        top_of: Computes the top features of methods on a problem.
+        repeats: Other seeds, and other draws.
+        seed: Of the draws.
+    """
+    nothing = torch.full((len(problem),), torch.nan, dtype=torch.float64)
+    seeded = {name: one for name, one in methods.items() if _has_seed(one)}
+    found: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
+    if seeded:
+        others = [{name: with_seed(one, turn) for name, one in seeded.items()} for turn in range(1, repeats + 1)]
+        found["seeds"] = _mean_overlap(top, [top_of(problem, other) for other in others])
+    found["seeds"] |= {name: torch.ones_like(nothing) for name in methods if name not in seeded}
+    if methods and problem.background is not None:
+        drawn = [_drawn_background(problem, turn, seed) for turn in range(1, repeats + 1)]
+        found["background"] = _mean_overlap(top, [top_of(other, methods) for other in drawn])
+    nearest = neighbours(problem)
+    for name, own in top.items():
+        beside = overlap(own, own[nearest.clamp(min=0)])
+        found["neighbours"][name] = beside.masked_fill(nearest < 0, torch.nan)
+    return {kind: torch.stack([found[kind].get(name, nothing) for name in top]) for kind in KINDS}
+
+
+def overlap(first: Int[Tensor, "n k"], second: Int[Tensor, "n k"]) -> Float[Tensor, " n"]:
+    """The part of the features of two lists that both name; 1 where neither names any.
+
+    Example:
+        >>> overlap(torch.tensor([[1, 2], [3, -1]]), torch.tensor([[2, 5], [3, -1]])).tolist()
+        [0.5, 1.0]
+    """
+    both = ((first[:, :, None] == second[:, None]) & (first >= 0)[:, :, None]).any(-1).sum(-1)
+    most = torch.maximum((first >= 0).sum(-1), (second >= 0).sum(-1))
+    return torch.where(most > 0, both.double() / most.clamp(min=1), 1.0)
+
+
+def with_seed(method: Attribution, turn: int) -> Attribution:
+    """The same method with another seed."""
+    held: Any = method
+    return replace(held, seed=held.seed + turn) if _has_seed(method) else method
+
+
+def _has_seed(method: Attribution) -> bool:
+    return any(field.name == "seed" for field in fields(method))
+
+
+def _mean_overlap(
+    top: Mapping[str, Int[Tensor, "n k"]], others: list[dict[str, Int[Tensor, "n k"]]]
+) -> dict[str, Float[Tensor, " n"]]:
+    return {name: torch.stack([overlap(top[name], other[name]) for other in others]).mean(0) for name in others[0]}
+
+
+def _drawn_background(problem: Problem, turn: int, seed: int) -> Problem:
+    """The same problem with as many rows of its background, drawn with replacement."""
+    rows = problem.background
+    assert rows is not None  # noqa: S101  # as the caller has asked
+    key = noise.input_keys(torch.zeros(1, 1), seed, f"background {turn}")
+    lots = noise.words(key, 0, len(rows))[0].remainder(len(rows))
+    return problem.with_background_rows(lots.to(rows.device))
+
+
+def neighbours(problem: Problem) -> Int[Tensor, " n"]:
+    """For each input the nearest other one with the same target and nearly the same score; -1 where there is none.
+
+    Distances are Euclidean, of amounts in standard deviations, of categories 1 where they differ. Beyond 4,096 inputs,
+    neighbours are looked for among as many of them, drawn at random.
+    """
+    values = problem.inputs.flatten(1).double().cpu()
+    scores, classes = problem.scores.double().cpu(), problem.classes.cpu()
+    pool = noise.input_keys(problem.inputs.cpu(), 0, "neighbours").argsort(stable=True)[:_POOL].sort().values
+    spread = values.nan_to_num().std(0, correction=0).clamp(min=1e-12)
+    codes = problem.given.codes
+    category = torch.zeros(values.shape[1], dtype=torch.bool) if codes is None else codes.flatten().cpu()
+    amounts = (values / spread)[:, ~category].nan_to_num()
+    reach = _SAME_SCORE * (
+        1.0
+        if problem.output == "probability" and problem.scorer.adapter.returns != "values"
+        else float(scores.max() - scores.min())
+    )
+    found = []
+    for row in range(len(values)):
+        apart = (amounts[pool] - amounts[row]).square().sum(1)
+        apart += (values[pool][:, category] != values[row, category]).sum(1)
+        allowed: Bool[Tensor, " pool"] = (scores[pool] - scores[row]).abs() <= reach
+        allowed &= (classes[pool] == classes[row]) & (pool != row)
+        found.append(int(pool[apart.masked_fill(~allowed, torch.inf).argmin()]) if bool(allowed.any()) else -1)
+    return torch.tensor(found)
