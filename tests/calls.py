@@ -10,7 +10,7 @@ from unittest import mock
 
 import verax
 from verax.metrics import METRICS, DirectedPredictionChange, Infidelity, InfidelityUncertainty, Metric, PredictionChange
-from verax.metrics.choose import usual
+from verax.metrics.deciding import paper_metrics
 from verax.problem.inputs import Inputs
 
 auditing = importlib.import_module("verax.auditing.audit")
@@ -27,7 +27,7 @@ def problem(model: Any, inputs: Any, **settings: Any) -> verax.Problem:
 def named(metrics: Any, about: verax.Problem, settings: Mapping[str, Any]) -> Any:
     """Metrics, of which those that are named have settings."""
     said = {name: value for name, value in settings.items() if value is not None}
-    listed = usual(about) if metrics is None else metrics
+    listed = list(paper_metrics(about).values()) if metrics is None else metrics
     if not said:
         return listed
     fewest = int(about.features.counts(slice(None)).min())

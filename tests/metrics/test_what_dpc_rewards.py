@@ -129,10 +129,10 @@ def test_lpc_of_the_gradient_is_the_sum_that_calculus_gives(name: str) -> None:
 
 
 def test_a_metric_says_what_it_cannot_see() -> None:
-    assert "-1/a" in DirectedPredictionChange().cannot_see
-    assert "constant" in DirectedPredictionChange("signed").cannot_see
-    assert "constant" in verax.metrics.PredictionChange().cannot_see
-    assert LocalPredictionChange().cannot_see == DirectedPredictionChange(area="morf").cannot_see == ""
+    assert "-1/a" in DirectedPredictionChange().known_limitations
+    assert "constant" in DirectedPredictionChange("signed").known_limitations
+    assert "constant" in verax.metrics.PredictionChange().known_limitations
+    assert LocalPredictionChange().known_limitations == DirectedPredictionChange(area="morf").known_limitations == ""
 
 
 def test_a_tree_is_flat_for_a_nudge() -> None:

@@ -119,7 +119,7 @@ def test_the_audit_is_that_of_a_direct_call(study: Study, trust: Trust) -> None:
     own = trust.audits["Cancer-MLP"]
     assert own.to_frame().equals(found.to_frame())
     assert (own.sentences, own.notes, own.inputs, own.rows) == (found.sentences, found.notes, 9, found.rows)
-    assert own.cannot_see == found.cannot_see
+    assert own.known_limitations == found.known_limitations
 
 
 def test_what_cannot_be_asked_says_why(trust: Trust) -> None:

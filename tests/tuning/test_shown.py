@@ -16,7 +16,7 @@ def found(model):
 def run(code):
     names = {}
     exec(code, names)  # noqa: S102  # code that was just written
-    return names["method"]
+    return eval(code.splitlines()[-1], names)  # noqa: S307
 
 
 def test_the_code_makes_the_best_configuration_again(found):

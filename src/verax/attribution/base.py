@@ -21,6 +21,7 @@ from verax.attribution.family import Family, check_family
 from verax.attribution.given import Explained, Given, Piece, Place, given_of
 from verax.core.arrays import Layout, joined_rows
 from verax.core.blocks import pieces
+from verax.core.code import code_of
 from verax.core.registry import Registry
 from verax.core.shapes import Float
 from verax.problem.checked_inputs import CheckedInputs
@@ -160,6 +161,18 @@ class Attribution(ABC):
         """
         settings = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
         return f"{type(self).__name__}({settings})"
+
+    @property
+    def code(self) -> str:
+        """The import line and the constructor call, to be pasted.
+
+        Example:
+            >>> from verax.attribution import Occlusion
+            >>> print(Occlusion().code)
+            from verax.attribution import Occlusion
+            Occlusion(kind='leave_one_out')
+        """
+        return code_of(self)
 
     def __call__(self, problem: Problem) -> Any:
         """Compute the attributions of a problem's rows: an array of their shape, NumPy or torch as they are.

@@ -162,6 +162,21 @@ def trees_of(model: Any) -> Any:
     return held
 
 
+def made_of_trees(model: Any) -> bool:
+    """Whether a model's score is a sum of trees', also behind a pipeline's steps or a table's.
+
+    Args:
+        model: The adapter.
+    """
+    while hasattr(model, "model_rows") and hasattr(model, "adapter"):
+        model = model.adapter
+    held: Any = getattr(model, "booster", getattr(model, "estimator", None))
+    while hasattr(held, "steps") and held.steps:
+        held = held.steps[-1][1]
+    package, name = type(held).__module__.split(".")[0], type(held).__name__
+    return package in _BOOSTERS or (package == "sklearn" and name in _SKLEARN)
+
+
 def has_trees(model: Any) -> bool:
     """Whether there are trees behind a model that can be read."""
     try:

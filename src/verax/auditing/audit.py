@@ -97,7 +97,7 @@ def audit(
         found = run.findings(pieces, progress or (lambda line: None))
         costs = [meter.total() for meter in meters]
         rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
-        blind = {name: metric.cannot_see for piece in pieces for name, metric in piece.metrics.items()}
+        blind = {name: metric.known_limitations for piece in pieces for name, metric in piece.metrics.items()}
         inputs = 0 if asked_about is None else len(asked_about)
         return Audit(
             tuple(found), tuple(run.left_out), run.trials, inputs, rows, seconds, LEVEL, blind, subjects[0].facts

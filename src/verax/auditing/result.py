@@ -32,7 +32,7 @@ class Audit:
         rows: Model rows, those of earlier runs not counted.
         seconds: Wall-clock time.
         level: Coverage of the intervals.
-        cannot_see: What metrics are known not to see, by name, as they say it themselves.
+        known_limitations: What metrics are known not to see, by name, as they say it themselves.
         facts: Of one's own model: which it is, the followed class, the baseline and the date, in words.
     """
 
@@ -43,14 +43,14 @@ class Audit:
     rows: int
     seconds: float
     level: float
-    cannot_see: Mapping[str, str]
+    known_limitations: Mapping[str, str]
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sentences(self) -> tuple[str, str, str]:
         """Three sentences to act on."""
         if self.inputs:
-            return model_sentences(self.findings, self.inputs, self.cannot_see)
+            return model_sentences(self.findings, self.inputs, self.known_limitations)
         return case_sentences(self.findings)
 
     @property

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from verax.evaluation.comparison import Comparison, Ranked
 
 _SEVERAL = "--attributions"
-_LEFT_OUT = (
-    "DPC is left out: ids of tokens have no direction. It rates attributions of embeddings, in Python: "
-    "verax.text.embedded."
-)
 
 EXAMPLES = common.examples(
     "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy lime.npy --out result.parquet",
@@ -77,14 +73,16 @@ def evaluate(
     device: model_options.DeviceName = None,
     batch_size: model_options.BatchSize = None,
     imports: common.Imports = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rankings as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print answers, verdicts and rankings as JSON.")] = False,
 ) -> None:
-    """Rank attributions of a model by how faithful they are.
+    """Say which explanations of a model to believe.
 
-    Measures PC, DPC and Infidelity, or what --metric says, with intervals; the table says which attribution is better,
-    and whether the difference is real. Attributions are arrays like the inputs: one number for each feature of each
-    input. Every file is one attribution, called by its name; an .npz or .safetensors file may hold several. --method
-    computes one.
+    Two questions, each with a verdict on every explanation, a random one of its own beside them: what would a small
+    change of the input do (effect correlation under noise), and what made the score what it is (under removal).
+    --metric measures something else: --metric paper is PC, DPC and Infidelity, --metric all is everything that fits.
+
+    Attributions are arrays like the inputs: one number for each feature of each input. Every file is one attribution,
+    called by its name; an .npz or .safetensors file may hold several. --method computes one.
 
     Texts: the model is a folder of transformers (config.json, .safetensors, tokenizer), the inputs are a .csv, .jsonl
     or .parquet file of texts, and attributions are .jsonl or .parquet files, a list of numbers per text: one for each
@@ -92,12 +90,11 @@ def evaluate(
     """
     with common.one_line_errors():
         from verax.evaluation.compare import compare
-        from verax.metrics.choose import usual
         from verax.problem_files import ProblemFiles, open_explained
 
         extensions.load(imports or ())
         _check_no_lake(inputs)
-        metrics, methods = model_options.metrics_of(metric or ()), model_options.methods_of(method or ())
+        metrics, methods = model_options.metric_choice(metric or ()), model_options.methods_of(method or ())
         paths = list(attributions or ())
         if not paths and not methods:
             raise ValueError("--attributions, --method: expected a file or a method, got neither.")
@@ -124,11 +121,9 @@ def evaluate(
         asked = {"target": target, "output": output, "batch_size": batch_size}
         problem, given = open_explained(files, paths, asked | {"replacement": replaced[0] if replaced else None})
         explained = model_options.joined(given, methods)
-        found = compare(problem, explained, metrics or None, replacements=replaced[1:], level=level)
+        found = compare(problem, explained, metrics, replacements=replaced[1:], level=level)
         found = found.with_limits() if limits else found
         found = found.with_distance() if distance else found
-        if not metrics and "dpc" not in usual(problem):
-            common.tell(f"verax: {_LEFT_OUT}")
         words = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, [*paths, *methods]))}
         words |= {"target": target or _tracked(problem)} | ({} if baselines is None else {"baselines": baselines})
         written = _write(found, out, report, {name: str(value) for name, value in words.items()})
@@ -158,7 +153,7 @@ def _check_written(table: Path | None, report: Path | None, taken: list[Path]) -
 
 
 def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
-    """The rankings as plain values; numbers that are none, such as the interval of a single input, are NaN."""
+    """Answers, verdicts and rankings as plain values; what is not known, as the interval of one input, is NaN."""
 
     def place(ranked: "Ranked") -> dict[str, Any]:
         after = ranked.against_next
@@ -172,7 +167,10 @@ def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
         }
         for name in comparison.metrics
     }
-    whole: dict[str, Any] = {"inputs": comparison.inputs, "rows": comparison.rows, "level": comparison.level}
+    wins = {kind: dict(one.wins) for kind, one in comparison.judgements.items()}
+    whole: dict[str, Any] = {"answers": comparison.answers, "verdicts": comparison.verdicts, "wins": wins}
+    whole |= {"saturation": comparison.saturation_words(), "seconds": comparison.seconds}
+    whole |= {"inputs": comparison.inputs, "rows": comparison.rows, "level": comparison.level}
     whole |= {"replacement": comparison.replacement, "survival": [one.facts() for one in comparison.survival()]}
     first = next(iter(comparison.evaluation.values())).context
     whole |= {"about": first.about.facts(first.class_counts), "notes": list(first.about.notes)}

@@ -13,6 +13,7 @@ from verax.core.short_form import parsed
 if TYPE_CHECKING:
     from verax.attribution import Attribution
     from verax.metrics import Metric
+    from verax.metrics.choose import Metrics
     from verax.problem.replacement import Replacement
 
 SHORT_FORM = "NAME(SETTING=VALUE,...)"
@@ -161,6 +162,14 @@ SeveralReplacements = Annotated[
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 DeviceName = Annotated[str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=complete.devices)]
 BatchSize = Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")]
+
+
+def metric_choice(words: Sequence[str]) -> "Metrics | None":
+    """What ``--metric`` says: nothing, ``paper`` or ``all`` alone, or metrics by their short forms."""
+    for several in ("paper", "all"):
+        if list(words) == [several]:
+            return several
+    return metrics_of(words) or None
 
 
 def metrics_of(

@@ -25,6 +25,7 @@ class Table:
         notes: Lines to put below it.
         best: Places, by row and column, of what is the best of its column: bold in HTML.
         about: Which model, class and baseline the numbers are about.
+        lead: Lines to put above it.
 
     Example:
         >>> print(Table(("name", "mean"), (("a", "0.5"), ("longer", "-1")), "Two means").text())
@@ -40,15 +41,17 @@ class Table:
     notes: tuple[str, ...] = ()
     best: frozenset[tuple[int, int]] = frozenset()
     about: str = ""
+    lead: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Aligned columns, the caption, what it is about, then the notes after an empty line."""
+        """The lead, aligned columns, the caption, what it is about, then the notes, with empty lines between."""
         cells = [tuple(map(_one_line, row)) for row in (self.head, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
         notes = [_one_line(note) for note in self.notes]
         said = [f"{_one_line(line)}." for line in (self.caption, self.about) if line]
-        return "\n".join([*lines, *said, *([""] if notes else []), *notes])
+        lead = [*map(_one_line, self.lead), *([""] if self.lead else [])]
+        return "\n".join([*lead, *lines, *said, *([""] if notes else []), *notes])
 
     def html(self) -> str:
         """A table that needs neither script nor style sheet; whatever a name contains is shown, not run."""
@@ -59,7 +62,8 @@ class Table:
         caption = f"<caption {_CAPTION}>{html.escape(said)}</caption>"
         notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes)
         table = f"<table {_TABLE}>{caption}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<ul>{notes}</ul>" if notes else table
+        lead = "".join(f"<p>{html.escape(line)}</p>" for line in self.lead)
+        return f"{lead}{table}<ul>{notes}</ul>" if notes else f"{lead}{table}"
 
     def page(self) -> str:
         """The same as a whole page."""

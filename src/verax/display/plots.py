@@ -124,7 +124,7 @@ def means(results: Mapping[str, Result]) -> Chart:
     for ax, (name, result) in zip(axes, results.items(), strict=True):
         found = result.listed_means()
         _dots(ax, [found[which] for which in shown], [BLUE] * len(shown))
-        _say_direction(ax, name if name != result.metric.name else result.metric.label, result)
+        _say_direction(ax, result.metric.label_as(name), result)
         ax.tick_params(labelleft=ax is axes[0])
     axes[0].set_yticks(range(len(shown)), names)
     many, cut = counted(first.scores.shape[1], "input"), _cut(len(first.scores), len(shown), first)

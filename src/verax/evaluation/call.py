@@ -9,7 +9,7 @@ import torch
 from verax.attribution.base import Attribution, explain
 from verax.evaluation.explained_class import with_known_class
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
-from verax.metrics.choose import Metrics, chosen, usual
+from verax.metrics.choose import Metrics, metrics_for
 from verax.problem.attributed import Attributed, attributed
 from verax.problem.given_attributions import fitted_attributions, plain_attributions
 from verax.problem.problem import Problem
@@ -59,7 +59,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     Args:
         problem: The model, the rows, and what is asked about them.
         attributions: Arrays or methods.
-        metrics: Names or objects; None for the usual ones.
+        metrics: Names or objects; ``metrics_for`` says what stands for several.
         check: Raises for a call that cannot be measured; called before methods are computed, with zeros for theirs.
     """
     if not isinstance(problem, Problem):
@@ -76,7 +76,9 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
     rated = attributed(problem, {**given, **dict.fromkeys(methods, zeros)} if methods else given)
     rated = replace(rated, remarks=whose.remarks)
-    named = chosen(usual(problem) if metrics is None else metrics, fewest_features(problem))
+    named = metrics_for(problem, metrics)
+    if metrics == "all":
+        named = {name: metric for name, metric in named.items() if _fits(Call(rated, {name: metric}), check)}
     call = Call(rated, named, spent)
     check(call)
     if not methods:
@@ -88,9 +90,12 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     return Call(rated, named, spent + computed.cost)
 
 
-def fewest_features(problem: Problem) -> int:
-    """Features of the row that has fewest."""
-    return int(problem.features.counts(slice(None)).min())
+def _fits(call: Call, check: Callable[[Call], None]) -> bool:
+    try:
+        check(call)
+    except ValueError:  # what metrics raise for problems that they are not for
+        return False
+    return True
 
 
 def _methods(attributions: Any) -> dict[str, Attribution]:

@@ -1,15 +1,19 @@
-"""Which attribution is the most faithful to a model, and is it told apart from the next one? Paired over inputs."""
+"""Which explanation of a model should be believed? Two questions, each with a verdict on every explanation."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from verax.core.arguments import checked_level
+from verax.core.warn import warn
 from verax.evaluation.call import Call, follows_replacement, prepared
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.engine import check_call, run
 from verax.evaluation.result import Evaluation
 from verax.evaluation.survival import Elsewhere
+from verax.evaluation.verdicts import with_reference
+from verax.metrics.base import Kind
 from verax.metrics.choose import Metrics
+from verax.metrics.deciding import deciding_metrics, why_not
 from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement, checked_replacement
 from verax.scoring.meter import Cost
@@ -23,26 +27,32 @@ def compare(
     replacements: Any = (),
     level: float = 0.95,
 ) -> Comparison:
-    """Rank attributions of one model by how faithful they are, and say which differences are real.
+    """Say which explanations of a model to believe: a verdict on each, for each of two questions.
+
+    *What would a small change of the input do* is decided by the effect correlation under noise, *what made the score
+    what it is* by the effect correlation under removal; docs/which-metric.md says why. A random explanation of our own
+    is always compared as well. Both questions cost 321 model rows per input, for any number of explanations.
+
+    ``.verdicts["local"]["LIME"]`` is ``"best"``, ``"not significantly different from the best"``, ``"better than
+    random"``, ``"no better than random"`` or ``"worse than random"``; ``.answers["local"]`` says what to believe, or
+    why the question has no answer for this model. The other question is ``"baseline"``. Where the model is sure of its
+    inputs, a warning says how the verdicts look on its logit.
 
     Args:
         problem: The model, the rows, and what is asked about them.
         attributions: A dict of names to arrays like the inputs, or to methods such as
             ``verax.attribution.SmoothGrad()``, which are computed first.
-        metrics: Names of metrics, metric objects from ``verax.metrics``, or a dict that names them. By default PC, DPC
-            and Infidelity; for tokens and other categories PC and Infidelity under removal.
+        metrics: What to measure instead: names of metrics, metric objects from ``verax.metrics``, a dict that names
+            them, ``"paper"`` or ``"all"``. Then the first one of a question that may decide does, else the first one.
         replacements: Others to rank under as well, in a list, or in a dict that names them: does the ranking survive?
             Metrics that add noise or have a replacement of their own are left out there, and so is DPC where features
             have no direction. Each costs about as many model rows again.
         level: Coverage of the intervals.
 
-    Intervals say how far a number would move with other inputs of the same kind. Means have the interval of Student's
-    t; differences of two attributions are paired, input by input, with the interval of the paired t-test,
-    which is narrower wherever two attributions find the same inputs hard. Infidelity's Monte-Carlo error is part of the
-    spread over inputs; all attributions share their draws, so that most of it cancels in a difference.
-
-    Each interval is for one pair and is not corrected for looking at many: of 20 comparisons of equally good
-    attributions, expect one to tell them apart by chance. Where that matters, raise ``level`` to ``1 - 0.05 / pairs``.
+    Verdicts rest on paired t-tests over inputs, corrected for the number of explanations by Holm's method: with level
+    0.95, explanations that are all random are called better than random in at most 5 % of calls, and the truly best one
+    is called worse than another one in at most 5 % of them (``python benchmarks/verdicts.py``). Intervals say how far a
+    number would move with other inputs of the same kind; they, and ``pair``, are for one pair and are not corrected.
 
     Example:
         >>> import torch, verax
@@ -50,11 +60,13 @@ def compare(
         >>> model, x = torch.nn.Linear(8, 2), torch.randn(50, 8)
         >>> problem = verax.Problem(model, x, target=1)
         >>> contributions = x * (model.weight[1] - model.weight[0])
-        >>> comparison = verax.compare(problem, {"random": torch.randn(50, 8), "exact": contributions}, ["pc"])
-        >>> [ranked.name for ranked in comparison.ranking("pc")], comparison.pair("random", "exact", "pc").word
-        (['exact', 'random'], 'worse')
-        >>> comparison.best("pc")
-        ['exact']
+        >>> comparison = verax.compare(problem, {"noise": torch.randn(50, 8), "exact": contributions})
+        >>> comparison.verdicts["baseline"]
+        {'noise': 'no better than random', 'exact': 'best'}
+        >>> print(comparison.answers["baseline"])  # doctest: +ELLIPSIS
+        For "what made the score what it is", believe exact (Effect correlation (removal) 0.9..., significantly ...
+        >>> comparison.rows / 50  # for any number of explanations
+        321.0
         >>> two = {"x": x, "minus x": -x}  # does their ranking survive another replacement?
         >>> comparison = verax.compare(problem, two, ["pc"], replacements=[verax.replacement.Toward(0.5)])
         >>> comparison.survival()[0].there, comparison.survival()[0].tau.mean
@@ -66,6 +78,10 @@ def compare(
     checked_level(level)
     others = _named(replacements)
 
+    unanswered: Mapping[Kind, str] = {}
+    if metrics is None and isinstance(problem, Problem):
+        metrics, unanswered = deciding_metrics(problem), why_not(problem)
+
     def check(call: Call) -> None:
         check_call(call)
         if set(others) - {problem.replacement.short_form} and not any(map(follows_replacement, call.metrics.values())):
@@ -73,10 +89,14 @@ def compare(
             raise ValueError(f"replacements: {named} do not depend on what removed features become; add pc or dpc.")
 
     call = prepared(problem, attributions, metrics, check)
+    call = call._replace(rated=with_reference(call.rated))
     here = problem.replacement.short_form
     others = {name: other for name, other in others.items() if name != here}
     elsewhere = tuple(_elsewhere(call, name, other) for name, other in others.items())
-    return Comparison(run(call), level, here, elsewhere)
+    comparison = Comparison(run(call, saturation=True), level, here, elsewhere, unanswered)
+    if words := comparison.saturation_words():
+        warn(words)
+    return comparison
 
 
 def _named(replacements: Any) -> dict[str, Replacement]:

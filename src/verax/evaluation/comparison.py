@@ -1,15 +1,20 @@
-"""Attributions of one model beside each other: rankings, paired differences, and what is not told apart."""
+"""Attributions of one model beside each other: verdicts and what to believe, rankings and paired differences."""
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from verax.core.saving import save_as
-from verax.core.text_tables import Table
+from verax.core.text_tables import Table, cost, counted
 from verax.evaluation.difference import Difference
 from verax.evaluation.ranking import best_first, not_told_apart
 from verax.evaluation.result import Evaluation
 from verax.evaluation.survival import Elsewhere, Survival, survivals
+from verax.evaluation.verdicts import REFERENCE, Judgement, Verdict
+from verax.metrics.base import Kind
+from verax.metrics.deciding import QUESTIONS, decider
 from verax.metrics.result import Result
 from verax.metrics.weighted_area import PredictionChangeResult
 from verax.statistics.intervals import Estimate
@@ -43,12 +48,60 @@ class Comparison:
         level: Coverage of each interval.
         replacement: What removed features become, where metrics do not say it themselves; empty where it is not known.
         elsewhere: The results under other replacements, where some were asked for.
+        unanswered: Why a question has no answer for such a problem.
     """
 
     evaluation: Evaluation
     level: float
     replacement: str = ""
     elsewhere: tuple[Elsewhere, ...] = ()
+    unanswered: Mapping[Kind, str] = field(default_factory=dict)
+
+    @cached_property
+    def judgements(self) -> dict[Kind, Judgement]:
+        """For each question that was asked, the verdicts and what they rest on; none without a random explanation."""
+        if REFERENCE not in self.names:
+            return {}
+        return self._judged(self.evaluation)
+
+    @property
+    def verdicts(self) -> dict[Kind, dict[str, Verdict]]:
+        """For ``"local"`` and ``"baseline"`` a verdict on each explanation; none where there is no answer."""
+        found = {kind: judgement.verdicts for kind, judgement in self.judgements.items()}
+        return {kind: found.get(kind, {}) for kind in QUESTIONS if kind in found or kind in self.unanswered}
+
+    @property
+    def answers(self) -> dict[Kind, str]:
+        """For ``"local"`` and ``"baseline"`` what to believe, or why there is no answer: a sentence or two."""
+        reasons = {
+            kind: f'For "{QUESTIONS[kind]}", there is no answer: {why}.' for kind, why in self.unanswered.items()
+        }
+        found = reasons | {kind: judgement.answer for kind, judgement in self.judgements.items()}
+        return {kind: found[kind] for kind in QUESTIONS if kind in found}
+
+    def saturation_words(self) -> str:
+        """On how many inputs the model is sure, and how the verdicts look on its logit; empty where it is not sure."""
+        sure = self.evaluation.saturation
+        if sure is None:
+            return ""
+        share = f"the model is sure of {sure.share:.0%} of the inputs (a probability within 0.001 of 0 or 1)"
+        hardly = "where perturbations hardly move a probability"
+        if not sure.results:
+            return f"output: {share}, {hardly}; it returns no logits, on which verdicts could be compared."
+        on_logits = self._judged(sure.results)
+        said = [
+            f"{one.answer} ({'As' if one.verdicts == self.verdicts[kind] else 'Unlike'} on the probability.)"
+            for kind, one in on_logits.items()
+        ]
+        return f'output: {share}, {hardly}. On the logit: {" ".join(said)} Follow it with output="logit".'
+
+    def _judged(self, results: Mapping[str, Result]) -> dict[Kind, Judgement]:
+        metrics = {name: result.metric for name, result in results.items()}
+        return {
+            kind: Judgement(kind, column, results[column], REFERENCE, self.level)
+            for kind in QUESTIONS
+            if (column := decider(metrics, kind)) is not None
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,6 +122,11 @@ class Comparison:
     def rows(self) -> int:
         """Model rows, those under other replacements and of methods that the call computed included."""
         return self.evaluation.rows + sum(other.evaluation.rows for other in self.elsewhere)
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of the call, other replacements included."""
+        return float(self.evaluation.seconds + sum(other.evaluation.seconds for other in self.elsewhere))
 
     def with_limits(self) -> "Comparison":
         """The same with how much of what is possible each attribution attains, under PC, DPC and LPC."""
@@ -161,17 +219,46 @@ class Comparison:
 
     def blind_spots(self) -> tuple[str, ...]:
         """What each metric cannot see, where something is known of it."""
-        found = {metric: self._result(metric).metric.cannot_see for metric in self.metrics}
+        found = {metric: self._result(metric).metric.known_limitations for metric in self.metrics}
         return tuple(f"{self.evaluation.label(metric)}: {said}" for metric, said in found.items() if said)
 
     def cells(self) -> list[list[str]]:
-        """The table as text, head first; a star marks what is not told apart from the best of its column."""
-        table = self.evaluation.table(self.level)
+        """The table as text, head first."""
+        table = self.table()
         return [list(row) for row in (table.head, *table.rows)]
 
     def caption(self) -> str:
         """What the table shows."""
-        return self.evaluation.caption(self.level)
+        return self.table().caption
+
+    def table(self) -> Table:
+        """Means with intervals; beside a metric that answers a question, on how many inputs each wins, and its verdict.
+
+        In other columns the best is bold, and a star marks what is not told apart from it.
+        """
+        plain = self.evaluation.table(self.level, after=f"; {cost(self.rows, self.seconds)}")
+        deciding = {judgement.column: judgement for judgement in self.judgements.values()}
+        if not deciding:
+            return plain
+        columns: list[list[str]] = [[plain.head[0], *(row[0] for row in plain.rows)]]
+        best: set[tuple[int, int]] = set()
+        for at, metric in enumerate(self.metrics, start=1):
+            if metric in deciding:
+                columns += deciding[metric].columns()
+                continue
+            best |= {(row, len(columns)) for row, column in plain.best if column == at}
+            columns.append([plain.head[at], *(row[at] for row in plain.rows)])
+        head, *rows = zip(*columns, strict=True)
+        return replace(plain, head=head, rows=tuple(rows), caption=self._caption(), best=frozenset(best))
+
+    def _caption(self) -> str:
+        star = "" if len(self.metrics) == len(self.judgements) else "; *: not told apart from the best, paired"
+        tests = f"paired t-tests at {100 * (1 - self.level):.2g} %"
+        return (
+            f"Means over {counted(self.inputs, 'input')} with {100 * self.level:.4g} % intervals{star}; wins: inputs "
+            f"on which it is above the random one; verdicts: {tests}, corrected for "
+            f"{counted(len(self.names) - 1, 'explanation')} (Holm); {cost(self.rows, self.seconds)}"
+        )
 
     def to_frame(self) -> "pl.DataFrame":
         """One row per attribution and input with the scores of all metrics, as ``Evaluation.to_frame`` describes.
@@ -210,10 +297,17 @@ class Comparison:
         return rankings(self)
 
     def _table(self) -> Table:
-        words = [line for metric in self.metrics for line in (*self.sentences(metric), *self.possible(metric))]
+        deciding = [judgement.column for judgement in self.judgements.values()]
+        others = [metric for metric in self.metrics if metric not in deciding]
+        words = [
+            line
+            for metric in self.metrics
+            for line in (*(self.sentences(metric) if metric in others else ()), *self.possible(metric))
+        ]
+        sure = [line for line in (self.saturation_words(),) if line]
         known = (*self.evaluation.cautions(), *self.blind_spots(), *self.evaluation.notes)
         further = (*self.elsewhere_words(), *self.distance_words(), *known)
-        return self.evaluation.table(self.level, notes=(*words, *further))
+        return replace(self.table(), notes=(*sure, *words, *further), lead=tuple(self.answers.values()))
 
     def _page(self) -> str:
         from verax.report.comparison import comparison_page  # noqa: PLC0415  # to keep ``import verax`` light

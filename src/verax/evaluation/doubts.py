@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from verax.attribution.tree_shap import made_of_trees
 from verax.core.shapes import Float, Shaped
 from verax.core.warn import warn
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
@@ -17,6 +18,7 @@ _FEWEST = 20  # rows whose range tells something about the data
 _ORDERS = 100.0  # the largest spread over the smallest, from which one sigma does not fit all
 _SEVERAL = 5  # inputs that are not all the same by chance
 _SATURATED = 1e-6  # of a probability, to 0 or 1
+_SURE = 1e-3  # the same, from which few draws move a probability more than all others together
 _SHOWN = 5  # names of a message
 
 
@@ -46,6 +48,16 @@ def warn_of_saturation(task: Task, session: Session) -> None:
             "All scores are saturated: the model gives every input a probability within 1e-6 of 0 or 1, so that "
             'removing a feature hardly shows. Follow the logit: output="logit".',
         )
+
+
+def sure_share(task: Task, session: Session) -> float:
+    """The share of inputs whose followed probability is within 0.001 of 0 or 1.
+
+    0 where no probability is followed, and for trees, whose probabilities jump there as they do elsewhere.
+    """
+    if session.output != "probability" or session.returns == "values" or made_of_trees(session.plain.adapter):
+        return 0.0
+    return float((torch.minimum(task.clean, 1 - task.clean) < _SURE).double().mean())
 
 
 def _warn_of_baselines(problem: Attributed) -> None:

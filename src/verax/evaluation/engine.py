@@ -1,6 +1,8 @@
 """Runs what metrics need: the unperturbed inputs once, one guided pass, and each distinct set of random draws once."""
 
+import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,10 +10,10 @@ from torch import Tensor
 
 from verax.core.warn import warn
 from verax.evaluation.call import Call
-from verax.evaluation.doubts import warn_of_saturation, warn_of_scales
+from verax.evaluation.doubts import sure_share, warn_of_saturation, warn_of_scales
 from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
 from verax.evaluation.identity import about_of
-from verax.evaluation.result import Evaluation
+from verax.evaluation.result import Evaluation, Saturation
 from verax.evaluation.whose import other_references, warn_of_other_class
 from verax.metrics.about import About
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
@@ -28,9 +30,17 @@ from verax.problem.text_examples import text_examples
 from verax.scoring.meter import Cost, Meter
 from verax.scoring.session import Session
 
+_MANY = 0.05  # of the inputs, from which it matters that the model is sure of them
 
-def run(call: Call) -> Evaluation:
-    """Score the unperturbed rows, then run the guided pass and each sampled experiment that some metric needs."""
+
+def run(call: Call, saturation: bool = False) -> Evaluation:
+    """Score the unperturbed rows, then run the guided pass and each sampled experiment that some metric needs.
+
+    Args:
+        call: What is measured.
+        saturation: Whether metrics of random perturbations are followed on the logit as well, from the same model
+            rows, where the model is sure of many inputs and has logits.
+    """
     check_call(call)
     rated, metrics = call.rated, call.metrics
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
@@ -43,19 +53,27 @@ def run(call: Call) -> Evaluation:
     meter = Meter(rated.problem.scorer.counts)
     with rated.problem.session() as session:
         task = Task(rated, *rated.problem.begin(session), session.score_name)
-        warn_of_saturation(task, session)
+        share = sure_share(task, session) if saturation else 0.0
+        if share < _MANY:
+            warn_of_saturation(task, session)
+        elif session.returns == "logits":
+            task = replace(task, logits=rated.problem.clean_logits(session))
         first = meter.read(session.device)
         results: dict[str, Result] = {}
+        on_logits: dict[str, Result] = {}
         if guided:
             results |= _run_guided(session, task, guided, meter, first)
         if sampled:
-            results |= _run_sampled(session, task, sampled, meter, first)
+            probable, on_logits = _run_sampled(session, task, sampled, meter, first)
+            results |= probable
     for name, result in results.items():
         _check_scores(metrics[name], result.scores, rated)
     notes = (*rated.remarks, *other_references(task, results))
     results = {name: result.with_notes(notes) for name, result in results.items()}
     warn_of_other_class(task, session, results)
-    return Evaluation({name: results[name] for name in metrics}, call.spent + meter.total(), call=call)
+    sure = None if share < _MANY else Saturation(share, on_logits)
+    in_order = {name: results[name] for name in metrics}
+    return Evaluation(in_order, call.spent + meter.total(), call=call, saturation=sure)
 
 
 def check_call(call: Call) -> None:
@@ -117,24 +135,30 @@ def _run_guided(
 
 def _run_sampled(
     session: Session, task: Task, metrics: dict[str, SampledMetric], meter: Meter, first: Cost
-) -> dict[str, Result]:
-    """Run each distinct set of draws once; every metric that reads it reduces each block as it comes."""
-    gathered: dict[tuple[str, Draws], Gathered] = {}
+) -> tuple[dict[str, Result], dict[str, Result]]:
+    """Run each distinct set of draws once; every metric that reads it reduces each block as it comes.
+
+    Returns:
+        The results, and those on the logit where the task follows it as well.
+    """
+    scales = (False,) if task.logits is None else (False, True)  # whether it is the logit
+    gathered: dict[tuple[str, Draws, bool], Gathered] = {}
     costs: dict[Draws, Cost] = {}
     for draws in dict.fromkeys(draws for metric in metrics.values() for draws in all_draws(metric)):
         readers = {name: metric for name, metric in metrics.items() if draws in all_draws(metric)}
-        for name in readers:
-            gathered[name, draws] = Gathered(len(task.problem))
+        for name, logit in itertools.product(readers, scales):
+            gathered[name, draws, logit] = Gathered(len(task.problem))
         for effects in sampled_effects(session, task, draws):
-            for name, metric in readers.items():
-                metric.collect(effects, gathered[name, draws])
+            for (name, metric), logit in itertools.product(readers.items(), scales):
+                metric.collect(effects.on_logits if logit else effects, gathered[name, draws, logit])
         costs[draws] = meter.read(session.device)
-    results: dict[str, Result] = {}
+    results: dict[bool, dict[str, Result]] = {False: {}, True: {}}
     with torch.inference_mode(False):
-        for name, metric in metrics.items():
+        for (name, metric), logit in itertools.product(metrics.items(), scales):
             context = _context(session, task, sum((costs[draws] for draws in all_draws(metric)), first))
-            results[name] = metric.result([gathered[name, draws] for draws in all_draws(metric)], context)
-    return results
+            blocks = [gathered[name, draws, logit] for draws in all_draws(metric)]
+            results[logit][name] = metric.result(blocks, context)
+    return results[False], results[True]
 
 
 def _context(session: Session, task: Task, cost: Cost) -> Context:

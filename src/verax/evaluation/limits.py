@@ -8,13 +8,13 @@ import torch
 from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
 from verax.core.warn import warn
-from verax.evaluation.call import Call, fewest_features
+from verax.evaluation.call import Call
 from verax.evaluation.drawn import check_repeats
 from verax.evaluation.limit_elements import shared_out
 from verax.evaluation.limit_search import Found, caution, found_limits
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import Metric
-from verax.metrics.choose import Metrics, chosen
+from verax.metrics.choose import Metrics, chosen, fewest_features
 from verax.metrics.limits_result import Limits, LimitsByMetric
 from verax.metrics.result import Context
 from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea

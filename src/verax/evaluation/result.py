@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from verax.core.saving import save_as
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from verax.evaluation.call import Call
 
 
+@dataclass(frozen=True)
+class Saturation:
+    """How sure a model is of its inputs, and what random perturbations do to its logit there.
+
+    Attributes:
+        share: Of the inputs, those whose followed probability is within 0.001 of 0 or 1.
+        results: Results on the logit by metric; none where the model has no logits.
+    """
+
+    share: float
+    results: Mapping[str, Result]
+
+
 class Evaluation(dict[str, Any]):
     """Results by metric name, with what the whole call cost; shown as a table.
 
@@ -27,6 +40,7 @@ class Evaluation(dict[str, Any]):
         rows_backward: Rows through which gradients were taken, for methods that need them.
         seconds: Wall-clock time of the call.
         distance: How far perturbed rows lie from the background; None before ``with_distance``.
+        saturation: What is followed on the logit as well, where ``compare`` found that the model is sure of its inputs.
 
     Example:
         >>> import torch, verax
@@ -45,10 +59,15 @@ class Evaluation(dict[str, Any]):
     """
 
     def __init__(
-        self, results: Mapping[str, Result], cost: Cost, distance: Distances | None = None, call: "Call | None" = None
+        self,
+        results: Mapping[str, Result],
+        cost: Cost,
+        distance: Distances | None = None,
+        call: "Call | None" = None,
+        saturation: Saturation | None = None,
     ) -> None:
         super().__init__(results)
-        self.distance, self._call = distance, call
+        self.distance, self.saturation, self._call = distance, saturation, call
         self.rows, self.rows_backward = cost.rows.forward, cost.rows.backward
         self.seconds = cost.seconds
 
@@ -75,7 +94,7 @@ class Evaluation(dict[str, Any]):
     def extended(self, results: Mapping[str, Result], cost: Cost, distance: Distances | None = None) -> "Evaluation":
         """The same call with further results, and with what they cost."""
         spent = Cost(Rows(self.rows, self.rows_backward), self.seconds) + cost
-        return Evaluation(results, spent, distance or self.distance, self._call)
+        return Evaluation(results, spent, distance or self.distance, self._call, self.saturation)
 
     def _measured(self) -> "Call":
         if self._call is None:
@@ -107,8 +126,7 @@ class Evaluation(dict[str, Any]):
 
     def label(self, name: str) -> str:
         """What people read for one of the names: the metric's label, or a name that the call gave it."""
-        metric = self[name].metric
-        return str(metric.label) if name == metric.name else name
+        return str(self[name].metric.label_as(name))
 
     def heads(self) -> list[str]:
         """The metrics as heads of columns."""

@@ -23,7 +23,7 @@ from verax.evaluation.stream_sources import (
     regrouped,
 )
 from verax.evaluation.totals import Totals
-from verax.metrics.choose import Metrics, chosen, usual
+from verax.metrics.choose import Metrics, metrics_for
 from verax.problem.given_attributions import explanations_of, plain_attributions
 from verax.problem.problem import Problem
 from verax.statistics.quantiles import sketches
@@ -188,7 +188,7 @@ def stream(
         >>> totals["dpc"].mean()["gradient"].low <= totals["dpc"].mean()["gradient"].high
         True
     """
-    reaches = _reaches(until, list(chosen(usual(problem) if metrics is None else metrics, 1 << 62)))
+    reaches = _reaches(until, list(metrics_for(problem, metrics)))
     if quantiles:
         sketches()
     batches = problem if batches is None else batches

@@ -88,10 +88,11 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
     if predicted is None or min(int((predicted == one).sum()) for one in (0, 1)) < _FEWEST:
         return
     odd = {name: result for name, result in results.items() if _negates(result)}
-    tests = sum(2 * len(result.labels) for result in odd.values())
+    level = 1 - _CHANCE / max(1, sum(2 * len(result.labels) for result in odd.values()))
+    # explanations of what is followed: those that the call computed, and those that are alike in both classes elsewhere
+    sound = task.problem.computed.union(*(_alike(result, predicted, level) for result in odd.values()))
     for result in odd.values():
-        seen = _reversed(result, predicted, 1 - _CHANCE / tests)
-        wrong = [one for one in seen if one[0] not in task.problem.computed]  # which explain what is followed
+        wrong = [one for one in _reversed(result, predicted, level) if one[0] not in sound]
         if wrong:
             warn(_words(result, wrong, predicted, task))
             return
@@ -126,6 +127,14 @@ def _reversed(
             below, above = means[low][place], means[1 - low][place]
             if below.high < 0 < above.low:
                 yield label, low, below, above
+
+
+def _alike(result: Result, predicted: Int[Tensor, " n"], level: float) -> set[str]:
+    """Attributions that are surely above 0 for both classes, or below it for both."""
+    scores = result.scores.double().cpu()
+    means = [estimates(scores[:, predicted == one], level=level) for one in (0, 1)]
+    pairs = zip(result.labels, *means, strict=True)
+    return {label for label, one, other in pairs if min(one.low, other.low) > 0 or max(one.high, other.high) < 0}
 
 
 def _words(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from verax.core.code import code_of
 from verax.core.registry import Registry
 from verax.core.shapes import Float
 from verax.metrics.result import Context, GuidedResult, Result
@@ -47,7 +48,8 @@ class Metric(ABC):
         deterministic: Whether it does without random draws.
         chance: What attributions that know nothing get on average; None where no number is known.
         score_range: The least and the greatest score, for ``verax.stream(..., until=...)``; may be left out.
-        cannot_see: What it is blind to, a sentence that stands beside its scores; may be left out.
+        decides: Whether verdicts may rest on it, which the audit must have shown (docs/which-metric.md).
+        known_limitations: What it is blind to, a sentence that stands beside its scores; may be left out.
         citation: Where it was published.
         version: To be raised when the same settings give other scores than before, so that stored ones are computed
             anew.
@@ -91,9 +93,18 @@ class Metric(ABC):
         return ScoreRange()
 
     @property
-    def cannot_see(self) -> str:
+    def decides(self) -> bool:
+        """Whether verdicts may rest on it: in the audit it knew the truth, against every false explanation."""
+        return False
+
+    @property
+    def known_limitations(self) -> str:
         """What it is blind to, a sentence."""
         return ""
+
+    def label_as(self, column: str) -> str:
+        """What people read for a column of its scores: the label, or the name that a call gave it."""
+        return self.label if column == self.name else column
 
     @property
     def version(self) -> int:
@@ -150,6 +161,17 @@ class Metric(ABC):
         settings = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
         changed = [f"{name}={value!r}" for name, value, default in settings if value != default]
         return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+    @property
+    def code(self) -> str:
+        """The import line and the constructor call, to be pasted.
+
+        Example:
+            >>> import verax
+            >>> print(verax.metrics.PredictionChange(steps=5).code.splitlines()[0])
+            from verax.metrics import PredictionChange
+        """
+        return code_of(self)
 
 
 class GuidedMetric(Metric):

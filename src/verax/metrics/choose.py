@@ -1,29 +1,48 @@
 """Metrics as people ask for them: by name, as a table of a file, or as objects."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import MISSING, fields
+from typing import Any, Literal
 
 from verax.core.registry import unknown
 from verax.core.settings import made
 from verax.metrics.base import CONTRACTS, METRICS, GuidedMetric, Metric, SampledMetric
-from verax.metrics.infidelity import Infidelity
+from verax.metrics.deciding import deciding_metrics, paper_metrics
 from verax.problem.problem import Problem
 
-USUAL = ("pc", "dpc", "infidelity")
-Metrics = Sequence[str | Metric] | Mapping[str, str | Metric]
+Metrics = Sequence[str | Metric] | Mapping[str, str | Metric] | Literal["paper", "all"]
 
 
-def usual(problem: Problem) -> Metrics:
-    """The metrics of a call that names none.
+def metrics_for(problem: Problem, metrics: Metrics | None) -> dict[str, Metric]:
+    """The metrics that a call asks of a problem, by their columns.
 
     Args:
-        problem: Where all its values are categories, such as ids of tokens, there is no direction and no noise.
+        problem: What they are asked of.
+        metrics: What the call says: None for those that decide and the paper's, ``"paper"`` for the paper's alone,
+            ``"all"`` for every registered one that has defaults, or a list or dict of them.
     """
-    categorical = problem.given.codes
-    if categorical is not None and bool(categorical.all()):
-        return ("pc", Infidelity(perturbation="baseline"))
-    return USUAL
+    fewest = fewest_features(problem)
+    if metrics == "paper":
+        return chosen(paper_metrics(problem), fewest)
+    if metrics is None or metrics == "all":
+        usual = deciding_metrics(problem) | chosen(paper_metrics(problem), fewest)
+        return usual if metrics is None else usual | _others(usual, fewest)
+    return chosen(metrics, fewest)
+
+
+def fewest_features(problem: Problem) -> int:
+    """Features of the row that has fewest."""
+    return int(problem.features.counts(slice(None)).min())
+
+
+def _others(usual: Mapping[str, Metric], fewest: int) -> dict[str, Metric]:
+    """Every other registered metric with its defaults; one that has none for some setting is left out."""
+    kinds = {name: METRICS.get(name) for name in METRICS if name not in usual}
+    return {
+        name: kind.named({}, fewest)
+        for name, kind in kinds.items()
+        if not any(field.default is field.default_factory is MISSING for field in fields(kind))
+    }
 
 
 def chosen(metrics: Any, fewest: int) -> dict[str, Metric]:
@@ -35,7 +54,9 @@ def chosen(metrics: Any, fewest: int) -> dict[str, Metric]:
         fewest: Features of the input that has fewest.
     """
     if isinstance(metrics, str) or not isinstance(metrics, Sequence | Mapping) or not metrics:
-        raise ValueError(f"metrics: expected a list of metrics or a dict that names them, got {metrics!r}.")
+        raise ValueError(
+            f'metrics: expected a list of metrics, a dict that names them, "paper" or "all", got {metrics!r}.'
+        )
     listed = [metric_of(metric, fewest) for metric in (metrics.values() if isinstance(metrics, Mapping) else metrics)]
     if isinstance(metrics, Mapping):
         return dict(zip(metrics, listed, strict=True))

@@ -42,7 +42,7 @@ class CurveView(GuidedMetric):
         return ScoreRange() if math.isinf(largest_change) else ScoreRange(-largest_change, largest_change, certain=True)
 
     @property
-    def cannot_see(self) -> str:
+    def known_limitations(self) -> str:
         """What it is blind to, a sentence."""
         return BLIND_TO_A_CONSTANT
 

@@ -78,6 +78,11 @@ class EffectCorrelation(EffectMetric):
         checked_count("samples", self.samples, least=2)  # one draw is in line with any prediction, or opposed to it
         super().__post_init__()
 
+    @property
+    def decides(self) -> bool:
+        """With the effect that fits the perturbation it won against every false explanation, from 20 draws on."""
+        return (self.draws.effect == "dot") == (self.kind == "local")
+
     def score_range(self, largest_change: float) -> ScoreRange:
         """That of any correlation."""
         return ScoreRange(-1.0, 1.0, certain=True)
@@ -89,13 +94,14 @@ class EffectCorrelation(EffectMetric):
     def collect(self, effects: Effects, gathered: Gathered) -> None:
         """Keep the sums over draws and the standard error, too."""
         gathered.put(effects.rows, _reduced(effects))
+        gathered.put(effects.rows, {"flat": (effects.actual == 0).double().mean(-1)[None]})
 
     def result(self, gathered: Sequence[Gathered], context: Context) -> "EffectCorrelationResult":
         """Make the result of all inputs."""
         (found,) = ({name: values.clone() for name, values in one.items()} for one in gathered)
         self.check_finite(found["pp"], context)
         moments = Moments(found["pp"], found["ps"], found["ss"])
-        return EffectCorrelationResult(self, context, found["value"], found["error"], moments)
+        return EffectCorrelationResult(self, context, found["value"], found["error"], moments, found["flat"][0])
 
 
 def _reduced(effects: Effects) -> dict[str, Float[Tensor, "k b"]]:
@@ -139,7 +145,13 @@ def _or_one(size: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 
 @dataclass(frozen=True, repr=False)
 class EffectCorrelationResult(MonteCarloResult):
-    """Effect correlation: ``value`` is in [-1, 1]; higher is better, 0 is chance."""
+    """Effect correlation: ``value`` is in [-1, 1]; higher is better, 0 is chance.
+
+    Attributes:
+        flat: For each input the share of draws that leave the score exactly as it is.
+    """
+
+    flat: Float[Tensor, " n"]
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Where each input's score would lie with endless draws: from, to.

@@ -90,6 +90,11 @@ class Infidelity(EffectMetric):
         """A warning of few draws to fit to."""
         return super().cautions if self.normalize else ()
 
+    @property
+    def decides(self) -> bool:
+        """Normalised and under noise it won against every false explanation; removal of few inputs rules its mean."""
+        return self.normalize and self.kind == "local"
+
     def score_range(self, largest_change: float) -> ScoreRange:
         """Normalised, at most the mean square of the score changes; else what attributions predict has no bound."""
         if not self.normalize or math.isinf(largest_change):

@@ -56,6 +56,18 @@ class EffectMetric(SampledMetric):
         effect = self.effect or ("dot" if self.perturbation == "gaussian" else "sum")
         return Draws(self.perturbation, self.sigma, self.subset, self.samples, self.seed, effect)
 
+    def label_as(self, column: str) -> str:
+        """The label, with what is done to the input where features are replaced.
+
+        Example:
+            >>> from verax.metrics import Infidelity
+            >>> Infidelity().label_as("infidelity"), Infidelity(perturbation="baseline").label_as("infidelity_baseline")
+            ('Infidelity', 'Infidelity (removal)')
+        """
+        if column not in (self.name, f"{self.name}_{self.kind}"):
+            return column
+        return self.label if self.kind == "local" else f"{self.label} (removal)"
+
     @property
     def cautions(self) -> tuple[str, ...]:
         """A warning of few draws."""

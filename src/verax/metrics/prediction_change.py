@@ -78,7 +78,7 @@ class PredictionChange(WeightedArea):
         return self.in_steps(self.order, "sum", self.area, self.replacement, self.tolerance)
 
     @property
-    def cannot_see(self) -> str:
+    def known_limitations(self) -> str:
         """What it is blind to, a sentence."""
         if self.order == "magnitude":
             return "It gives an attribution and its negation the same score: only sizes order the features."
@@ -173,7 +173,7 @@ class DirectedPredictionChange(DirectedArea):
         return self.order
 
     @property
-    def cannot_see(self) -> str:
+    def known_limitations(self) -> str:
         """What it is blind to, a sentence."""
         if self.order == "literal":
             return "It cannot tell an attribution from its negation."

@@ -17,6 +17,7 @@ from verax.perturbation.draws import Draws, check_subset
 from verax.problem.attributed import Attributed, Task
 from verax.problem.baselines import must_choose, replaced
 from verax.problem.features import spread
+from verax.scoring.class_scores import Scale
 from verax.scoring.session import Session
 
 
@@ -29,12 +30,21 @@ class Effects:
         rows: Which inputs.
         predicted: ``P``, per attribution, input and draw (eq. 8), in the precision of the inputs: it is the large one.
         actual: ``S``, per input and draw (eq. 9), in float64, in which all is reduced.
+        logits: The same on the logit, where the task follows it as well.
     """
 
     draws: Draws
     rows: slice
     predicted: Float[Tensor, "k b samples"]
     actual: Float[Tensor, "b samples"]
+    logits: Float[Tensor, "b samples"] | None = None
+
+    @property
+    def on_logits(self) -> "Effects":
+        """The same draws with the changes of the logit."""
+        if self.logits is None:
+            raise ValueError("effects: this task does not follow the logit.")
+        return replace(self, actual=self.logits, logits=None)
 
 
 class Gathered(dict[str, Tensor]):
@@ -81,18 +91,19 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
     for rows in pieces(len(problem), height, session.stretch(problem.inputs)):
         inputs = problem.inputs[rows].to(session.device)
         predicted = buffer[: len(inputs)]
-        actual = torch.empty(len(inputs), draws.samples, dtype=torch.float64, device=session.device)
+        clean = [task.clean] if task.logits is None else [task.clean, task.logits]
+        changes = torch.empty(len(clean), len(inputs), draws.samples, dtype=torch.float64, device=session.device)
         for part in pieces(draws.samples, max(1, budget // (per_draw * len(inputs)))):
             moved, chosen = _perturb(session, task, draws, rows, inputs, part)
-            scores = _scores(session, task, moved, rows)
-            actual[:, part] = task.clean[rows].double()[:, None] - scores.double()
+            for place, scores in enumerate(_scores(session, task, moved, rows)):
+                changes[place, :, part] = clean[place][rows].double()[:, None] - scores.double()
             weights = chosen
             if draws.effect == "dot" or weights is None:
                 weights = (inputs[:, None] - moved).flatten(2)
                 weights = weights.nan_to_num(nan=0.0) if problem.given.missing else weights  # what is missing stays so
             for which in pieces(k, max(1, budget // (8 * weights[:, 0].numel()))):
                 _predict(session, problem, draws, rows, which, weights, out=predicted[:, which, part])
-        yield Effects(draws, rows, predicted.transpose(0, 1), actual)
+        yield Effects(draws, rows, predicted.transpose(0, 1), *changes)
 
 
 def _perturb(
@@ -166,11 +177,14 @@ def _keys(problem: Attributed, draws: Draws, rows: slice, inputs: Tensor, purpos
 
 def _scores(
     session: Session, task: Task, moved: Shaped[Tensor, "b draws *shape"], rows: slice
-) -> Float[Tensor, "b draws"]:
+) -> list[Float[Tensor, "b draws"]]:
+    """Scores of perturbed rows, and their logits where the task follows them."""
     height, count = moved.shape[:2]
     flat = moved.flatten(0, 1)
     owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
-    return session.target_scores(lambda start, stop: flat[start:stop], owner, task.target).reshape(height, count)
+    scales: tuple[Scale, ...] = (session.output,) if task.logits is None else (session.output, "logit")
+    found = session.scores_on(scales, lambda start, stop: flat[start:stop], owner, task.target)
+    return [scores.reshape(height, count) for scores in found]
 
 
 def _predict(

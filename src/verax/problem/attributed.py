@@ -1,7 +1,7 @@
 """Attributions of a problem: what can be wrong with them is found here, before any work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -85,6 +85,16 @@ class Attributed:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def with_another(self, name: str, values: Float[Tensor, "n *rest"]) -> "Attributed":
+        """The same with one more attribution, which the call itself made; values of the others' shape and type."""
+        return replace(
+            self,
+            attributions=(*self.attributions, values.to(self.attributions[0])),
+            precision=torch.cat((self.precision, self.precision[:1])),
+            layout=replace(self.layout, names=(*self.layout.names, name)),
+            computed=self.computed | {name},
+        )
+
     def stacked(self, which: slice, rows: slice) -> Float[Tensor, "k b *rest"]:
         """Some attributions of some inputs as one tensor."""
         if self._together is not None:
@@ -109,6 +119,7 @@ class Task:
         score: What that is called.
         replacement: What removed features become, where it is not what the problem says.
         draw: Which draw of a replacement that is drawn.
+        logits: Of each unperturbed input, where random perturbations are also followed on the logit.
     """
 
     problem: Attributed
@@ -117,6 +128,7 @@ class Task:
     score: str = "class score"
     replacement: Replacement | None = None
     draw: int = 0
+    logits: Float[Tensor, " n"] | None = None
 
     @property
     def moves(self) -> Replacement:

@@ -20,7 +20,7 @@ from verax.problem.replacement import BASELINE, Replacement, ReplacementLike, ch
 from verax.problem.targets import checked_target, target_of_rows
 from verax.problem.typical_rows import spreads
 from verax.scoring.adapters import labels_of
-from verax.scoring.class_scores import Output, Scale, checked_output, class_scores
+from verax.scoring.class_scores import Output, Scale, checked_output, class_scores, target_scores
 from verax.scoring.clean import CleanOutputs
 from verax.scoring.frames import ColumnOrder, column_order
 from verax.scoring.scorer import Scorer, checked_batch_size, checked_device, scorer_of
@@ -309,6 +309,12 @@ class Problem:
         if self._clean is None:
             self._clean = session.clean_outputs(self.inputs, decide=self.target is None)
         return session.tracked(self._clean, self.target)
+
+    def clean_logits(self, session: Session) -> Float[Tensor, " n"]:
+        """The tracked logit of each unperturbed row, whatever the session scores; no model row is needed."""
+        classes, _ = self.begin(session)
+        assert self._clean is not None  # noqa: S101  # which begin has made
+        return target_scores(self._clean.outputs.to(session.device), classes, session.returns, "logit")
 
 
 _DERIVED = ("spread", "_fitted", "_scored")  # caches that other rows, targets or replacements would not share

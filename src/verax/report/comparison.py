@@ -37,7 +37,7 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
         comparison: What is reported.
         facts: What else was compared, by name, such as the files of model and inputs.
     """
-    table = comparison.evaluation.table(comparison.level)
+    table = comparison.table()
     rows = [
         (name, [(cell, (place, column) in table.best) for column, cell in enumerate(cells, start=1)])
         for place, (name, *cells) in enumerate(table.rows)
@@ -47,6 +47,8 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
         caption=f"{table.caption}; bold: the best" if table.best else table.caption,
         head=table.head,
         rows=rows,
+        answers=list(comparison.answers.values()),
+        sure=comparison.saturation_words(),
         facts=_own_facts(comparison) | dict(facts or {}),
         notes=comparison.evaluation.notes,
         sections=[_section(comparison, metric) for metric in comparison.metrics],
@@ -110,7 +112,7 @@ def _section(comparison: Comparison, metric: str) -> dict[str, Any]:
     return {
         "name": label,
         "asks": rated.asks,
-        "cannot_see": rated.cannot_see,
+        "known_limitations": rated.known_limitations,
         "caution": result.caution,
         "way": "Higher is better." if rated.higher_is_better else "Lower is better.",
         "rates": _RATES[rated.kind],

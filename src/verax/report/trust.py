@@ -69,8 +69,8 @@ def _told(model: str, audit: Audit, labels: Mapping[str, str]) -> Told:
         replace(one, metric=labels.get(one.metric, one.metric), trial=_named(one.trial, labels))
         for one in audit.findings
     ]
-    blind = {labels.get(name, name): words for name, words in audit.cannot_see.items()}
-    named = replace(audit, findings=findings, cannot_see=blind)
+    blind = {labels.get(name, name): words for name, words in audit.known_limitations.items()}
+    named = replace(audit, findings=findings, known_limitations=blind)
     whole = named.table()
     head = tuple(cell.replace("_", " ") for cell in whole.head)
     table = Table(f"{model}. {whole.caption}", head, whole.rows, range(3, len(head)))

@@ -166,9 +166,21 @@ class Session:
     def target_scores(
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"], streamed: bool = False
     ) -> Float[Tensor, " rows"]:
-        """Score many perturbed rows in bounded memory.
+        """Score many perturbed rows in bounded memory, as ``scores_on`` does on the session's own scale."""
+        return self.scores_on((self.output,), build, owner, target, streamed)[0]
+
+    def scores_on(
+        self,
+        scales: Sequence[Scale],
+        build: BuildRows,
+        owner: Int[Tensor, " rows"],
+        target: Int[Tensor, " n"],
+        streamed: bool = False,
+    ) -> tuple[Float[Tensor, " rows"], ...]:
+        """Score many perturbed rows in bounded memory, on several scales from one run of the model.
 
         Args:
+            scales: Of the scores; the first one's are checked.
             build: Makes rows ``start`` to ``stop`` on this session's device when they are needed.
             owner: Which input each row came from.
             target: The class of each input.
@@ -177,22 +189,20 @@ class Session:
                 found by the next call or by ``finite.settle``, so that a GPU need not wait for the host.
         """
         wanted = target.index_select(0, owner)
-        parts: list[Tensor] = []
+        parts: list[list[Tensor]] = [[] for _ in scales]
         done = 0
         run = self._run_fast if streamed else self._forward
         for raw in _joined(self._alike_together(build, owner, run)):
-            returns = self.returns
-            parts.append(target_scores(raw, wanted[done : done + len(raw)], returns, self.output))
+            picked = wanted[done : done + len(raw)]
+            for scale, part in zip(scales, parts, strict=True):
+                part.append(target_scores(raw, picked, self.returns, scale))
             done += len(raw)
-        scores = (
-            torch.cat(parts)
-            if parts
-            else torch.empty(0, device=self.device, dtype=torch.promote_types(self.dtype, torch.float32))
-        )
+        none = torch.empty(0, device=self.device, dtype=torch.promote_types(self.dtype, torch.float32))
+        scores = tuple(torch.cat(part) if part else none for part in parts)
         if streamed:
-            self.finite.later(scores, owner)
+            self.finite.later(scores[0], owner)
         else:
-            self.finite.now(scores, owner)
+            self.finite.now(scores[0], owner)
             self.probable.settle()
         return scores
 

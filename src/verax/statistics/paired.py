@@ -1,5 +1,7 @@
 """Two attributions on the same inputs: is one better? Differences are paired, input by input."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -35,6 +37,27 @@ def paired_differences(
 ) -> list[Estimate]:
     """The same for one against each of several others."""
     return estimates(real_differences(first, others, rounding), level=level)
+
+
+def paired_p_values(first: Float[Tensor, " n"], others: Float[Tensor, "k n"], rounding: float = 0.0) -> list[float]:
+    """Two-sided p-values of the paired t-tests of one against each of several others; NaN of one input.
+
+    Example:
+        >>> scores = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        >>> found = paired_p_values(scores, torch.stack((scores, scores - 1, scores.flip(0))))
+        >>> [round(p, 3) for p in found]
+        [1.0, 0.0, 1.0]
+    """
+    from scipy.special import stdtr  # noqa: PLC0415  # to keep ``import verax`` light
+
+    differences = real_differences(first, others, rounding)
+    count = differences.shape[1]
+    if count < 2:
+        return [math.nan] * len(differences)
+    mean, error = differences.mean(1), differences.std(1) / count**0.5
+    ratio = torch.where(mean == 0, 0.0, mean.abs() / error)  # infinite where all differences are the same
+    found: list[float] = (2 * stdtr(count - 1, -ratio.numpy())).tolist()
+    return found
 
 
 def real_differences(

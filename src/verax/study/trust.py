@@ -100,7 +100,7 @@ def _audit(question: Question, findings: pl.DataFrame, facts: dict[str, Any]) ->
         rows=facts["rows"],
         seconds=facts["seconds"],
         level=LEVEL,
-        cannot_see={column: metric.cannot_see for column, metric in question.metrics.items()},
+        known_limitations={column: metric.known_limitations for column, metric in question.metrics.items()},
     )
 
 

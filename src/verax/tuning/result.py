@@ -147,8 +147,7 @@ class Tuned:
         """An objective, to be read."""
         if objective not in self.metrics:
             return "model rows per input"
-        metric = self.metrics[objective]
-        return metric.label if objective == metric.name else objective
+        return self.metrics[objective].label_as(objective)
 
     def __repr__(self) -> str:
         best = self.winner

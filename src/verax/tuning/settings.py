@@ -16,9 +16,8 @@ from verax.core.arguments import checked_count, checked_positive, checked_seed
 from verax.core.hashing import digest, tensor_hash
 from verax.core.registry import unknown
 from verax.core.shapes import Float
-from verax.evaluation.call import fewest_features
 from verax.metrics.base import METRICS, Metric, SampledMetric, all_draws
-from verax.metrics.choose import chosen, metric_of
+from verax.metrics.choose import chosen, fewest_features, metric_of
 from verax.problem.checked_inputs import CheckedInputs
 from verax.problem.features import Groups
 from verax.problem.problem import Problem
