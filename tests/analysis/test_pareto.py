@@ -73,3 +73,11 @@ def test_other_columns_may_be_asked_for():
 def test_rounding_puts_no_point_out_of_the_pareto_set():
     gains, losses = np.array([1.0, 1.0 + 1e-15, 0.0]), np.array([0.5, 0.5 - 1e-15, 1.0])
     assert front(gains, losses).tolist() == [True, True, False]
+
+
+@given(st.integers(2, 300), st.sampled_from([1e-9, 1e-6, 1e-3]))
+def test_a_dense_chain_of_distinct_points_keeps_its_members(count, step):
+    gains = np.concatenate((np.arange(count), np.full(500, -1.0)))  # each better than the last, at a small price
+    losses = np.concatenate((step * np.arange(count), np.linspace(1, 3, 500)))
+    assert front(gains, losses).tolist() == [True] * count + [False] * 500
+    assert front(np.zeros(count + 500), losses).sum() == 1

@@ -7,7 +7,7 @@ from torch import nn
 import verax
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
-from verax.attribution import IntegratedGradients
+from verax.attribution import Gradient, IntegratedGradients
 
 NETWORKS = {"perceptron": (mlp, (6,)), "convolutional": (convnet, (3, 12, 12))}
 STATISTICS = {"min": np.min, "mean": np.mean, "median": np.median, "max": np.max}
@@ -34,6 +34,17 @@ def test_of_a_linear_model_is_weight_times_difference() -> None:
     model, x, background = nn.Linear(5, 2).double(), rows(4, 5, dtype=torch.float64), rows(3, 5, dtype=torch.float64)
     found = IntegratedGradients("max")(verax.Problem(model, x, target=1, background=background))
     torch.testing.assert_close(found, model.weight[1] * (x - background.amax(0)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("points", [50, 64])
+def test_without_the_factor_it_is_the_gradient_of_a_linear_model_to_the_last_bit(points: int) -> None:
+    """So that rounding does not rank it against the gradient."""
+    model, x, background = nn.Linear(5, 2), rows(4, 5), rows(3, 5)
+    method = IntegratedGradients("max", multiply_by_inputs=False, points=points)
+    assert torch.equal(
+        calls.explained(method, model, x, target=1, background=background),
+        calls.explained(Gradient(), model, x, target=1),
+    )
 
 
 @pytest.mark.parametrize("baseline", STATISTICS)

@@ -154,7 +154,11 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
     "study status": {},
     "study report": {},
     "study claims": {
-        "another kind of file": ("study claims {study} --out {new}.html", "ends in .md, .csv, .json, got {new}.html"),
+        "another kind of file": (
+            "study claims {study} --out {new}.html",
+            "ends in .md, .csv, .json, or a folder, got {new}.html",
+        ),
+        "no rights for a folder": ("study claims {study} --out {forbidden}/claims", "{forbidden}/claims cannot be"),
         "no rights for a file": ("study claims {study} --out {forbidden}/claims.md", "{forbidden}/claims.md cannot be"),
         "a missing runtime table": ("study claims {study} --runtime {new}.json", "{new}.json: cannot be read as JSON"),
         "something else than a runtime table": ("study claims {study} --runtime {regular}", "{regular}: cannot be"),

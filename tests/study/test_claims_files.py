@@ -102,6 +102,35 @@ def test_claims_are_saved_for_people_and_for_programs(stored: dict[Path, Tables]
     assert {row["verdict"] for row in rows} <= set(SYMBOLS)
 
 
+def test_everything_is_saved_as_small_tables(stored: dict[Path, Tables], tmp_path: Path) -> None:
+    answered = answer_claims([Path("heloc"), Path("isic")])
+    written = answered.save_all(tmp_path / "new")
+    assert sorted(written) == sorted((tmp_path / "new").iterdir())
+    names = {"claims.md", "claims.csv", "claims-by-reading.csv", "models.csv", "ranks.csv"}
+    names |= {f"{kind}-{model}.csv" for kind in ("means", "errors") for model in ("HELOC-MLP", "ISIC-Linear")}
+    assert {path.name for path in written} == names
+    tables = stored[Path("heloc")]
+    means = pl.read_csv(tmp_path / "new" / "means-HELOC-MLP.csv")
+    matrix = tables.matrix("HELOC-MLP", "infidelity_plain")
+    assert means["configuration"].to_list() == list(matrix.configurations)
+    assert means["infidelity_plain"].to_list() == pytest.approx(matrix.values.mean(1).tolist(), rel=1e-5)
+    assert all(len(f"{value:e}".split("e")[0].rstrip("0")) <= 7 for value in means["infidelity_plain"])
+
+
+def test_ranks_say_how_metrics_agree_and_how_many_are_best_by_both(stored: dict[Path, Tables], tmp_path: Path) -> None:
+    answered = answer_claims([Path("heloc")])
+    answered.save_all(tmp_path)
+    ranks = pl.read_csv(tmp_path / "ranks.csv")
+    assert set(ranks["group"]) == {"LIME", "all others"}
+    assert set(ranks["infidelity"]) == {"infidelity", "infidelity_plain"}
+    (row,) = ranks.filter(metric="dpc_signed", infidelity="infidelity_plain", group="all others").to_dicts()
+    (claim,) = [claim for claim in answered.claims if claim.claim == "Value of that correlation"]
+    shown = f"{row['spearman']:+.2f} [{row['spearman_low']:+.2f}, {row['spearman_high']:+.2f}]"
+    assert claim.ours == f"{shown} over {row['configurations']}"
+    assert row["ties"] == row["infidelity_ties"] == 0
+    assert 1 <= row["pareto_low"] <= row["pareto_high"] <= row["configurations"]
+
+
 def test_a_runtime_table_is_called_after_what_was_timed(tmp_path: Path) -> None:
     assert read_runtime(timed(tmp_path)).subject == "ISIC-Inception"
     assert read_runtime(timed(tmp_path, shape=[8, 1, 8, 8])).subject == "images of 1 x 8 x 8"

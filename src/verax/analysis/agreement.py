@@ -4,12 +4,13 @@ The paper's tables of correlations: DPC (higher is better) and local Infidelity 
 correlation is negative. LIME has far more configurations than the other methods together and is looked at alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from verax.analysis import canonical
-from verax.analysis.matrices import Matrix, common, estimate
+from verax.analysis.matrices import Matrix, Places, common, estimate
 from verax.display.methods import is_reference, lime_methods
 from verax.statistics.intervals import Estimate
 from verax.statistics.ranks import rank_correlation, ranks, tie_count, tied
@@ -41,9 +42,7 @@ def agreement(x: Matrix, y: Matrix, *, lime: bool, resamples: int = 1000, seed: 
     same draw, and the correlation is taken again. Only inputs that have both metrics count.
     """
     x, y = common(x, y)
-    methods = [canonical.method(name) for name in x.configurations]
-    of_lime = frozenset(lime_methods())
-    keep = np.flatnonzero([(name in of_lime) == lime and (lime or not is_reference(name)) for name in methods])
+    keep = compared(x.configurations, lime=lime)
     count, inputs = len(keep), len(x.inputs)
     if count < 2 or inputs < 2:  # one configuration is not ranked, one input says nothing about others
         return Agreement(Estimate(np.nan, np.nan, np.nan, np.nan), count, inputs)
@@ -54,3 +53,10 @@ def agreement(x: Matrix, y: Matrix, *, lime: bool, resamples: int = 1000, seed: 
     ]
     ties = (tie_count(means[0]), tie_count(means[1]))
     return Agreement(estimate(rank_correlation, *ranked), count, inputs, ties)
+
+
+def compared(configurations: Sequence[str], *, lime: bool) -> Places:
+    """The places of LIME's configurations, or of all others but references."""
+    methods = [canonical.method(name) for name in configurations]
+    of_lime = frozenset(lime_methods())
+    return np.flatnonzero([(name in of_lime) == lime and (lime or not is_reference(name)) for name in methods])

@@ -10,7 +10,7 @@ from verax.analysis.agreement import Agreement, agreement
 from verax.analysis.claim_questions import INTERVAL, Question, Questions
 from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, Verdict, above, all_hold, below, judged
 from verax.analysis.matrices import Floats, Matrix, Places, interval
-from verax.analysis.outliers import front, near_zero
+from verax.analysis.outliers import SET_RESAMPLES, front_size, near_zero
 from verax.analysis.paper import PAPER, PAPER_DPC, PAPER_INFIDELITY
 from verax.display.methods import lime_methods
 from verax.statistics.intervals import LEVEL, Estimate
@@ -23,7 +23,6 @@ LEAST_GRID = 100  # of fewer LIME configurations the best 5 % say nothing
 LEAST_PARETO_GRID = 500  # Pareto sets grow slower than grids: their share of a thinned grid is not that of the paper's
 TOP = 0.05
 WORSE, NEAR_ZERO = 0.9, 0.1
-SET_RESAMPLES = 200
 
 QUESTIONS = Questions()
 BOTH = (PAPER_DPC, PAPER_INFIDELITY)
@@ -114,11 +113,8 @@ def _pareto(evidence: Evidence) -> tuple[Estimate, int, str]:
     good, bad = _of_lime(*evidence.pair(*BOTH))
     if len(good.configurations) < LEAST_PARETO_GRID:
         raise _too_few(len(good.configurations), LEAST_PARETO_GRID)
-    means = good.values.mean(1), bad.values.mean(1)
-    resamples = min(SET_RESAMPLES, evidence.resamples)
-    draws = [metric.resampled(resamples, evidence.seed) for metric in (good, bad)]
-    size = interval(front(*means).sum(), [front(a, b).sum() for a, b in zip(*draws, strict=True)])
-    return size, len(good.configurations), _ties(*map(tie_count, means))
+    size = front_size(good, bad, evidence.resamples, evidence.seed)
+    return size, len(good.configurations), _ties(tie_count(good.values.mean(1)), tie_count(bad.values.mean(1)))
 
 
 def _sized(size: Estimate, grid: int) -> str:

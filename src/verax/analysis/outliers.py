@@ -4,11 +4,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from verax.analysis.matrices import Floats
+from verax.analysis.matrices import Floats, Matrix, interval
 from verax.analysis.paper import PAPER_DPC, PAPER_INFIDELITY
 from verax.display.methods import lime_methods
+from verax.statistics.intervals import Estimate
 from verax.statistics.ranks import tied
 
+SET_RESAMPLES = 200  # sets are found one by one
 FRACTION = 0.1  # of the model's median norm: what is smaller is nearly zero
 
 
@@ -41,6 +43,13 @@ def front(maximise: Floats, minimise: Floats) -> npt.NDArray[np.bool_]:
     kept = np.empty(len(order), dtype=bool)
     kept[order] = gains > best_before[first]
     return kept
+
+
+def front_size(maximise: Matrix, minimise: Matrix, resamples: int, seed: int) -> Estimate:
+    """How many are not dominated, with the interval over inputs; of more than ``SET_RESAMPLES`` resamples those."""
+    draws = [scores.resampled(min(SET_RESAMPLES, resamples), seed) for scores in (maximise, minimise)]
+    size = front(maximise.values.mean(1), minimise.values.mean(1)).sum()
+    return interval(size, [front(*means).sum() for means in zip(*draws, strict=True)])
 
 
 def near_zero(configurations: pl.DataFrame) -> pl.DataFrame:

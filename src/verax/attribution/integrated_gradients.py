@@ -75,7 +75,7 @@ class PathFamily(Family):
     points: int
 
     needs_gradients: ClassVar[bool] = True
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def check(self, members: Sequence[IntegratedGradients], given: Given) -> None:
         """The baseline is a statistic of the background, or that of the call."""
@@ -126,9 +126,11 @@ class PathFamily(Family):
             return begin + step * (block[own] - begin)
 
         gradients = explained.session.target_gradients(build, owner, explained.target)
-        return torch.einsum(
-            "bp...,p->b...", gradients.reshape(len(block), self.points, *block.shape[1:]), share.to(gradients)
-        )
+        gradients = gradients.reshape(len(block), self.points, *block.shape[1:])
+        first = gradients[
+            :, 0
+        ].clone()  # differences from it are averaged: equal gradients have that mean to the last bit
+        return first + torch.einsum("bp...,p->b...", gradients.sub_(first[:, None]), share.to(gradients))
 
     def _starts(self, given: Given) -> Float[Tensor, "starts *shape"]:
         """Where paths begin: at one row for all inputs, or at one for each."""

@@ -18,6 +18,7 @@ from verax.core.text_tables import counted
 
 if TYPE_CHECKING:
     from verax.analysis.claims import Claim
+    from verax.study.claims import AnsweredClaims
     from verax.study.study import Study
 
 RUN = common.examples(
@@ -30,6 +31,7 @@ ALL = common.examples("verax study run demo", "verax study status demo-study", "
 CLAIMS = common.examples(
     "verax study claims paper-heloc-study paper-isic-study",
     "verax study claims paper-heloc-study --runtime runtime_table-heloc.json --out claims.csv",
+    "verax study claims paper-heloc-study --out results/heloc  # all tables, as small files",
 )
 VERIFY = common.examples("verax verify demo-study", "verax verify demo-study --sample 10% --seed 1")
 
@@ -172,14 +174,19 @@ def claims(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A table of benchmarks/runtime_table.py, for claims about seconds."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write them to this file: .md, .csv or .json.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Write them to this file, .md, .csv or .json, or a folder: all tables."),
+    ] = None,
     imports: common.Imports = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer the paper's claims over the models of one study or of several together.
 
     Each is reproduced, not reproduced, cannot be told (the interval holds both), or not measured by the studies given.
-    A file runtime.json in a study's directory is read as if it were given with --runtime.
+    A file runtime.json in a study's directory is read as if it were given with --runtime. Into a folder (a name without
+    an ending) go the claims, also under each reading, and small tables of what decided them: means and standard errors
+    of each configuration, rank agreement with ties and Pareto sets, the models' quality.
     """
     with common.one_line_errors():
         _begin(imports)
@@ -187,15 +194,27 @@ def claims(
         from verax.study.claims import ENDINGS, answer_claims
 
         if out is not None:
-            if out.suffix.lower() not in ENDINGS:
-                raise ValueError(f"--out: expected a file name that ends in {', '.join(ENDINGS)}, got {out}.")
-            common.check_file("--out", out, out.suffix.lower(), runtime or [])
+            if out.suffix.lower() in ENDINGS:
+                common.check_file("--out", out, out.suffix.lower(), runtime or [])
+            elif out.suffix and not out.is_dir():
+                raise ValueError(
+                    f"--out: expected a file name that ends in {', '.join(ENDINGS)}, or a folder, got {out}."
+                )
+            else:
+                common.check_folder("--out", out)
         answered = answer_claims(folders, runtime or [])
-        if out is not None:
-            answered.save(out)
+        written = [] if out is None else _written(answered, out, whole=out.suffix.lower() not in ENDINGS)
     facts = {"claims": as_frame(answered.claims).to_dicts()}
     text = _claims_text(answered.claims, out)
-    common.show(facts, text, as_json=as_json, written=[] if out is None else [out])
+    common.show(facts, text, as_json=as_json, written=written)
+
+
+def _written(answered: "AnsweredClaims", out: Path, *, whole: bool) -> list[Path]:
+    """What was written: one file, or all tables into a folder."""
+    if whole:
+        return answered.save_all(out)
+    answered.save(out)
+    return [out]
 
 
 def _claims_text(claims: "Sequence[Claim]", out: Path | None) -> str:

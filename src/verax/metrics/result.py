@@ -19,10 +19,12 @@ from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.guided import GuidedScores
 from verax.problem.text_examples import TextExamples
 from verax.statistics.intervals import LEVEL, Estimate, Method, estimates
-from verax.statistics.ranks import TIE
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_ROUNDING = 1e-8  # of the spread of means: scores are of single precision
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class Result:
     @property
     def rounding(self) -> float:
         """A difference of scores that counts as none: far below any standard error, above the last digits of scores."""
-        return TIE * self._spread()
+        return _ROUNDING * self._spread()
 
     def _spread(self) -> float:
         """How far apart the means of attributions lie."""

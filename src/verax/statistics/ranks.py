@@ -6,15 +6,21 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-TIE = 1e-8  # of the spread: far above the rounding of means, far below any standard error of them
+TIE = 1e-10  # of the spread: a hundred times what rounding does to scores, a thousandth of any standard error of them
+LAST_DIGITS = 1e-12  # of a value: what sums of many numbers lose
 
 
-def tied(values: Floats, gap: float | None = None) -> Floats:
+def tied(values: Floats, tolerance: float | None = None) -> Floats:
     """Values along the last axis, of which those that differ by rounding alone are made equal.
 
-    Sorted values whose gap is at most ``gap``, by default ``TIE`` times the spread (largest less smallest), become the
-    smallest of them.
     Methods that agree on a model, as all gradients of a linear one do, would otherwise be ranked by their last bits.
+    From the smallest value on, all that exceed it by no more than the tolerance become equal to it; the next value
+    begins anew. So no two values further apart than the tolerance are ever equal, however dense those between them are.
+
+    Args:
+        values: Those to compare, along the last axis.
+        tolerance: ``TIE`` times the spread by default, which is the range of the middle half of the values: an outlier
+            does not count. (The range of all where that half is equal but for its last digits.)
 
     Example:
         >>> tied(np.array([0.3, 0.1, 0.1 + 1e-15, 0.5])).tolist()
@@ -24,13 +30,23 @@ def tied(values: Floats, gap: float | None = None) -> Floats:
         return values
     order = np.argsort(values, axis=-1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=-1)
-    least = TIE * (ordered[..., -1:] - ordered[..., :1]) if gap is None else gap
-    new = ~(np.diff(ordered, axis=-1) <= least)  # a gap to NaN is no tie
-    first = np.where(np.concatenate((np.ones_like(new[..., :1]), new), axis=-1), np.arange(values.shape[-1]), 0)
-    smallest = np.take_along_axis(ordered, np.maximum.accumulate(first, axis=-1), axis=-1)
+    widest = TIE * _spread(ordered) if tolerance is None else np.full(values.shape[:-1], tolerance)
+    close = np.diff(ordered, axis=-1) <= widest[..., None]  # a gap to NaN is not
+    grouped = ordered.copy()
+    for place in np.flatnonzero(close.reshape(-1, close.shape[-1]).any(0)) + 1:
+        smallest, value = grouped[..., place - 1], ordered[..., place]
+        grouped[..., place] = np.where(value - smallest <= widest, smallest, value)
     equal = np.empty(values.shape)
-    np.put_along_axis(equal, order, smallest, axis=-1)
+    np.put_along_axis(equal, order, grouped, axis=-1)
     return equal
+
+
+def _spread(ordered: Floats) -> Floats:
+    """The range of the middle half of sorted values, or of all where that half differs in its last digits alone."""
+    count = ordered.shape[-1]
+    low, middle, high = (ordered[..., place] for place in (count // 4, count // 2, count - 1 - count // 4))
+    spread: Floats = np.where(high - low > LAST_DIGITS * np.abs(middle), high - low, ordered[..., -1] - ordered[..., 0])
+    return spread
 
 
 def tie_count(values: Floats) -> int:
