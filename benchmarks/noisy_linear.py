@@ -15,9 +15,9 @@ import torch
 from quantus.functions.perturb_func import noisy_linear_imputation
 from torch import Tensor
 from torch.nn import functional
-from verax.replacement import NoisyLinear
 
 from verax.problem.replacement import Rows
+from verax.replacement import NoisyLinear
 
 IMAGES, CHANNELS = 32, 3
 SIZES, SHARES = (32, 64), (0.2, 0.5, 0.9)

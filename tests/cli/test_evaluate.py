@@ -616,7 +616,7 @@ def test_open_problem_is_what_the_command_opens(folder, tmp_path):
     )
     assert problem.names == tuple(COLUMNS)
     np.testing.assert_allclose(problem.baselines[0], X.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(problem.scores, SKLEARN.predict_proba(X)[:, 1], rtol=1e-4)
-    np.testing.assert_allclose(problem.on(X[:3]).scores, problem.scores[:3], rtol=1e-4)
+    np.testing.assert_allclose(problem.scores(), SKLEARN.predict_proba(X)[:, 1], rtol=1e-4)
+    np.testing.assert_allclose(problem.on(X[:3]).scores(), problem.scores()[:3], rtol=1e-4)
     with pytest.raises(ValueError, match=r"^baselines: mean is one of the training data; pass background=FILE as"):
         verax.open_problem(folder / "m.safetensors", folder / "x.npy", baselines="mean")

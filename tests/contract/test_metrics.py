@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from verax.replacement import Nudge, Toward
 
 import calls
 import verax
@@ -26,6 +25,7 @@ from verax.metrics import (
     Sufficiency,
     SymmetricRelevanceGain,
 )
+from verax.replacement import Nudge, Toward
 
 TopFifth, SignAgreement, Drops = from_page("add-a-metric", "TopFifth", "SignAgreement", "Drops")
 

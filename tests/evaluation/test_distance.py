@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from verax.replacement import Baseline, Conditional, Marginal, Nudge
 
 import calls
 import verax
 from verax.problem.inputs import Inputs
+from verax.replacement import Baseline, Conditional, Marginal, Nudge
 from verax.statistics.mahalanobis import Reference
 
 D = 10

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from verax.replacement import Baseline, Conditional, Marginal, Nudge, Toward
 
 import calls
 import verax
+from verax.replacement import Baseline, Conditional, Marginal, Nudge, Toward
 from verax.statistics.kendall import kendall, rank_agreement
 
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, fields
 
 import pytest
-from verax.replacement import Marginal, NoisyLinear, Nudge, Replacement
 
 from verax.core.settings import made, plain
 from verax.metrics import PredictionChange
 from verax.problem.replacement import REPLACEMENTS
 from verax.problem.replacement.words import needs_background, replacement_from, sayable
+from verax.replacement import Marginal, NoisyLinear, Nudge, Replacement
 
 
 @pytest.mark.parametrize("name", sorted(set(REPLACEMENTS) - {"own"}))

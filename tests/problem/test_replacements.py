@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import ndimage
-from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
 
 import calls
 import verax
 from verax.metrics import DirectedPredictionChange
 from verax.problem.inputs import Inputs
 from verax.problem.replacement import Rows, linear_imputation
+from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -518,7 +518,7 @@ def test_other_texts_need_what_was_said_of_each(tokenizer: Any, bert: Any) -> No
     model, prompts = gpt(tokenizer), ["the film", "bad acting"]
     generated = verax.text.generation(model, tokenizer, prompts[:1], max_new_tokens=3)
     both = verax.text.generation(model, tokenizer, prompts, max_new_tokens=3)
-    torch.testing.assert_close(generated.on(prompts[1:]).scores, both.scores[1:], atol=1e-5, rtol=0)
+    torch.testing.assert_close(generated.on(prompts[1:]).scores(), both.scores()[1:], atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match="this problem has one continuation per prompt; make another problem"):
         verax.text.generation(model, tokenizer, prompts[:1], ["was"]).on(prompts[1:])
     with pytest.raises(ValueError, match="this problem has vectors of its own texts"):

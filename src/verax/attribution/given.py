@@ -81,6 +81,24 @@ class Explained(Given):
     target: Int[Tensor, " n"]
     clean: Float[Tensor, " n"]
 
+    def scores(
+        self, rows: Shaped[Tensor, "m *shape"] | None = None, owner: Int[Tensor, " m"] | None = None
+    ) -> Float[Tensor, " m"]:
+        """The explained score of rows that were made from the inputs; without rows that of the inputs, already paid.
+
+        Args:
+            rows: Changed copies of inputs, on any device; batches are made of them as memory allows.
+            owner: The number of the input that each row came from, whose class is scored; may be left out where there
+                is one row per input.
+        """
+        return self.clean if rows is None else self.session.scores_of(rows, owner, self.target)
+
+    def gradients(
+        self, rows: Shaped[Tensor, "m *shape"] | None = None, owner: Int[Tensor, " m"] | None = None
+    ) -> Float[Tensor, "m *shape"]:
+        """Gradients of the explained score at rows, by default at the inputs; arguments as in ``scores``."""
+        return self.session.gradients_of(self.inputs if rows is None else rows, owner, self.target)
+
     def keys(self, which: Int[Tensor, " b"], seed: int, purpose: str) -> Int[Tensor, " b"]:
         """Keys of random numbers for some inputs; what is never removed, such as padding, has no say."""
         inputs = self.inputs[which.to(self.inputs.device)].to(which.device)

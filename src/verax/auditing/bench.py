@@ -71,7 +71,7 @@ def own_replacement(metric: Metric) -> str:
 def unfit(replacement: Replacement, subject: Subject) -> str:
     """Why a replacement is not for these inputs, asked of their first row; empty where it is."""
     asked = subject.asked(replacement)
-    task = Task(asked, subject.problem.classes, subject.problem.scores)
+    task = Task(asked, subject.problem.classes, subject.problem.scores())
     try:
         rows = task.context(slice(0, 1), asked.inputs.device)
         removed = None

@@ -48,7 +48,7 @@ def piece_key(
         inputs=tensor_hash(values.values, values.baselines.contiguous(), subject.counts.contiguous()),
         explanations=tensor_hash(*known, *subject.given.values()),
         names=[*subject.truths, *subject.given],
-        model=tensor_hash(problem.classes.cpu(), problem.scores.double().cpu()),
+        model=tensor_hash(problem.classes.cpu(), problem.scores().double().cpu()),
         background="" if rows is None else tensor_hash(rows),
         output=problem.output,
         replacement=_form(replacement),

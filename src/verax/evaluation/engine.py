@@ -16,7 +16,7 @@ from verax.evaluation.identity import about_of
 from verax.evaluation.result import Evaluation, Saturation
 from verax.evaluation.whose import other_references, warn_of_other_class
 from verax.metrics.about import About
-from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
+from verax.metrics.base import AttributionMetric, GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, Result
 from verax.perturbation.adaptive import adaptive_scores
 from verax.perturbation.curve_lines import AdaptiveExperiment
@@ -45,6 +45,7 @@ def run(call: Call, saturation: bool = False) -> Evaluation:
     rated, metrics = call.rated, call.metrics
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
     sampled = {name: metric for name, metric in metrics.items() if isinstance(metric, SampledMetric)}
+    alone = {name: metric for name, metric in metrics.items() if isinstance(metric, AttributionMetric)}
     for metric in metrics.values():
         metric.check(rated)
     warn_of_scales(rated, metrics)
@@ -66,6 +67,8 @@ def run(call: Call, saturation: bool = False) -> Evaluation:
         if sampled:
             probable, on_logits = _run_sampled(session, task, sampled, meter, first)
             results |= probable
+        if alone:
+            results |= _run_alone(session, task, alone)
     for name, result in results.items():
         _check_scores(metrics[name], result.scores, rated)
     notes = (*rated.remarks, *other_references(task, results))
@@ -159,6 +162,19 @@ def _run_sampled(
             blocks = [gathered[name, draws, logit] for draws in all_draws(metric)]
             results[logit][name] = metric.result(blocks, context)
     return results[False], results[True]
+
+
+def _run_alone(session: Session, task: Task, metrics: dict[str, AttributionMetric]) -> dict[str, Result]:
+    """Metrics that need no model row, one attribution after the other."""
+    rated, everything = task.problem, slice(None)
+    scores: dict[str, list[Tensor]] = {name: [] for name in metrics}
+    for place in range(len(rated.attributions)):
+        values = rated.features.reduce(rated.stacked(slice(place, place + 1), everything), everything).double()
+        for name, metric in metrics.items():
+            scores[name].append(metric.reduce(values, rated.problem))
+    with torch.inference_mode(False):
+        context = _context(session, task, Cost())
+        return {name: metric.result(torch.cat(scores[name]), context) for name, metric in metrics.items()}
 
 
 def _context(session: Session, task: Task, cost: Cost) -> Context:

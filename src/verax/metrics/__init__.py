@@ -1,7 +1,7 @@
 """Metrics as values: what to measure, with which settings, and in which direction better lies."""
 
 from verax.metrics.areas import abpc, aupc, cmi, pes, weighted_abpc
-from verax.metrics.base import METRICS, GuidedMetric, Kind, Metric, SampledMetric
+from verax.metrics.base import METRICS, AttributionMetric, GuidedMetric, Kind, Metric, SampledMetric
 from verax.metrics.curve_views import (
     Comprehensiveness,
     Deletion,
@@ -29,6 +29,7 @@ from verax.statistics.intervals import Estimate
 __all__ = [
     "METRICS",
     "AdaptiveResult",
+    "AttributionMetric",
     "Comprehensiveness",
     "Context",
     "Deletion",

@@ -1,8 +1,9 @@
 """The contract of metrics: a frozen value that names an experiment and reduces what it measured to one score per input.
 
 Derive from ``GuidedMetric`` to read the curves of the guided experiment (features removed in the order of their
-attributions), or from ``SampledMetric`` to read random perturbations. Defining the class is all: its ``name`` is known
-from then on wherever metrics are named. Metrics that name the same experiment share its model rows.
+attributions), from ``SampledMetric`` to read random perturbations, or from ``AttributionMetric`` to read nothing but
+the attributions. Defining the class is all: its ``name`` is known from then on wherever metrics are named. Metrics that
+name the same experiment share its model rows.
 """
 
 from abc import ABC, abstractmethod
@@ -27,16 +28,18 @@ from verax.statistics.anytime import ScoreRange
 Kind = Literal["local", "baseline"]
 METRICS: "Registry[Metric]" = Registry("metric")
 CONTRACTS = (
-    "verax.metrics.GuidedMetric (reads curves), verax.metrics.SampledMetric (reads random perturbations), or a metric "
-    "that does so, such as verax.metrics.PredictionChange"
+    "verax.metrics.GuidedMetric (reads curves), verax.metrics.SampledMetric (reads random perturbations), "
+    "verax.metrics.AttributionMetric (reads attributions alone), or a metric that does so, such as "
+    "verax.metrics.PredictionChange"
 )
 
 
 @dataclass(frozen=True)
 class Metric(ABC):
-    """What is measured, with which settings: what ``GuidedMetric`` and ``SampledMetric`` share.
+    """What is measured, with which settings: what the three kinds of metrics share.
 
-    Derive a frozen dataclass whose fields are its settings from one of these two, not from this class.
+    Derive a frozen dataclass whose fields are its settings from ``GuidedMetric``, ``SampledMetric`` or
+    ``AttributionMetric``, not from this class.
 
     Class attributes:
         name: What it is called in calls, files and columns.
@@ -65,7 +68,7 @@ class Metric(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in cls.__dict__:
-            if not issubclass(cls, GuidedMetric | SampledMetric):
+            if not issubclass(cls, GuidedMetric | SampledMetric | AttributionMetric):
                 raise TypeError(
                     f"{cls.__name__}: a metric must say which experiment it reads, which Metric alone cannot; derive "
                     f"from {CONTRACTS}. docs/how-to/add-a-metric.md shows how."
@@ -227,6 +230,38 @@ class SampledMetric(Metric):
     def result(self, gathered: Sequence[Gathered], context: Context) -> Result:
         """The result of all inputs, from what was collected for each set of draws."""
         return Result(self, context, gathered[0]["value"].clone())
+
+
+class AttributionMetric(Metric):
+    """A metric of the attributions themselves; it costs no model row.
+
+    Example: how many features hold half of the attribution.
+        >>> from dataclasses import dataclass
+        >>> import torch, verax
+        >>> @dataclass(frozen=True)
+        ... class Half(verax.metrics.AttributionMetric):
+        ...     name, higher_is_better, kind = "half", False, "baseline"
+        ...     def reduce(self, attributions, problem):
+        ...         shares = attributions.abs().sort(dim=-1, descending=True).values.cumsum(-1)
+        ...         return (shares < shares[..., -1:] / 2).sum(-1) + 1.0
+        >>> x = torch.zeros(2, 4)
+        >>> result = Half()(verax.Problem(torch.nn.Linear(4, 2), x), torch.tensor([[1.0, 1, 1, 1], [9, 1, 0, 0]]))
+        >>> result.value.tolist(), result.rows
+        ([2.0, 1.0], 0)
+    """
+
+    @abstractmethod
+    def reduce(self, attributions: Float[Tensor, "k n features"], problem: Problem) -> Float[Tensor, "k n"]:
+        """One score per attribution and input.
+
+        Args:
+            attributions: One number per feature, summed over its elements, in double precision.
+            problem: What they explain.
+        """
+
+    def result(self, scores: Float[Tensor, "k n"], context: Context) -> Result:
+        """The result of all inputs; override it to give more than a score."""
+        return Result(self, context, scores)
 
 
 def all_draws(metric: SampledMetric) -> tuple[Draws, ...]:

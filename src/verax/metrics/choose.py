@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from verax.core.registry import unknown
 from verax.core.settings import made
-from verax.metrics.base import CONTRACTS, METRICS, GuidedMetric, Metric, SampledMetric
+from verax.metrics.base import CONTRACTS, METRICS, AttributionMetric, GuidedMetric, Metric, SampledMetric
 from verax.metrics.deciding import deciding_metrics, paper_metrics
 from verax.problem.problem import Problem
 
@@ -67,7 +67,7 @@ def chosen(metrics: Any, fewest: int) -> dict[str, Metric]:
 
 def metric_of(metric: Any, fewest: int = 1 << 62, argument: str = "metrics") -> Metric:
     """One metric: an object as it is, or what a name stands for."""
-    if isinstance(metric, GuidedMetric | SampledMetric):
+    if isinstance(metric, GuidedMetric | SampledMetric | AttributionMetric):
         return metric
     if isinstance(metric, str) and metric in METRICS:
         return METRICS.get(metric).named({}, fewest)

@@ -3,7 +3,7 @@
 from verax.models.architecture import Architecture
 from verax.models.dense import MLP, Linear
 from verax.models.files import ARCHITECTURES, ModelFileError, SavedModel, load, save
-from verax.models.foreign_files import open_model
+from verax.models.foreign_files import open_model, register_model_file
 from verax.models.inception import InceptionOutputs, InceptionV1, load_googlenet_state
 from verax.models.raw_rows import standardised
 
@@ -19,6 +19,7 @@ __all__ = [
     "load",
     "load_googlenet_state",
     "open_model",
+    "register_model_file",
     "save",
     "standardised",
 ]

@@ -67,6 +67,31 @@ def open_model(path: str | Path, *, returns: adapters.Returns | None = None, tru
     return adapters.adapt(_OPENERS[suffix](place, trust), returns, None)
 
 
+def register_model_file(suffix: str, open_file: Callable[[Path], Any]) -> None:
+    """Make another kind of model file known, to ``open_model``, to studies and to commands (``--import MODULE``).
+
+    Args:
+        suffix: How such files end, in small letters: ``".rules"``.
+        open_file: From a path to anything that ``verax.Scorer`` takes: a fitted model, a torch module, a Scorer's
+            adapter.
+
+    Example:
+        >>> import torch, verax
+        >>> verax.models.register_model_file(".weights", lambda path: torch.nn.Linear(int(path.read_text()), 2))
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "m.weights"
+        >>> _ = path.write_text("3")
+        >>> verax.models.open_model(path).module
+        Linear(in_features=3, out_features=2, bias=True)
+        >>> del _OPENERS[".weights"]  # for the examples that follow
+    """
+    if not suffix.startswith(".") or suffix != suffix.lower() or suffix == ".safetensors":
+        raise ValueError(f"suffix: expected an ending such as '.rules' in small letters, got {suffix!r}.")
+    if suffix in _BUILTIN:
+        raise ValueError(f"suffix: {suffix} files are opened by Verax itself; choose another ending.")
+    _OPENERS[suffix] = lambda path, trust: open_file(path)
+
+
 def check_model_name(path: str | Path) -> None:
     """Refuse a file that is no model's, by its ending."""
     if Path(path).suffix.lower() not in (".safetensors", *_OPENERS):
@@ -189,3 +214,4 @@ _OPENERS: dict[str, Callable[[Path, bool], Any]] = {
     ".txt": _lightgbm,
     ".cbm": _catboost,
 }
+_BUILTIN = tuple(_OPENERS)

@@ -278,10 +278,42 @@ class Problem:
         """The class, or the output, whose score is tracked for each row."""
         return self._scored[0]
 
-    @property
-    def scores(self) -> Float[Tensor, " n"]:
-        """The tracked score of each unperturbed row."""
-        return self._scored[1]
+    def scores(
+        self, rows: Shaped[Tensor, "m *shape"] | None = None, owner: Int[Tensor, " m"] | None = None
+    ) -> Float[Tensor, " m"]:
+        """The tracked score of rows that were made from the inputs; without rows that of the inputs, computed once.
+
+        Args:
+            rows: Changed copies of inputs; batches are made of them as memory allows.
+            owner: The number of the input that each row came from, whose class is scored; may be left out where there
+                is one row per input.
+
+        Example:
+            >>> import torch, verax
+            >>> total = verax.Scorer(lambda rows: rows.sum(1), returns="values")
+            >>> problem = verax.Problem(total, torch.eye(2))
+            >>> problem.scores().tolist(), problem.scores(torch.zeros(3, 2), torch.tensor([0, 0, 1])).tolist()
+            ([1.0, 1.0], [0.0, 0.0, 0.0])
+        """
+        if rows is None:
+            return self._scored[1]
+        with self.session() as session:
+            return session.scores_of(rows, owner, self.begin(session)[0])
+
+    def gradients(
+        self, rows: Shaped[Tensor, "m *shape"] | None = None, owner: Int[Tensor, " m"] | None = None
+    ) -> Float[Tensor, "m *shape"]:
+        """Gradients of the score that methods explain, at rows, by default at the inputs; arguments as in ``scores``.
+
+        Example:
+            >>> import torch, verax
+            >>> model = torch.nn.Linear(3, 2)
+            >>> problem = verax.Problem(model, torch.randn(5, 3), target=1, explained="logit")
+            >>> torch.equal(problem.gradients(), model.weight[1].detach().expand(5, 3))
+            True
+        """
+        with self.session(self.explained, gradients=True) as session:
+            return session.gradients_of(self.inputs if rows is None else rows, owner, self.begin(session)[0])
 
     @cached_property
     def _scored(self) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:

@@ -233,6 +233,35 @@ class Session:
             parts.append(part)
         return torch.cat(parts)
 
+    def scores_of(
+        self, rows: Shaped[Tensor, "m *shape"], owner: Int[Tensor, " m"] | None, target: Int[Tensor, " n"]
+    ) -> Float[Tensor, " m"]:
+        """Score rows that are in memory; ``owner`` says which input each came from, one after the other without it."""
+        places = self._owners(rows, owner, len(target))
+        return self.target_scores(lambda start, stop: rows[start:stop].to(self.device), places, target)
+
+    def gradients_of(
+        self, rows: Shaped[Tensor, "m *shape"], owner: Int[Tensor, " m"] | None, target: Int[Tensor, " n"]
+    ) -> Float[Tensor, "m *shape"]:
+        """Gradients at rows that are in memory; arguments as in ``scores_of``."""
+        places = self._owners(rows, owner, len(target))
+        return self.target_gradients(lambda start, stop: rows[start:stop].to(self.device), places, target)
+
+    def _owners(self, rows: Tensor, owner: Tensor | None, inputs: int) -> Int[Tensor, " m"]:
+        if owner is None:
+            if len(rows) != inputs:
+                raise ValueError(
+                    f"owner: {len(rows)} rows for {inputs} inputs; pass the number of the input that each row came "
+                    "from."
+                )
+            return torch.arange(inputs, device=self.device)
+        if owner.shape != rows.shape[:1] or (len(owner) and not 0 <= int(owner.min()) <= int(owner.max()) < inputs):
+            raise ValueError(
+                f"owner: expected the number of an input, 0 to {inputs - 1}, for each of {len(rows)} rows, got shape "
+                f"{tuple(owner.shape)}."
+            )
+        return owner.to(self.device)
+
     def outputs(self, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
         """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller.
 
