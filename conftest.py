@@ -5,5 +5,5 @@ Classes would then exist twice, and an object of the one would be no instance of
 
 import verax
 
-for name in verax.__all__:
+for name in (*verax.__all__, *verax._FOLDERS):
     getattr(verax, name)

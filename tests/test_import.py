@@ -85,3 +85,8 @@ def test_every_argument_is_described_in_its_function_or_in_the_problem_that_it_r
 def test_version_is_that_of_the_package():
     major, minor, patch = (int(part) for part in verax.__version__.split("."))
     assert (major, minor, patch) >= (0, 1, 0)
+
+
+def test_there_are_few_names_at_the_top():
+    assert dir(verax) == sorted(verax.__all__)
+    assert len(dir(verax)) <= 22

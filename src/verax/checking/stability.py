@@ -98,7 +98,7 @@ def neighbours(problem: Problem) -> Int[Tensor, " n"]:
     neighbours are looked for among as many of them, drawn at random.
     """
     values = problem.inputs.flatten(1).double().cpu()
-    scores, classes = problem.scores.double().cpu(), problem.classes.cpu()
+    scores, classes = problem.scores().double().cpu(), problem.classes.cpu()
     pool = noise.input_keys(problem.inputs.cpu(), 0, "neighbours").argsort(stable=True)[:_POOL].sort().values
     spread = values.nan_to_num().std(0, correction=0).clamp(min=1e-12)
     codes = problem.given.codes
