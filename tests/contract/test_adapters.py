@@ -217,17 +217,17 @@ def test_a_wrong_number_of_features_is_an_error(name):
 def test_gradient_methods_work_on_torch_and_are_refused_by_type_elsewhere(name):
     method = verax.attribution.Gradient()
     if name in DIFFERENTIABLE:
-        found = method(model(name, 3), X.astype(np.float32), target=1)
-        wanted = method(model("torch", 3), X.astype(np.float32), target=1)
+        found = method(verax.Problem(model(name, 3), X.astype(np.float32), target=1))
+        wanted = method(verax.Problem(model("torch", 3), X.astype(np.float32), target=1))
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
         return
     with pytest.raises(TypeError, match=r"gradients cannot be taken.*LIME"):
-        method(model(name, 3), rows(name))
+        method(verax.Problem(model(name, 3), rows(name)))
 
 
 @every_model
 def test_methods_without_gradients_work_everywhere(name):
-    found = calls.explained(verax.attribution.LimeTabular(), model(name, 3), rows(name)[:3], background=rows(name))
+    found = verax.attribution.LimeTabular()(verax.Problem(model(name, 3), rows(name)[:3], background=rows(name)))
     assert found.shape == (3, 5)
 
 

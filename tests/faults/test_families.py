@@ -5,7 +5,6 @@ import io
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import calls
 import verax
 from faults.conftest import COUNTS, MORE
-from lakes.lakes import SETTINGS, SmallLake, same
+from lakes.lakes import SmallLake, same
 from verax.datasets.array_files import read_table
 from verax.datasets.limits import LimitError
+from verax.lakes import Settings
+from verax.metrics import Infidelity
 from verax.models import ModelFileError, open_model
 from verax.models.foreign_files import file_hash
 from verax.text.folder_config import check_code
@@ -54,7 +56,7 @@ def test_models_that_reuse_a_buffer(kind: str, batch_size: int) -> None:
         ]
     else:
         models = [verax.Scorer(m) for m in (reusing, plain)]
-    found, wanted = (verax.evaluate(m, X, GIVEN, METRICS, samples=20, batch_size=batch_size) for m in models)
+    found, wanted = (calls.evaluate(m, X, GIVEN, METRICS, samples=20, batch_size=batch_size) for m in models)
     for name in METRICS:
         for one in GIVEN:
             torch.testing.assert_close(found[name].value[one], wanted[name].value[one], rtol=0, atol=0)
@@ -89,15 +91,18 @@ def test_two_runs_of_a_lake_at_once(tmp_path: Path) -> None:
     """One is refused in a line, and what the other wrote is whole."""
     lake = SmallLake(tmp_path)
 
+    def seeded(seed: int) -> Settings:
+        return Settings(("pc", "dpc", Infidelity(samples=16, seed=seed)))
+
     def run(task: tuple[str, int]) -> str:
         try:
-            lake.score(task[0], settings=replace(SETTINGS, seed=task[1]))
+            lake.score(task[0], settings=seeded(task[1]))
         except ValueError as error:
             return str(error)
         return "done"
 
     for seed in (1, 2):
-        lake.score(f"alone {seed}", settings=replace(SETTINGS, seed=seed))
+        lake.score(f"alone {seed}", settings=seeded(seed))
 
     for number in range(3 * MORE):
         out = f"scores {number}"
@@ -184,7 +189,7 @@ def test_no_name_becomes_a_formula(tmp_path: Path) -> None:
     letters = '=+-@\t\r\n\uff1d\uff0b\uff0d\uff20ab1("&,;|! '
     drawn = {"".join(chance.choices(letters, k=chance.randrange(1, 9))) for _ in range(60 * MORE)}
     names = sorted(name for name in drawn if name.strip())
-    verax.evaluate(nn.Linear(5, 2), X, dict.fromkeys(names, X), ["pc"]).save(tmp_path / "x.csv")
+    verax.evaluate(verax.Problem(nn.Linear(5, 2), X), dict.fromkeys(names, X), ["pc"]).save(tmp_path / "x.csv")
     cells = {row[0] for row in csv.reader(io.StringIO((tmp_path / "x.csv").read_bytes().decode(), newline=""))}
     for cell in cells:
         assert cell[:1] not in set("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20") or cell.lstrip("+-").isdigit(), repr(cell)

@@ -73,7 +73,7 @@ def test_quantus_evaluate_runs_them_on_given_and_on_made_attributions():
     model, x, a, y = problem(1, 5, 5)
 
     def explain(model, inputs, targets, **kwargs):
-        return calls.explained(verax.attribution.Gradient(), model, inputs, target=targets)
+        return verax.attribution.Gradient()(verax.Problem(model, inputs, target=targets))
 
     found = quantus.evaluate(
         metrics={"PC": PredictionChange(), "DPC": DirectedPredictionChange()},

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import calls
 import verax
 from attribution.networks import rows
 from calls import attribute
@@ -164,7 +163,7 @@ def test_guided_backprop_equals_captums_hooks(name: str) -> None:
     network, x = drawn(architecture).double().eval(), rows(3, *shape, dtype=torch.float64)
     target = 1
     scorer = verax.Scorer(network, returns="logits")
-    found = calls.explained(GuidedBackprop(), scorer, x, target=target)
+    found = GuidedBackprop()(verax.Problem(scorer, x, target=target))
     column = 0 if architecture.outputs == 1 else target
     if any(isinstance(part, nn.ReLU) for part in network.modules()):
         with pytest.warns(UserWarning, match="hooks on ReLU"):
@@ -172,7 +171,7 @@ def test_guided_backprop_equals_captums_hooks(name: str) -> None:
         torch.testing.assert_close(found, wanted.detach(), rtol=0, atol=1e-8)
         assert found.abs().sum() > 0
     else:
-        torch.testing.assert_close(found, calls.explained(Gradient(), scorer, x, target=target))
+        torch.testing.assert_close(found, Gradient()(verax.Problem(scorer, x, target=target)))
 
 
 @cases
