@@ -223,7 +223,7 @@ def test_neighbours_have_the_same_score():
     found = verax.reasons(problem, values)
     over = found.stability_over["neighbours"]
     assert over[:2].tolist() == [0.5, 0.5]
-    assert abs(float(problem.scores[2] - problem.scores[0])) > 0.02
+    assert abs(float(problem.scores()[2] - problem.scores()[0])) > 0.02
     assert over[2].isnan()
     assert found.stability[:2].tolist() == [0.5, 0.5]
 

@@ -251,7 +251,7 @@ def reasons(
         >>> found = verax.reasons(problem, {"exact": exact, "opposite": -exact})
         >>> bool(found.false["exact"].any()), bool(found.omitted["exact"].any()), found.false["opposite"].float().mean()
         (False, False, tensor(1.))
-        >>> print(found)  # doctest: +ELLIPSIS
+        >>> print(found)  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
         attribution  false                    omitted                  share                    stability
         exact        0.000 [0.000, ...
     """
