@@ -11,6 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import calls
+import verax
 from calls import audit
 from verax.attribution import DeepLiftSHAP, Gradient, KernelShap
 from verax.auditing import cases
@@ -126,9 +127,13 @@ def test_a_damaged_piece_is_named_and_made_anew(linear, tmp_path):
     assert again.to_frame().equals(whole.to_frame())
     audit(**settings, out=tmp_path, level=0.9)
     assert len(list((tmp_path / "pieces").iterdir())) == 2  # another level is another piece
-    other = replace(linear, model=lambda rows: rows)  # what belongs to another model is not taken
-    with pytest.raises((ValueError, TypeError)):
-        audit(**settings | {"cases": [other]}, out=tmp_path)
+
+    def other(rows):
+        return (rows * torch.arange(rows.shape[1])).sum(1)
+
+    problem = linear.problem.with_model(verax.Scorer(other, returns="values", takes="torch"))
+    changed = audit(**settings | {"cases": [replace(linear, problem=problem)]}, out=tmp_path)
+    assert not changed.to_frame().equals(whole.to_frame())  # what belongs to another model is not taken
 
 
 def test_ones_own_model_without_explanations(module):
@@ -184,8 +189,6 @@ def test_methods_that_draw_from_each_class_get_the_classes(module):
     one, other = (audit(module, X, {"dls": each}, **given, **QUICK) for each in (method, own[method.canonical]))
     wanted = other.to_frame().filter(pl.col("metric") == "pc")  # an array is rated by local metrics, too
     assert one.to_frame().filter(pl.col("metric") == "pc").equals(wanted)
-    with pytest.raises(ValueError, match="background_labels: they are those of a model"):
-        audit(background_labels=Y)
 
 
 def test_explanations_may_be_called_anything(module):
@@ -246,21 +249,18 @@ def test_trials_of_ones_own_are_known_by_name(linear):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"inputs": X}, "inputs: they are those of a model"),
-        ({"model": LogisticRegression()}, "inputs: a model of your own needs rows"),
-        ({"model": LogisticRegression(), "inputs": X, "cases": ["linear"]}, "cases: they have models of their own"),
-        ({"cases": ["linea"]}, "did you mean 'linear'"),
-        ({"cases": []}, "cases: expected at least one"),
+        ({"attributions": {"x": X}}, "attributions: they are those of a model; pass a verax.Problem as well"),
+        ({"problem": ["linea"]}, "did you mean 'linear'"),
+        ({"problem": []}, "cases: expected at least one"),
         ({"trials": ["truth_win"]}, "did you mean 'truth_wins'"),
         ({"trials": []}, "trials: expected at least one"),
         ({"metrics": ["pcc"]}, "metrics: expected"),
-        ({"level": 95.0}, "level"),
         ({"replacements": ["blurr"]}, "did you mean 'blur'"),
     ],
 )
 def test_refuses_before_any_work(settings, words):
     with pytest.raises(ValueError, match=words):
-        audit(**settings)
+        verax.audit(**settings)
 
 
 def test_few_inputs_are_refused(module):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-import calls
+import verax
 from verax.auditing import Case, cases
 from verax.auditing.known_truth.games import product_shares
 from verax.metrics import Infidelity, PredictionChange
+from verax.problem.features import Groups
 
 INPUTS = 3
 ALL = {case.name: case for case in cases(inputs=INPUTS, seed=5)}
@@ -18,7 +19,7 @@ STEP = 1e-5
 
 
 def score(case: Case, rows: Tensor) -> Tensor:
-    module = case.model.adapter.module
+    module = case.problem.scorer.adapter.module
     assert module is not None
     found: Tensor = module(rows)
     return found
@@ -26,21 +27,26 @@ def score(case: Case, rows: Tensor) -> Tensor:
 
 def members(case: Case) -> Tensor:
     """Which elements of a row belong to each feature, (F, *shape)."""
-    values, features = case.inputs.values, case.inputs.features
-    shape = values.shape[1:]
-    numbers = torch.arange(shape.numel()).reshape(shape) if isinstance(features, str) else features.expand(shape)
+    features = case.problem.features
+    shape = case.problem.inputs.shape[1:]
+    numbers = features.numbers()[0] if isinstance(features, Groups) else torch.arange(shape.numel()).reshape(shape)
     return torch.stack([numbers == one for one in range(int(numbers.max()) + 1)])
 
 
 def brute_force_shapley(case: Case) -> Tensor:
     """The definition: over all sets without a feature, what it adds."""
-    parts, x = members(case), case.inputs.values
+    parts, x = members(case), case.problem.inputs
     count = len(parts)
     sets = torch.arange(2**count)
     kept = (sets[:, None] >> torch.arange(count)) % 2 == 1
     fixed = ~parts.any(0)
     stays = torch.einsum("sf,f...->s...", kept.long(), parts.long()).bool() | fixed
-    worth = torch.stack([score(case, torch.where(stays, row, case.inputs.baselines)) for row in x])
+    worth = torch.stack(
+        [
+            score(case, torch.where(stays, row, baseline))
+            for row, baseline in zip(x, case.problem.baselines, strict=True)
+        ]
+    )
     sizes = kept.sum(1)
     found = []
     for one in range(count):
@@ -52,14 +58,14 @@ def brute_force_shapley(case: Case) -> Tensor:
 
 
 def central_differences(case: Case, step: float) -> Tensor:
-    x = case.inputs.values
+    x = case.problem.inputs
     moves = [step * part.double() for part in members(case)]
     return torch.stack([(score(case, x + move) - score(case, x - move)) / (2 * step) for move in moves], dim=1)
 
 
 def gradient(case: Case) -> Tensor:
     """By autograd; a feature of many elements has the sum of theirs."""
-    leaf = case.inputs.values.clone().requires_grad_()
+    leaf = case.problem.inputs.clone().requires_grad_()
     (found,) = torch.autograd.grad(score(case, leaf).sum(), leaf)
     return torch.stack([found[:, part].sum(1) for part in members(case)], dim=1)
 
@@ -93,7 +99,7 @@ def test_local_truth_is_the_gradient_unless_it_has_a_scale(name: str) -> None:
 def test_shattered_gradients_are_whole_at_their_scale(side: int) -> None:
     """One-sided moves, and the best line through Gaussian noise: by Stein's lemma its slope is the mean gradient."""
     case = ALL["shattered gradients"]
-    truth, x = case.local, case.inputs.values
+    truth, x = case.local, case.problem.inputs
     assert truth is not None
     assert truth.scale is not None
     moves = side * truth.scale * members(case).double()
@@ -118,8 +124,8 @@ def test_inputs_are_generic(name: str) -> None:
     """No feature is at its baseline, inputs differ, and a truth has no ties but those of features without a say."""
     case = cases(inputs=64)[list(ALL).index(name)]
     removable = members(case).any(0)
-    assert (case.inputs.values != case.inputs.baselines)[:, removable].all()
-    assert len(case.inputs.values.unique(dim=0)) == 64
+    assert (case.problem.inputs != case.problem.baselines)[:, removable].all()
+    assert len(case.problem.inputs.unique(dim=0)) == 64
     for truth in (case.local, case.baseline):
         if truth is not None:
             assert truth.attribution.dtype == torch.float64
@@ -137,7 +143,7 @@ def test_features_without_a_say_have_none() -> None:
             assert truth is not None
             assert not truth.attribution[:, idle].any()
     copies = ALL["duplicated"]
-    for rows in (copies.inputs.values, copies.background):
+    for rows in (copies.problem.inputs, copies.problem.background):
         assert torch.equal(rows[:, :4], rows[:, 4:])
 
 
@@ -153,9 +159,9 @@ def test_the_seed_draws_the_inputs_and_fewer_are_the_first_of_more() -> None:
     again, other, more = cases(INPUTS, 5), cases(INPUTS, 6), cases(2 * INPUTS, 5)
     assert torch.equal(before, torch.random.get_rng_state())
     for one, same, new, longer in zip(ALL.values(), again, other, more, strict=True):
-        assert torch.equal(one.inputs.values, same.inputs.values), one.name
-        assert torch.equal(one.inputs.values, longer.inputs.values[:INPUTS]), one.name
-        assert not torch.equal(one.inputs.values, new.inputs.values), one.name
+        assert torch.equal(one.problem.inputs, same.problem.inputs), one.name
+        assert torch.equal(one.problem.inputs, longer.problem.inputs[:INPUTS]), one.name
+        assert not torch.equal(one.problem.inputs, new.problem.inputs), one.name
         assert one.baseline is not None
         assert same.baseline is not None
         assert torch.equal(one.baseline.attribution, same.baseline.attribution), one.name
@@ -168,12 +174,12 @@ def test_evaluate_takes_a_case_as_it_is_and_knows_truth_from_its_opposite(name: 
     assert case.baseline is not None
     given = {"true": case.baseline.attribution, "false": -case.baseline.attribution}
     metrics = [PredictionChange(), Infidelity(perturbation="baseline", samples=64)]
-    found = calls.evaluate(case.model, case.inputs, given, metrics, output=case.output)
+    found = verax.evaluate(case.problem, given, metrics)
     assert found["pc"].value["true"].mean() > found["pc"].value["false"].mean()
     assert found["infidelity"].value["true"].mean() < found["infidelity"].value["false"].mean()
     if case.local is not None:
         given = {"true": case.local.attribution, "false": -case.local.attribution}
-        local = calls.evaluate(case.model, case.inputs, given, [Infidelity(samples=64)], output=case.output)
+        local = verax.evaluate(case.problem, given, [Infidelity(samples=64)])
         assert local["infidelity"].value["true"].mean() < local["infidelity"].value["false"].mean()
 
 

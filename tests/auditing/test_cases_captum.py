@@ -23,7 +23,7 @@ def noise(inputs: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("name", ["linear", "product", "planted patch"])
 def test_normalised_infidelity_of_captum_takes_the_opposite_for_the_truth(name: str, normalize: bool) -> None:
     subject = case_subject(CASES[name], {})
-    truth, module = CASES[name].local, subject.scorer.adapter.module
+    truth, module = CASES[name].local, subject.problem.scorer.adapter.module
     assert truth is not None
     assert module is not None
     ground, trial = Ground(subject, "local", truth.attribution, seed=0, level=0.95), TruthWins()

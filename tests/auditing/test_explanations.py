@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+import verax
 from verax.auditing.case import Case, Truth
 from verax.auditing.explanations import damaged, false_explanations, half_reversed, inverse, permuted, present, randomly
 from verax.auditing.subject import Ground, case_subject
-from verax.problem.inputs import Inputs
 from verax.scoring.scorer import Scorer
 
 X = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -19,7 +19,7 @@ SLOPES = torch.tensor([2.0, -1.0, 0.5, -0.25, 3.0], dtype=torch.float64).expand(
 def ground():
     model = Scorer(lambda rows: rows @ SLOPES[0], returns="values", takes="torch")
     truths = (Truth(SLOPES, "the gradient"), Truth(SLOPES * X, "contributions"))
-    return Ground(case_subject(Case("own", "A sum.", model, Inputs(X), None, *truths), {}), "local", SLOPES, 0, 0.95)
+    return Ground(case_subject(Case("own", "A sum.", verax.Problem(model, X), *truths), {}), "local", SLOPES, 0, 0.95)
 
 
 def test_every_alternative(ground):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import calls
-import verax
+from verax.attribution import Gradient
 from verax.auditing.choices import metrics_asked
 from verax.metrics import METRICS
 
@@ -34,8 +34,8 @@ def shipped():
 def test_scaling_a_layer_and_the_next_one_back_changes_no_score():
     plain, scaled = networks()
     x = torch.randn(12, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    explanations = {"x": x, "slopes": verax.attribution.Gradient()(plain, x)}
-    assert torch.allclose(explanations["slopes"], verax.attribution.Gradient()(scaled, x), rtol=1e-9)
+    explanations = {"x": x, "slopes": calls.explained(Gradient(), plain, x)}
+    assert torch.allclose(explanations["slopes"], calls.explained(Gradient(), scaled, x), rtol=1e-9)
     before, after = (calls.evaluate(model, x, explanations, shipped()) for model in (plain, scaled))
     assert len(before) > 10
     for name, result in before.items():
@@ -51,7 +51,7 @@ def test_a_rescaled_feature_moves_local_metrics():
         other[0].weight /= units
     assert torch.allclose(other(x * units), plain(x))
     found = [
-        calls.evaluate(model, rows, {"slopes": verax.attribution.Gradient()}, ["lpc", "infidelity"])
+        calls.evaluate(model, rows, {"slopes": Gradient()}, ["lpc", "infidelity"])
         for model, rows in ((plain, x), (other, x * units))
     ]
     for name in ("lpc", "infidelity"):
