@@ -5,7 +5,8 @@
 - train: ISIC-Linear, its classes weighted, and ISIC-Inception, as shipped
 - runtime: the paper's runtime table on lesions
 - tests: tests/test_device.py
-- study: paper-isic on as many images as the time allows, with those models, and a part of it computed again
+- study: paper-isic on as many images as the time allows, with those models, and a part of it computed again; its
+  claims, means and ranks as small files in DIR/results, for the study itself is too large to travel
 - benchmarks: PC and DPC against the model alone
 
 Run it again with the same DIR to go on: stages that are complete are left out, the study grows. A stage that fails or
@@ -41,6 +42,7 @@ MODELS = {"linear": ("--recipe", "balanced"), "inception": ()}
 PRECISIONS = {"linear": "tf32", "inception": "float16"}  # a linear model's sums of many pixels are too long for float16
 FEW = {"dpc_coherent": 96, "lpc": 96}  # readings that cost as much as all others together: images they are measured on
 VERIFY_SECONDS = 150.0  # of the study's time, for its end
+CLAIMS_SECONDS = 150.0  # likewise; at least these are given
 GRACE = 30.0
 Result = dict[str, Any]
 
@@ -142,12 +144,18 @@ def tests(options: argparse.Namespace, seconds: float) -> Result:
 
 
 def study(options: argparse.Namespace, seconds: float) -> Result:
-    """The study and its verification."""
+    """The study, its verification and its results as small files."""
+    end, computing = time.monotonic() + seconds, max(1.0, seconds - VERIFY_SECONDS - CLAIMS_SECONDS)
     spec, raw = options.out / "isic.toml", options.out / "gpu_study.json"
     spec.write_text(tomli_w.dumps(study_spec(options)))
     command = [sys.executable, str(HERE / "gpu_study.py"), str(spec), "--out", str(options.out / "study")]
     command += ["--data", str(options.data), "--limit", str(2 if options.quick else options.limit)]
-    command += ["--seconds", str(max(1.0, seconds - VERIFY_SECONDS)), "--processes", str(options.processes)]
+    command += [
+        "--seconds",
+        str(computing),
+        "--processes",
+        str(options.processes),
+    ]
     command += ["--verify", "--result", str(raw), "--device", "cuda" if torch.cuda.is_available() else "cpu"]
     raw.unlink(missing_ok=True)
     result = run(options, {"study": command}, seconds)
@@ -157,7 +165,23 @@ def study(options: argparse.Namespace, seconds: float) -> Result:
             result |= {"complete": False, "reason": "not verified"}
         elif not result["complete"]:
             result["reason"] = "the time was over; the study is as large as it says"
+        result |= claims(options, result, max(CLAIMS_SECONDS, end - time.monotonic()))
     return result
+
+
+def claims(options: argparse.Namespace, result: Result, seconds: float) -> Result:
+    """What ``verax study claims`` makes of the study, with the runtime table where there is one."""
+    command = [sys.executable, "-m", "verax", "study", "claims", str(options.out / "study")]
+    command += ["--out", str(options.out / "results")]
+    timed = common.RESULTS / "runtime_table-isic.json"
+    command += ["--runtime", str(timed)] if timed.is_file() and not options.quick else []
+    written = run(options, {"claims": command}, seconds)
+    reasons = [each["reason"] for each in (result, written) if "reason" in each]
+    return {
+        "complete": result["complete"] and written["complete"],
+        "output": result["output"] | written["output"],
+        **({"reason": "; ".join(reasons)} if reasons else {}),
+    }
 
 
 def study_spec(options: argparse.Namespace) -> dict[str, Any]:

@@ -31,9 +31,9 @@ from verax.study.store import versions
 
 CASES: dict[str, Sequence[Any]] = {
     "Infidelity": (Infidelity(),),
-    "DPC": (DirectedPredictionChange(),),
+    "DPC": (DirectedPredictionChange(order="signed"),),
     "Infidelity, local and baseline": (Infidelity(), Infidelity(perturbation="baseline")),
-    "PC and DPC": (PredictionChange(), DirectedPredictionChange()),
+    "PC and DPC": (PredictionChange(), DirectedPredictionChange(order="magnitude")),
     "PC and DPC, signed order": (PredictionChange(), DirectedPredictionChange(order="signed")),
 }
 AVERAGES: tuple[Callable[[list[float]], float], ...] = (mean, median)
