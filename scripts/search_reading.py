@@ -44,7 +44,7 @@ from paper_statements import Means, judge
 from reading_page import READINGS, Combination, as_csv, page, table
 
 import verax
-from verax.attribution import Attribution, Gradient, LimeTabular, attribute, grid
+from verax.attribution import Attribution, Gradient, LimeTabular, grid
 from verax.core.files import write_atomically
 from verax.datasets import Dataset, load_heloc
 from verax.metrics import DirectedPredictionChange, Infidelity, LocalPredictionChange, Metric, PredictionChange
@@ -91,12 +91,13 @@ def measured(model: Any, dataset: Dataset, rows: int, chosen: list[Attribution],
     inputs, _ = dataset.part("validation")
     inputs = inputs[torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0))[:rows]]
     background, labels = dataset.part("train")
-    stack = attribute(chosen, model, inputs, background=background, background_labels=labels)
-    guided = verax.evaluate(verax.Problem(model, inputs), stack, GUIDED)
+    problem = verax.Problem(model, inputs, background=background, background_labels=labels)
+    stack = verax.explain(problem, chosen)
+    guided = verax.evaluate(problem, stack, GUIDED)
     means = {name: result.scores.double().mean(1).tolist() for name, result in guided.items()}
     for subset in SUBSETS:
         metric = Infidelity(samples=draws, subset=subset)
-        moments = verax.evaluate(verax.Problem(model, inputs), stack, [metric])["infidelity"].moments
+        moments = verax.evaluate(problem, stack, [metric])["infidelity"].moments
         pp, ps, ss = moments.pp, moments.ps, moments.ss
         captum = (ss - ps.square() / torch.where(pp == 0, 1, pp)) / draws
         clamped = (ss - ps.clamp(min=0).square() / torch.where(pp == 0, 1, pp)) / draws

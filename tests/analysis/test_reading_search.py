@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-import calls
 import verax
-from verax.attribution import Gradient, LimeTabular, Random, VarGrad, attribute, grid
+from verax.attribution import Gradient, LimeTabular, Random, VarGrad, grid
 from verax.datasets.embedded import load_breast_cancer
 from verax.metrics import DirectedPredictionChange, Infidelity
 
@@ -142,7 +141,8 @@ def test_means_are_those_of_the_metrics(scripts):
         "clamped": Infidelity(samples=40, subset=5),
         "dpc": DirectedPredictionChange(order="signed"),
     }
-    result = calls.evaluate(model, inputs, attribute(chosen, model, inputs), metrics)
+    problem = verax.Problem(model, inputs)
+    result = verax.evaluate(problem, verax.explain(problem, chosen), metrics)
     means = {name: found.scores.double().mean(1).tolist() for name, found in result.items()}
     assert piece["means"]["signed"] == pytest.approx(means["dpc"])
     assert piece["means"]["plain, 5"] == pytest.approx(means["plain"])

@@ -11,6 +11,7 @@ import torch
 
 import calls
 import verax
+from verax.analysis.paper import PAPER_DPC
 from verax.analysis.summary import configurations as summarise
 from verax.analysis.tables import Example
 from verax.attribution import IntegratedGradients, LimeImage
@@ -216,12 +217,12 @@ def test_examples_are_the_best_and_the_worst(study: Study, table: pl.DataFrame, 
         for role, descending in (("best", True), ("worst", False)):
             for method in own["method"].unique(maintain_order=True):
                 ranked = own.filter(pl.col("method") == method).sort(
-                    "dpc_magnitude", descending=descending, maintain_order=True
+                    PAPER_DPC, descending=descending, maintain_order=True
                 )
                 if role == "best" or ranked.height > 1:
-                    expected.append((method, ranked["dpc_magnitude"][0], role))
+                    expected.append((method, ranked[PAPER_DPC][0], role))
         found = [
-            (method, own.filter(pl.col("configuration") == name)["dpc_magnitude"][0], role)
+            (method, own.filter(pl.col("configuration") == name)[PAPER_DPC][0], role)
             for method, name, role in zip(example.methods, example.configurations, example.roles, strict=True)
         ]
         assert found == expected
@@ -248,10 +249,10 @@ def test_examples_are_those_of_direct_calls(study: Study, examples: dict[str, Ex
 def check_example(example: Example, place: int, explained: ExplainedModel, one: Any) -> None:
     inputs, scorer = explained.inputs[:2], verax.Scorer(explained.module, returns="logits")
     train = {"background": explained.background, "background_labels": explained.labels}
-    values = explained.used(one)(verax.Problem(scorer, inputs, **train))
+    problem = verax.Problem(scorer, inputs, **train)
+    values = explained.used(one)(problem)
     np.testing.assert_allclose(example.attributions[place], values.numpy(), rtol=1e-4, atol=1e-6)
-    pc = calls.prediction_change(scorer, inputs, values)
-    dpc = calls.directed_prediction_change(scorer, inputs, values)
+    pc, dpc = PredictionChange()(problem, values), DirectedPredictionChange("signed")(problem, values)
     for found, wanted in (
         (example.pc_morf, pc.morf),
         (example.pc_lerf, pc.lerf),
@@ -267,7 +268,7 @@ def test_examples_agree_with_the_table(table: pl.DataFrame, examples: dict[str, 
     for model, example in examples.items():
         for place, name in enumerate(example.configurations):
             own = table.filter((pl.col("model") == model) & (pl.col("configuration") == name)).head(2)
-            np.testing.assert_allclose(example.dpc[place], own["dpc_magnitude"].to_numpy(), atol=1e-5)
+            np.testing.assert_allclose(example.dpc[place], own[PAPER_DPC].to_numpy(), atol=1e-5)
             np.testing.assert_allclose(example.pc[place], own["pc"].to_numpy(), atol=1e-5)
 
 
