@@ -7,7 +7,6 @@ from scipy import stats
 
 import calls
 import verax
-from verax.problem.inputs import Inputs
 from verax.replacement import Baseline, Conditional, Marginal, Nudge
 from verax.statistics.mahalanobis import Reference
 
@@ -49,9 +48,10 @@ def test_few_rows_of_many_columns_are_not_far_from_their_like():
 
 
 def test_all_replaced_by_the_mean_has_no_distance_and_inputs_have_that_of_the_data():
-    x = Inputs(gaussian(128, seed=1), features=torch.zeros(D, dtype=torch.int64), baselines="mean")  # all at once
     model = verax.Scorer(lambda rows: rows.sum(1)[:, None], returns="values")
-    inputs, far = calls.evaluate(model, x, drawn(128, 1), ["pc"], background=gaussian(4000), distance=True).distance
+    at_once = torch.zeros(D, dtype=torch.int64)
+    problem = verax.Problem(model, gaussian(128, seed=1), features=at_once, baselines="mean", background=gaussian(4000))
+    inputs, far = verax.evaluate(problem, drawn(128, 1), ["pc"]).with_distance().distance
     assert (inputs.metric, far.metric, far.attribution, far.space) == ("", "pc", "attribution", "inputs")
     assert far.ratio == pytest.approx(0, abs=0.05)
     assert far.beyond().mean == 0
@@ -146,7 +146,7 @@ def test_comparisons_tell_it_under_every_replacement_and_so_does_the_report(tmp_
     found.save(tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert "How far from the data?" in page
-    assert page.count("<td>features</td>") == 1 + 2 * 2
+    assert page.count("<td>features</td>") == 1 + 2 * 3  # the inputs; a, b and the random one under both
 
 
 def test_draws_keep_to_the_data():
@@ -157,9 +157,10 @@ def test_draws_keep_to_the_data():
 
 @pytest.mark.parametrize("metrics", [("pc",), ("pc", "infidelity")])
 def test_inputs_with_groups_and_few_rows_are_measured(metrics):
-    x = Inputs(gaussian(3), features=torch.arange(D) // 3)
+    groups = torch.arange(D) // 3
     model = verax.Scorer(lambda rows: rows.sum(1)[:, None], returns="values")
-    found = calls.evaluate(model, x, drawn(3, 4), metrics, samples=20, background=gaussian(30), distance=True)
+    settings = {"features": groups, "samples": 20, "background": gaussian(30), "distance": True}
+    found = calls.evaluate(model, gaussian(3), drawn(3, 4), metrics, **settings)
     assert len(found.distance) == 2
 
 

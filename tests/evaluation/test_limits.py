@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import calls
 import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
-from verax.problem.inputs import Inputs
 
 METRICS = [
     PredictionChange(),
@@ -137,11 +136,12 @@ def test_what_is_missing_is_a_value_like_any_other() -> None:
 
     x = rows(2, 3)
     x[0, 1] = torch.nan
-    inputs, scorer = Inputs(x, baselines=0.5), verax.Scorer(model, returns="values")
-    found = calls.limits(scorer, inputs)
+    scorer = verax.Scorer(model, returns="values", takes_missing=True)
+    problem = verax.Problem(scorer, x, baselines=0.5)
+    found = verax.limits(problem, ["pc", "dpc"])
     for limits in found.values():
         assert limits.exact
-        torch.testing.assert_close(value(scorer, inputs, limits.attribution, limits.metric), limits.best)
+        torch.testing.assert_close(limits.metric(problem, limits.attribution).value, limits.best)
     assert found["pc"].order[0].tolist()[-1] == 1  # what the gap takes away comes back with the baseline
 
 
@@ -232,10 +232,10 @@ def test_companions_follow_the_inputs_that_were_drawn() -> None:
 
     x, weight = rows(20, 4), torch.linspace(0.1, 2, 20, dtype=torch.float64)
     scorer = verax.Scorer(weighted, returns="logits")
-    inputs = Inputs(x, alongside={"weight": weight})
-    everything = calls.limits(scorer, inputs)["pc"]
+    problem = verax.Problem(scorer, x, model_kwargs={"weight": weight})
+    everything = verax.limits(problem, ["pc", "dpc"])["pc"]
     with pytest.warns(UserWarning, match="drawn at random"):
-        found = calls.limits(scorer, inputs, rows=10 * 2**4)["pc"]
+        found = verax.limits(problem, ["pc", "dpc"], rows=10 * 2**4)["pc"]
     known = torch.tensor(found.inputs)
     torch.testing.assert_close(found.best[known], everything.best[known])
 
@@ -296,7 +296,7 @@ def test_comparisons_say_how_much_of_what_is_possible(tmp_path: Any) -> None:
     model, x = network(4), rows(5, 4)
     found = calls.compare(model, x, {"a": x, "b": -x}, ["pc"], limits=True)
     lines = [line for line in repr(found).splitlines() if line.endswith("of what is possible")]
-    assert len(lines) == 2
+    assert len(lines) == 3  # a, b and the random one
     assert lines[0].startswith("PC: ")
     assert "that is" in lines[0]
     assert "at most" not in lines[0]

@@ -7,7 +7,6 @@ import torch
 import calls
 import verax
 from verax.metrics import Comprehensiveness, Sufficiency
-from verax.problem.inputs import Inputs
 
 NAMES = ("deletion", "insertion", "srg", "comprehensiveness", "sufficiency")
 WORTH = np.array([5.0, 3.0, 2.0, 1.0])
@@ -51,8 +50,8 @@ def test_inputs_with_fewer_features_have_their_own_curves():
     rows = torch.tensor([[5.0, 3.0, 2.0, 1.0], [5.0, 3.0, 2.0, 1.0]])
     groups = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])
     model = verax.Scorer(lambda rows: rows.sum(1, keepdim=True), returns="values")
-    found = calls.evaluate(model, Inputs(rows, groups), rows, list(NAMES))
-    alone = calls.evaluate(model, Inputs(rows[1:], groups[1:]), rows[1:], list(NAMES))
+    found = calls.evaluate(model, rows, rows, list(NAMES), features=groups)
+    alone = calls.evaluate(model, rows[1:], rows[1:], list(NAMES), features=groups[1:])
     for name in NAMES:
         torch.testing.assert_close(found[name].value[1:], alone[name].value)
     assert float(alone["deletion"].value) == pytest.approx((11 / 2 + 3) / 2)

@@ -18,7 +18,6 @@ from verax.metrics import DirectedPredictionChange, LocalPredictionChange, Predi
 from verax.metrics.areas import decay_weights
 from verax.metrics.weighted_area import checked_steps
 from verax.perturbation.curve_lines import change_weights
-from verax.problem.inputs import Inputs
 
 FULL = 10**6  # more steps than features: one each
 TOLERANCE = 0.02
@@ -270,10 +269,11 @@ def test_missing_values_and_companions_travel_along() -> None:
         return (values * scale).tanh().sum(1)
 
     scale = torch.linspace(0.5, 2, 5, dtype=torch.float64)[:, None]
-    inputs = Inputs(torch.from_numpy(x[:5]), alongside={"scale": scale})
-    scorer = verax.Scorer(scaled, returns="values")
+    problem = verax.Problem(
+        verax.Scorer(scaled, returns="values"), torch.from_numpy(x[:5]), model_kwargs={"scale": scale}
+    )
     metrics = {"full": DirectedPredictionChange(steps=FULL), "it": adaptive(DirectedPredictionChange(), 1e-12)}
-    together = calls.evaluate(scorer, inputs, torch.from_numpy(x[5:10]), metrics)
+    together = verax.evaluate(problem, torch.from_numpy(x[5:10]), metrics)
     torch.testing.assert_close(together["it"].value, together["full"].value)
 
 

@@ -15,7 +15,6 @@ import verax
 from perturbation.test_guided import Case, check_many
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.perturbation.removed_sets import Rule
-from verax.problem.inputs import Inputs
 from verax.problem.replacement import Baseline, Nudge, Toward, checked_replacement
 
 RULES: tuple[Rule, ...] = ("sum", "dot", "coherent")
@@ -171,10 +170,11 @@ def test_what_has_no_amount_stays() -> None:
     """Codes and gaps cannot go a part of the way; a gap's baseline is not reached either."""
     _, x, gradient = linear_case(features=4)
     x[0, 1] = torch.nan
-    rows = Inputs(x, codes=torch.tensor([True, False, False, False]), baselines=0.5)
-    scorer = verax.Scorer(lambda values: values.nan_to_num(7.0).sum(1, keepdim=True), returns="values")
+    settings = {"categorical": torch.tensor([True, False, False, False]), "baselines": 0.5}
+    model = lambda values: values.nan_to_num(7.0).sum(1, keepdim=True)  # noqa: E731
+    scorer = verax.Scorer(model, returns="values", takes_missing=True)
     for replacement in (Nudge(0.25), Toward(0.25)):
-        found = calls.evaluate(scorer, rows, gradient, ["pc"], replacement=replacement)["pc"]
+        found = calls.evaluate(scorer, x, gradient, ["pc"], replacement=replacement, **settings)["pc"]
         free = x[:, 1:].nan_to_num(7.0)
         moved = free + (0.25 * (0.5 - free).sign() if isinstance(replacement, Nudge) else 0.25 * (0.5 - free))
         moved[0, 0] = 7.0
@@ -192,12 +192,8 @@ def test_bad_settings_are_refused() -> None:
             wrong()
     with pytest.raises(TypeError, match="replacement: expected one of"):
         checked_replacement("blur")
-    ids = Inputs(torch.ones(2, 3, dtype=torch.int64), baselines=0, codes=False)
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    scorer = verax.Scorer(lambda values: values.sum(1, keepdim=True).double(), returns="values")
+    counts = verax.Problem(scorer, ids, baselines=0, categorical=False, replacement=Toward(0.5))
     with pytest.raises(TypeError, match="whole numbers cannot go a part of the way"):
-        calls.evaluate(
-            verax.Scorer(lambda values: values.sum(1, keepdim=True).double(), returns="values"),
-            ids,
-            torch.ones(2, 3),
-            ["pc"],
-            replacement=Toward(0.5),
-        )
+        verax.evaluate(counts, torch.ones(2, 3), ["pc"])

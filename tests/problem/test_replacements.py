@@ -8,7 +8,6 @@ from scipy import ndimage
 import calls
 import verax
 from verax.metrics import DirectedPredictionChange
-from verax.problem.inputs import Inputs
 from verax.problem.replacement import Rows, linear_imputation
 from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
 
@@ -96,10 +95,10 @@ def test_a_function_of_ones_own_sees_what_goes_and_dpc_refuses_it():
 
 def test_fixed_elements_stay_whatever_replaces():
     x, train = drawn(4, 6), drawn(50, 6, seed=1)
-    rows = Inputs(x, features=torch.tensor([0, 1, -1, 2, 3, -1]))
+    features = torch.tensor([0, 1, -1, 2, 3, -1])
     held = scorer(lambda values: values[:, 2] + values[:, 5])
     for replacement in (Marginal(train, draws=3), Conditional(train), Toward(0.5), lambda inputs, removed: inputs * 0):
-        found = calls.prediction_change(held, rows, {"a": x}, replacement=replacement)
+        found = calls.prediction_change(held, x, {"a": x}, features=features, replacement=replacement)
         torch.testing.assert_close(found.morf["a"], (x[:, 2] + x[:, 5])[:, None].expand_as(found.morf["a"]))
 
 
