@@ -62,7 +62,7 @@ def test_an_audit_takes_the_sigma_that_it_advises(model, rows):
         given(lambda: verax.audit(problem, {"a": Gradient()}, metrics=[metric], trials=["tells_apart"]))  # noqa: B023
         for metric in ("infidelity", Infidelity(sigma="std"))
     )
-    assert any('sigma="std" with background' in str(one.message) for one in told)
+    assert any('the metric sigma="std", and the problem background' in str(one.message) for one in told)
     assert not any("sigma" in str(one.message) for one in followed)
 
 
