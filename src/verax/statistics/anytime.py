@@ -139,6 +139,38 @@ class AnytimeSums(ScoreSums):
         return _Moments(count, second, third, min(rounding * size**3, 2 * second), fourth)
 
 
+def mean_below(scores: Float[Tensor, " n"], bound: float, known: ScoreRange, level: float = LEVEL) -> bool:
+    """Whether the mean of scores is surely below a bound; it may be asked again after every further score.
+
+    By the bets of ``AnytimeSums``, score by score: whether the interval at this level ends below the bound. Where all
+    scores are alike and nothing else is known of their range, nothing is sure.
+
+    Args:
+        scores: All scores so far.
+        bound: What their mean is compared with.
+        known: Where scores lie.
+        level: At most ``(1 - level) / 2`` of such tests are ever wrong, however often they are asked.
+
+    Example: the same share of tails in ten times as many tosses.
+        >>> tosses, coin = torch.tensor([0.0, 0.0, 1.0]), ScoreRange(0.0, 1.0, certain=True)
+        >>> mean_below(tosses.repeat(10), 0.5, coin), mean_below(tosses.repeat(100), 0.5, coin)
+        (False, True)
+    """
+    checked_level(level)
+    if not known.width:
+        return False
+    mean = (bound - known.low) / known.width
+    if not 0 < mean < 1:
+        return mean >= 1
+    values = (scores.detach().to("cpu", torch.float64).numpy() - known.low) / known.width
+    gains, needed = (mean - values) / (1 - mean), math.log(2 / (1 - level))
+    most = 1 + float(_STAKES[0]) * float(gains.mean())
+    if not (most > 1 and len(gains) * math.log(most) >= needed):  # no stake wins more than if all scores were alike
+        return False
+    logs = np.log1p(_STAKES[:, None] * gains).sum(1)
+    return bool(np.logaddexp.reduce(_LOG_SHARES + logs) >= needed)
+
+
 @dataclass(frozen=True)
 class _Moments:
     """Sums of powers of the differences from the mean, of scores from 0 to 1.

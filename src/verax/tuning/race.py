@@ -10,8 +10,9 @@ from torch import Tensor
 
 from verax.attribution import Attribution
 from verax.core.shapes import Float
+from verax.statistics.anytime import ScoreRange, mean_below
 from verax.statistics.intervals import Estimate
-from verax.statistics.paired import paired_difference
+from verax.statistics.paired import paired_difference, real_differences
 
 State = Literal["complete", "leading", "pruned", "failed"]
 _FEWEST, _MOST_STEPS = 16, 10  # of the first round: at least so many inputs, and 1/32 of all
@@ -65,13 +66,17 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Rule:
-    """When a candidate is dropped.
+    """When a candidate is dropped: by bets that may be looked at after every round (``verax.statistics.anytime``).
+
+    They take for granted that no difference to come is larger than all so far; where there was none yet, nothing is
+    sure. Student's t, looked at in every round, drops one of two equally good candidates in 12 of 100 races, and a
+    better one in 86 of 100 where both differ on 4 of 1,000 inputs alone; the bets in less than 3.
 
     Attributes:
         signs: For each metric 1 where higher is better, -1 where lower is.
         cost: Whether being cheaper is an advantage.
         tolerance: An advantage that is not worth further inputs, as a share of the best score.
-        level: Coverage of the interval of a paired difference.
+        level: Coverage of an interval; at most ``(1 - level) / 2`` of the better of two candidates are dropped.
     """
 
     signs: tuple[int, ...]
@@ -80,18 +85,25 @@ class Rule:
     level: float
 
     def difference(self, candidate: Candidate, rival: Candidate, metric: int, count: int) -> Estimate:
-        """By how much a candidate is better than a rival on the first inputs; of one input the interval is nan."""
+        """By how much a candidate is better than a rival on the first inputs, with an interval for a single look."""
+        return paired_difference(*self._gained(candidate, rival, metric, count), self.level)
+
+    def _gained(
+        self, candidate: Candidate, rival: Candidate, metric: int, count: int
+    ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        """Scores of both on the first inputs, higher ones better."""
         sign = self.signs[metric]
-        ours, theirs = (sign * one.scores[metric, :count] for one in (candidate, rival))
-        return paired_difference(ours, theirs, self.level)
+        return sign * candidate.scores[metric, :count], sign * rival.scores[metric, :count]
 
     def surely_no_better(self, candidate: Candidate, rival: Candidate, count: int, tolerance: float = 0.0) -> bool:
         """Whether a candidate surely has no advantage over a rival, beyond a tolerance, in anything that counts."""
         if self.cost and _cost(candidate) < _cost(rival):
             return False
         for metric in range(len(self.signs)):
-            tolerated = tolerance * abs(float(rival.scores[metric, :count].mean()))
-            if not self.difference(candidate, rival, metric, count).high <= tolerated:
+            gained, rivals = self._gained(candidate, rival, metric, count)
+            ahead, tolerated = real_differences(gained, rivals[None])[0], tolerance * abs(float(rivals.mean()))
+            largest = float(ahead.abs().max())
+            if not mean_below(ahead, tolerated, ScoreRange(-largest, largest), self.level):
                 return False
         return True
 

@@ -21,7 +21,7 @@ from verax.core.sealing import BLANK, is_sealed, sealed
 from verax.core.shapes import Float
 from verax.tuning.race import Candidate
 
-FORMAT = 2  # raise it when the file, the rule of races or the way of proposing changes
+FORMAT = 3  # raise it when the file, the rule of races or the way of proposing changes
 _KEY = "verax.tune"
 _PLAIN = ("number", "batch", "cost", "rows", "seconds", "values", "alive", "reason")
 _SAME_MODEL = 1e-3  # probabilities within it are those of the same model, maybe on another device

@@ -44,10 +44,11 @@ def tune(
     It needs Optuna: ``pip install 'verax[tune]'``, which brings what ``plot()`` needs as well.
 
     Optuna proposes configurations in batches. A batch is measured together with the best so far on few inputs, then on
-    more and more, up to all. Who surely is no better than another one, by the paired interval of the difference on the
-    same inputs, is dropped on the way; who may be better, but surely not by more than the tolerance, is not taken
-    further: 2 % of the best score, by 95 % intervals. With several metrics all that are left go on. Configurations that
-    need the same model evaluations share them.
+    more and more, up to all. Who surely is no better than another one, by their differences on the same inputs, is
+    dropped on the way; who may be better, but surely not by more than the tolerance, is not taken further: 2 % of the
+    best score, by 95 % intervals that may be looked at in every round. They take for granted that no difference to come
+    is larger than those seen. With several metrics all that are left go on. Configurations that need the same model
+    evaluations share them.
 
     Args:
         problem: The model, the rows, and what is asked about them; rows are used in a random order. Methods that need
