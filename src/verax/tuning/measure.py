@@ -16,6 +16,7 @@ from verax.metrics.base import Metric
 from verax.problem.attributed import attributed
 from verax.problem.problem import Problem
 from verax.scoring.meter import Meter
+from verax.tuning.pace import Pace
 from verax.tuning.race import Candidate, rounds
 from verax.tuning.space import cost_of, groups
 
@@ -49,6 +50,7 @@ class Bench:
         self.groups = {member: group for group in together for member in group}
         self.costs = {configuration: cost_of(configuration, first, place) for configuration in configurations}
         self.kept: OrderedDict[tuple[Attribution, int, int, int], Attributions] = OrderedDict()
+        self.pace = Pace()
 
     def new(self, number: int, batch: int, configuration: Attribution) -> Candidate:
         """A candidate that was measured on nothing yet."""
@@ -63,14 +65,33 @@ class Bench:
             if behind:
                 self._measure(behind, slice(behind[0].inputs, stop))
 
+    def seconds(self, candidates: Sequence[Candidate], count: int) -> float:
+        """Seconds that ``extend`` will take, at the pace so far; 0 where nothing was measured yet."""
+        seconds, start = 0.0, 0
+        for stop in (size for size in rounds(len(self.problem)) if size <= count):
+            behind = [candidate for candidate in candidates if candidate.inputs < stop and not candidate.reason]
+            groups = {leader: _dearest(members) for leader, members in self._by_leader(behind).items()}
+            seconds += self.pace.seconds(groups, len(behind), stop - start) if behind else 0.0
+            start = stop
+        return seconds
+
+    def _by_leader(self, candidates: Sequence[Candidate]) -> dict[Attribution, list[Candidate]]:
+        """Candidates whose attributions are computed together, by the first of their group."""
+        by_leader: dict[Attribution, list[Candidate]] = {}
+        for candidate in candidates:
+            by_leader.setdefault(self.groups[candidate.configuration][0], []).append(candidate)
+        return by_leader
+
     def _measure(self, candidates: list[Candidate], rows: slice) -> None:
         meter = Meter(self.problem.scorer.counts)
         attributions = self._attributions(candidates, rows)
         ready = [candidate for candidate in candidates if not candidate.reason]
         if ready:
+            began = meter.total().seconds
             by_number = {str(candidate.number): attributions[candidate.configuration] for candidate in ready}
             result = evaluate(self.problem[rows], by_number, self.metrics)
             scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
+            self.pace.rated(len(ready), rows.stop - rows.start, meter.total().seconds - began)
             self.tell(f"{', '.join(self.metrics)} of {len(ready)} candidates on inputs {rows.start + 1} to {rows.stop}")
             for candidate, further in zip(ready, scores, strict=True):
                 candidate.scores = torch.cat((candidate.scores, further), dim=1)
@@ -82,10 +103,7 @@ class Bench:
     def _attributions(self, candidates: list[Candidate], rows: slice) -> dict[Attribution, Any]:
         """Attributions of some inputs by configuration, those of a group computed together."""
         attributions: dict[Attribution, Any] = {}
-        by_leader: dict[Attribution, list[Candidate]] = {}
-        for candidate in candidates:
-            by_leader.setdefault(self.groups[candidate.configuration][0], []).append(candidate)
-        for leader, members in by_leader.items():
+        for leader, members in self._by_leader(candidates).items():
             try:
                 computed = self._group(leader, members, rows)
             except (ValueError, TypeError) as error:  # what methods raise for a model or data that they are not for
@@ -114,14 +132,26 @@ class Bench:
         size = inputs[0].numel() * inputs.itemsize
         unknown = any(candidate.cost is None for candidate in candidates)
         if unknown or len(members) * len(inputs) * size > _GROUP_BYTES:
-            return self._compute([candidate.configuration for candidate in candidates], rows)
+            return self._compute(leader, [candidate.configuration for candidate in candidates], dearest, rows)
         key = (members[0], len(members), rows.start, rows.stop)
         if key not in self.kept:
-            self.kept[key] = self._compute(members, rows)
+            self.kept[key] = self._compute(leader, members, dearest, rows)
         self.kept.move_to_end(key)
         while sum((stop - start) * count * size for _, count, start, stop in self.kept) > _KEPT_BYTES:
             self.kept.popitem(last=False)
         return self.kept[key]
 
-    def _compute(self, members: Sequence[Attribution], rows: slice) -> Attributions:
-        return explain(self.problem[rows], members)
+    def _compute(
+        self, leader: Attribution, members: Sequence[Attribution], dearest: float, rows: slice
+    ) -> Attributions:
+        computed = explain(self.problem[rows], members)
+        inputs = rows.stop - rows.start
+        cost = dearest or (computed.rows + computed.rows_backward) / inputs
+        self.pace.explained(leader, cost, inputs, computed.seconds)
+        return computed
+
+
+def _dearest(candidates: Sequence[Candidate]) -> float | None:
+    """Model rows per input of the most expensive one; None where one's are not known."""
+    costs = [candidate.cost for candidate in candidates if candidate.cost is not None]
+    return max(costs) if len(costs) == len(candidates) else None

@@ -61,8 +61,8 @@ def tune(
             the number of model rows per explained input. Objects that share a name have columns by their short form.
             Where a metric's ``sigma`` is ``"std"``, LIME by name is also tried with such noise.
         trials: Configurations to try at most, those in the store included.
-        seconds: Stop after so long: no round starts that would take longer, at the pace of those before. At least one
-            batch is measured on its first inputs, however long that takes.
+        seconds: Stop after so long: nothing starts that would take longer, at the pace of what was measured before. At
+            least one batch is measured on its first inputs, however long that takes.
         seed: Same seed, same search.
         store: A ``.parquet`` file. After every batch it holds all trials; called again with the same arguments, the
             search goes on from there, also with more trials or more seconds.
@@ -145,7 +145,6 @@ class _Search:
     ) -> None:
         self.settings, self.space, self.bench, self.meter, self.facts = settings, space, bench, meter, facts
         self.candidates = list(known)
-        self.first_round = 0.0  # seconds of the last batch's
         self.inputs = len(bench.problem)
         rows, seconds = (math.fsum(getattr(candidate, name) for candidate in known) for name in ("rows", "seconds"))
         self.earlier = Cost(Rows(round(rows)), seconds)
@@ -156,7 +155,9 @@ class _Search:
         while stopped is None:
             finished = [replace(candidate) for candidate in self.candidates]  # a batch changes those that race along
             try:
-                self._batch()
+                if not self._batch():
+                    stopped = "seconds"
+                    break
                 save(self.candidates)
             except KeyboardInterrupt:
                 self.candidates = finished
@@ -172,19 +173,32 @@ class _Search:
         cost = self._cost()
         return Tuned(self.candidates, *asked, cost.rows.total, cost.seconds, stopped, self.space.left_out, self.facts)
 
-    def _batch(self) -> None:
-        """Propose some, race them against those that are left from earlier ones, and note how good each is."""
+    def _batch(self) -> bool:
+        """Propose some, race them against those that are left from earlier ones, and note how good each is.
+
+        Returns whether there was time for any.
+        """
         reference = self._leader()
-        new = self._proposed()
+        new = self._in_time(self._proposed())
+        if not new:
+            return False
         self.candidates = [*self.candidates, *new]
         self._race()
         reference = reference or self._leader()
         if reference is None:
-            return
+            return True
         for candidate in (reference, *new):
             if not candidate.values and not candidate.reason:
                 cost = [candidate.cost] if self.settings.rule.cost and candidate.cost else []
                 candidate.values = estimated(candidate, reference) + cost
+        return True
+
+    def _in_time(self, proposals: list[Candidate]) -> list[Candidate]:
+        """The first of the proposals, as many as can be measured on the first inputs before the time is over."""
+        fitting = list(proposals)
+        while fitting and self.candidates and self._late(self.bench.seconds(fitting, rounds(self.inputs)[0])):
+            fitting.pop()
+        return fitting
 
     def _proposed(self) -> list[Candidate]:
         done, rule = len(self.candidates), self.settings.rule
@@ -204,12 +218,10 @@ class _Search:
         """Measure those that may be the best on more and more inputs, and drop who surely is no better."""
         rule, racing = self.settings.rule, self._alive()
         for count in rounds(self.inputs):
-            began = self.meter.total().seconds
-            if self._late(self._expected(racing, count)):
+            behind = [candidate for candidate in racing if candidate.inputs < count]
+            if all(candidate.inputs for candidate in behind) and self._late(self.bench.seconds(behind, count)):
                 return
             self.bench.extend(racing, count)
-            if count == rounds(self.inputs)[0]:
-                self.first_round = self.meter.total().seconds - began
             left = rule.survivors([candidate for candidate in racing if candidate.alive], count)
             for candidate in racing:
                 candidate.alive = candidate in left
@@ -229,18 +241,11 @@ class _Search:
             return "trials"
         if len(self.candidates) == len(self.space.configurations):
             return "exhausted"
-        return "seconds" if self.candidates and self._late(self.first_round) else None
+        return "seconds" if self.candidates and self._late(0.0) else None
 
     def _late(self, further: float) -> bool:
         """Whether the time would be over after so many seconds more."""
         return self.meter.total().seconds + further >= self.settings.seconds
-
-    def _expected(self, racing: list[Candidate], count: int) -> float:
-        """Seconds that a round will take; the first one of a batch was asked for before it was proposed."""
-        if not all(candidate.inputs for candidate in racing):
-            return -math.inf
-        behind = [candidate for candidate in racing if candidate.inputs < count]
-        return math.fsum(one.seconds / one.inputs * (count - one.inputs) for one in behind)
 
     def _cost(self) -> Cost:
         return self.earlier + self.meter.total()
