@@ -122,8 +122,10 @@ def test_a_comparison_shows_what_it_says(found):
     )
     cells, tags = read_html(comparison._repr_html_())
     assert cells == comparison.cells()
-    assert tags == {"table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "b"}
-    assert read_text(repr(comparison))[:3] == comparison.cells()
+    assert tags == {"p", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "b"}
+    answers, table = repr(comparison).split("\n\n")[:2]
+    assert answers.splitlines() == list(comparison.answers.values())
+    assert read_text(table)[:4] == comparison.cells()
 
 
 def test_no_tensor_is_printed(found):

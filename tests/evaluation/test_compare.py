@@ -13,8 +13,10 @@ from verax.core.arrays import Layout
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.difference import NOT_TOLD_APART
 from verax.evaluation.result import Evaluation
+from verax.evaluation.verdicts import REFERENCE, with_reference
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, Result
 from verax.metrics.result import Context
+from verax.problem.attributed import attributed
 from verax.scoring.meter import Cost
 
 
@@ -80,7 +82,7 @@ def test_rankings_follow_the_direction_of_the_metric(found):
         ranking = found.ranking(metric)
         means = found.evaluation[metric].mean()
         assert [one.name for one in ranking] == sorted(found.names, key=lambda name: sign * means[name].mean)
-        assert [one.place for one in ranking] == [1, 2, 3, 4]
+        assert [one.place for one in ranking] == [1, 2, 3, 4, 5]
         for one, after in zip(ranking, [*ranking[1:], None], strict=True):
             expected = means[one.name]
             assert (one.mean, one.low, one.high) == (expected.mean, expected.low, expected.high)
@@ -108,7 +110,10 @@ def test_a_pair_turned_round_is_the_same_pair(found):
 
 
 def test_one_pass_serves_all_and_gives_what_evaluate_gives(problem, found):
-    alone = calls.evaluate(*problem, samples=50)
+    model, x, attributions = problem
+    random = with_reference(attributed(verax.Problem(model, x), attributions)).attributions[-1]
+    alone = calls.evaluate(model, x, {**attributions, REFERENCE: random}, samples=50)
+    assert found.names == tuple(alone.labels)
     assert found.evaluation.rows == alone.rows
     for metric, result in alone.items():
         assert torch.equal(found.evaluation[metric].scores, result.scores)
@@ -141,7 +146,8 @@ def test_arguments_reach_the_evaluation(problem):
     alone = calls.evaluate(model, x, attributions, **settings)
     for metric, result in alone.items():
         assert found.evaluation[metric].metric == result.metric
-        torch.testing.assert_close(found.evaluation[metric].scores, result.scores)
+        assert found.names == (*alone.labels, REFERENCE)
+        torch.testing.assert_close(found.evaluation[metric].scores[:-1], result.scores)
 
 
 def test_attributions_that_differ_in_scale_alone_are_not_told_apart(problem):
@@ -150,7 +156,7 @@ def test_attributions_that_differ_in_scale_alone_are_not_told_apart(problem):
     found = calls.compare(model, x, {f"{scale}": gradient * scale for scale in (1.0, 3.7, 0.011)}, samples=50)
     for metric in found.metrics:
         assert found.pair("1.0", "3.7", metric).mean == 0
-        assert set(found.best(metric)) == {"1.0", "3.7", "0.011"}
+        assert set(found.best(metric)) - {REFERENCE} == {"1.0", "3.7", "0.011"}
 
 
 def test_a_bias_of_rounding_is_no_difference():
@@ -170,7 +176,9 @@ def test_attributions_that_are_perfect_but_for_rounding_are_all_best(beside):
     equal = {f"slopes {number}": slopes * (1 + 3e-7 * number * noise[number]) for number in range(6)}
     found = calls.compare(model, x, equal | beside, ["infidelity"], target=1, output="logit")
     assert found.best("infidelity") == list(equal)  # in the order in which they were given
-    assert [line[1].endswith(" *") for line in found.cells()[1:]] == [True] * 6 + [False] * len(beside)
+    verdicts = list(found.verdicts["local"].values())
+    assert verdicts[:6] == ["best", *["not significantly different from the best"] * 5]
+    assert [line[3] for line in found.cells()[1:]] == [*verdicts, ""]
     assert found.pair("slopes 5", "slopes 0", "infidelity").word == "not told apart"
 
 
@@ -192,30 +200,35 @@ def test_one_input_shows_no_spread():
     assert "Means over 1 input with" in repr(found)
 
 
-def test_one_attribution_has_no_pairs(problem):
+def test_one_attribution_is_compared_with_a_random_one_alone(problem):
     model, x, attributions = problem
     found = calls.compare(model, x, {"only": attributions["noise"]}, metrics=["pc"])
-    (ranked,) = found.ranking("pc")
-    assert (ranked.place, ranked.name, ranked.against_next) == (1, "only", None)
-    assert found.best("pc") == ["only"]
-    assert found.sentences("pc") == []
+    first, last = found.ranking("pc")
+    assert {first.name, last.name} == {"only", REFERENCE}
+    assert last.against_next is None
+    assert len(found.sentences("pc")) == 1
+    assert found.verdicts == {"baseline": {"only": "no better than random"}}
     assert "*" not in repr(found)
 
 
 def test_metrics_may_be_objects(problem):
     found = calls.compare(*problem, metrics=["pc", DirectedPredictionChange("signed", steps=3)])
     assert found.metrics == ("pc", "dpc")
-    assert "DPC: gradient" in repr(found)
+    assert "believe gradient (DPC 0.04" in repr(found)
 
 
 def test_the_table_is_aligned_and_complete(found):
     lines = repr(found).splitlines()
-    starts = [[match.start() for match in re.finditer(r"(?:(?<=  )|^)\S", line)] for line in lines[:5]]
-    assert all(line == starts[0] for line in starts)
-    assert [line.split("  ")[0] for line in lines[:5]] == ["attribution", *found.names]
-    assert lines[5] == "Means over 40 inputs with 95 % intervals; *: not told apart from the best, paired."
-    assert lines[6].startswith("Model: Sequential; followed: probability of the predicted class: ")
-    assert len(lines) == 8 + 3 * 3 + 2  # of PC and of DPC it is said what they cannot see
+    assert lines[:3] == [*found.answers.values(), ""]
+    table = lines[3:9]
+    starts = [[match.start() for match in re.finditer(r"(?:(?<=  )|^)\S", line)] for line in table]
+    assert all(line == starts[0] for line in starts[:-1])
+    assert set(starts[-1]) < set(starts[0])  # the random one has no verdict
+    assert [line.split("  ")[0] for line in table] == ["attribution", *found.names]
+    assert lines[9].startswith("Means over 40 inputs with 95 % intervals; *: not told apart from the best, paired; ")
+    assert lines[10].startswith("Model: Sequential; followed: probability of the predicted class: ")
+    assert lines[11] == ""
+    assert len(lines) == 12 + 4 + 2  # DPC decides nothing, so it is in words; of PC and DPC it is said what is known
     assert f"DPC: {found.ranking('dpc')[0].against_next}" in lines
 
 
@@ -225,7 +238,7 @@ def test_html_shows_names_as_they_are(problem):
     page = found._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
-    assert page.count("<tr>") == 3
+    assert page.count("<tr>") == 4
     assert "b &amp; c" in page
 
 

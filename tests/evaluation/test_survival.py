@@ -70,7 +70,7 @@ def test_frames_hold_both_replacements(turned):
     frame = turned.to_frame()
     assert frame.columns == ["attribution", "input", "target", "replacement", "pc"]
     assert frame["replacement"].unique(maintain_order=True).to_list() == ["Baseline", "Nudge(epsilon=0.1)"]
-    assert frame.height == 2 * 3 * 18
+    assert frame.height == 2 * 4 * 18  # far, near, noise, and the random one
     assert turned.rows == turned.evaluation.rows + turned.elsewhere[0].evaluation.rows
     (row,) = turned.survival_frame().to_dicts()
     assert (row["metric"], row["tau"], row["stay"], row["turn"]) == ("pc", -1.0, 0, row["told_apart"])
@@ -111,7 +111,7 @@ def test_on_a_linear_model_the_truth_survives_and_what_cannot_be_asked_is_said(l
     assert list(found.elsewhere[2].refused) == ["dpc"]
     assert "DPC: not measured under fit (dpc: with Conditional what a feature becomes depends" in repr(found)
     alone = calls.evaluate(model, x, attributions, ["pc"], replacement=others["rows"])["pc"]
-    assert torch.equal(found.elsewhere[1].evaluation["pc"].scores, alone.scores)
+    assert torch.equal(found.elsewhere[1].evaluation["pc"].scores[:-1], alone.scores)  # but for the random one
 
 
 def test_nothing_told_apart_says_nothing(linear):
@@ -120,6 +120,12 @@ def test_nothing_told_apart_says_nothing(linear):
     (found,) = calls.compare(model, x, same, ["pc"], replacements=[Toward(0.5)]).survival()
     assert found.word == "says nothing"
     assert str(found).startswith("PC: nothing is told apart under Baseline, so Toward(epsilon=0.5) can turn nothing")
+
+
+def test_one_explanation_has_no_ranking_that_could_survive(linear):
+    """The random one, which is compared as well, is no part of the ranking that is asked about."""
+    model, x, _, attributions = linear
+    assert calls.compare(model, x, {"a": attributions["truth"]}, ["pc"], replacements=[Toward(0.5)]).survival() == []
 
 
 def test_wrong_replacements_are_named(linear):

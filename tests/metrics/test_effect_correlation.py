@@ -13,6 +13,7 @@ import calls
 import reference
 import verax
 from verax.core import noise
+from verax.evaluation.verdicts import REFERENCE
 from verax.metrics import EffectCorrelation, Infidelity
 from verax.perturbation import sampled
 from verax.study.metrics import MetricsSpec, metrics_of
@@ -235,7 +236,7 @@ def test_it_ranks_and_shows_its_error() -> None:
     compared = calls.compare(
         verax.Scorer(line(w), returns="logits"), x, maps, ["effect_correlation"], target=1, samples=20
     )
-    assert [one.name for one in compared.ranking("effect_correlation")] == ["truth", "opposite"]
+    assert [one.name for one in compared.ranking("effect_correlation")] == ["truth", REFERENCE, "opposite"]
     found = compared.evaluation["effect_correlation"]
     assert found.to_frame().columns == ["attribution", "input", "target", "effect_correlation", "effect_correlation_se"]
     assert "Monte-Carlo error" in repr(found)

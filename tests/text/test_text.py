@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange
+from verax.metrics import DirectedPredictionChange, EffectCorrelation, Infidelity, PredictionChange
 from verax.text.collate import Trim
 from verax.text.example import small_classifier, small_tokenizer
 
@@ -481,12 +481,19 @@ def test_a_prompt_that_can_be_deleted_as_a_whole_is_refused_before_the_model_run
 def test_calls_that_name_no_metric_work_for_texts(tokenizer: Any, bert: Any) -> None:
     problem = verax.text.classification(bert, tokenizer, TEXTS)
     given = {"r": torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))}
-    said = verax.evaluate(problem, given, ["pc", Infidelity(perturbation="baseline")])
+    decides = {"effect_correlation_baseline": EffectCorrelation(perturbation="baseline", samples=160)}
+    paper = {"pc": PredictionChange(), "infidelity": Infidelity(perturbation="baseline")}
+    said = verax.evaluate(problem, given, decides | paper)
     streamed = list(verax.stream(problem, [(TEXTS, given)]))
     compared = verax.compare(problem, given).evaluation
-    for found in (verax.evaluate(problem, given), compared, *streamed):
-        assert list(found) == ["pc", "infidelity"]
-        for name in said:
+    for found, names in (
+        (verax.evaluate(problem, given), [*decides, *paper]),
+        (verax.evaluate(problem, given, "paper"), list(paper)),
+        (compared, list(decides)),
+        *((one, [*decides, *paper]) for one in streamed),
+    ):
+        assert list(found) == names
+        for name in names:
             torch.testing.assert_close(found[name].value["r"], said[name].value["r"], rtol=0, atol=1e-6)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from verax.evaluation.difference import Difference, all_pairs
 from verax.evaluation.result import Evaluation
+from verax.evaluation.verdicts import REFERENCE
 from verax.metrics.base import GuidedMetric
 from verax.statistics.intervals import Estimate
 from verax.statistics.kendall import rank_agreement
@@ -127,7 +128,7 @@ class Survival:
 
 
 def survivals(here: Evaluation, replacement: str, others: tuple[Elsewhere, ...], level: float) -> Iterator[Survival]:
-    """Each metric's ranking under each other replacement.
+    """Each metric's ranking under each other replacement; without the random explanation, and where there is one.
 
     Args:
         here: The results that are asked about.
@@ -135,10 +136,11 @@ def survivals(here: Evaluation, replacement: str, others: tuple[Elsewhere, ...],
         others: Results under other replacements.
         level: Coverage of the intervals.
     """
-    for name in here:
+    ranked = [place for place, label in enumerate(here.labels) if label != REFERENCE]
+    for name in here if len(ranked) > 1 else ():
         for other in (one for one in others if name in one.evaluation):
             results = here[name], other.evaluation[name]
-            tau = rank_agreement(results[0].scores, results[1].scores, level)
+            tau = rank_agreement(results[0].scores[ranked], results[1].scores[ranked], level)
             pairs = zip(*(all_pairs(result, name, level) for result in results), strict=True)
-            found = tuple(PairElsewhere(first, second) for first, second in pairs)
+            found = tuple(PairElsewhere(*pair) for pair in pairs if REFERENCE not in (pair[0].first, pair[0].second))
             yield Survival(name, here.label(name), replacement, other.replacement, tau, found)
