@@ -20,8 +20,8 @@ _PAPER_STUDY = InfidelityUncertainty()
 
 
 def problem(model: Any, inputs: Any, **settings: Any) -> verax.Problem:
-    """A problem, from settings of which those of metrics were taken."""
-    return verax.Problem(model, inputs, **settings)
+    """A problem, from settings of which those of metrics were taken; methods explain the logit, as oracles do."""
+    return verax.Problem(model, inputs, **{"explained": "logit", **settings})
 
 
 def named(metrics: Any, about: verax.Problem, settings: Mapping[str, Any]) -> Any:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import calls
 import verax
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
@@ -94,7 +95,7 @@ def test_equals_captum(name: str, multiply: bool) -> None:
     build, shape = NETWORKS[name]
     model, x = build().double().eval(), rows(5, *shape, dtype=torch.float64)
     background, target = rows(11, *shape, seed=2, dtype=torch.float64), torch.arange(5) % 3
-    found = DeepLiftSHAP("random", multiply, samples=11)(verax.Problem(model, x, target=target, background=background))
+    found = DeepLiftSHAP("random", multiply, samples=11)(calls.problem(model, x, target=target, background=background))
     torch.testing.assert_close(found, captums(model, x, background, target, multiply), rtol=0, atol=1e-8)
 
 
@@ -107,7 +108,7 @@ def test_equals_captum_for_other_activations(activation: type[nn.Module]) -> Non
     target = torch.arange(4) % 3
     for multiply in (True, False):
         found = DeepLiftSHAP("random", multiply, samples=4)(
-            verax.Problem(model, x, target=target, background=background)
+            calls.problem(model, x, target=target, background=background)
         )
         torch.testing.assert_close(found, captums(model, x, background, target, multiply), rtol=0, atol=1e-8)
 
@@ -116,7 +117,7 @@ def test_of_a_linear_model() -> None:
     model = nn.Linear(5, 2).double()
     x, background = rows(4, 5, dtype=torch.float64), rows(7, 5, seed=2, dtype=torch.float64)
     for multiply, wanted in ((True, model.weight[1] * (x - background.mean(0))), (False, model.weight[1].expand(4, 5))):
-        found = DeepLiftSHAP("random", multiply, samples=7)(verax.Problem(model, x, target=1, background=background))
+        found = DeepLiftSHAP("random", multiply, samples=7)(calls.problem(model, x, target=1, background=background))
         torch.testing.assert_close(found, wanted.detach(), rtol=0, atol=1e-12)
 
 
@@ -166,7 +167,7 @@ def test_max_pooling_by_hand() -> None:
     x, reference = torch.tensor([[5.0, 1.0, 2.0, 3.0]]), torch.tensor([[1.0, 4.0, 7.0, 3.0]])
     model = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(2, 2, bias=False))
     nn.init.ones_(model[3].weight)
-    found = DeepLiftSHAP(samples=1)(verax.Problem(model, x, target=1, background=reference))
+    found = DeepLiftSHAP(samples=1)(calls.problem(model, x, target=1, background=reference))
     assert torch.equal(found, torch.tensor([[1.0, 0.0, -4.0, 0.0]]))
 
 
@@ -263,7 +264,7 @@ def test_short_chords_in_single_precision() -> None:
     x = rows(200, 6)
     for row in x:
         near = torch.nextafter(row, torch.full_like(row, math.inf))[None]
-        found = DeepLiftSHAP("random", False, samples=1)(verax.Problem(scorer, row[None], target=1, background=near))
+        found = DeepLiftSHAP("random", False, samples=1)(calls.problem(scorer, row[None], target=1, background=near))
         slope = torch.sigmoid(row.sum()) * torch.sigmoid(-row.sum())
         torch.testing.assert_close(found, slope.expand(1, 6), rtol=1e-3, atol=1e-7)
 
@@ -339,10 +340,10 @@ def test_delta_is_the_largest_gap_of_the_input_over_its_mean_difference() -> Non
     target = model(x).argmax(1)
     one = DeepLiftSHAP(samples=9)
     settings = {"background": background, "batch_size": 5}
-    (piece,) = [piece for _, piece in stream(families([one]), verax.Problem(model, x, **settings))]
+    (piece,) = [piece for _, piece in stream(families([one]), calls.problem(model, x, **settings))]
     gaps, sizes = torch.empty(4, 9).double(), torch.empty(4, 9).double()
     for column, reference in enumerate(background):
-        total = DeepLiftSHAP(samples=1)(verax.Problem(model, x, target=target, background=reference[None])).sum(1)
+        total = DeepLiftSHAP(samples=1)(calls.problem(model, x, target=target, background=reference[None])).sum(1)
         wanted = (model(x) - model(reference[None])).gather(1, target[:, None])[:, 0]
         gaps[:, column], sizes[:, column] = (total - wanted).abs(), torch.maximum(total.abs(), wanted.abs())
     assert piece.delta is not None
@@ -383,7 +384,7 @@ def test_a_family_equals_its_members(samples: int) -> None:
     assert len(families(members)) == 2
     for one in members:
         torch.testing.assert_close(
-            together[one.canonical], one(verax.Problem(model, x, **settings)), rtol=0, atol=1e-12
+            together[one.canonical], one(calls.problem(model, x, **settings)), rtol=0, atol=1e-12
         )
 
 
@@ -407,10 +408,10 @@ def test_inputs_run_once_for_all_references(batch: int, runs: int) -> None:
     model.register_forward_hook(lambda part, given, output: heights.append(len(output)))
     settings = {"background": rows(64, 6, seed=2)}
     method = DeepLiftSHAP(samples=64)
-    found = method(verax.Problem(model, rows(3, 6), batch_size=batch, **settings))
+    found = method(calls.problem(model, rows(3, 6), batch_size=batch, **settings))
     width = -(-64 // runs)
     assert heights == [3, width, 3 * width, *(width for _ in range(runs - 1))]
-    torch.testing.assert_close(found, method(verax.Problem(model, rows(3, 6), **settings)), rtol=0, atol=1e-6)
+    torch.testing.assert_close(found, method(calls.problem(model, rows(3, 6), **settings)), rtol=0, atol=1e-6)
 
 
 def test_rows_are_counted_and_references_run_once_for_many_inputs() -> None:
@@ -468,7 +469,7 @@ def test_the_mean_is_over_the_drawn_rows() -> None:
     for label in (0.0, 0.3, "random", 1.0):
         chosen = drawn(label, 20, labels)
         method = DeepLiftSHAP(label, samples=20)  # type: ignore[arg-type]
-        found = method(verax.Problem(model, x, target=target, background=background, background_labels=labels))
+        found = method(calls.problem(model, x, target=target, background=background, background_labels=labels))
         wanted = captums(model, x, background[chosen], target, multiply=True)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-8)
 
@@ -533,7 +534,7 @@ def test_wrong_labels(label: float, labels: list[int] | None, message: str) -> N
     scorer = verax.Scorer(mlp())
     with pytest.raises(ValueError, match=message):
         DeepLiftSHAP(label, samples=8)(
-            verax.Problem(scorer, rows(2, 6), background=rows(4, 6), background_labels=given)
+            calls.problem(scorer, rows(2, 6), background=rows(4, 6), background_labels=given)
         )
     assert scorer.rows == 0
 
@@ -542,10 +543,10 @@ def test_a_class_of_which_no_row_is_needed_may_be_missing() -> None:
     zeros = torch.zeros(4, dtype=torch.int64)
     settings = {"background": rows(4, 6), "background_labels": zeros}
     model = mlp()
-    found = DeepLiftSHAP(0.0, samples=4)(verax.Problem(model, rows(2, 6), **settings))
-    torch.testing.assert_close(found, DeepLiftSHAP("random", samples=4)(verax.Problem(model, rows(2, 6), **settings)))
+    found = DeepLiftSHAP(0.0, samples=4)(calls.problem(model, rows(2, 6), **settings))
+    torch.testing.assert_close(found, DeepLiftSHAP("random", samples=4)(calls.problem(model, rows(2, 6), **settings)))
     DeepLiftSHAP(samples=4)(
-        verax.Problem(model, rows(2, 6), background=rows(4, 6), background_labels=torch.tensor([0, 1, 2, 3]))
+        calls.problem(model, rows(2, 6), background=rows(4, 6), background_labels=torch.tensor([0, 1, 2, 3]))
     )
 
 
@@ -571,7 +572,7 @@ class Wandering(nn.Module):
 )
 def test_a_way_that_depends_on_values_is_refused(more: Any, less: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DeepLiftSHAP(samples=4)(verax.Problem(Wandering(more, less), torch.ones(2, 6), background=-torch.ones(4, 6)))
+        DeepLiftSHAP(samples=4)(calls.problem(Wandering(more, less), torch.ones(2, 6), background=-torch.ones(4, 6)))
 
 
 class Sequences(nn.Module):
@@ -603,7 +604,7 @@ def test_an_infinite_reference_is_named() -> None:
     with pytest.raises(
         ValueError, match=r"model: expected finite class scores .* for input 0 paired with a background row"
     ):
-        DeepLiftSHAP(samples=3)(verax.Problem(Overflowing(), torch.zeros(2, 1), target=1, background=background))
+        DeepLiftSHAP(samples=3)(calls.problem(Overflowing(), torch.zeros(2, 1), target=1, background=background))
 
 
 def test_an_output_without_the_input_is_refused() -> None:

@@ -3,6 +3,7 @@ import torch
 from captum.attr import Saliency
 from torch import Tensor, nn
 
+import calls
 import verax
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
@@ -17,12 +18,12 @@ def test_equals_captum(name: str) -> None:
     model, x = build().double().eval(), rows(9, *shape, dtype=torch.float64)
     target = torch.arange(9) % 3
     wanted = Saliency(model).attribute(x.clone().requires_grad_(), target=target, abs=False)
-    torch.testing.assert_close(Gradient()(verax.Problem(model, x, target=target)), wanted, rtol=0, atol=1e-8)
+    torch.testing.assert_close(Gradient()(calls.problem(model, x, target=target)), wanted, rtol=0, atol=1e-8)
 
 
 def test_of_a_linear_model_is_its_weights() -> None:
     model = nn.Linear(5, 3)
-    found = Gradient()(verax.Problem(model, rows(4, 5), target=[2, 0, 1, 1]))
+    found = Gradient()(calls.problem(model, rows(4, 5), target=[2, 0, 1, 1]))
     assert torch.equal(found, model.weight[[2, 0, 1, 1]])
 
 
@@ -31,7 +32,7 @@ def test_of_probabilities_is_that_of_their_logit() -> None:
     scorer = verax.Scorer(nn.Sequential(model, nn.Sigmoid()), returns="probabilities")
     for target in (0, 1):
         models = (scorer, verax.Scorer(model, returns="logits"))
-        found, wanted = (Gradient()(verax.Problem(one, x, target=target)) for one in models)
+        found, wanted = (Gradient()(calls.problem(one, x, target=target)) for one in models)
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-8)
 
 
@@ -40,7 +41,7 @@ def test_a_class_that_ignores_the_input_has_no_gradient() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.stack([x.sum(1), torch.zeros(len(x))], 1)
 
-    assert torch.equal(Gradient()(verax.Problem(Constant(), rows(3, 4), target=1)), torch.zeros(3, 4))
+    assert torch.equal(Gradient()(calls.problem(Constant(), rows(3, 4), target=1)), torch.zeros(3, 4))
 
 
 def test_costs_one_backward_row_per_input() -> None:

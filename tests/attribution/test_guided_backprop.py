@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+import calls
 import verax
 from attribution.networks import convnet, mlp, rows
 from verax.attribution import Gradient, families, stream
@@ -37,9 +38,9 @@ def test_equals_captum(name: str) -> None:
     build, shape = NETWORKS[name]
     model, x = build().double(), rows(9, *shape, dtype=torch.float64)
     target = torch.arange(9) % 3
-    found = GuidedBackprop()(verax.Problem(model, x, target=target))
+    found = GuidedBackprop()(calls.problem(model, x, target=target))
     torch.testing.assert_close(found, captums(model, x, target), rtol=0, atol=1e-8)
-    assert not torch.allclose(found, Gradient()(verax.Problem(model, x, target=target)), rtol=0.1)
+    assert not torch.allclose(found, Gradient()(calls.problem(model, x, target=target)), rtol=0.1)
 
 
 def test_one_logit_is_guided_from_the_score_of_the_class() -> None:
@@ -48,7 +49,7 @@ def test_one_logit_is_guided_from_the_score_of_the_class() -> None:
     flipped = copy.deepcopy(model)
     flipped[-1].weight.data.neg_()
     for target, one in ((1, model), (0, flipped)):
-        found = GuidedBackprop()(verax.Problem(verax.Scorer(model, returns="logits"), x, target=target))
+        found = GuidedBackprop()(calls.problem(verax.Scorer(model, returns="logits"), x, target=target))
         torch.testing.assert_close(found, captums(one, x, 0), rtol=0, atol=1e-8)
 
 
@@ -118,7 +119,7 @@ def case() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_relu_counts_however_it_is_called(spelling: str, case: tuple[Tensor, Tensor]) -> None:
     x, wanted = case
-    found = GuidedBackprop()(verax.Problem(Net(SPELLINGS[spelling]), x, target=1))
+    found = GuidedBackprop()(calls.problem(Net(SPELLINGS[spelling]), x, target=1))
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
@@ -133,7 +134,7 @@ def exported(net: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("trace", [torch.fx.symbolic_trace, exported])
 def test_traced_graphs_are_seen_through(trace: Callable[[nn.Module], nn.Module], case: tuple[Tensor, Tensor]) -> None:
     x, wanted = case
-    torch.testing.assert_close(GuidedBackprop()(verax.Problem(trace(Net()), x, target=1)), wanted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(GuidedBackprop()(calls.problem(trace(Net()), x, target=1)), wanted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_traced_graphs_are_seen_through(trace: Callable[[nn.Module], nn.Module],
 )
 def test_without_activations_it_is_the_gradient(model: nn.Module) -> None:
     x = rows(5, 6)
-    assert torch.equal(GuidedBackprop()(verax.Problem(model, x)), Gradient()(verax.Problem(model, x)))
+    assert torch.equal(GuidedBackprop()(calls.problem(model, x)), Gradient()(calls.problem(model, x)))
 
 
 class Recurrent(nn.Module):
@@ -187,7 +188,7 @@ def test_hidden_relus_are_refused(build: Callable[[], nn.Module], named: str) ->
     model = build()
     for _ in range(3):  # TorchScript looks different once it has warmed up
         with pytest.raises(TypeError, match=rf"{named}.*cannot see its ReLUs"):
-            GuidedBackprop()(verax.Problem(model, rows(9, 6)))
+            GuidedBackprop()(calls.problem(model, rows(9, 6)))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -195,7 +196,7 @@ def test_a_compiled_function_is_seen_through(case: tuple[Tensor, Tensor]) -> Non
     x, wanted = case
     model = compiled_relu()
     for _ in range(2):
-        found = GuidedBackprop()(verax.Problem(model, x.float(), target=1))
+        found = GuidedBackprop()(calls.problem(model, x.float(), target=1))
         torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-6)
         model(x.float())
 
@@ -248,7 +249,7 @@ def test_what_may_be_a_relu_by_hand_is_refused(name: str, beside: bool) -> None:
     net = Net(activation)
     model = nn.Sequential(nn.Linear(6, 6).double(), nn.ReLU(), net) if beside else net
     with pytest.raises(TypeError, match=rf"operations that may hide them \({named}.*cannot see its ReLUs.*Gradient"):
-        GuidedBackprop()(verax.Problem(model, rows(9, 6, dtype=torch.float64)))
+        GuidedBackprop()(calls.problem(model, rows(9, 6, dtype=torch.float64)))
 
 
 class Linears(nn.Module):
@@ -277,9 +278,9 @@ class Linears(nn.Module):
 def test_what_is_linear_passes() -> None:
     x = rows(9, 6, dtype=torch.float64)
     linear = Linears(lambda x: x)
-    assert torch.equal(GuidedBackprop()(verax.Problem(linear, x)), Gradient()(verax.Problem(linear, x)))
-    found = GuidedBackprop()(verax.Problem(Linears(torch.relu), x))
-    assert not torch.equal(found, Gradient()(verax.Problem(Linears(torch.relu), x)))
+    assert torch.equal(GuidedBackprop()(calls.problem(linear, x)), Gradient()(calls.problem(linear, x)))
+    found = GuidedBackprop()(calls.problem(Linears(torch.relu), x))
+    assert not torch.equal(found, Gradient()(calls.problem(Linears(torch.relu), x)))
 
 
 def test_products_of_two_signals_beside_relus_keep_their_derivative() -> None:
@@ -302,7 +303,7 @@ def test_products_of_two_signals_beside_relus_keep_their_derivative() -> None:
     signal = torch.zeros_like(before)
     signal[:, 1] = gate[:, 1].detach() * (before[:, 1] > 0)
     wanted = through_gate + signal @ model.first.weight
-    torch.testing.assert_close(GuidedBackprop()(verax.Problem(model, x, target=1)), wanted.detach())
+    torch.testing.assert_close(GuidedBackprop()(calls.problem(model, x, target=1)), wanted.detach())
 
 
 def test_a_model_that_fails_leaves_torch_as_it_was() -> None:
@@ -311,7 +312,7 @@ def test_a_model_that_fails_leaves_torch_as_it_was() -> None:
 
     for _ in range(2):
         with pytest.raises(RuntimeError, match="on purpose"):
-            GuidedBackprop()(verax.Problem(Net(failing), rows(2, 6, dtype=torch.float64)))
+            GuidedBackprop()(calls.problem(Net(failing), rows(2, 6, dtype=torch.float64)))
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
 
 
@@ -319,12 +320,12 @@ def test_a_module_compiled_in_place_is_refused() -> None:
     model = mlp()
     model.compile(backend="eager")
     with pytest.raises(TypeError, match="it is compiled"):
-        GuidedBackprop()(verax.Problem(model, rows(9, 6)))
+        GuidedBackprop()(calls.problem(model, rows(9, 6)))
 
 
 def test_recomputed_relus_are_an_error() -> None:
     with pytest.raises(RuntimeError, match="checkpoint"):
-        GuidedBackprop()(verax.Problem(Net(lambda x: checkpoint(torch.relu, x, use_reentrant=False)), rows(9, 6)))
+        GuidedBackprop()(calls.problem(Net(lambda x: checkpoint(torch.relu, x, use_reentrant=False)), rows(9, 6)))
 
 
 @pytest.mark.parametrize(
@@ -350,21 +351,21 @@ def test_recomputed_relus_are_an_error() -> None:
 )
 def test_other_activations_only_are_refused(activation: Callable[[Tensor], Tensor], named: str) -> None:
     with pytest.raises(ValueError, match=rf"this one has none, but other activations \({named}\).*Gradient"):
-        GuidedBackprop()(verax.Problem(Net(activation).double(), rows(9, 6, dtype=torch.float64)))
+        GuidedBackprop()(calls.problem(Net(activation).double(), rows(9, 6, dtype=torch.float64)))
 
 
 def test_other_activations_beside_relus_keep_their_derivative() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     x = rows(9, 6, dtype=torch.float64)
     torch.testing.assert_close(
-        GuidedBackprop()(verax.Problem(model, x, target=1)), captums(model, x, 1), rtol=0, atol=1e-8
+        GuidedBackprop()(calls.problem(model, x, target=1)), captums(model, x, 1), rtol=0, atol=1e-8
     )
 
 
 def test_code_between_two_pieces_has_ordinary_relus() -> None:
     groups = families([GuidedBackprop(), Gradient()])
     x = torch.ones(1, requires_grad=True)
-    for _ in stream(groups, verax.Problem(mlp(), rows(4, 6))):
+    for _ in stream(groups, calls.problem(mlp(), rows(4, 6))):
         with torch.enable_grad():
             (found,) = torch.autograd.grad(-torch.relu(x), x)
         assert found == -1
@@ -384,7 +385,7 @@ def test_a_module_that_returns_an_object_with_logits_is_looked_into() -> None:
     x = torch.randn(3, 4)
     plain = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2))
     torch.testing.assert_close(
-        GuidedBackprop()(verax.Problem(Wrapped(plain), x)), GuidedBackprop()(verax.Problem(plain, x))
+        GuidedBackprop()(calls.problem(Wrapped(plain), x)), GuidedBackprop()(calls.problem(plain, x))
     )
     with pytest.raises(ValueError, match="networks of ReLUs"):
-        GuidedBackprop()(verax.Problem(Wrapped(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))), x))
+        GuidedBackprop()(calls.problem(Wrapped(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))), x))

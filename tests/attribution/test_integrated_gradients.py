@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-import verax
+import calls
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from verax.attribution import Gradient, IntegratedGradients
@@ -26,13 +26,13 @@ def test_equals_captum(name: str, baseline: str, multiply: bool) -> None:
         start = torch.from_numpy(np.asarray(STATISTICS[baseline](background.numpy(), axis=axes, keepdims=True)))
         peer = captum.attr.IntegratedGradients(model, multiply_by_inputs=multiply)
         wanted = peer.attribute(x, start.expand(1, *shape), target=target, n_steps=64)
-        found = IntegratedGradients(baseline, multiply)(verax.Problem(model, x, target=target, background=background))  # type: ignore[arg-type]
+        found = IntegratedGradients(baseline, multiply)(calls.problem(model, x, target=target, background=background))  # type: ignore[arg-type]
         torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-8)
 
 
 def test_of_a_linear_model_is_weight_times_difference() -> None:
     model, x, background = nn.Linear(5, 2).double(), rows(4, 5, dtype=torch.float64), rows(3, 5, dtype=torch.float64)
-    found = IntegratedGradients("max")(verax.Problem(model, x, target=1, background=background))
+    found = IntegratedGradients("max")(calls.problem(model, x, target=1, background=background))
     torch.testing.assert_close(found, model.weight[1] * (x - background.amax(0)), rtol=0, atol=1e-12)
 
 
@@ -79,7 +79,7 @@ def test_completeness_across_kinks(name: str) -> None:
     gaps = {}
     for points in (64, 1024):
         found = IntegratedGradients("mean", points=points)(
-            verax.Problem(model, x, target=target, background=background)
+            calls.problem(model, x, target=target, background=background)
         )
         with torch.no_grad():
             axes = 0 if len(shape) == 1 else (0, 2, 3)
@@ -125,19 +125,19 @@ def test_without_a_background_paths_begin_at_the_baselines_of_the_call(each):
     x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     begin = x.flip(0) / 2 if each else torch.tensor([0.5, -1.0, 0.0, 2.0]).double()
     method = IntegratedGradients()
-    found = method(verax.Problem(model, x, target=2, baselines=begin))
+    found = method(calls.problem(model, x, target=2, baselines=begin))
     torch.testing.assert_close(found, model.weight[2].detach() * (x - begin))
     made = attribute([method], model, x, target=2, baselines=begin)
     assert made.rows - made.rows_backward == len(x) + (len(x) if each else 1)
     assert max(made.delta.values()) < 1e-9
     with pytest.raises(ValueError, match=r"background: IntegratedGradients\(baseline='max'\) needs rows"):
-        IntegratedGradients(baseline="max")(verax.Problem(model, x, target=2))
+        IntegratedGradients(baseline="max")(calls.problem(model, x, target=2))
 
 
 def test_zero_is_the_mean_of_standardised_images() -> None:
     model, x = convnet().double().eval(), rows(3, 3, 12, 12, dtype=torch.float64)
     background = rows(8, 3, 12, 12, seed=2, dtype=torch.float64)
     centred = background - background.mean((0, 2, 3), keepdim=True)
-    found = IntegratedGradients("zero", points=4)(verax.Problem(model, x, target=1))
-    wanted = IntegratedGradients("mean", points=4)(verax.Problem(model, x, target=1, background=centred))
+    found = IntegratedGradients("zero", points=4)(calls.problem(model, x, target=1))
+    wanted = IntegratedGradients("mean", points=4)(calls.problem(model, x, target=1, background=centred))
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import verax
+import calls
 from attribution.games import Recorded
 from attribution.networks import mlp, rows
 from verax.attribution import KernelShap
@@ -42,7 +42,7 @@ def test_the_fit_is_the_constrained_regression(features, samples):
     model = mlp(features=features, outputs=2).double().eval()
     x = rows(1, features, dtype=torch.float64)
     spy = Recorded(model)
-    found = KernelShap(samples)(verax.Problem(spy, x, target=1, baselines=torch.zeros(features)))[0].numpy()
+    found = KernelShap(samples)(calls.problem(spy, x, target=1, baselines=torch.zeros(features)))[0].numpy()
     seen = spy.rows
     kept = (seen != 0).double().numpy()
     with torch.no_grad():
@@ -62,7 +62,7 @@ def test_the_fit_is_the_constrained_regression(features, samples):
 
 def test_coalitions_come_with_their_complements_and_none_twice():
     spy = Recorded(mlp(features=10, outputs=2).double().eval())
-    KernelShap(402)(verax.Problem(spy, rows(1, 10, dtype=torch.float64), target=1))
+    KernelShap(402)(calls.problem(spy, rows(1, 10, dtype=torch.float64), target=1))
     kept = (spy.rows != 0).numpy()
     inner = kept[(kept.sum(1) > 0) & (kept.sum(1) < 10)]
     assert len(inner) == len(np.unique(inner, axis=0)) == 400

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-import verax
+import calls
 from attribution.games import Recorded
 from attribution.networks import mlp, rows
 from calls import attribute
@@ -42,7 +42,7 @@ def test_every_member_is_the_ridge_regression_on_its_first_rows(features, sample
 def test_inputs_with_different_numbers_of_groups_do_not_know_each_other():
     maps = torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 2, 3, 4, 5]])
     model, x = mlp().double().eval(), rows(2, 6, dtype=torch.float64)
-    together = LimeGroups(samples=16)(verax.Problem(model, x, target=1, features=maps))
+    together = LimeGroups(samples=16)(calls.problem(model, x, target=1, features=maps))
     for at in range(2):
-        alone = LimeGroups(samples=16)(verax.Problem(model, x[at : at + 1], target=1, features=maps[at : at + 1]))
+        alone = LimeGroups(samples=16)(calls.problem(model, x[at : at + 1], target=1, features=maps[at : at + 1]))
         torch.testing.assert_close(together[at : at + 1], alone, rtol=0, atol=1e-12)

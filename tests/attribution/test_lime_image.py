@@ -10,6 +10,7 @@ import torch
 from sklearn.linear_model import Ridge
 from torch import nn
 
+import calls
 import verax
 from attribution.networks import convnet, rows
 from attribution.test_segmentation import direct
@@ -104,7 +105,7 @@ def test_equals_a_plain_loop_with_fewer_samples_than_segments():
     one = LimeImage(0.01, 0.5, "image", segmenter, samples=10)
     assert segments.max() > 3 * one.samples
     wanted = plain_loop(network, x[0].numpy(), 2, one, segments)
-    np.testing.assert_allclose(one(verax.Problem(network, x, target=2))[0], wanted, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(one(calls.problem(network, x, target=2))[0], wanted, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
@@ -122,7 +123,7 @@ def test_distances_between_images_share_rows_with_those_between_masks(replacemen
 
 def test_distances_of_a_black_image_are_defined():
     one = LimeImage(replacement="image", segmenter=Slic(8), samples=12, distance="inputs")
-    found = one(verax.Problem(linear(3, SIZE), torch.zeros(1, 3, SIZE, SIZE, dtype=torch.float64), target=1))
+    found = one(calls.problem(linear(3, SIZE), torch.zeros(1, 3, SIZE, SIZE, dtype=torch.float64), target=1))
     assert torch.equal(found, torch.zeros_like(found))
 
 
@@ -130,7 +131,7 @@ def test_a_linear_model_is_recovered():
     """Switching a segment off takes away what its pixels contribute."""
     network, x = linear(3, SIZE), images()
     one = LimeImage(alpha=1e-9, replacement="dataset", segmenter=Slic(8), samples=256)
-    found = one(verax.Problem(network, x, target=1)).sum(1)
+    found = one(calls.problem(network, x, target=1)).sum(1)
     contribution = (x.flatten(1) * network[1].weight[1]).reshape(x.shape).sum(1)
     for row, segments in enumerate(segmentations(x.numpy(), Slic(8))):
         for segment in range(segments.max() + 1):
@@ -204,15 +205,15 @@ def test_a_family_equals_its_members_alone():
     several = thinned()[::7]
     together = attribute(several, network, x)
     for one in several:
-        torch.testing.assert_close(together[one.canonical], one(verax.Problem(network, x)), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(together[one.canonical], one(calls.problem(network, x)), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
 def test_batches_do_not_matter(batch_size):
     network, x, one = model(), images(3), LimeImage(segmenter=Slic(8), samples=20)
     torch.testing.assert_close(
-        one(verax.Problem(network, x, batch_size=batch_size)),
-        one(verax.Problem(network, x, batch_size=8)),
+        one(calls.problem(network, x, batch_size=batch_size)),
+        one(calls.problem(network, x, batch_size=8)),
         rtol=1e-9,
         atol=1e-11,
     )
@@ -221,24 +222,24 @@ def test_batches_do_not_matter(batch_size):
 def test_row_order_does_not_matter():
     network, x, one = model(), images(4), LimeImage(segmenter=Quickshift(5.0), samples=20)
     order = [2, 0, 3, 1]
-    assert torch.equal(one(verax.Problem(network, x[order])), one(verax.Problem(network, x))[order])
+    assert torch.equal(one(calls.problem(network, x[order])), one(calls.problem(network, x))[order])
     torch.testing.assert_close(
-        one(verax.Problem(network, x[2:3])), one(verax.Problem(network, x))[2:3], rtol=1e-9, atol=1e-11
+        one(calls.problem(network, x[2:3])), one(calls.problem(network, x))[2:3], rtol=1e-9, atol=1e-11
     )
 
 
 def test_chunks_of_segmentations_do_not_matter(monkeypatch):
     network, x, one = model(), images(5), LimeImage(segmenter=Slic(8), samples=8)
-    wanted = one(verax.Problem(network, x))
+    wanted = one(calls.problem(network, x))
     monkeypatch.setattr("verax.attribution.lime_image.available_cores", lambda: 2)
     monkeypatch.setattr("verax.attribution.lime_image.block_bytes", lambda device: 1)
-    assert torch.equal(one(verax.Problem(network, x)), wanted)
+    assert torch.equal(one(calls.problem(network, x)), wanted)
 
 
 def test_seeds():
     network, x, one = model(), images(1), LimeImage(segmenter=Slic(8), samples=20)
-    assert torch.equal(one(verax.Problem(network, x)), one(verax.Problem(network, x)))
-    assert not torch.equal(one(verax.Problem(network, x)), replace(one, seed=1)(verax.Problem(network, x)))
+    assert torch.equal(one(calls.problem(network, x)), one(calls.problem(network, x)))
+    assert not torch.equal(one(calls.problem(network, x)), replace(one, seed=1)(calls.problem(network, x)))
 
 
 def test_masks_are_fair_and_depend_on_image_and_seed_alone():
@@ -257,7 +258,7 @@ def test_one_colour_is_one_segment(replacement):
     x[1] = -2
     network = linear(3, SIZE)
     one = LimeImage(alpha=1e-9, kernel_width=0.5, replacement=replacement, samples=40)
-    found = one(verax.Problem(network, x, target=1)).sum(1)
+    found = one(calls.problem(network, x, target=1)).sum(1)
     # off is the same colour, or nothing, which takes the whole logit away
     whole = network(x).detach()[:, 1:, None] if replacement == "dataset" else torch.zeros(2, 1, 1, dtype=torch.float64)
     torch.testing.assert_close(found, whole.expand_as(found), rtol=1e-6, atol=1e-9)
@@ -268,32 +269,32 @@ def test_one_colour_is_one_segment(replacement):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_tiny_images(segmenter, size, channels):
     x = rows(2, channels, size, size, dtype=torch.float64)
-    found = LimeImage(segmenter=segmenter, replacement="dataset", samples=16)(verax.Problem(linear(channels, size), x))
+    found = LimeImage(segmenter=segmenter, replacement="dataset", samples=16)(calls.problem(linear(channels, size), x))
     assert found.shape == x.shape
     assert torch.isfinite(found).all()
 
 
 def test_more_segments_than_pixels_is_a_coefficient_per_pixel():
     network, x = linear(1, 3), rows(1, 1, 3, 3, dtype=torch.float64)
-    found = LimeImage(1e-9, 0.5, "dataset", Slic(1000), samples=200)(verax.Problem(network, x, target=1))
+    found = LimeImage(1e-9, 0.5, "dataset", Slic(1000), samples=200)(calls.problem(network, x, target=1))
     torch.testing.assert_close(found.flatten(), x.flatten() * network[1].weight[1].detach(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_precision_and_kind_are_kept(dtype):
     network, x, one = model().to(dtype), images(2, dtype=dtype), LimeImage(segmenter=Slic(8), samples=20)
-    found = one(verax.Problem(network, x))
+    found = one(calls.problem(network, x))
     assert found.dtype == dtype
-    array = one(verax.Problem(network, x.numpy()))
+    array = one(calls.problem(network, x.numpy()))
     assert isinstance(array, np.ndarray)
     assert np.array_equal(array, found.numpy())
     if dtype == torch.float32:
-        torch.testing.assert_close(found, one(verax.Problem(model(), x.double())).float(), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(found, one(calls.problem(model(), x.double())).float(), rtol=1e-3, atol=1e-4)
 
 
 def test_a_model_without_gradients_will_do():
     scorer = verax.Scorer(lambda x: x.mean((2, 3)), returns="logits", takes="numpy")
-    assert LimeImage(samples=8)(verax.Problem(scorer, images(1))).shape == (1, 3, SIZE, SIZE)
+    assert LimeImage(samples=8)(calls.problem(scorer, images(1))).shape == (1, 3, SIZE, SIZE)
     assert not LimeImage().needs_gradients
 
 
@@ -307,7 +308,7 @@ def test_the_standardisation_is_undone_for_the_segments():
     for row, image in enumerate(standardised.numpy()):
         wanted = plain_loop(network, image, 0, one, maps[row])
         np.testing.assert_allclose(
-            one(verax.Problem(network, standardised, target=0))[row], wanted, rtol=1e-8, atol=1e-8
+            one(calls.problem(network, standardised, target=0))[row], wanted, rtol=1e-8, atol=1e-8
         )
     assert one.family != replace(one, pixel_mean=None, pixel_std=None).family
 
@@ -349,6 +350,6 @@ def test_bad_settings_are_named(settings, error, name):
 
 def test_inputs_that_are_not_images_are_refused():
     with pytest.raises(ValueError, match=r"inputs: LimeImage needs images .* found shape \(2, 5\)"):
-        LimeImage()(verax.Problem(nn.Linear(5, 2), rows(2, 5)))
+        LimeImage()(calls.problem(nn.Linear(5, 2), rows(2, 5)))
     with pytest.raises(ValueError, match="found 2 channels"):
-        LimeImage()(verax.Problem(linear(2, 4).float(), rows(1, 2, 4, 4)))
+        LimeImage()(calls.problem(linear(2, 4).float(), rows(1, 2, 4, 4)))

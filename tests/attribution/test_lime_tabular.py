@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor, nn
 
+import calls
 import verax
 from attribution.networks import mlp, rows
 from calls import attribute
@@ -98,7 +99,7 @@ def test_the_whole_grid_equals_scikit_learn() -> None:
 def test_few_features_and_few_samples_equal_scikit_learn(features: int, samples: int) -> None:
     model, x = Recorder(double_mlp(features)), inputs(1, features)
     one = LimeTabular(alpha=0.001, samples=samples)
-    found = one(verax.Problem(model, x, target=1))
+    found = one(calls.problem(model, x, target=1))
     (near,) = model.neighbours(1, [samples])
     wanted = by_sklearn(model.model, x, torch.tensor([1]), near, one)
     torch.testing.assert_close(found, wanted, atol=1e-8, rtol=1e-8)
@@ -107,13 +108,13 @@ def test_few_features_and_few_samples_equal_scikit_learn(features: int, samples:
 def test_scaled_kernel_is_wider_by_the_root_of_the_features() -> None:
     model, x = Recorder(double_mlp()), inputs(3)
     scaled = LimeTabular(kernel_width=0.75, sigma=1.0, samples=100, scale_kernel=True)
-    found = scaled(verax.Problem(model, x, target=0))
+    found = scaled(calls.problem(model, x, target=0))
     (near,) = model.neighbours(3, [100])
     wanted = by_sklearn(model.model, x, torch.zeros(3, dtype=torch.int64), near, scaled)
     torch.testing.assert_close(found, wanted, atol=1e-8, rtol=1e-8)
     absolute = replace(scaled, kernel_width=0.75 * 20**0.5, scale_kernel=False)
-    torch.testing.assert_close(found, absolute(verax.Problem(model, x, target=0)), atol=1e-12, rtol=1e-12)
-    assert not torch.allclose(found, replace(scaled, scale_kernel=False)(verax.Problem(model, x, target=0)))
+    torch.testing.assert_close(found, absolute(calls.problem(model, x, target=0)), atol=1e-12, rtol=1e-12)
+    assert not torch.allclose(found, replace(scaled, scale_kernel=False)(calls.problem(model, x, target=0)))
 
 
 def test_neighbours_are_normal_and_shared() -> None:
@@ -157,7 +158,7 @@ def test_a_family_equals_its_members_alone() -> None:
     uneven = [*SMALL[::3], LimeTabular(0.02, 0.7, 0.3, 33), LimeTabular(0.0, 2.0, 0.3, 40, scale_kernel=True)]
     found = attribute(uneven, model, x)
     for one in uneven:
-        torch.testing.assert_close(found[one.canonical], one(verax.Problem(model, x)), atol=1e-10, rtol=1e-10)
+        torch.testing.assert_close(found[one.canonical], one(calls.problem(model, x)), atol=1e-10, rtol=1e-10)
 
 
 def test_members_come_in_the_order_given() -> None:
@@ -210,8 +211,8 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_seeds_repeat_and_differ() -> None:
     model, x = mlp(), rows(4, 6)
     one = LimeTabular(samples=64)
-    assert torch.equal(one(verax.Problem(model, x)), one(verax.Problem(model, x)))
-    assert not torch.allclose(one(verax.Problem(model, x)), replace(one, seed=7)(verax.Problem(model, x)))
+    assert torch.equal(one(calls.problem(model, x)), one(calls.problem(model, x)))
+    assert not torch.allclose(one(calls.problem(model, x)), replace(one, seed=7)(calls.problem(model, x)))
 
 
 def test_a_constant_model_gets_zeros() -> None:
@@ -221,16 +222,16 @@ def test_a_constant_model_gets_zeros() -> None:
 
 
 def test_neighbours_without_weight_give_next_to_nothing() -> None:
-    found = LimeTabular(alpha=5.5e-5, kernel_width=0.01, sigma=5.0)(verax.Problem(double_mlp(), inputs(3)))
+    found = LimeTabular(alpha=5.5e-5, kernel_width=0.01, sigma=5.0)(calls.problem(double_mlp(), inputs(3)))
     assert found.isfinite().all()
     assert float(found.abs().max()) < 1e-30
 
 
 def test_a_linear_model_gets_its_weights() -> None:
     model, x = nn.Linear(5, 3).double(), inputs(4, 5)
-    found = LimeTabular(alpha=0.0, kernel_width=2.0)(verax.Problem(model, x, target=2))
+    found = LimeTabular(alpha=0.0, kernel_width=2.0)(calls.problem(model, x, target=2))
     torch.testing.assert_close(found, model.weight[2].detach().expand(4, 5), atol=1e-10, rtol=1e-10)
-    shrunk = LimeTabular(alpha=50.0, kernel_width=2.0)(verax.Problem(model, x, target=2))
+    shrunk = LimeTabular(alpha=50.0, kernel_width=2.0)(calls.problem(model, x, target=2))
     assert bool((shrunk.norm(dim=1) < found.norm(dim=1)).all())
 
 
@@ -239,11 +240,11 @@ def test_the_explained_class_decides() -> None:
     model = verax.Scorer(network, returns="logits")
     one = LimeTabular(samples=100)
     torch.testing.assert_close(
-        one(verax.Problem(model, x, target=0)), -one(verax.Problem(model, x, target=1)), atol=1e-12, rtol=1e-12
+        one(calls.problem(model, x, target=0)), -one(calls.problem(model, x, target=1)), atol=1e-12, rtol=1e-12
     )
     predicted = (network.eval()(x)[:, 0] > 0).long()
     torch.testing.assert_close(
-        one(verax.Problem(model, x)), one(verax.Problem(model, x, target=predicted)), atol=0, rtol=0
+        one(calls.problem(model, x)), one(calls.problem(model, x, target=predicted)), atol=0, rtol=0
     )
 
 
@@ -251,9 +252,9 @@ def test_inputs_with_several_axes_keep_their_shape() -> None:
     inner, flat = double_mlp(6), inputs(4, 6)
     deep = nn.Sequential(nn.Flatten(), inner)
     one = LimeTabular(samples=50, scale_kernel=True)
-    found = one(verax.Problem(deep, flat.reshape(4, 2, 3)))
+    found = one(calls.problem(deep, flat.reshape(4, 2, 3)))
     assert found.shape == (4, 2, 3)
-    torch.testing.assert_close(found.flatten(1), one(verax.Problem(inner, flat)), atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(found.flatten(1), one(calls.problem(inner, flat)), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
@@ -261,9 +262,9 @@ def test_precision_of_the_inputs_suffices(dtype: torch.dtype) -> None:
     """The model is in single precision either way; its rounding stays small against the neighbourhood."""
     model, x = mlp(), rows(4, 6).half().to(dtype)
     one = LimeTabular(samples=200, kernel_width=2.0)
-    found = one(verax.Problem(model, x))
+    found = one(calls.problem(model, x))
     assert found.dtype == torch.float32  # half precision could not hold it
-    torch.testing.assert_close(found.double(), one(verax.Problem(mlp().double(), x.double())), atol=1e-5, rtol=1e-3)
+    torch.testing.assert_close(found.double(), one(calls.problem(mlp().double(), x.double())), atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(20, random_state=0)])
@@ -276,14 +277,14 @@ def test_scikit_learn_classifiers(estimator: Any) -> None:
     clipped = verax.Scorer(
         lambda batch: np.clip(estimator.predict_proba(batch), 0.01, 0.99), returns="probabilities", takes="numpy"
     )
-    found = LimeTabular(alpha=0.0, kernel_width=2.0, samples=256)(verax.Problem(clipped, data[:3], target=1))
+    found = LimeTabular(alpha=0.0, kernel_width=2.0, samples=256)(calls.problem(clipped, data[:3], target=1))
     assert isinstance(found, np.ndarray)
     assert found.shape == (3, 5)
     assert found.dtype == np.float64
     assert (found[:, 0] > 0).all()
     assert (found[:, 1] < 0).all()
     if isinstance(estimator, LogisticRegression):
-        direct = LimeTabular(alpha=0.0, kernel_width=2.0)(verax.Problem(estimator, data[:3], target=1))
+        direct = LimeTabular(alpha=0.0, kernel_width=2.0)(calls.problem(estimator, data[:3], target=1))
         np.testing.assert_allclose(direct, np.repeat(estimator.coef_, 3, axis=0), rtol=1e-8, atol=1e-8)
 
 
@@ -291,7 +292,7 @@ def test_a_plain_callable_gives_log_odds() -> None:
     weight = np.array([0.5, -1.0, 0.2])
     scorer = verax.Scorer(lambda batch: 1 / (1 + np.exp(-batch @ weight)), returns="probabilities", takes="numpy")
     x = inputs(4, 3).numpy()
-    found = LimeTabular(alpha=0.0)(verax.Problem(scorer, x, target=1))
+    found = LimeTabular(alpha=0.0)(calls.problem(scorer, x, target=1))
     np.testing.assert_allclose(found, np.tile(weight, (4, 1)), rtol=1e-8, atol=1e-8)
 
 
@@ -349,7 +350,7 @@ def test_columns_in_their_own_units():
     x, background = inputs(3, 4) * scale, inputs(50, 4, seed=2) * scale
     model = Recorder(double_mlp(4)).eval()
     method = LimeTabular(alpha=0.1, sigma="std", samples=64, scale_kernel=True)
-    found = method(verax.Problem(model, x, target=1, background=background))
+    found = method(calls.problem(model, x, target=1, background=background))
     near = model.neighbours(3, [64])[0]
     unit = background.std(0, correction=0).masked_fill(scale == 0, 1)
     assert torch.equal(near[..., 3], x[:, None, 3].expand(3, 64))  # a column without a spread never moves
@@ -358,4 +359,4 @@ def test_columns_in_their_own_units():
     wanted = by_sklearn(unscaled, x / unit, torch.ones(3, dtype=torch.long), near / unit, method) / unit
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match=r'background: LimeTabular\(sigma="std"\) needs rows of the training data'):
-        method(verax.Problem(model, x))
+        method(calls.problem(model, x))

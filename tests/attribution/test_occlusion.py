@@ -4,7 +4,7 @@ import jaxtyping
 import pytest
 import torch
 
-import verax
+import calls
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from verax.attribution import Occlusion, Place
@@ -35,7 +35,7 @@ def test_elements(kind):
     model, x = mlp().double().eval(), rows(4, 6, dtype=torch.float64)
     baselines = rows(4, 6, seed=3, dtype=torch.float64)
     wanted = plain_loop(kind, model, x, baselines, torch.arange(6).expand(4, 6), 2)
-    torch.testing.assert_close(Occlusion(kind)(verax.Problem(model, x, target=2, baselines=baselines)), wanted)
+    torch.testing.assert_close(Occlusion(kind)(calls.problem(model, x, target=2, baselines=baselines)), wanted)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,7 +45,7 @@ def test_groups_that_differ_by_input(kind):
     wanted = plain_loop(kind, model, x, torch.zeros_like(x), maps, 1)
     for size in (None, 1, 4):
         torch.testing.assert_close(
-            Occlusion(kind)(verax.Problem(model, x, target=1, features=maps, batch_size=size)), wanted
+            Occlusion(kind)(calls.problem(model, x, target=1, features=maps, batch_size=size)), wanted
         )
 
 
@@ -54,13 +54,13 @@ def test_pixels_with_all_their_channels(kind):
     model, x = convnet(size=4).double().eval(), rows(2, 3, 4, 4, dtype=torch.float64)
     groups = torch.arange(16).reshape(4, 4).expand(2, 3, 4, 4)
     wanted = plain_loop(kind, model, x, torch.ones_like(x), groups, 0)
-    torch.testing.assert_close(Occlusion(kind)(verax.Problem(model, x, target=0, baselines=1.0)), wanted)
+    torch.testing.assert_close(Occlusion(kind)(calls.problem(model, x, target=0, baselines=1.0)), wanted)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_linear_model_is_explained_by_its_weights(kind):
     model, x = torch.nn.Linear(6, 2).double(), rows(3, 6, dtype=torch.float64)
-    found = Occlusion(kind)(verax.Problem(model, x, target=1, baselines=0.5))
+    found = Occlusion(kind)(calls.problem(model, x, target=1, baselines=0.5))
     torch.testing.assert_close(found, (model.weight[1] * (x - 0.5)).detach())
 
 

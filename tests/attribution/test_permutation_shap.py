@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-import verax
+import calls
 from attribution.games import Recorded
 from attribution.networks import mlp, rows
 from verax.attribution import PermutationShap
@@ -18,7 +18,7 @@ def walked(samples, features=FEATURES):
     model = mlp(features=features, outputs=2).double().eval()
     x = rows(1, features, dtype=torch.float64)
     spy = Recorded(model)
-    found = PermutationShap(samples)(verax.Problem(spy, x, target=1))[0].numpy()
+    found = PermutationShap(samples)(calls.problem(spy, x, target=1))[0].numpy()
     kept = (spy.rows != 0).numpy()
     inner = (kept.sum(1) > 0) & (kept.sum(1) < features)
     with torch.no_grad():

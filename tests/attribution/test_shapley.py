@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import calls
 import verax
 from attribution.games import by_permutations, by_subsets, worths
 from attribution.networks import convnet, mlp, rows
@@ -31,7 +32,7 @@ def inputs(count, *shape, seed=1):
 @pytest.mark.parametrize("features", [1, 2, 5])
 def test_exact_values_are_the_mean_over_all_orders(method, features):
     model, x, baselines = network(features), inputs(2, features), inputs(2, features, seed=3)
-    found = method(samples=2**features)(verax.Problem(model, x, target=2, baselines=baselines)).numpy()
+    found = method(samples=2**features)(calls.problem(model, x, target=2, baselines=baselines)).numpy()
     for row, baseline, values in zip(x, baselines, found, strict=True):
         worth = worths(model, row, baseline, torch.arange(features), 2)
         np.testing.assert_allclose(values, by_permutations(worth, features), atol=1e-12)
@@ -41,7 +42,7 @@ def test_exact_values_are_the_mean_over_all_orders(method, features):
 def test_exact_values_of_eight_features(method):
     model, x = network(8), inputs(1, 8)
     worth = worths(model, x[0], torch.full((8,), 0.5, dtype=torch.float64), torch.arange(8), 1)
-    found = method(samples=256)(verax.Problem(model, x, target=1, baselines=0.5))
+    found = method(samples=256)(calls.problem(model, x, target=1, baselines=0.5))
     np.testing.assert_allclose(found[0].numpy(), by_subsets(worth, 8), atol=1e-12)
 
 
@@ -57,8 +58,8 @@ def test_exact_values_of_many_features_have_a_closed_form():
 @both
 def test_all_coalitions_of_a_feature_less_are_not_exact(method):
     model, x = network(6), inputs(3, 6)
-    exact, nearly = (method(samples=samples)(verax.Problem(model, x, target=0)) for samples in (64, 63))
-    assert torch.equal(exact, method(samples=1000)(verax.Problem(model, x, target=0)))
+    exact, nearly = (method(samples=samples)(calls.problem(model, x, target=0)) for samples in (64, 63))
+    assert torch.equal(exact, method(samples=1000)(calls.problem(model, x, target=0)))
     assert not torch.allclose(exact, nearly, rtol=0, atol=1e-9)
 
 
@@ -67,7 +68,7 @@ def test_all_coalitions_of_a_feature_less_are_not_exact(method):
 @given(features=st.integers(1, 9), samples=st.integers(2, 70), seed=st.integers(0, 3))
 def test_values_sum_to_the_difference_of_the_scores(method, features, samples, seed):
     model, x, baselines = network(features), inputs(2, features), inputs(2, features, seed=4)
-    found = method(samples, seed)(verax.Problem(model, x, target=1, baselines=baselines))
+    found = method(samples, seed)(calls.problem(model, x, target=1, baselines=baselines))
     with torch.no_grad():
         wanted = (model(x) - model(baselines))[:, 1]
     torch.testing.assert_close(found.sum(1), wanted, rtol=0, atol=1e-11)
@@ -77,14 +78,14 @@ def test_values_sum_to_the_difference_of_the_scores(method, features, samples, s
 @pytest.mark.parametrize("samples", [64, 300])
 def test_a_linear_model_is_explained_by_its_weights(method, samples):
     model, x, baselines = torch.nn.Linear(20, 2).double(), inputs(3, 20), inputs(3, 20, seed=3)
-    found = method(samples)(verax.Problem(model, x, target=1, baselines=baselines))
+    found = method(samples)(calls.problem(model, x, target=1, baselines=baselines))
     torch.testing.assert_close(found, (model.weight[1] * (x - baselines)).detach(), rtol=0, atol=1e-10)
 
 
 @both
 def test_estimates_come_closer_with_the_budget(method):
     model, x = network(12), inputs(4, 12)
-    exact = method(2**12)(verax.Problem(model, x, target=1))
+    exact = method(2**12)(calls.problem(model, x, target=1))
     budgets = [method(samples) for samples in (30, 120, 480, 1920)]
     found = attribute(budgets, model, x, target=1)
     errors = [float((found[one.canonical] - exact).norm() / exact.norm()) for one in budgets]
@@ -104,7 +105,7 @@ def test_ten_budgets_cost_the_rows_of_the_largest(method):
     assert sum(counted) == 5 * 222
     for one in budgets:
         assert attribute([one], scorer, x).rows == 5 * one.samples
-        torch.testing.assert_close(one(verax.Problem(model, x)), together[one.canonical], rtol=0, atol=1e-12)
+        torch.testing.assert_close(one(calls.problem(model, x)), together[one.canonical], rtol=0, atol=1e-12)
 
 
 @both
@@ -113,8 +114,8 @@ def test_smaller_budgets_find_their_rows_among_all_coalitions(method):
     few, exact = method(24), method(64)
     together = attribute([few, exact], model, x)
     assert together.rows == 3 * 64
-    torch.testing.assert_close(together[few.canonical], few(verax.Problem(model, x)), rtol=0, atol=1e-12)
-    assert torch.equal(together[exact.canonical], exact(verax.Problem(model, x)))
+    torch.testing.assert_close(together[few.canonical], few(calls.problem(model, x)), rtol=0, atol=1e-12)
+    assert torch.equal(together[exact.canonical], exact(calls.problem(model, x)))
 
 
 @both
@@ -134,7 +135,7 @@ def test_rows_are_known_before(method):
 def test_groups_are_the_players_and_share_their_value_evenly(method, samples):
     maps = torch.tensor([[7, 7, 7, 4, 4, 2], [0, 1, 1, 1, 1, 1], [3, 3, 3, 3, 3, 3]])
     model, x, baselines = network(6), inputs(3, 6), inputs(3, 6, seed=3)
-    found = method(samples)(verax.Problem(model, x, target=1, features=maps, baselines=baselines))
+    found = method(samples)(calls.problem(model, x, target=1, features=maps, baselines=baselines))
     for row, baseline, groups, values in zip(x, baselines, maps, found, strict=True):
         names = groups.unique()
         wanted = by_subsets(worths(model, row, baseline, groups, 1), len(names))
@@ -147,7 +148,7 @@ def test_groups_are_the_players_and_share_their_value_evenly(method, samples):
 def test_what_is_never_removed_is_no_player_and_has_nothing(method):
     groups = torch.tensor([-1, 0, 0, 1, -2, 2])
     model, x, baselines = network(6), inputs(2, 6), inputs(2, 6, seed=3)
-    found = method(8)(verax.Problem(model, x, target=1, features=groups, baselines=baselines))
+    found = method(8)(calls.problem(model, x, target=1, features=groups, baselines=baselines))
     for row, baseline, values in zip(x, baselines, found, strict=True):
         first, second, third = by_subsets(worths(model, row, baseline, groups, 1), 3)
         np.testing.assert_allclose(values.numpy(), [0, first / 2, first / 2, second, 0, third], atol=1e-12)
@@ -160,13 +161,13 @@ def test_missing_values_and_codes(method):
     x[0, 1] = x[1, 3] = torch.nan
     weights = torch.arange(1.0, 6).double()
     gaps = verax.Scorer(lambda rows: torch.where(rows.isnan(), 3.0, rows) @ weights, returns="values")
-    found = method(32)(verax.Problem(gaps, Inputs(x, baselines=torch.zeros(5))))
+    found = method(32)(calls.problem(gaps, Inputs(x, baselines=torch.zeros(5))))
     wanted = torch.where(x.isnan(), 3.0, x) * weights
     torch.testing.assert_close(found, wanted)
     codes = torch.tensor([[1, 2, 3], [3, 2, 2]])
     table = torch.tensor([0.0, 1.0, 4.0, 9.0])
     looked_up = verax.Scorer(lambda ids: table[ids].sum(1), returns="values")
-    assert torch.equal(method(8)(verax.Problem(looked_up, Inputs(codes, baselines=0))), table[codes])
+    assert torch.equal(method(8)(calls.problem(looked_up, Inputs(codes, baselines=0))), table[codes])
 
 
 @both
@@ -174,7 +175,7 @@ def test_superpixels_of_images(method):
     model = convnet(channels=2, size=4).double().eval()
     x = inputs(2, 2, 4, 4)
     segments = (torch.arange(4)[:, None] // 2 * 2 + torch.arange(4) // 2).expand(4, 4)
-    found = method(16)(verax.Problem(model, x, target=1, features=segments))
+    found = method(16)(calls.problem(model, x, target=1, features=segments))
     for row, values in zip(x, found, strict=True):
         groups = segments.expand(2, 4, 4)
         wanted = by_subsets(worths(model, row, torch.zeros_like(row), groups, 1), 4)
@@ -187,9 +188,9 @@ def test_superpixels_of_images(method):
 def test_inputs_with_different_numbers_of_groups_do_not_know_each_other(method):
     maps = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 3], [0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 1, 1, 2, 2, 3, 4]])
     model, x = network(8), inputs(3, 8)
-    together = method(24)(verax.Problem(model, x, target=1, features=maps, batch_size=5))
+    together = method(24)(calls.problem(model, x, target=1, features=maps, batch_size=5))
     for at in range(3):
-        alone = method(24)(verax.Problem(model, x[at : at + 1], target=1, features=maps[at : at + 1]))
+        alone = method(24)(calls.problem(model, x[at : at + 1], target=1, features=maps[at : at + 1]))
         torch.testing.assert_close(together[at : at + 1], alone, rtol=0, atol=1e-12)
 
 
@@ -204,9 +205,9 @@ def test_budgets_that_do_not_hold_both_ends_are_refused(method, samples):
 def test_wrong_features_and_baselines_are_refused_before_the_model_runs(method):
     scorer = verax.Scorer(network(6))
     with pytest.raises(ValueError, match=r"^features: "):
-        method()(verax.Problem(scorer, inputs(2, 6), features=torch.zeros(5, dtype=torch.int64)))
+        method()(calls.problem(scorer, inputs(2, 6), features=torch.zeros(5, dtype=torch.int64)))
     with pytest.raises(ValueError, match=r"^baselines: "):
-        method()(verax.Problem(scorer, inputs(2, 6), baselines=torch.zeros(5)))
+        method()(calls.problem(scorer, inputs(2, 6), baselines=torch.zeros(5)))
     assert scorer.rows == 0
 
 
@@ -232,7 +233,7 @@ def test_shap_finds_the_same_exactly(shap):
 
     wanted = shap.ExactExplainer(score, masked)(x.numpy()).values
     for method in METHODS:
-        found = method(128)(verax.Problem(model, x.numpy(), target=1, baselines=baseline.numpy()))
+        found = method(128)(calls.problem(model, x.numpy(), target=1, baselines=baseline.numpy()))
         np.testing.assert_allclose(found, wanted, atol=1e-8)
 
 
@@ -245,5 +246,5 @@ def test_captum_converges_to_the_same(method, peer):
         torch.manual_seed(0)
         settings = {"perturbations_per_eval": 64, "n_samples": 200 if peer == "ShapleyValueSampling" else 2000}
         wanted = getattr(captum, peer)(model).attribute(x, baselines=baseline, target=1, **settings).detach()
-    found = method(32)(verax.Problem(model, x, target=1, baselines=baseline))
+    found = method(32)(calls.problem(model, x, target=1, baselines=baseline))
     torch.testing.assert_close(found, wanted, rtol=0, atol=0.05 * float(found.abs().max()))

@@ -7,7 +7,7 @@ import torch
 from captum.attr import NoiseTunnel, Saliency
 from torch import Tensor, nn
 
-import verax
+import calls
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from verax.attribution import Gradient
@@ -22,7 +22,7 @@ def noisy_gradients(model: nn.Module, x: Tensor, target: int, sigma: float, samp
     """Gradients at the same draws, all of them at once: (samples, n, ...)."""
     drawn = noise.normals(noise.input_keys(x, seed, "smoothgrad"), 0, samples, x[0].numel(), x.dtype)
     moved = torch.stack([x + sigma * one.reshape(x.shape) for one in drawn.unbind(1)])
-    return Gradient()(verax.Problem(model, moved.flatten(0, 1), target=target)).reshape(moved.shape)
+    return Gradient()(calls.problem(model, moved.flatten(0, 1), target=target)).reshape(moved.shape)
 
 
 @pytest.mark.parametrize("samples", [5, 12])
@@ -84,14 +84,14 @@ def test_of_a_linear_model_with_large_weights(dtype: torch.dtype, samples: int) 
     x = rows(30, 20, dtype=dtype)
     mean, variance = attribute([SmoothGrad(1.0, samples), VarGrad(1.0, samples)], model.to(dtype), x).values()
     assert torch.equal(variance, torch.zeros(30, 20, dtype=dtype))
-    assert torch.equal(mean, Gradient()(verax.Problem(model, x)))
+    assert torch.equal(mean, Gradient()(calls.problem(model, x)))
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1, 1e3])
 def test_variance_is_never_negative(scale: float) -> None:
     model = mlp()
     model[-1].weight.data *= scale  # type: ignore[index]
-    assert (VarGrad(0.01)(verax.Problem(model, rows(200, 6))) >= 0).all()
+    assert (VarGrad(0.01)(calls.problem(model, rows(200, 6))) >= 0).all()
 
 
 def test_both_cost_as_much_as_one() -> None:
@@ -103,7 +103,7 @@ def test_both_cost_as_much_as_one() -> None:
 def test_working_memory_is_bounded() -> None:
     """Few noisy copies at a time, however many inputs and samples there are, and the same result."""
     model, x = convnet(size=8).double(), rows(3, 3, 8, 8, dtype=torch.float64)
-    wanted = VarGrad(samples=50)(verax.Problem(model, x))
+    wanted = VarGrad(samples=50)(calls.problem(model, x))
     copies: list[int] = []
 
     def recorded(keys: Tensor, start: int, draws: int, size: int, dtype: torch.dtype) -> Tensor:
@@ -115,7 +115,7 @@ def test_working_memory_is_bounded() -> None:
         mock.patch.object(noise, "normals", recorded),
         mock.patch("verax.attribution.smoothgrad.block_bytes", return_value=1),
     ):
-        found = VarGrad(samples=50)(verax.Problem(model, x, batch_size=7))
+        found = VarGrad(samples=50)(calls.problem(model, x, batch_size=7))
     assert max(copies) == 7
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
 
@@ -142,12 +142,12 @@ def test_one_sample_has_no_variance() -> None:
 def test_small_variances_of_inputs_in_half_precision_are_not_zero(half: torch.dtype) -> None:
     """They are below the smallest number of float16; attributions come back in single precision."""
     model, x = nn.Sequential(mlp()[0], nn.Tanh()), rows(4, 6).to(half)
-    wanted = VarGrad(1e-3)(verax.Problem(model, x.float(), target=1))
-    found = VarGrad(1e-3)(verax.Problem(model, x, target=1))
+    wanted = VarGrad(1e-3)(calls.problem(model, x.float(), target=1))
+    found = VarGrad(1e-3)(calls.problem(model, x, target=1))
     assert (wanted > 0).all()
     assert (wanted.half() == 0).any()
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=0)
-    of_a_model_in_half = VarGrad(0.1)(verax.Problem(model.to(half), x, target=1))
+    of_a_model_in_half = VarGrad(0.1)(calls.problem(model.to(half), x, target=1))
     assert of_a_model_in_half.dtype == torch.float32
     assert (of_a_model_in_half > 0).all()

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+import calls
 import verax
 from verax.attribution import KernelShap, TreeShap
 
@@ -50,8 +51,8 @@ def test_one_background_row_is_a_baseline(name):
     model.fit(x, y)
     raw = verax.Scorer(getattr(model, function), returns=returns, takes="numpy")
     for target in range(classes or 1):
-        found = TreeShap(interventional=True)(verax.Problem(model, x[:6], target=target, background=x[7:8]))
-        wanted = KernelShap(2**FEATURES)(verax.Problem(raw, x[:6], target=target, baselines=x[7]))
+        found = TreeShap(interventional=True)(calls.problem(model, x[:6], target=target, background=x[7:8]))
+        wanted = KernelShap(2**FEATURES)(calls.problem(raw, x[:6], target=target, baselines=x[7]))
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
@@ -63,7 +64,7 @@ def test_every_row_of_the_background_counts(name, rows):
     x, y = data(classes, count=140)
     model.fit(x, y)
     found = TreeShap(interventional=True)(
-        verax.Problem(model, x[:6], target=None if classes is None else 1, background=x[-rows:])
+        calls.problem(model, x[:6], target=None if classes is None else 1, background=x[-rows:])
     )
     scores, mean = (np.asarray(getattr(model, function)(part)) for part in (x[:6], x[-rows:]))
     own = (scores, mean) if scores.ndim == 1 else (scores[:, 1], mean[:, 1])
@@ -76,14 +77,14 @@ def test_values_that_do_not_sum_up_are_an_error(monkeypatch):
     right = shap.TreeExplainer.shap_values
     monkeypatch.setattr(shap.TreeExplainer, "shap_values", lambda *args, **more: right(*args, **more) * 1.01)
     with pytest.raises(ValueError, match=r"values of shap are inexact for this model.*PermutationShap"):
-        TreeShap(interventional=True)(verax.Problem(model, x[:6], background=x[:50]))
+        TreeShap(interventional=True)(calls.problem(model, x[:6], background=x[:50]))
 
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma"])
 def test_trees_that_add_up_a_logarithm(loss):
     x, y = data(None)
     model = HistGradientBoostingRegressor(loss=loss, max_iter=4, **SMALL).fit(x, np.exp(y))
-    found = TreeShap(interventional=True)(verax.Problem(model, x[:6], background=x[:50]))
+    found = TreeShap(interventional=True)(calls.problem(model, x[:6], background=x[:50]))
     logs = np.log(model.predict(x))
     np.testing.assert_allclose(found.sum(1), logs[:6] - logs[:50].mean(), atol=1e-5)
 
@@ -93,7 +94,7 @@ def test_without_a_background_values_sum_to_the_score_less_its_mean(name):
     model, classes, function, _ = ENSEMBLES[name]
     x, y = data(classes)
     model.fit(x, y)
-    found = TreeShap()(verax.Problem(model, x, target=None if classes is None else 1))
+    found = TreeShap()(calls.problem(model, x, target=None if classes is None else 1))
     scores = getattr(model, function)(x)
     gap = found.sum(1) - (scores if scores.ndim == 1 else scores[:, 1])
     np.testing.assert_allclose(gap, gap[0], atol=1e-5)
@@ -119,7 +120,7 @@ def test_boosters_agree_with_shap(package, classes, wrapped):
     model, x = boosted(package, classes, wrapped)
     theirs = np.asarray(shap.TreeExplainer(model).shap_values(x)).reshape(len(x), FEATURES, -1)
     for target in range(classes or 1):
-        found = TreeShap()(verax.Problem(model, x, target=target))
+        found = TreeShap()(calls.problem(model, x, target=target))
         sign = -1 if classes == 2 and target == 0 else 1
         np.testing.assert_allclose(found, sign * theirs[:, :, 0 if classes == 2 else target], atol=1e-5)
 
@@ -130,8 +131,8 @@ def test_boosters_with_one_background_row(package):
     margins = {"xgboost": {"output_margin": True}, "lightgbm": {"raw_score": True}}[package]
     raw = verax.Scorer(lambda rows: model.predict(rows, **margins), returns="logits", takes="numpy")
     for target in (0, 1):
-        found = TreeShap(interventional=True)(verax.Problem(model, x[:6], target=target, background=x[7:8]))
-        wanted = KernelShap(2**FEATURES)(verax.Problem(raw, x[:6], target=target, baselines=x[7]))
+        found = TreeShap(interventional=True)(calls.problem(model, x[:6], target=target, background=x[7:8]))
+        wanted = KernelShap(2**FEATURES)(calls.problem(raw, x[:6], target=target, baselines=x[7]))
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
@@ -181,21 +182,21 @@ def test_in_a_study_columns_in_another_order_find_their_values(tmp_path):
 def test_every_row_has_its_own_class():
     model, x = boosted("lightgbm", 3, wrapped=True)
     targets = np.arange(9) % 3
-    together = TreeShap()(verax.Problem(model, x[:9], target=targets))
+    together = TreeShap()(calls.problem(model, x[:9], target=targets))
     for row, target in enumerate(targets):
-        assert np.array_equal(together[row], TreeShap()(verax.Problem(model, x[row : row + 1], target=int(target)))[0])
+        assert np.array_equal(together[row], TreeShap()(calls.problem(model, x[row : row + 1], target=int(target)))[0])
 
 
 def test_it_asks_the_model_nothing_and_groups_have_the_sum():
     x, y = data(2)
     model = RandomForestClassifier(n_estimators=4, **SMALL).fit(x, y)
     scorer = verax.Scorer(model)
-    alone = TreeShap()(verax.Problem(scorer, x[:4], target=1))
+    alone = TreeShap()(calls.problem(scorer, x[:4], target=1))
     assert scorer.rows == 4  # the inputs themselves
-    found = TreeShap()(verax.Problem(scorer, x[:4], target=1, features=np.array([0, 0, 1, 2, 2])))
+    found = TreeShap()(calls.problem(scorer, x[:4], target=1, features=np.array([0, 0, 1, 2, 2])))
     np.testing.assert_allclose(found[:, 0] + found[:, 1], alone[:, 0] + alone[:, 1])
     assert np.array_equal(found[:, 3], found[:, 4])
-    held = TreeShap()(verax.Problem(scorer, x[:4], target=1, features=np.array([-1, 0, 0, 1, 2])))
+    held = TreeShap()(calls.problem(scorer, x[:4], target=1, features=np.array([-1, 0, 0, 1, 2])))
     np.testing.assert_allclose(held[:, 1] + held[:, 2], alone[:, 1] + alone[:, 2])
     assert not held[:, 0].any()
 
@@ -214,7 +215,7 @@ def test_other_models_are_refused_before_they_run():
     for message, model in cases.items():
         scorer = verax.Scorer(model)
         with pytest.raises(TypeError, match=f"^model: .*({message}).*KernelShap"):
-            TreeShap()(verax.Problem(scorer, x))
+            TreeShap()(calls.problem(scorer, x))
         assert scorer.rows == 0
 
 
@@ -222,7 +223,7 @@ def test_what_it_needs_is_said_before_any_work():
     x, y = data(2)
     scorer = verax.Scorer(DecisionTreeClassifier(**SMALL).fit(x, y))
     with pytest.raises(ValueError, match=r"^background: TreeShap\(interventional=True\) needs rows"):
-        TreeShap(interventional=True)(verax.Problem(scorer, x))
+        TreeShap(interventional=True)(calls.problem(scorer, x))
     with pytest.raises(ValueError, match=r"^inputs: TreeShap needs a table"):
-        TreeShap()(verax.Problem(scorer, x[:, None]))
+        TreeShap()(calls.problem(scorer, x[:, None]))
     assert scorer.rows == 0

@@ -5,7 +5,8 @@ as functions, as methods. Inputs run once, each as often as references go with i
 same graph for all of them. References run, what the nonlinear functions saw is kept, and in the way back through the
 graph each activation gets the slope of its chord, ``(f(x) - f(r)) / (x - r)``, in place of its derivative. Max pooling
 gives the difference of each window to the element that has the larger maximum. Anything else keeps its derivative,
-which is exact where it is linear; ``deeplift_shap`` checks what is left.
+which is exact where it is linear; ``deeplift_shap`` checks what is left. The last step, from the model's outputs to
+log-odds or a probability, gets its mean derivative on the straight way between the two outputs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from verax.attribution.chords import Chords
@@ -24,6 +26,7 @@ from verax.scoring.class_scores import class_scores, target_scores
 from verax.scoring.meter import Rows
 from verax.scoring.session import NOT_DIFFERENTIABLE, Session
 
+_POINTS = 16  # of the way between two outputs
 _INDEPENDENT = NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input")
 
 
@@ -110,7 +113,7 @@ class _Graph:
     ) -> None:
         self.session, self.inputs, self.target, self.width = session, inputs, target, width
         self.chords = Chords(len(inputs), width)
-        self.ends: tuple[Tensor, Tensor] | None = None  # pairs and their scores, once they have run
+        self.ends: tuple[Tensor, Tensor] | None = None  # pairs and the model's outputs, once they have run
 
     def multipliers(
         self, references: Float[Tensor, "r *shape"]
@@ -120,12 +123,14 @@ class _Graph:
         rows = torch.cat((references, references[-1:].expand(self.width - count, *references.shape[1:])))
         recording = Recording()
         with CaughtCalls(recording.call):
-            reference_scores = class_scores(session.outputs(rows), session.returns, session.output)
+            reference_outputs = session.outputs(rows)
+        reference_scores = class_scores(reference_outputs, session.returns, session.output)
         session.counts.rows += self.width
-        pairs, scores = self.ends = self.ends or self._run(recording.calls)
+        pairs, outputs = self.ends = self.ends or self._run(recording.calls)
         self.chords.meet(recording.calls)
+        arriving = self._last_step(outputs.detach(), reference_outputs.detach().repeat(len(self.inputs), 1))
         with session.clocked(), repeatable_convolutions():
-            (gradient,) = torch.autograd.grad(scores, pairs, torch.ones_like(scores), True, allow_unused=True)
+            (gradient,) = torch.autograd.grad(outputs, pairs, arriving, True, allow_unused=True)
         if gradient is None:
             raise TypeError(_INDEPENDENT)
         session.counts.rows_backward += len(pairs)
@@ -137,10 +142,40 @@ class _Graph:
         pairs = self.inputs.repeat_interleave(self.width, 0).requires_grad_()
         self.chords.waiting = iter(calls)
         with torch.enable_grad(), CaughtCalls(self.chords.call):
-            classes = self.target.repeat_interleave(self.width)
-            scores = target_scores(session.outputs(pairs), classes, session.returns, session.output)
+            outputs = session.outputs(pairs)
         self.chords.end()
-        if not scores.requires_grad:
+        if not outputs.requires_grad:
             raise TypeError(_INDEPENDENT)
         session.counts.rows += len(pairs)
-        return pairs, scores
+        return pairs, outputs
+
+    def _last_step(
+        self, outputs: Float[Tensor, "pairs outputs"], references: Float[Tensor, "pairs outputs"]
+    ) -> Float[Tensor, "pairs outputs"]:
+        """Multipliers from the model's outputs to the scores: what they make of differences adds up to the scores'.
+
+        The mean gradient of the score between the two outputs, by Gauss and Legendre's rule; what it misses of the
+        difference goes to the outputs that count. Where the score is an output itself it is the gradient.
+        """
+        session, classes = self.session, self.target.repeat_interleave(self.width)
+
+        def score(at: Float[Tensor, "pairs outputs"]) -> Float[Tensor, " pairs"]:
+            return target_scores(at, classes, session.returns, session.output)
+
+        def gradient(at: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs outputs"]:
+            with torch.enable_grad():
+                leaf = at.requires_grad_()
+                (found,) = torch.autograd.grad(score(leaf).sum(), leaf)
+            return found
+
+        if session.returns == "values" or (session.returns == "logits" and session.output == "logit"):
+            return gradient(outputs.clone())
+        way = outputs - references
+        places, weights = ((1 + part) / 2 if at == 0 else part / 2 for at, part in enumerate(leggauss(_POINTS)))
+        mean = torch.zeros_like(outputs)
+        for place, weight in zip(places.tolist(), weights.tolist(), strict=True):
+            mean += weight * gradient(references + place * way)
+        missed = score(outputs) - score(references) - (mean * way).sum(1)
+        counts = mean.square() * way
+        total = (counts * way).sum(1)
+        return mean + (missed / torch.where(total == 0, 1.0, total))[:, None] * counts

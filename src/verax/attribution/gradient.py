@@ -21,7 +21,8 @@ class Gradient(Attribution):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(3, 2), torch.randn(2, 3)
-        >>> bool(torch.equal(Gradient()(verax.Problem(model, x, target=1)), model.weight[1:].detach().expand(2, 3)))
+        >>> problem = verax.Problem(model, x, target=1, explained="logit")
+        >>> bool(torch.equal(Gradient()(problem), model.weight[1:].detach().expand(2, 3)))
         True
     """
 

@@ -40,7 +40,8 @@ class LimeGroups(Attribution):
         >>> import verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(3, 4)
         >>> blocks = torch.tensor([0, 0, 1, 1])
-        >>> found = LimeGroups(alpha=1e-6, samples=64)(verax.Problem(model, x, target=1, features=blocks))
+        >>> problem = verax.Problem(model, x, target=1, explained="logit", features=blocks)
+        >>> found = LimeGroups(alpha=1e-6, samples=64)(problem)
         >>> effect = (model.weight[1] * x)[:, :2].sum(1)
         >>> bool(torch.allclose(found[:, :2].sum(1), effect, atol=1e-3)), bool(torch.equal(found[:, 0], found[:, 1]))
         (True, True)

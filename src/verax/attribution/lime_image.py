@@ -64,7 +64,7 @@ class LimeImage(Attribution):
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2, bias=False))
         >>> _ = model[1].weight.data.fill_(1.0)
         >>> lime = LimeImage(alpha=1e-6, replacement="dataset", samples=64)
-        >>> lime(verax.Problem(model, image, target=1))[0, 0, 0].round(decimals=3).tolist()
+        >>> lime(verax.Problem(model, image, target=1, explained="logit"))[0, 0, 0].round(decimals=3).tolist()
         [8.0, 8.0, -8.0, -8.0]
     """
 

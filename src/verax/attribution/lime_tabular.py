@@ -53,7 +53,7 @@ class LimeTabular(Attribution):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(3, 2), torch.zeros(2, 3)
-        >>> found = LimeTabular(alpha=0.0, samples=32)(verax.Problem(model, x, target=1))
+        >>> found = LimeTabular(alpha=0.0, samples=32)(verax.Problem(model, x, target=1, explained="logit"))
         >>> bool(torch.allclose(found, model.weight[1].expand(2, 3), atol=1e-5))
         True
     """

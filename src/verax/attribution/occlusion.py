@@ -34,7 +34,8 @@ class Occlusion(Attribution):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
-        >>> both = [Occlusion(kind)(verax.Problem(model, x, target=1)) for kind in ("leave_one_out", "keep_one_in")]
+        >>> problem = verax.Problem(model, x, target=1, explained="logit")
+        >>> both = [Occlusion(kind)(problem) for kind in ("leave_one_out", "keep_one_in")]
         >>> bool(torch.allclose(both[0], model.weight[1])), bool(torch.allclose(both[1], model.weight[1]))
         (True, True)
     """

@@ -35,7 +35,7 @@ class PermutationShap(_Sampled):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(20, 2), torch.randn(3, 20)
-        >>> found = PermutationShap(samples=64)(verax.Problem(model, x, target=1, baselines=0.5))
+        >>> found = PermutationShap(samples=64)(verax.Problem(model, x, target=1, explained="logit", baselines=0.5))
         >>> bool(torch.allclose(found, model.weight[1] * (x - 0.5), atol=1e-5))
         True
     """

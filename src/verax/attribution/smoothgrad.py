@@ -55,7 +55,7 @@ class SmoothGrad(_Noisy):
     Example:
         >>> import verax
         >>> model = torch.nn.Linear(3, 2)
-        >>> problem = verax.Problem(model, torch.randn(2, 3), target=1)
+        >>> problem = verax.Problem(model, torch.randn(2, 3), target=1, explained="logit")
         >>> bool(torch.equal(SmoothGrad()(problem), model.weight[1:].detach().expand(2, 3)))
         True
     """
@@ -77,7 +77,7 @@ class VarGrad(_Noisy):
 
     Example:
         >>> import verax
-        >>> VarGrad()(verax.Problem(torch.nn.Linear(3, 2), torch.zeros(1, 3), target=1))
+        >>> VarGrad()(verax.Problem(torch.nn.Linear(3, 2), torch.zeros(1, 3), explained="logit"))
         tensor([[0., 0., 0.]])
     """
 

@@ -44,7 +44,8 @@ class Problem:
             row. Of a model with several values, the number or name of one.
         output: The score that metrics track, ``"probability"`` or ``"logit"``; a regressor's value as it is.
         explained: The score that methods explain: ``"log_odds"`` of the class, its ``"logit"`` or ``"probability"``.
-            For models with one logit log-odds and logit are the same.
+            Of several logits, one can rise while its class's probability falls; log-odds rise and fall with it. For
+            models with one logit, log-odds and logit are the same; a regressor's value is explained as it is.
         features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
             numbers (for all rows or one map each; negative numbers are never removed), or ``"auto"``: pixels for
             inputs ``(N, C, H, W)``, elements otherwise.
@@ -80,7 +81,7 @@ class Problem:
         *,
         target: Any = None,
         output: Output = "probability",
-        explained: Scale = "logit",
+        explained: Scale = "log_odds",
         features: Any = "auto",
         baselines: Any = 0.0,
         background: Any = None,

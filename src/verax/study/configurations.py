@@ -10,6 +10,7 @@ from verax.attribution.base import Modality
 from verax.attribution.grid import removals
 from verax.attribution.lime_image import Distance
 from verax.core.settings import made
+from verax.scoring.class_scores import Scale
 from verax.study.spec_table import Count, Mistakes, SpecTable, unknown_name
 
 
@@ -23,6 +24,8 @@ class AttributionsSpec(SpecTable):
         lime_distance: What the grid's LIME on images weighs its samples by, ``"masks"`` or ``"inputs"``.
         random_seeds: Seeds of each of the grid's two random attributions. One of each, as in the paper, is a chance
             level that hangs on two draws; 50 make a hundred.
+        explained: What methods explain: ``"log_odds"`` of the class, its ``"logit"``, as in the paper, or
+            ``"probability"``. For models with one logit, log-odds and logit are the same.
         removals: Whether to take methods that remove features as well, Occlusion, Shapley values and LIME over
             features: they need no gradients and take categories.
         others: Further configurations, each a table with ``method`` and its settings.
@@ -33,6 +36,7 @@ class AttributionsSpec(SpecTable):
     scale_kernel: bool = False
     lime_distance: Distance = "masks"
     random_seeds: Count = 1
+    explained: Scale = "log_odds"
     removals: bool = False
     others: tuple[dict[str, Any], ...] = ()
 

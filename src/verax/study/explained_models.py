@@ -115,8 +115,10 @@ class ExplainedModel:
 
     @cached_property
     def facts_hash(self) -> dict[str, str]:
-        """Hashes of what belongs to the inputs beside their values; none for plain ones."""
-        return {name: tensor_hash(value) for name, value in self.material.facts.items()}
+        """Hashes of what belongs to the inputs beside their values, and what is explained where not the logit."""
+        explained = self.material.explained
+        facts = {name: tensor_hash(value) for name, value in self.material.facts.items()}
+        return facts if explained == "logit" else {**facts, "explained": explained}
 
     @cached_property
     def _scorers(self) -> dict[bool, Scorer]:

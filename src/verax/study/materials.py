@@ -16,6 +16,7 @@ from verax.core.shapes import Float, Int, Shaped
 from verax.datasets.base import Dataset, Standardisation, as_numbers
 from verax.datasets.table import column_baselines, column_values
 from verax.problem.problem import Problem
+from verax.scoring.class_scores import Scale
 from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec
 from verax.study.machine import Machine
@@ -37,6 +38,7 @@ class Material:
         features: The feature of each element, where some take several; None for the usual.
         baselines: What removed features become, where that is not 0.
         codes: Which elements are categories, which have no direction and take no noise; None for none.
+        explained: What methods explain.
     """
 
     dataset: Dataset
@@ -48,6 +50,7 @@ class Material:
     features: Int[Tensor, " elements"] | None = None
     baselines: Float[Tensor, " elements"] | None = None
     codes: Shaped[Tensor, " elements"] | None = None
+    explained: Scale = "log_odds"
 
     @property
     def categories(self) -> list[str]:
@@ -75,6 +78,7 @@ class Material:
         return Problem(
             scorer,
             self.inputs[rows].to(machine.device),
+            explained=self.explained,
             features="auto" if self.features is None else self.features,
             baselines=0.0 if self.baselines is None else self.baselines,
             names=self.dataset.feature_names if self.facts else None,
@@ -118,6 +122,7 @@ def material(data: DataSpec, dataset: Dataset) -> Material:
         _tensor(dataset.features),
         _tensor(dataset.baselines, inputs.dtype),
         _tensor(codes) if codes is not None and codes.any() else None,
+        data.attributions.explained,
     )
 
 
@@ -134,7 +139,8 @@ def column_material(data: DataSpec, dataset: Dataset) -> Material:
     words = () if dataset.columns is None else dataset.columns.categories
     codes = torch.tensor([kinds is not None for kinds in words]) if any(words) else None
     baselines = _tensor(column_baselines(dataset), inputs.dtype) if any(words) else None
-    return Material(dataset, rows, inputs, background, _labels(dataset, train), scale, None, baselines, codes)
+    labels, explained = _labels(dataset, train), data.attributions.explained
+    return Material(dataset, rows, inputs, background, labels, scale, None, baselines, codes, explained)
 
 
 def _rows(data: DataSpec, dataset: Dataset) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " m"]]:
