@@ -127,7 +127,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown key of a model": (at("data", 1, "models", 0, "depth", to=1), ["data.1.models.0.depth", "architecture"]),
     "unknown key of attributions": (
         at("data", 0, "attributions", "each", to=1),
-        ["each", "every, grid, lime_distance, others"],
+        ["each", "every, explained, grid, lime_distance, others"],
     ),
     "unknown key of metrics": (at("metrics", "draws", to=1), ["metrics.draws", "infidelity, list, samples, seed"]),
     "unknown key of uncertainty": (at("uncertainty", "x", to=1), ["uncertainty.x", "independent, inputs"]),
