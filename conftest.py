@@ -1,9 +1,42 @@
-"""Before doctests are collected: pytest would execute a module of a package that is not imported yet a second time.
+"""Shapes in annotations are checked while the tests run, and nothing depends on chance or on the machine's speed."""
 
-Classes would then exist twice, and an object of the one would be no instance of the other.
-"""
+import gc
+import os
+import signal
 
-import verax
+from hypothesis import HealthCheck, settings
 
-for name in (*verax.__all__, *verax._FOLDERS):
+from type_checks import check_types_of
+
+settings.register_profile(
+    "verax",
+    max_examples=40,  # the same in every run: more would take time and find nothing new
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("verax")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; tests send it to children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each of several workers: more would stand in each other's way
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+check_types_of("verax")
+
+import verax  # noqa: E402  # after the line above, which checks what is imported from then on
+
+for name in verax.__all__:
+    # Before doctests are collected: pytest would execute a module that is not imported yet a second time, and an
+    # object of one of two classes of the same name is no instance of the other.
     getattr(verax, name)
+
+gc.disable()  # while modules are imported and tests collected, all of which stays: a fifth of that time is searching it
+
+
+def pytest_collection_finish() -> None:
+    """Search for cycles again, but not in what is there by now."""
+    gc.freeze()
+    gc.enable()
