@@ -174,7 +174,7 @@ def test_scores_that_are_not_finite_are_found_although_nothing_waits() -> None:
             return torch.where((x == 0).flatten(1).sum(1) > 1500, torch.nan, sums)
 
     with pytest.raises(ValueError, match=r"expected finite scores.*a perturbed copy of the input"):
-        calls.prediction_change(Holes(), images(4).cuda(), images(4).cuda())
+        calls.prediction_change(verax.Scorer(Holes(), returns="values"), images(4).cuda(), images(4).cuda())
 
 
 def test_images_on_the_cpu_go_to_the_device_block_by_block(monkeypatch) -> None:
@@ -279,7 +279,7 @@ def test_lime_on_images_agrees_between_devices(monkeypatch) -> None:
 def test_gradients_are_repeatable(method) -> None:
     torch.manual_seed(0)
     x, background = torch.randn(12, 3, 224, 224, device="cuda"), torch.randn(8, 3, 224, 224, device="cuda")
-    model = verax.models.InceptionV1().build(seed=0).eval().cuda()
+    model = verax.Scorer(verax.models.InceptionV1().build(seed=0).eval().cuda(), returns="logits")
     first, second = (method(verax.Problem(model, x, background=background)) for _ in range(2))
     assert torch.equal(first, second)
 
