@@ -38,14 +38,14 @@ def test_layer_integrated_gradients_of_captum_are_ours(tokenizer: Any, bert: Any
     problem = verax.text.classification(bert, tokenizer, TEXTS, target=1)
     inputs = problem.rows
 
-    def logits(ids: Tensor, mask: Tensor) -> Tensor:
-        found: Tensor = bert(input_ids=ids, attention_mask=mask).logits
-        return found
+    def log_odds(ids: Tensor, mask: Tensor) -> Tensor:
+        logits: Tensor = bert(input_ids=ids, attention_mask=mask).logits
+        return logits[:, 1] - logits[:, 0]
 
     baseline = torch.where(inputs.features >= 0, inputs.baselines, inputs.values)
-    layer = captum.attr.LayerIntegratedGradients(logits, bert.get_input_embeddings())
+    layer = captum.attr.LayerIntegratedGradients(log_odds, bert.get_input_embeddings())
     beside = (inputs.alongside["attention_mask"],)
-    theirs = layer.attribute(inputs.values, baseline, target=1, n_steps=32, additional_forward_args=beside)
+    theirs = layer.attribute(inputs.values, baseline, n_steps=32, additional_forward_args=beside)
     method = verax.attribution.IntegratedGradients(points=32)
     ours = method(verax.text.embedded(problem))
     assert ours.abs().max() > 1e-3

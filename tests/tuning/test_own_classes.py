@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 import calls
-import verax
 from calls import tune
 from tuning.conftest import SIX
 from verax.attribution import Attribution, Gradient
@@ -104,7 +103,7 @@ def test_metrics_of_one_name_are_told_apart(model, inputs, tmp_path):
     assert list(tuned.metrics) == names
     best = tuned.table.filter(pl.col("configuration") == tuned.best.canonical).row(0, named=True)
     for name, metric in zip(names, pair, strict=True):
-        scores = calls.evaluate(model, inputs, tuned.best(verax.Problem(model, inputs)), [metric])["dpc"].value
+        scores = calls.evaluate(model, inputs, tuned.best(calls.problem(model, inputs)), [metric])["dpc"].value
         assert best[name] == pytest.approx(float(scores.double().mean()), abs=1e-6)
     assert names[0] in str(tuned)
     assert tuned.plot().to_dict()["layer"][-1]["encoding"]["y"]["title"] == names[0]

@@ -83,13 +83,13 @@ def test_infidelity_is_made_small(model, inputs):
 def test_a_metric_object_brings_its_settings(model, inputs):
     signed = DirectedPredictionChange(order="signed", steps=3)
     found = tune(model, inputs, SIX[:2], metric=signed, tolerance=0.0)
-    values = calls.evaluate(model, inputs, found.best(verax.Problem(model, inputs)), metrics=(signed,))["dpc"].value
+    values = calls.evaluate(model, inputs, found.best(calls.problem(model, inputs)), metrics=(signed,))["dpc"].value
     assert found.score.mean == pytest.approx(float(values.double().mean()), abs=1e-6)
 
 
 def test_the_best_can_be_called_at_once(model, inputs):
     found = tune(model, inputs, ("gradient",))
-    assert torch.equal(found.best(verax.Problem(model, inputs)), calls.explained(Gradient(), model, inputs))
+    assert torch.equal(found.best(calls.problem(model, inputs)), calls.explained(Gradient(), model, inputs))
 
 
 def tables_equal(one, other):
@@ -178,7 +178,7 @@ def test_numpy_inputs_and_a_scikit_learn_model():
     found = tune(model, inputs, trials=20)
     assert {"LimeTabular", "KernelShap"} <= set(found.table["method"])
     assert not any(METHODS.get(name)().needs_gradients for name in set(found.table["method"]))
-    assert isinstance(found.best(verax.Problem(model, inputs)), np.ndarray)
+    assert isinstance(found.best(calls.problem(model, inputs)), np.ndarray)
     assert "gradients" in found.left_out["Gradient"]
     assert "Left out: Gradient" in str(found)
 
@@ -214,7 +214,7 @@ def test_images():
     images = some_inputs(4, 64).reshape(4, 1, 8, 8)
     found = tune(model, images, ("Gradient", "SmoothGrad", "edges", "lime"), trials=10)
     assert set(found.table["method"]) <= {"Gradient", "SmoothGrad", "Edges", "LimeImage"}
-    assert found.best(verax.Problem(model, images)).shape == images.shape
+    assert found.best(calls.problem(model, images)).shape == images.shape
     assert tune(model, images, [Edges("canny", 1.0), Edges("canny", 2.0), Edges("sobel")]).stopped == "exhausted"
 
 
