@@ -69,7 +69,7 @@ def test_the_report_can_be_pasted(tmp_path: Path, made: Any, method: Any, labels
     rows = {"x": FRAME.iloc[material.rows], "train": FRAME.iloc[material.dataset.split.train]}
     frame = found.to_frame().filter(configuration=method.canonical)
     for metric, column in (("PC", "pc"), ("DPC", "dpc")):
-        again = pasted(codes[metric], {"model": model, **rows})
-        assert again.to_frame()[column].to_list() == pytest.approx(
+        again = pasted(codes[metric], {"model": model, **rows}).to_frame()
+        assert again.filter(attribution=again["attribution"][0])[column].to_list() == pytest.approx(
             frame[column].to_list(), abs=1e-6
         )  # stored in single precision

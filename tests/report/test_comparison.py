@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import calls
+import verax
 from report.html import Page
 from verax.display.plots import single_curves
 from verax.evaluation.comparison import Comparison
@@ -45,7 +46,7 @@ def test_every_metric_has_a_chart_that_names_stand_in_as_text(comparison: Compar
         assert NASTY in shown.text
         assert f"{comparison.evaluation.label(metric)}: mean" in str(shown.all("svg")[0]["aria-label"])
         dots = {use["href"] for use in shown.all("use") if "#0072b2" in str(use) or "#808080" in str(use)}
-        assert len([use for use in shown.all("use") if use["href"] in dots]) == 3
+        assert len([use for use in shown.all("use") if use["href"] in dots]) == len(comparison.names) == 4
 
 
 def test_charts_take_the_colours_of_the_page_give_way_and_need_no_network(text: str) -> None:
@@ -63,11 +64,16 @@ def test_charts_take_the_colours_of_the_page_give_way_and_need_no_network(text: 
 
 def test_one_input_and_one_attribution_have_no_interval() -> None:
     x = torch.ones(1, 4)
-    page = comparison_page(calls.compare(torch.nn.Linear(4, 2), x, {"only": x}, ["pc"]), {})
+    problem = verax.Problem(torch.nn.Linear(4, 2), x)
+    measured = verax.evaluate(problem, {"only": x}, ["pc"])
+    page = results_page(measured, measured.rows, measured.seconds)
     assert page.count("<svg") == 2  # the mean and the curves
     assert "is the only one" in page
     assert "How faithful is the attribution?" in page
     assert 'type="radio"' not in page
+    compared = comparison_page(verax.compare(problem, {"only": x}, ["pc"]))
+    assert "there is no answer: one input tells nothing apart" in compared
+    assert "How faithful is the attribution?" in compared  # the random one beside it is no attribution to choose
 
 
 def test_guided_metrics_have_the_curves_of_each_attribution_best_first(comparison: Comparison, text: str) -> None:
@@ -100,12 +106,28 @@ def test_every_metric_says_what_it_asks_and_which_way_is_better(comparison: Comp
 
 def test_the_page_says_what_the_comparison_says(comparison: Comparison, text: str) -> None:
     said = Page(text).text
+    assert list(comparison.answers) == ["local", "baseline"]
+    assert all(answer in said for answer in comparison.answers.values())
     for metric in comparison.metrics:
-        best, *ties = comparison.best(metric)
-        rest = f", but not told apart from {', '.join(ties)}." if ties else "."
-        assert f"{comparison.evaluation.label(metric)}: {best} is the best{rest}" in said
         assert all(sentence.partition(": ")[2] in said for sentence in comparison.sentences(metric))
-    assert text.count("<td><b>") == len(comparison.metrics)
+    cells = re.findall("<td>([^<]*)</td>", text)
+    for verdicts in comparison.verdicts.values():
+        assert all(verdict in cells for verdict in verdicts.values())
+    assert text.count("<td><b>") == 1  # Infidelity, beside PC and DPC, which decide here and have verdicts
+
+
+def test_the_page_of_plain_results_names_the_best() -> None:
+    """Results that nobody compared have no random explanation, and so no verdicts."""
+    given = {"itself": torch.randn(9, 4, generator=torch.Generator().manual_seed(0))}
+    given |= {NASTY: -given["itself"], "squares": given["itself"].square()}
+    measured = verax.evaluate(verax.Problem(torch.nn.Linear(4, 2), given["itself"]), given, "paper")
+    page = results_page(measured, measured.rows, measured.seconds)
+    plain = Comparison(measured, 0.95)
+    for metric in plain.metrics:
+        best, *ties = plain.best(metric)
+        rest = f", but not told apart from {', '.join(ties)}." if ties else "."
+        assert f"{plain.evaluation.label(metric)}: {best} is the best{rest}" in Page(page).text
+    assert page.count("<td><b>") == len(plain.metrics)
 
 
 def test_words_for_a_score_that_is_no_class(comparison: Comparison) -> None:

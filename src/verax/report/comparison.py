@@ -16,6 +16,7 @@ from verax.display.svg import fixed_style, inline
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.distance import percent
 from verax.evaluation.result import Evaluation
+from verax.evaluation.verdicts import REFERENCE
 from verax.metrics.result import GuidedResult, Result
 from verax.report.html import rendered
 from verax.report.texts import shown_texts
@@ -45,6 +46,7 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
     return rendered(
         "comparison.html",
         caption=f"{table.caption}; bold: the best" if table.best else table.caption,
+        several=any(name != REFERENCE for name in comparison.names[1:]),
         head=table.head,
         rows=rows,
         answers=list(comparison.answers.values()),

@@ -9,6 +9,7 @@ from torch import Tensor
 from verax.core.palette import BLUE, VERMILION
 from verax.core.shapes import Float
 from verax.evaluation.comparison import Comparison
+from verax.evaluation.verdicts import REFERENCE
 from verax.problem.text_examples import TextExamples
 from verax.report.style import number
 
@@ -35,14 +36,15 @@ class Word:
 def shown_texts(comparison: Comparison) -> dict[str, Any] | None:
     """What the page says of the first texts; None where the inputs are no texts.
 
-    The metric that was asked for first decides which attribution is the most and which the least faithful.
+    The metric that was asked for first decides which attribution is the most and which the least faithful. The random
+    one that every comparison has beside them is not shown.
     """
     metric = comparison.metrics[0]
     result = comparison.evaluation[metric]
     examples: TextExamples | None = result.context.texts
     if examples is None:
         return None
-    ranking = comparison.ranking(metric)
+    ranking = [ranked for ranked in comparison.ranking(metric) if ranked.name != REFERENCE]
     roles = {ranking[0].name: "most faithful"}
     if len(ranking) > 1:
         roles[ranking[-1].name] = "least faithful"
