@@ -9,16 +9,22 @@ from verax.core.version import __version__
 if TYPE_CHECKING:
     from verax import (
         attribution,
-        auditing,
         datasets,
         interop,
-        lakes,
         metrics,
         models,
-        monitoring,
         replacement,
         tables,
         text,
+    )
+    from verax import (
+        auditing as auditing,
+    )
+    from verax import (
+        lakes as lakes,
+    )
+    from verax import (
+        monitoring as monitoring,
     )
     from verax.attribution.base import explain
     from verax.auditing.audit import audit
