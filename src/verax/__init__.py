@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from verax.attribution.base import explain
     from verax.auditing.audit import audit
-    from verax.checking import reasons
+    from verax.checking import check, reasons
     from verax.evaluation.compare import compare
     from verax.evaluation.evaluate import evaluate
     from verax.evaluation.limits import limits
@@ -44,6 +44,7 @@ _HOMES = {
     "Problem": "problem.problem",
     "Scorer": "scoring.scorer",
     "audit": "auditing.audit",
+    "check": "checking.check",
     "compare": "evaluation.compare",
     "evaluate": "evaluation.evaluate",
     "explain": "attribution.base",
@@ -77,6 +78,7 @@ __all__ = [
     "__version__",
     "attribution",
     "audit",
+    "check",
     "compare",
     "datasets",
     "evaluate",

@@ -201,7 +201,7 @@ def test_seeds_change_what_is_drawn_and_nothing_else():
     methods = {"few": LimeTabular(samples=16), "exact": KernelShap(samples=256), "slopes": Gradient()}
     found = verax.reasons(problem, methods | {"array": x})
     over = found.stability_over["seeds"]
-    assert float(over["few"].mean()) < 0.9
+    assert float(over["few"].mean()) < 0.95
     assert (over["exact"] == 1).all()  # of all coalitions there is one draw
     assert (over["slopes"] == 1).all()  # there is no seed
     assert over["array"].isnan().all()

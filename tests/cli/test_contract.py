@@ -43,6 +43,21 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "missing inputs": ("audit --model {model} --inputs {new}.npy", "no such file"),
         "no rights": ("audit --out {forbidden}/audit", "--out: {forbidden}/audit cannot be"),
     },
+    "check freeze": {
+        "no arguments": ("check freeze", "Missing argument 'FILE'"),
+        "a missing file": ("check freeze {new}.toml", "o such file"),
+        "no check": ("check freeze {junk.toml}", "junk.toml: cannot be read as TOML"),
+        "an unknown key": ("check freeze {study.toml}", "study.toml: name: no such key"),
+    },
+    "check run": {
+        "no arguments": ("check run", "Missing argument 'FILE'"),
+        "an unknown option": ("check run {check.toml} --colour red", "No such option: --colour"),
+        "a missing file": ("check run {new}.toml", "o such file"),
+        "a study": ("check run {study.toml}", "study.toml: name: no such key"),
+        "no rights": ("check run {check.toml} --report {forbidden}/r.html", "--report: {forbidden}/r.html cannot"),
+        "another ending": ("check run {check.toml} --junit {new}.txt", "--junit: expected a file name that ends in"),
+        "mismatched lengths": ("check run {short.toml}", "expected one row for each of the 8 inputs"),
+    },
     "monitor": {
         "no arguments": ("monitor", "Missing option '--state'"),
         "an unknown metric": (f"{MONITOR} --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
@@ -208,6 +223,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Good and bad files of every kind, and a finished study with spoilt copies."""
     world = tmp_path_factory.mktemp("world")
     _arrays(world)
+    _checks(world)
     _specs(world)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("verax.study.run.write_study_report", lambda study, workers: study.store.folder / "report.html")
@@ -240,6 +256,14 @@ def _arrays(world: Path) -> None:
     for name in ("junk.npy", "junk.toml", "regular", "table.parquet"):
         (world / name).write_bytes(b"this is something else")
     (world / "folder").mkdir()
+
+
+def _checks(world: Path) -> None:
+    must = [{"metric": "pc", "threshold": 0.0, "justification": "why"}]
+    files = {"model": "m.safetensors", "inputs": "x.npy"}
+    for name, attribution in {"check": "a.npy", "short": "short.npy"}.items():
+        text = {"problem": files, "explanation": {"file": attribution}, "requirements": must}
+        (world / f"{name}.toml").write_text(tomli_w.dumps(text))
 
 
 def _specs(world: Path) -> None:

@@ -40,11 +40,11 @@ def agreement(
     nothing = torch.full((len(problem),), torch.nan, dtype=torch.float64)
     seeded = {name: one for name, one in methods.items() if _has_seed(one)}
     found: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
-    if seeded:
+    if seeded and repeats:
         others = [{name: with_seed(one, turn) for name, one in seeded.items()} for turn in range(1, repeats + 1)]
         found["seeds"] = _mean_overlap(top, [top_of(problem, other) for other in others])
     found["seeds"] |= {name: torch.ones_like(nothing) for name in methods if name not in seeded}
-    if methods and problem.background is not None:
+    if methods and repeats and problem.background is not None:
         drawn = [_drawn_background(problem, turn, seed) for turn in range(1, repeats + 1)]
         found["background"] = _mean_overlap(top, [top_of(other, methods) for other in drawn])
     nearest = neighbours(problem)

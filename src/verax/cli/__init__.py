@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from verax.cli import audit, doctor, evaluate, lake, monitor, study, train, tune
+from verax.cli import audit, check, doctor, evaluate, lake, monitor, study, train, tune
 from verax.cli.common import EXIT_CODES, PLAIN, Commands, examples
 from verax.core.version import __version__
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("evaluate", cls=evaluate.SeveralPaths, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("audit", cls=evaluate.SeveralPaths, epilog=audit.EXAMPLES)(audit.audit)
+app.add_typer(check.check_app, name="check")
 app.command("monitor", cls=evaluate.SeveralPaths, epilog=monitor.EXAMPLES)(monitor.monitor)
 app.command("lake", cls=evaluate.SeveralPaths, epilog=lake.EXAMPLES)(lake.lake)
 app.add_typer(study.study_app, name="study")

@@ -34,6 +34,8 @@ Exit codes:
   1    a check failed: verify found a difference, doctor something broken
   2    cannot be done as asked: one line says why, and nothing is written
   3    monitor: the fidelity fell
+  4    check: a requirement failed
+  5    check: a requirement is undecided, and none failed
   130  stopped with Ctrl-C"""
 
 PLAIN = {"max_content_width": 120, "help_option_names": ["-h", "--help"]}  # help as wide as the terminal, within reason

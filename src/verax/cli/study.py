@@ -33,7 +33,9 @@ CLAIMS = common.examples(
     "verax study claims paper-heloc-study --runtime runtime_table-heloc.json --out claims.csv",
     "verax study claims paper-heloc-study --out results/heloc  # all tables, as small files",
 )
-VERIFY = common.examples("verax verify demo-study", "verax verify demo-study --sample 10% --seed 1")
+VERIFY = common.examples(
+    "verax verify demo-study", "verax verify demo-study --sample 10% --seed 1", "verax verify check.html"
+)
 
 study_app = typer.Typer(no_args_is_help=True, help="Compare many explanation methods on a model, in full.", epilog=ALL)
 
@@ -232,7 +234,12 @@ def _claims_text(claims: "Sequence[Claim]", out: Path | None) -> str:
 
 
 def verify(
-    folder: Folder,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A study's directory, or the page of a check.", autocompletion=complete.studies
+        ),
+    ],
     sample: Annotated[str, typer.Option(help="Share of the units to compute again, at least one.")] = "1%",
     device: Device = "cpu",
     compiled: Compiled = False,
@@ -240,11 +247,15 @@ def verify(
     imports: common.Imports = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute a random sample of a study again and compare.
+    """Compute a random sample of a study again and compare; of the page of a check, all of it.
 
     Exit status 0: all agrees, 1: not, 2: cannot be done.
     """
     with common.one_line_errors():
+        if folder.suffix.lower() == ".html":
+            from verax.cli.check import verify_page
+
+            raise typer.Exit(0 if verify_page(folder, as_json, imports or []) else common.FAILED)
         _begin(imports)
         from verax.study.machine import Machine
         from verax.study.study import open_study

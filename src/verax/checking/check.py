@@ -1,0 +1,227 @@
+"""``verax.check``: does an explanation reach what was required of it? Passed, failed or undecided, by intervals."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.checking.measure import Measured, Plan, planned, random_name
+from verax.checking.outcome import Outcome, Sample, inputs_to_decide, outcome_of
+from verax.checking.requirement import Requirement, requirements_of
+from verax.checking.result import Check, Checked
+from verax.core.arrays import as_tensor
+from verax.core.blocks import pieces
+from verax.core.hashing import tensor_hash
+from verax.core.permutation import shuffled
+from verax.core.shapes import Float, Int
+from verax.core.warn import once_per_call
+from verax.evaluation.stream_sources import looks
+from verax.problem.problem import Problem
+from verax.scoring.meter import Cost
+from verax.statistics.anytime import ScoreRange
+from verax.statistics.intervals import Estimate
+from verax.statistics.paired import real_differences
+
+BLOCK = 512  # inputs that are measured together, by whoever: the model is asked the same with one worker or many
+
+Rows = Int[np.ndarray, " m"]
+Run = Callable[[Iterable[Rows]], Iterator[Measured]]
+
+
+def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
+    """Check whether explanations reach what is required of them; an interval decides, not a mean.
+
+    A requirement is passed if the whole interval is on the right side of its threshold, failed if it is on the wrong
+    one, and otherwise undecided, with the number of inputs that would decide. A requirement that is false passes with a
+    probability of at most ``(1 - level) / 2``, in each of its segments and over all of them; with
+    ``until="decided"``, whenever the check stops.
+
+    Intervals are for inputs like these. Of scores with bounds of their own (correlations, shares of reasons) they hold
+    for any distribution; of others they are Student's t, which rare extreme scores make too short.
+
+    Args:
+        problem: The model, the rows, and what is asked about them.
+        attributions: As in ``verax.evaluate``: arrays, or methods, which are computed.
+        requirements: One ``verax.checking.Requirement`` or dict of its arguments, or a list of them.
+
+    Example:
+        >>> import torch, verax
+        >>> _ = torch.manual_seed(0)
+        >>> model, x = torch.nn.Linear(8, 2), torch.randn(200, 8)
+        >>> problem = verax.Problem(model, x, target=1)
+        >>> exact = x * (model.weight[1] - model.weight[0]).detach()
+        >>> must = [{"metric": "pc", "threshold": "better than random", "justification": "else it says nothing"},
+        ...     {"metric": "false_reasons(k=2)", "threshold": 0.05, "segments": "class"}]
+        >>> checked = verax.check(problem, {"exact": exact}, must)
+        >>> checked.outcome, [one.outcome for one in checked.requirements]
+        ('passed', ['passed', 'passed', 'passed'])
+    """
+    plan = planned(problem, attributions, requirements_of(requirements))
+
+    with once_per_call():
+        return run_check(plan, lambda blocks: map(plan.measure, blocks))
+
+
+def run_check(plan: Plan, run: Run) -> Check:
+    """Draw inputs, have them measured, and decide.
+
+    Args:
+        plan: What is measured.
+        run: Measures blocks of inputs, in their order.
+    """
+    draws = {(one.inputs, one.seed, one.until): None for one in plan.requirements}
+    found: dict[int, list[Checked]] = {}
+    spent = Cost()
+    for draw in draws:
+        numbers = [place for place, one in enumerate(plan.requirements) if (one.inputs, one.seed, one.until) == draw]
+        gathered = Gathered(plan)
+        for look in _looks(len(plan.problem), *draw):
+            for rows, measured in _measured(look, run):
+                gathered.add(rows, measured)
+            for number in numbers:
+                found[number] = gathered.checked(number)
+            if all(one.outcome != "undecided" for number in numbers for one in found[number]):
+                break
+        spent += gathered.spent
+    lines = tuple(one for number in sorted(found) for one in found[number])
+    return Check(lines, plan.requirements, spent, _facts(plan))
+
+
+def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iterator[Rows]:
+    """Inputs in a random order, all at once, or in growing blocks after each of which there is a look."""
+    many = count if inputs is None else inputs
+    order = shuffled(torch.arange(many), count, seed).numpy()
+    for look in looks(many, most=1 << 15) if until else [slice(0, many)]:
+        yield np.sort(order[look])
+
+
+def _measured(look: Rows, run: Run) -> Iterator[tuple[Rows, Measured]]:
+    blocks = [look[part] for part in pieces(len(look), BLOCK)]
+    yield from zip(blocks, run(blocks), strict=True)
+
+
+@dataclass
+class Gathered:
+    """All that was measured so far, of some inputs in the order in which they came.
+
+    Attributes:
+        plan: What is measured.
+        rows: Numbers of the inputs.
+        parts: What was measured.
+        spent: What it cost.
+    """
+
+    plan: Plan
+    rows: list[Rows] = field(default_factory=list)
+    parts: list[Measured] = field(default_factory=list)
+    spent: Cost = field(default_factory=Cost)
+
+    def add(self, rows: Rows, measured: Measured) -> None:
+        """Add a block."""
+        self.rows.append(rows)
+        self.parts.append(measured)
+        self.spent += measured.cost
+
+    def checked(self, number: int) -> list[Checked]:
+        """What is known of a requirement: one line per explanation and segment."""
+        one, problem = self.plan.requirements[number], self.plan.problem
+        rows = np.concatenate(self.rows)
+        names: tuple[str, ...] = ("all",)
+        places = np.zeros(len(rows), dtype=int)
+        if one.segments is not None:
+            names = tuple(f"{one.segments.words}: {name}" for name in one.segments.names(problem))
+            places = np.asarray(one.segments.places(problem, rows))
+        about = self.plan.explanations if one.explanation is None else (one.explanation,)
+        return [
+            self._line(number, name, segment, torch.from_numpy(places == place), len(names))
+            for name in about
+            for place, segment in enumerate(names)
+        ]
+
+    def _line(self, number: int, name: str, segment: str, which: Tensor, segments: int) -> Checked:
+        one = self.plan.requirements[number]
+        sample, note = self._sample(one, name)
+        known = which & ~sample.values.isnan()
+        whole = None if sample.whole is None else sample.whole[known]
+        sample = Sample(sample.values[known], sample.range, whole)
+        level, anytime = 1 - (1 - one.level) / segments, one.until is not None
+        estimate = sample.estimate(level, anytime)
+        held = one.held
+        bound = {"number": held.value, "random": 0.0, "other": -held.value, "limit": held.value}[held.kind]
+        direction = one.direction or "at least" if held.kind == "number" else "at least"
+
+        def decide(found: Estimate) -> Outcome:
+            return outcome_of(found, bound, direction, strict=held.kind == "random")
+
+        outcome = decide(estimate)
+        if outcome == "passed" and note:
+            outcome = "undecided"
+        missing = int(which.sum()) - int(known.sum())
+        notes = [note] if note else []
+        notes += [f"{missing:,} inputs could not be measured"] if missing else []
+        notes += [] if bool(known.any()) else ["no input"]
+        return Checked(
+            requirement=number,
+            title=str(one),
+            explanation=name,
+            segment=segment,
+            outcome=outcome,
+            value=estimate.mean,
+            low=estimate.low,
+            high=estimate.high,
+            bound=bound,
+            direction=direction,
+            inputs=int(known.sum()),
+            needed=None if outcome != "undecided" or note else inputs_to_decide(sample, level, anytime, decide),
+            interval=sample.interval(anytime),
+            note="; ".join(notes),
+            digest=tensor_hash(sample.values),
+        )
+
+    def _sample(self, one: Requirement, name: str) -> tuple[Sample, str]:
+        """The numbers whose mean decides, and why they cannot say that it is passed."""
+        form, held = one.metric.short_form, one.held
+        scores = torch.cat([part.scores[form] for part in self.parts], dim=1)
+        known = self.parts[0].ranges[form] if one.until else one.metric.score_range(math.inf)
+        attributions = list(self.plan.attributions)
+        own = scores[attributions.index(name)]
+        if held.kind == "number":
+            return Sample(own, known), ""
+        if held.kind == "limit":
+            chance, best = torch.cat([part.limits[form] for part in self.parts], dim=1)
+            exact = all(part.exact[form] for part in self.parts)
+            why = "" if exact else "limits are bounds from a search, so that it has at most this share"
+            return Sample(own - chance, _between(known), best - chance), why
+        other = scores[attributions.index(random_name(one.seed) if held.kind == "random" else held.name)]
+        return Sample(_better(own, other, one.metric.higher_is_better), _between(known)), ""
+
+
+def _better(own: Float[Tensor, " n"], other: Float[Tensor, " n"], higher: bool) -> Float[Tensor, " n"]:
+    """How much better a score is, input by input; not a number where one of them is none."""
+    first, second = (own, other) if higher else (other, own)
+    return real_differences(first, second[None])[0]
+
+
+def _between(known: ScoreRange) -> ScoreRange:
+    """Where differences of two scores lie."""
+    return ScoreRange(-known.width, known.width, known.certain) if known.width else ScoreRange()
+
+
+def _facts(plan: Plan) -> dict[str, str]:
+    """What was checked, as far as the problem knows it."""
+    problem = plan.problem
+    arrays = {name: one for name, one in plan.attributions.items() if hasattr(one, "shape")}
+    facts = {
+        "model": type(problem.scorer.adapter).__name__,
+        "inputs": f"{len(problem):,}",
+        "removed features": problem.replacement.short_form,
+        "SHA-256 of the inputs": tensor_hash(problem.inputs),
+    }
+    for name, one in arrays.items():
+        facts[f"SHA-256 of {name}"] = tensor_hash(as_tensor(f"attributions[{name!r}]", one))
+    methods = {name: one.canonical for name, one in plan.attributions.items() if not hasattr(one, "shape")}
+    return facts | {f"method {name}": words for name, words in methods.items()}

@@ -1,0 +1,283 @@
+"""Checks in files: a TOML file that states everything before the run, and the lock that shows whether it changed."""
+
+import hashlib
+import inspect
+import json
+import platform
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from verax.checking.measure import Plan, method_of, planned
+from verax.checking.requirement import Requirement, Segments, requirements_of
+from verax.core.files import write_atomically
+from verax.core.hashing import digest
+from verax.core.registry import unknown
+from verax.core.version import __version__
+from verax.datasets.array_files import SUFFIXES, TABLES, read_table
+from verax.problem.replacement.words import replacement_from
+from verax.problem_files import attributions_of, open_problem
+from verax.problem_files.said import is_file
+
+FORMAT = "verax check 1"
+_FILES = ("model", "inputs", "background", "background_labels")  # of open_problem; these may be files as well:
+_MAYBE = ("features", "baselines", "target")
+_SHARED = ("level", "inputs", "seed", "until")  # of requirements, said once for all
+_TABLES = ("problem", "explanation", "compared_with", "requirements")
+
+
+class CheckFileError(ValueError):
+    """A check file, or its lock, that cannot be used; the message names the file, the key and what was expected."""
+
+
+@dataclass(frozen=True)
+class CheckFile:
+    """A check as its file states it, every word of it checked; nothing is opened yet.
+
+    Attributes:
+        path: The file.
+        text: What it holds.
+        problem: Arguments of ``verax.open_problem``, files as whole paths.
+        explanation: The name of the explanation, and its file or method.
+        others: The same of those that it is compared with.
+        requirements: What must hold.
+    """
+
+    path: Path
+    text: str
+    problem: Mapping[str, Any]
+    explanation: tuple[str, str]
+    others: Mapping[str, str]
+    requirements: tuple[Requirement, ...]
+
+    @classmethod
+    def read(cls, path: str | Path) -> "CheckFile":
+        """Read a file, or say what is wrong with it."""
+        path = Path(path)
+        try:
+            text = path.read_bytes().decode("utf-8")
+            content = tomllib.loads(text)
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise CheckFileError(f"{path}: cannot be read as TOML: {error}.") from None
+        try:
+            return cls(path, text, *_read(content, path.absolute().parent))
+        except (ValueError, TypeError) as error:
+            raise CheckFileError(f"{path}: {error}") from None
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Every file that decides about the result, by the name under which the check says it."""
+        found = {name: Path(self.problem[name]) for name in (*_FILES, *_MAYBE) if _is_path(name, self.problem)}
+        said = {
+            "explanation": self.explanation[1],
+            **{f"compared_with.{name}": one for name, one in self.others.items()},
+        }
+        found |= {name: Path(one) for name, one in said.items() if is_file(one)}
+        for number, one in enumerate(self.requirements):
+            if one.segments is not None and one.segments.file is not None:
+                found[f"requirements[{number}].segments"] = Path(one.segments.file)
+        return found
+
+    def open(self) -> Plan:
+        """Open the model and all files, and check that they fit together."""
+        settings = dict(self.problem)
+        if "replacement" in settings:
+            settings["replacement"] = replacement_from(settings["replacement"])
+        problem = open_problem(**settings)
+        attributions = {}
+        for name, said in (self.explanation, *self.others.items()):
+            if not _is_file(said):
+                attributions[name] = method_of(said)
+                continue
+            held = attributions_of(problem, [Path(said)])
+            if len(held) != 1:
+                raise CheckFileError(f"{said}: expected one attribution, got {', '.join(held)}.")
+            (attributions[name],) = held.values()
+        about = [replace(one, explanation=one.explanation or self.explanation[0]) for one in self.requirements]
+        return planned(problem, attributions, tuple(self._with_labels(one) for one in about))
+
+    def _with_labels(self, one: Requirement) -> Requirement:
+        """The requirement with the values of its segments' column, from a file where that has it."""
+        held = one.segments
+        if held is None or held.column is None:
+            return one
+        source = Path(held.file or self.problem["inputs"])
+        if source.suffix.lower() not in TABLES:
+            return one
+        table = read_table(source)
+        if held.column not in table.columns:
+            raise CheckFileError(f"{source}: segments.column: {unknown(held.column, table.columns)}")
+        column = table[held.column]
+        words = column.dtype.is_numeric()
+        labels = column.to_numpy() if words else np.array([str(one) for one in column.to_list()])
+        return replace(one, segments=replace(held, file=None, labels=labels))
+
+
+def _read(
+    content: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Any], tuple[str, str], dict[str, str], tuple[Requirement, ...]]:
+    for key in content:
+        if key not in (*_TABLES, *_SHARED):
+            raise ValueError(f"{key}: no such key; {unknown(key, (*_TABLES, *_SHARED))}")
+    for key in ("problem", "explanation"):
+        if not isinstance(content.get(key), dict):
+            raise ValueError(f"{key}: expected a table [{key}].")
+    listed = content.get("requirements")
+    if not isinstance(listed, list) or not listed:
+        raise ValueError("requirements: expected at least one table [[requirements]].")
+    shared = {name: content[name] for name in _SHARED if name in content}
+    requirements = requirements_of([shared | one if isinstance(one, dict) else one for one in listed])
+    for number, one in enumerate(requirements):
+        if not one.justification.strip():
+            raise ValueError(f"requirements[{number}].justification: say in words why this threshold.")
+    others = content.get("compared_with", {})
+    if not isinstance(others, dict):
+        raise ValueError("compared_with: expected a table of names and their files or methods.")
+    own = _explanation(content["explanation"], folder)
+    named = {name: _said(f"compared_with.{name}", said, folder) for name, said in others.items()}
+    if own[0] in named:
+        raise ValueError(f"compared_with: {own[0]!r} is the name of the explanation; call the other one otherwise.")
+    return _problem(content["problem"], folder), own, named, tuple(_placed(one, folder) for one in requirements)
+
+
+def _problem(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    known = list(inspect.signature(open_problem).parameters)
+    for key in said:
+        if key not in known:
+            raise ValueError(f"problem.{key}: no such key; {unknown(key, known)}")
+    if missing := [key for key in ("model", "inputs") if key not in said]:
+        raise ValueError(f"problem.{missing[0]}: expected a file.")
+    return {key: str(folder / value) if _is_path(key, said) else value for key, value in said.items()}
+
+
+def _is_path(key: str, said: Mapping[str, Any]) -> bool:
+    return (key in _FILES and key in said) or (key in _MAYBE and is_file(said.get(key)))
+
+
+def _explanation(said: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    for key in said:
+        if key not in ("file", "method", "name"):
+            raise ValueError(f"explanation.{key}: no such key; {unknown(key, ('file', 'method', 'name'))}")
+    if ("file" in said) == ("method" in said):
+        raise ValueError("explanation: expected either file or method.")
+    (kind,) = {"file", "method"} & set(said)
+    value = _said(f"explanation.{kind}", said[kind], folder)
+    if is_file(value) != (kind == "file"):
+        raise ValueError(
+            f"explanation.{kind}: expected {'a file' if kind == 'file' else 'a method'}, got {said[kind]}."
+        )
+    name = said.get("name", Path(value).stem if kind == "file" else value)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"explanation.name: expected a name, got {name!r}.")
+    return name, value
+
+
+def _said(key: str, value: Any, folder: Path) -> str:
+    """A file as a whole path, or the short form of a method, which must be known."""
+    if not isinstance(value, str):
+        raise ValueError(f"{key}: expected a file ({', '.join(SUFFIXES)}) or a method, got {value!r}.")
+    if _is_file(value):
+        return str(folder / value)
+    try:
+        method_of(value)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{key}: {error}") from None
+    return value
+
+
+def _is_file(word: str) -> bool:
+    """Whether a word names a file of attributions; those of texts may be lists of numbers in lines of JSON."""
+    return is_file(word) or word.lower().endswith(".jsonl")
+
+
+def _placed(one: Requirement, folder: Path) -> Requirement:
+    """The requirement with whole paths; labels are for calls in Python."""
+    held: Segments | None = one.segments
+    if held is not None and held.labels is not None:
+        raise ValueError("segments: expected 'class', or a table with score or column.")
+    if held is None or held.file is None:
+        return one
+    return replace(one, segments=replace(held, file=str(folder / held.file)))
+
+
+def hashes(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, str]:
+    """The SHA-256 of the check file and of every file that it names, code of one's own among them.
+
+    Args:
+        check: The check.
+        imports: Modules that define what is not part of Verax.
+    """
+    found = {"check": hashlib.sha256(check.text.encode()).hexdigest()}
+    for name, path in check.files.items():
+        inside = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+        for one in inside:
+            called = name if one == path else f"{name}/{one.relative_to(path).as_posix()}"
+            found[called] = _hash(one)
+    for module in imports:
+        source = getattr(sys.modules.get(module), "__file__", None)
+        if source is not None:
+            found[f"import {module}"] = _hash(Path(source))
+    return found
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def lock_path(check: CheckFile) -> Path:
+    """Where the lock of a check lies: beside its file."""
+    return check.path.with_name(f"{check.path.name}.lock")
+
+
+def freeze(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, Any]:
+    """Write the lock: the hash of everything that decides about the result, before it is known."""
+    check.open()
+    held = hashes(check, imports)
+    content = {
+        "format": FORMAT,
+        "frozen": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hash": digest(**held),
+        "files": held,
+        "versions": versions(),
+    }
+    write_atomically(lock_path(check), (json.dumps(content, indent=1) + "\n").encode())
+    return content
+
+
+def read_lock(check: CheckFile) -> dict[str, Any] | None:
+    """The lock, None where the check was never frozen."""
+    path = lock_path(check)
+    if not path.exists():
+        return None
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        whole = content["format"] == FORMAT and content["hash"] == digest(**content["files"])
+    except (ValueError, TypeError, KeyError):
+        whole = False
+    if not whole:
+        raise CheckFileError(f"{path}: no lock, or a damaged one; freeze the check again.")
+    return content
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Names of what is not what it was."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def versions() -> dict[str, str]:
+    """What computes here."""
+    return {
+        "verax": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }

@@ -1,0 +1,218 @@
+"""What requirements need of some inputs: scores of metrics, limits and reasons, each measured once."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verax.attribution import METHODS, Attribution, Random
+from verax.checking.reason_metrics import ReasonMetric, reasons_for
+from verax.checking.requirement import Measure, Requirement
+from verax.core.registry import unknown
+from verax.core.settings import made
+from verax.core.shapes import Float
+from verax.core.short_form import parsed
+from verax.evaluation.call import Call
+from verax.evaluation.engine import check_call
+from verax.evaluation.evaluate import evaluate
+from verax.evaluation.explained_class import with_known_class
+from verax.evaluation.limits import limits
+from verax.evaluation.stream_batches import of_rows
+from verax.evaluation.verdicts import REFERENCE
+from verax.metrics.base import Metric
+from verax.metrics.choose import fewest_features
+from verax.metrics.weighted_area import WeightedArea
+from verax.problem.attributed import attributed
+from verax.problem.given_attributions import fitted_attributions, plain_attributions
+from verax.problem.problem import Problem
+from verax.scoring.meter import Cost, Rows
+from verax.statistics.anytime import ScoreRange
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores of some inputs.
+
+    Attributes:
+        scores: By the short form of a metric: one score per attribution and input.
+        ranges: Where they can lie, as the tracked score allows.
+        limits: For metrics of which the limit counts: the chance and the best of each input; NaN where not known.
+        exact: Whether the limits of each are exact.
+        cost: What they cost.
+    """
+
+    scores: Mapping[str, Float[Tensor, "a n"]]
+    ranges: Mapping[str, ScoreRange]
+    limits: Mapping[str, Float[Tensor, "2 n"]]
+    exact: Mapping[str, bool]
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is measured, checked before any work.
+
+    Attributes:
+        problem: All inputs.
+        attributions: By name: arrays of all inputs and methods; those that others are compared with among them.
+        explanations: Names of those that requirements are about.
+        requirements: What must hold, with metrics as they are measured here.
+    """
+
+    problem: Problem
+    attributions: Mapping[str, Any]
+    explanations: tuple[str, ...]
+    requirements: tuple[Requirement, ...]
+
+    @property
+    def measures(self) -> dict[str, Measure]:
+        """Distinct metrics by their short form."""
+        return {one.metric.short_form: one.metric for one in self.requirements}
+
+    def measure(self, rows: Any) -> Measured:
+        """Measure some inputs.
+
+        Args:
+            rows: Their numbers, rising.
+        """
+        problem, shape = self.problem[rows], tuple(self.problem.inputs.shape)
+        attributions = {name: of_rows(one, rows, shape) for name, one in self.attributions.items()}
+        metrics = {name: one for name, one in self.measures.items() if isinstance(one, Metric)}
+        scores, ranges, spent = {}, {}, Cost()
+        if metrics:
+            evaluation = evaluate(problem, attributions, metrics)
+            spent += Cost(Rows(evaluation.rows, evaluation.rows_backward), evaluation.seconds)
+            for name, result in evaluation.items():
+                scores[name] = result.scores.detach().double().cpu()
+                ranges[name] = metrics[name].score_range(result.context.largest_change)
+        for alike in _alike(self.measures.values()):
+            found = reasons_for(problem, attributions, alike)
+            spent += found.cost
+            scores |= {one.short_form: one.of(found) for one in alike}
+            ranges |= {one.short_form: one.score_range(math.inf) for one in alike}
+        best, exact = {}, {}
+        if limited := self._limited():
+            known = limits(problem, limited)
+            spent += Cost(Rows(next(iter(known.values())).rows), next(iter(known.values())).seconds)
+            best = {name: torch.stack((one.random, one.highest)).double().cpu() for name, one in known.items()}
+            exact = {name: one.exact for name, one in known.items()}
+        return Measured(scores, ranges, best, exact, spent)
+
+    def _limited(self) -> dict[str, Any]:
+        return {one.metric.short_form: one.metric for one in self.requirements if one.held.kind == "limit"}
+
+
+def _alike(measures: Iterable[Measure]) -> list[list[ReasonMetric]]:
+    """Totals of reasons that are found in one call."""
+    found: dict[tuple[Any, ...], list[ReasonMetric]] = {}
+    for one in measures:
+        if isinstance(one, ReasonMetric):
+            found.setdefault(one.needs(), []).append(one)
+    return list(found.values())
+
+
+def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ...]) -> Plan:
+    """Check what a check is given, before any work.
+
+    Args:
+        problem: The model, the rows, and what is asked about them.
+        attributions: As in ``verax.evaluate``.
+        requirements: What must hold.
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: expected a verax.Problem, got {type(problem).__name__}; make one of model and rows.")
+    whose = with_known_class(attributions, problem, per_row=True)
+    problem = whose.problem
+    named = _named(problem, plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted)))
+    others = {one.held.name for one in requirements if one.held.kind == "other"}
+    explanations = tuple(name for name in named if name not in others)
+    for number, one in enumerate(requirements):
+        if one.explanation is not None and one.explanation not in named:
+            raise ValueError(f"requirements[{number}].explanation: {unknown(one.explanation, named)}")
+    if not explanations and not all(one.explanation for one in requirements):
+        raise ValueError("attributions: all of them are compared with, so none is left to be checked; say explanation.")
+    random = {one.seed for one in requirements if one.held.kind == "random"}
+    added: dict[str, Any] = {random_name(seed): Random(seed=seed) for seed in sorted(random)}
+    added |= {name: _other(name, named) for name in sorted(others) if name not in named}
+    if twice := [name for name in added if name in named]:
+        raise ValueError(f"attributions: {twice[0]!r} is the name of the reference; call yours otherwise.")
+    fewest = fewest_features(problem)
+    measured = tuple(replace(one, metric=one.on(problem, fewest)) for one in requirements)
+    plan = Plan(problem, named | added, explanations, measured)
+    _check(plan)
+    return plan
+
+
+def random_name(seed: int) -> str:
+    """What the random explanation of a seed is called."""
+    return REFERENCE if seed == 0 else f"{REFERENCE}, seed {seed}"
+
+
+def _named(problem: Problem, attributions: Any) -> dict[str, Any]:
+    """Attributions by name, whatever their form."""
+    if isinstance(attributions, Mapping):
+        if not attributions or not all(isinstance(name, str) for name in attributions):
+            raise TypeError("attributions: expected a dict of names to arrays or methods, got other keys or none.")
+        return dict(attributions)
+    if isinstance(attributions, Attribution):
+        return {type(attributions).__name__: attributions}
+    layout = attributed(problem, problem.order("attributions", attributions)).layout
+    if layout.form == "one":
+        return {"explanation": attributions}
+    return {f"explanation {number}": one for number, one in enumerate(attributions)}
+
+
+def method_of(words: str) -> Attribution:
+    """The method that a short form means, such as ``KernelShap(samples=256)``; capital letters do not matter."""
+    said, settings = parsed(words)
+    name = {known.lower(): known for known in METHODS}.get(said.lower(), said)
+    try:
+        method: Attribution = made(METHODS.get(name), settings)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{words}: {error}") from None
+    return method
+
+
+def _other(words: str, named: Mapping[str, Any]) -> Attribution:
+    """The method that an explanation must not be worse than."""
+    try:
+        return method_of(words)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"threshold: expected {', '.join(named)} or a method, got {error}") from None
+
+
+def _check(plan: Plan) -> None:
+    """Raise for what cannot be measured."""
+    problem = plan.problem
+    zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
+    arrays = {name: zeros if isinstance(one, Attribution) else one for name, one in plan.attributions.items()}
+    rated = attributed(problem, problem.order("attributions", arrays))
+    metrics = {name: one for name, one in plan.measures.items() if isinstance(one, Metric)}
+    if metrics:
+        check_call(Call(rated, metrics))
+    for number, one in enumerate(plan.requirements):
+        where = f"requirements[{number}]"
+        if one.inputs is not None and one.inputs > len(problem):
+            raise ValueError(f"{where}.inputs: expected at most the {len(problem)} there are, got {one.inputs}.")
+        if one.held.kind == "limit" and not isinstance(one.metric, WeightedArea):
+            raise ValueError(f"{where}.threshold: limits are known of pc, dpc and lpc, got {one.metric.name}.")
+        if isinstance(one.metric, ReasonMetric) and one.metric.total == "stability":
+            _check_stability(plan, one, where)
+        if one.segments is not None:
+            one.segments.names(problem)
+
+
+def _check_stability(plan: Plan, one: Requirement, where: str) -> None:
+    over = one.metric.over
+    about = plan.explanations if one.explanation is None else (one.explanation,)
+    arrays = [name for name in about if not isinstance(plan.attributions[name], Attribution)]
+    if over != "neighbours" and arrays:
+        raise ValueError(
+            f"{where}.metric: stability over {over} needs a method, which can be computed again, got an array for "
+            f"{arrays[0]!r}; say over=neighbours."
+        )
+    if over == "background" and plan.problem.background is None:
+        raise ValueError(f"{where}.metric: stability over the background needs one; pass background=train_inputs.")

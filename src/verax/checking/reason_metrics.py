@@ -1,0 +1,135 @@
+"""Totals of reasons as metrics of requirements: ``false_reasons``, ``omitted_reasons``, ``reason_share``, ..."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from verax.checking.reasons import Direction, Reasons, reasons
+from verax.core.arguments import checked_choice, checked_count, checked_not_negative, settle
+from verax.core.registry import unknown
+from verax.core.shapes import Float
+from verax.evaluation.limits import ROWS
+from verax.problem.problem import Problem
+from verax.statistics.anytime import ScoreRange
+
+Total = Literal["false", "omitted", "share", "stability"]
+Over = Literal["seeds", "background", "neighbours"]
+REASON_METRICS: dict[str, Total] = {
+    "false_reasons": "false",
+    "omitted_reasons": "omitted",
+    "reason_share": "share",
+    "reason_stability": "stability",
+}
+_ASKS = {
+    "false": "What part of the named reasons does not move the score as it is said?",
+    "omitted": "What part of the features that move the score most is not named?",
+    "share": "What part of the effect of the best k features do the named ones have?",
+    "stability": "What part of the reasons stays when the explanation is computed again, or for a similar input?",
+}
+_LIMITATIONS = {
+    "false": "A feature that counts only together with another one has no effect alone, and passes for a false reason.",
+    "omitted": "Effects are of single features: one that counts only together with others is not missed.",
+    "share": "Features are removed together; where the model was never trained on such rows, effects mean little.",
+    "stability": "Reasons that are always the same may always be wrong.",
+}
+
+
+@dataclass(frozen=True)
+class ReasonMetric:
+    """One total of ``verax.reasons``, from 0 to 1 for each input.
+
+    Args:
+        total: Which.
+        k: Reasons of each input.
+        direction: As in ``verax.reasons``.
+        tolerance: A change of the score that counts as none.
+        over: What stability is over.
+    """
+
+    total: Total
+    k: int = 4
+    direction: Direction = "either"
+    tolerance: float = 0.0
+    over: Over = field(default="seeds")
+
+    def __post_init__(self) -> None:
+        checked_choice("direction", self.direction, get_args(Direction))
+        checked_choice("over", self.over, get_args(Over))
+        tolerance = checked_not_negative("tolerance", self.tolerance)
+        settle(self, k=checked_count("k", self.k), tolerance=tolerance)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return next(name for name, total in REASON_METRICS.items() if total == self.total)
+
+    @property
+    def label(self) -> str:
+        """What people read."""
+        return self.name.replace("_", " ")
+
+    @property
+    def higher_is_better(self) -> bool:
+        """The direction."""
+        return self.total in ("share", "stability")
+
+    @property
+    def asks(self) -> str:
+        """The question that it answers."""
+        return _ASKS[self.total]
+
+    @property
+    def known_limitations(self) -> str:
+        """What it is known to miss."""
+        return _LIMITATIONS[self.total]
+
+    @property
+    def short_form(self) -> str:
+        """The name with every setting that is not the default."""
+        settings = [(one.name, getattr(self, one.name), one.default) for one in fields(self) if one.name != "total"]
+        changed = [f"{name}={value!r}" for name, value, default in settings if value != default]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
+
+    def score_range(self, largest_change: float) -> ScoreRange:
+        """That of any share."""
+        return ScoreRange(0.0, 1.0, certain=True)
+
+    def needs(self) -> tuple[int, float, str]:
+        """What totals that are found together have in common."""
+        return self.k, self.tolerance, self.direction
+
+    def of(self, found: Reasons) -> Float[Any, "a n"]:
+        """One number per attribution and input."""
+        values = found.per_input()
+        return values[f"stability over {self.over}" if self.total == "stability" else self.total]
+
+
+def reasons_for(problem: Problem, attributions: Mapping[str, Any], metrics: list[ReasonMetric]) -> Reasons:
+    """The reasons that some totals need, which have k, tolerance and direction in common; no more is computed."""
+    totals, over = {one.total for one in metrics}, {one.over for one in metrics if one.total == "stability"}
+    again = bool(over & {"seeds", "background"})
+    first = metrics[0]
+    return reasons(
+        problem,
+        attributions,
+        first.k,
+        direction=first.direction,
+        tolerance=first.tolerance,
+        repeats=4 if again else 0,
+        rows=ROWS if "share" in totals else 0,
+    )
+
+
+def reason_metric(name: str, settings: Mapping[str, Any]) -> ReasonMetric:
+    """The metric of a name and its settings.
+
+    Example:
+        >>> reason_metric("reason_stability", {"over": "neighbours"}).short_form
+        "reason_stability(over='neighbours')"
+    """
+    allowed = [one.name for one in fields(ReasonMetric) if one.name != "total"]
+    allowed = allowed if name == "reason_stability" else [one for one in allowed if one != "over"]
+    for setting in settings:
+        if setting not in allowed:
+            raise ValueError(f"metric: {name} has no setting {setting}; {unknown(setting, allowed)}")
+    return ReasonMetric(REASON_METRICS[name], **settings)

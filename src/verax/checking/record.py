@@ -1,0 +1,99 @@
+"""Records: what a page keeps of a check, so that it can be computed again and compared from the page alone."""
+
+import html
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from verax.checking.files import FORMAT, CheckFile, CheckFileError, changes, hashes, read_lock, versions
+from verax.checking.result import Check, Checked
+from verax.core.saving import finite
+from verax.core.sealing import BLANK, is_sealed, sealed
+
+_PLACE = re.compile(r'<pre hidden id="verax-check">(.*?)</pre>', re.DOTALL)
+_TOLERANCE = 1e-4  # of the numbers compared, where device or versions differ
+
+
+def record_of(check: CheckFile, result: Check, page: Path, imports: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything that it takes to compute a check again.
+
+    Args:
+        check: What the file states.
+        result: What was found.
+        page: Where the page will lie; the check file is found from there.
+        imports: Modules that define what is not part of Verax.
+    """
+    lock = read_lock(check)
+    now = hashes(check, imports)
+    return {
+        "format": FORMAT,
+        "seal": BLANK,
+        "check": check.path.name,
+        "folder": os.path.relpath(check.path.absolute().parent, page.absolute().parent),
+        "text": check.text,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hashes": now,
+        "frozen": None if lock is None else {"date": lock["frozen"], "hash": lock["hash"]},
+        "changed": [] if lock is None else changes(lock["files"], now),
+        "versions": versions(),
+        "imports": list(imports),
+        "lines": [finite(asdict(one)) for one in result.requirements],
+    }
+
+
+def embedded(record: Mapping[str, Any]) -> str:
+    """A record as an element of a page that is not shown; no script, and nothing in it can end the element."""
+    text = json.dumps(record, ensure_ascii=True, allow_nan=False)
+    return f'<pre hidden id="verax-check">{html.escape(text)}</pre>'
+
+
+def sealed_page(page: str) -> bytes:
+    """A page with the hash of itself in its record: a changed byte shows."""
+    return sealed(page.encode())
+
+
+def read_record(page: Path) -> dict[str, Any]:
+    """The record of a page, or why it cannot be used."""
+    content = page.read_bytes()
+    place = _PLACE.search(content.decode("utf-8", errors="replace"))
+    if place is None:
+        raise CheckFileError(f"{page}: expected the page of a check, got another file.")
+    if not is_sealed(content):
+        raise CheckFileError(f"{page}: it was changed since it was written, or is damaged.")
+    record: dict[str, Any] = json.loads(html.unescape(place[1]))
+    return record
+
+
+def differences(record: Mapping[str, Any], again: Check, now: Mapping[str, str]) -> tuple[list[str], bool]:
+    """What differs between a page and the same check computed again, a line each, and whether bits were compared.
+
+    Args:
+        record: That of the page.
+        again: The check, computed again.
+        now: Hashes of its files as they are.
+    """
+    found = [f"{name}: its content differs from that of the page" for name in changes(record["hashes"], now)]
+    exact = record["versions"] == versions()
+    if len(record["lines"]) != len(again.requirements):
+        return [*found, f"the page has {len(record['lines'])} lines, computed were {len(again.requirements)}"], exact
+    for old, new in zip(record["lines"], again.requirements, strict=True):
+        said = finite(asdict(new))
+        names = [name for name in said if not _same(name, old.get(name), said[name], exact)]
+        found += [f"{_title(new)}: {name}: {old.get(name)} on the page, {said[name]} computed" for name in names]
+    return found, exact
+
+
+def _title(one: Checked) -> str:
+    return f"{one.explanation}, {one.title} ({one.segment})"
+
+
+def _same(name: str, old: Any, new: Any, exact: bool) -> bool:
+    if exact or not isinstance(new, float) or not isinstance(old, float | int):
+        return bool(old == new) or (name in ("digest", "needed") and not exact)
+    return math.isclose(old, new, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)

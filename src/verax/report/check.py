@@ -1,0 +1,115 @@
+"""The page of a check: what was required and why, what was found, and how to compute it again."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from verax.checking.record import embedded
+from verax.core.text_tables import cost
+from verax.report.html import rendered
+
+if TYPE_CHECKING:
+    from verax.checking.requirement import Requirement
+    from verax.checking.result import Check
+
+POINTS = (
+    (
+        "MISSION KI quality standard, TR2.2, level C",
+        "the relation of inputs and outputs is examined by tests; basic methods suffice, such as a simple metric",
+        "any requirement: its metric, value and interval",
+    ),
+    (
+        "MISSION KI quality standard, TR2.2, level B",
+        "tests comprise basic and advanced methods, where their choice is justified",
+        "requirements on PC or DPC (basic) beside effect correlation, shares of the limit and reasons (advanced)",
+    ),
+    (
+        "MISSION KI quality standard, TR2.2, level A",
+        "thresholds are minimum requirements, justified by the purpose, and graded by scenario of use as metrics are",
+        "threshold and justification of each requirement, frozen before the run; segments, each with its own outcome",
+    ),
+    (
+        "EU AI Act, Annex IV, 2(e)",
+        "assessment of the technical measures that facilitate the interpretation of outputs by deployers",
+        "what was required of the explanation that deployers are shown, the outcome, and what each metric misses",
+    ),
+    (
+        "EU AI Act, Annex IV, 2(g)",
+        "testing procedures, test data and their characteristics, metrics, dated and signed test logs and reports",
+        "this page: date, hashes of model and data, segments, cost and versions; a person signs it",
+    ),
+    (
+        "NIST AI RMF 1.0, MEASURE 2.9",
+        "the model is explained, validated and documented; outputs are interpreted within their context",
+        "whether explanations are validated against the model, and in which segments; the context is for you to add",
+    ),
+)
+"""Points that a check is evidence for: where they stand, what they ask, and which part of the page answers."""
+
+
+def check_page(check: "Check", record: Mapping[str, Any] | None = None) -> str:
+    """The page as text; it needs no network and runs no script.
+
+    Args:
+        check: What was found.
+        record: What it takes to compute it again, of checks that a file states.
+    """
+    table = check.table()
+    counts = Counter(one.outcome for one in check.requirements)
+    listed = [f"{counts[word]} {word}" for word in ("passed", "failed", "undecided") if counts[word]]
+    facts = {**check.facts, "cost": cost(check.rows, check.cost.seconds)}
+    if record is not None:
+        facts |= {f"SHA-256 of {name}": value for name, value in record["hashes"].items()}
+        facts |= {"date": record["date"], **record["versions"]}
+    return rendered(
+        "check.html",
+        outcome=check.outcome,
+        counts=", ".join(listed),
+        frozen=_frozen(record),
+        head=table.head,
+        rows=[(row[0], row[1:]) for row in table.rows],
+        notes=table.notes,
+        required=[_required(check, number, one) for number, one in enumerate(check.required)],
+        facts=facts,
+        points=POINTS,
+        file=None if record is None else record["check"],
+        text="" if record is None else record["text"],
+        record=Markup("" if record is None else embedded(record)),  # noqa: S704 - escaped there
+    )
+
+
+def _frozen(record: Mapping[str, Any] | None) -> tuple[bool, str]:
+    """Whether everything was stated before the numbers were seen, and the sentence about it."""
+    if record is None:
+        return (
+            False,
+            "Not frozen: this page cannot show that the requirements were stated before the numbers were seen.",
+        )
+    if record["frozen"] is None:
+        return False, "Not frozen: the requirements may have been written after the numbers were seen."
+    since = f"Frozen on {record['frozen']['date']}, hash {record['frozen']['hash']}"
+    if record["changed"]:
+        return False, f"{since}. Changed since: {', '.join(record['changed'])}."
+    return True, f"{since}. Nothing has changed since."
+
+
+def _required(check: "Check", number: int, one: "Requirement") -> dict[str, Any]:
+    """A requirement with what is known of its metric."""
+    held = {line.interval for line in check.requirements if line.requirement == number}
+    settings = {
+        "level": f"{100 * one.level:.4g} %",
+        "inputs": "all" if one.inputs is None else f"{one.inputs:,}, drawn by seed {one.seed}",
+        "until": one.until or "all of them are measured",
+        "segments": "none" if one.segments is None else f"{one.segments.words}, intervals corrected for their number",
+        "intervals": ", ".join(sorted(held)),
+        "metric": str(one.metric),
+    }
+    return {
+        "title": str(one),
+        "why": one.justification or "No justification was stated.",
+        "asks": one.metric.asks,
+        "misses": one.metric.known_limitations,
+        "settings": settings,
+    }
