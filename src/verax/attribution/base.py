@@ -25,7 +25,7 @@ from verax.core.code import code_of
 from verax.core.registry import Registry
 from verax.core.shapes import Float
 from verax.problem.checked_inputs import CheckedInputs
-from verax.problem.problem import Problem
+from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Meter, Rows
 from verax.scoring.session import NOT_DIFFERENTIABLE
 
@@ -226,6 +226,7 @@ def explain(problem: Problem, methods: Mapping[str, Attribution] | Sequence[Attr
         >>> list(attributions), attributions.rows_backward  # 64 points serve both
         (['True', 'False'], 192)
     """
+    checked_problem(problem)
     named = methods if isinstance(methods, Mapping) else {method.canonical: method for method in _listed(methods)}
     groups = families(list(named.values()))
     meter = Meter(problem.scorer.counts)

@@ -12,7 +12,7 @@ from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.choose import Metrics, metrics_for
 from verax.problem.attributed import Attributed, attributed
 from verax.problem.given_attributions import fitted_attributions, plain_attributions
-from verax.problem.problem import Problem
+from verax.problem.problem import Problem, checked_problem
 from verax.problem.replacement import Replacement
 from verax.scoring.meter import Cost, Meter
 
@@ -62,11 +62,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
         metrics: Names or objects; ``metrics_for`` says what stands for several.
         check: Raises for a call that cannot be measured; called before methods are computed, with zeros for theirs.
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(
-            f"problem: expected a verax.Problem, got {type(problem).__name__}; make one of model and rows: "
-            "verax.Problem(model, inputs)."
-        )
+    checked_problem(problem)
     meter = Meter(problem.scorer.counts)
     whose = with_known_class(attributions, problem)
     problem, spent = whose.problem, meter.total()

@@ -20,7 +20,7 @@ from verax.metrics.result import Context
 from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea
 from verax.perturbation.order import removal_order
 from verax.problem.attributed import Attributed, Task, attributed
-from verax.problem.problem import Problem
+from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Meter
 from verax.scoring.session import Session
 
@@ -68,6 +68,7 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
         1.0
     """
     checked_count("rows", rows)
+    checked_problem(problem)
     rated = attributed(problem, {"none": torch.zeros(()).expand(problem.inputs.shape)})
     named = limited(chosen(metrics, fewest_features(problem)))
     _check(rated, named, rows)

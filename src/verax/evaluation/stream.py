@@ -25,7 +25,7 @@ from verax.evaluation.stream_sources import (
 from verax.evaluation.totals import Totals
 from verax.metrics.choose import Metrics, metrics_for
 from verax.problem.given_attributions import explanations_of, plain_attributions
-from verax.problem.problem import Problem
+from verax.problem.problem import Problem, checked_problem
 from verax.statistics.quantiles import sketches
 
 Until = float | Mapping[str, float] | None
@@ -188,6 +188,7 @@ def stream(
         >>> totals["dpc"].mean()["gradient"].low <= totals["dpc"].mean()["gradient"].high
         True
     """
+    checked_problem(problem)
     reaches = _reaches(until, list(metrics_for(problem, metrics)))
     if quantiles:
         sketches()

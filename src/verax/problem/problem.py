@@ -360,6 +360,16 @@ def problem_of(model: Any, rows: Inputs, read: ReadRows | None = None, **setting
     return problem
 
 
+def checked_problem(problem: Any) -> Problem:
+    """What a verb takes first; a bare model or bare rows are not enough."""
+    if isinstance(problem, Problem):
+        return problem
+    raise TypeError(
+        f"problem: expected a verax.Problem, got {type(problem).__name__}; make one of model and rows: "
+        "verax.Problem(model, inputs)."
+    )
+
+
 def _rows_of(
     inputs: Any, features: Any, baselines: Any, names: Any, categorical: Any, model_kwargs: Mapping[str, Any] | None
 ) -> Inputs:

@@ -13,7 +13,7 @@ from verax.attribution.given import given_of
 from verax.core.printable import printable
 from verax.core.warn import once_per_call
 from verax.evaluation.identity import problem_facts
-from verax.problem.problem import Problem
+from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter, Rows
 from verax.tuning import search
 from verax.tuning import store as stores
@@ -85,6 +85,7 @@ def tune(
         (8, torch.Size([40, 4]))
     """
     search.optuna()  # refused before any work where it is missing
+    checked_problem(problem)
     settings = SearchSettings.checked(trials, seconds, seed, metric, problem)
     path = checked_store(store)
     with once_per_call():
