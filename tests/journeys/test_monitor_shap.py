@@ -52,7 +52,8 @@ def monitor(folder: Path, day: int, values: str, *more: str) -> tuple[int, list[
 def test_a_fault_in_some_shap_values_raises_the_alarm(folder: Path) -> None:
     state = ["--state", f"{folder}/state.json", "--kind", "contributions"]
     for day in range(2):
-        code, (window,), _ = monitor(folder, day, "shap", *state)
+        code, (window,), told = monitor(folder, day, "shap", *state)
+        assert "shap: its values sum to f(x) " in told  # against 50 rows, and the baseline is a mean
         assert (code, window["metric"], window["alarm"]) == (0, "effect_correlation", False)
         assert window["low"] > 0.5
     untouched = ["--state", f"{folder}/untouched.json", *state[2:]]

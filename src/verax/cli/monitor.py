@@ -135,6 +135,8 @@ def monitor(
             )
             followed = {} if measured.so_far is None else measured.so_far.facts
             common.tell(f"verax: {fact_line(followed)}.")
+            for note in held.notes:
+                common.tell(f"verax: {note}")
         _write(held, state, report, {"model file": str(model)} | followed)
     for one in windows:
         typer.echo(json.dumps(finite(asdict(one)), allow_nan=False) if as_json else printable(_line(one)))

@@ -69,9 +69,9 @@ def run(call: Call, saturation: bool = False) -> Evaluation:
             results |= probable
         if alone:
             results |= _run_alone(session, task, alone)
-    for name, result in results.items():
-        _check_scores(metrics[name], result.scores, rated)
-    notes = (*rated.remarks, *other_references(task, results))
+        for name, result in results.items():
+            _check_scores(metrics[name], result.scores, rated)
+        notes = (*rated.remarks, *other_references(task, session, results))
     results = {name: result.with_notes(notes) for name, result in results.items()}
     warn_of_other_class(task, session, results)
     sure = None if share < _MANY else Saturation(share, on_logits)

@@ -1,13 +1,15 @@
-"""Whose class and whose baseline an attribution explains, as the results of a call show it; no model row is needed."""
+"""Whose class and whose baseline an attribution explains, as the results of a call show it."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from verax.core.shapes import Float, Int
 from verax.core.warn import warn
-from verax.metrics.about import class_name
+from verax.metrics.about import About, class_name
+from verax.metrics.base import SampledMetric, all_draws
 from verax.metrics.effect_correlation import EffectCorrelation
 from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange
 from verax.metrics.result import GuidedResult, Result
@@ -24,57 +26,104 @@ _OTHER = 0.05  # distance of that constant from the baseline's score, as a share
 _SURE = 1e-4  # probabilities nearer to 0 or 1 have logits that are known too badly
 
 
-def other_references(task: Task, results: Mapping[str, Result]) -> tuple[str, ...]:
+def other_references(task: Task, session: Session, results: Mapping[str, Result]) -> tuple[str, ...]:
     """Say which attributions sum to ``f(x) - c`` with another ``c`` than the score of the call's baseline.
 
-    Only where some metric removes features towards that baseline: the end of its curves is the baseline's score.
+    Only where some metric removes features towards that baseline. Curves end at the baseline's score; where there are
+    none, a few baselines are scored, as soon as some attribution sums to ``f(x) - c`` at all.
     """
-    guided = (one for one in results.values() if isinstance(one, GuidedResult))
-    removal = next((one for one in guided if _removes(one, task)), None)
+    removal = _removal(task, results)
     if removal is None:
         return ()
-    found = []
+    words = []
     for place, label in enumerate(removal.labels):
         sums = task.problem.attributions[place].double().cpu().flatten(1).sum(1)
-        ends = removal.guided.curves[place, :, 0, -1].double().cpu()
-        if (reference := _reference(task, removal, sums, ends)) is not None:
-            scale, c, b = reference
-            found.append(
-                f"{label}: its values sum to f(x) {'-' if c >= 0 else '+'} {abs(c):.3g} ({scale}), but the baseline of "
-                f"this call scores {b:.3g}; a difference in {removal.metric.label} may come from this alone. Pass what "
-                "it was explained against as baselines=, or explain it against this baseline."
-            )
-    return tuple(found)
+        for constant in _constants(task, removal.context.about, sums):
+            if (baseline := constant.of_baseline(_at_baselines(task, session, removal, place, constant.rows))) is None:
+                continue
+            c, b = constant.mean, baseline
+            if abs(c - b) > _OTHER * constant.spread:
+                words.append(
+                    f"{label}: its values sum to f(x) {'-' if c >= 0 else '+'} {abs(c):.3g} ({constant.words}), but "
+                    f"the baseline of this call scores {b:.3g}; a difference in {removal.metric.label} may come from "
+                    "this alone. Pass what it was explained against as baselines=, or explain it against this baseline."
+                )
+            break
+    return tuple(words)
 
 
-def _removes(result: GuidedResult, task: Task) -> bool:
-    """Whether the curves of a result end at the baselines of the call."""
-    moves = result.metric.experiment.replacement or task.problem.replacement
-    return isinstance(moves, Baseline)
+def _removal(task: Task, results: Mapping[str, Result]) -> Result | None:
+    """A result of features that become the baselines of the call, curves first; None where there is none."""
+    usual = isinstance(task.problem.replacement, Baseline)
+
+    def removes(result: Result) -> bool:
+        if isinstance(result, GuidedResult):
+            own = result.metric.experiment.replacement
+            return usual if own is None else isinstance(own, Baseline)
+        sampled = usual and isinstance(result.metric, SampledMetric)
+        return sampled and any(draws.perturbation == "baseline" for draws in all_draws(result.metric))
+
+    first = sorted(results.values(), key=lambda result: not isinstance(result, GuidedResult))
+    return next(filter(removes, first), None)
 
 
-def _reference(
-    task: Task, result: GuidedResult, sums: Float[Tensor, " n"], ends: Float[Tensor, " n"]
-) -> tuple[str, float, float] | None:
-    """The scale in which attributions are additive, their reference and the baseline's score, where they differ."""
-    about, clean, target = result.context.about, task.clean.double().cpu(), task.target.cpu()
+class _Constant(NamedTuple):
+    """Attributions of one class that sum to the score, on some scale, minus a constant.
+
+    Attributes:
+        words: The scale, to be read.
+        rows: The inputs of that class.
+        mean: The constant.
+        spread: Of the sums.
+        logit: Whether the scale is the logit of a probability.
+    """
+
+    words: str
+    rows: Int[Tensor, " m"]
+    mean: float
+    spread: float
+    logit: bool
+
+    def of_baseline(self, scores: Float[Tensor, " k"]) -> float | None:
+        """The mean of scores of baselines on this scale; None where they differ."""
+        held = torch.logit(scores, _SURE) if self.logit else scores
+        alike = len(held) < 2 or float(held.std()) <= _CONSTANT * self.spread
+        return float(held.mean()) if alike else None
+
+
+def _constants(task: Task, about: About, sums: Float[Tensor, " n"]) -> Iterator[_Constant]:
+    """On each scale on which attributions are additive: what they leave of the score."""
+    clean, target = task.clean.double().cpu(), task.target.cpu()
     own = target == target.mode().values  # of a class, because what is 0.3 for one is 0.7 for the other
-    scales = [(about.score, clean, ends, own)]
+    scales = [(False, clean, own)]
     if about.score == "probability":
-        unsure = own & (clean > _SURE) & (clean < 1 - _SURE)
-        scales.append(("logit", torch.logit(clean, _SURE), torch.logit(ends, _SURE), unsure))
-    for scale, scores, reached, rows in scales:
-        if int(rows.sum()) < _FEWEST:
+        scales.append((True, torch.logit(clean, _SURE), own & (clean > _SURE) & (clean < 1 - _SURE)))
+    for logit, scores, held in scales:
+        rows = held.nonzero()[:, 0]
+        if len(rows) < _FEWEST:
             continue
-        differences, spread = (scores - sums)[rows], float(sums[rows].std())
-        if spread == 0 or max(float(differences.std()), float(reached[rows].std())) > _CONSTANT * spread:
-            continue
-        c, b = float(differences.mean()), float(reached[rows].mean())
-        if abs(c - b) <= _OTHER * spread:
-            return None
-        words = scale if scale == "value" else f"{scale} of {class_name(int(target[rows][0]), about.labels)}"
-        return words, c, b
-    return None
+        left, spread = (scores - sums)[rows], float(sums[rows].std())
+        if spread > 0 and float(left.std()) <= _CONSTANT * spread:
+            name = "logit" if logit else about.score
+            words = name if name == "value" else f"{name} of {class_name(int(target[rows][0]), about.labels)}"
+            yield _Constant(words, rows, float(left.mean()), spread, logit)
+
+
+def _at_baselines(
+    task: Task, session: Session, removal: Result, place: int, rows: Int[Tensor, " m"]
+) -> Float[Tensor, " k"]:
+    """Scores of inputs without their features: where curves end, or those of a few that the model is asked for."""
+    if isinstance(removal, GuidedResult):
+        return removal.guided.curves[place, rows, 0, -1].double().cpu()
+    given = task.problem.given
+    fixed = given.fixed(slice(None))
+    alike = given.baselines.stride(0) == 0 and fixed is None
+    asked = rows[: 1 if alike else _FEWEST]
+    removed = given.baselines[asked]
+    if fixed is not None:
+        held = fixed[asked] if len(fixed) > 1 else fixed
+        removed = torch.where(held.to(removed.device), given.values[asked], removed)
+    return session.scores_of(removed, asked, task.target).double().cpu()
 
 
 def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Result]) -> None:

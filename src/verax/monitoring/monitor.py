@@ -47,6 +47,7 @@ class Monitor:
         batches: Keys of the batches that were folded.
         windows: All windows so far, of all metrics and attributions.
         alarmed: Whether the fidelity of some attribution fell.
+        notes: What the results of the last batch say, such as that values were explained against another baseline.
 
     Example:
         >>> import verax
@@ -77,6 +78,7 @@ class Monitor:
         self.about = dict(about or {})
         self.batches: list[str] = []
         self.tracks: list[Track] = []
+        self.notes: tuple[str, ...] = ()
 
     @property
     def windows(self) -> list[Window]:
@@ -118,7 +120,7 @@ class Monitor:
             for track in tracks
             for window in track.fold(scores[track.metric, track.attribution].numpy(), self.window, label)
         ]
-        self.tracks = tracks
+        self.tracks, self.notes = tracks, parts[0].notes
         self.batches.append(key)
         return sorted(windows, key=lambda window: window.window)
 
@@ -146,6 +148,7 @@ class Monitor:
             "window": self.window,
             "alarm": self.alarm,
             "batches": self.batches,
+            "notes": list(self.notes),
             "tracks": [track.to_json() for track in self.tracks],
         }
         return sealed(json.dumps(held, indent=1).encode())
@@ -162,7 +165,7 @@ class Monitor:
             raise ValueError(f"{path}: no state of a monitor, or damaged or edited since it was written.")
         held = json.loads(content)
         monitor = cls(reference=held["reference"], window=held["window"], alarm=held["alarm"], about=held["about"])
-        monitor.batches = held["batches"]
+        monitor.batches, monitor.notes = held["batches"], tuple(held.get("notes", ()))
         monitor.tracks = [Track.from_json(track) for track in held["tracks"]]
         return monitor
 

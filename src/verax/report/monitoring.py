@@ -42,6 +42,7 @@ def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) 
         head=_HEAD,
         rows=[_cells(window) for window in reversed(monitor.windows)],
         needed=f"{needed:.2f}",
+        notes=monitor.notes,
         about=[*(facts or {}).items(), *((_TERMS.get(name, name), value) for name, value in monitor.about.items())],
     )
 
