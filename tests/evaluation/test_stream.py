@@ -483,7 +483,7 @@ def test_a_stream_shows_how_far_it_is(scorer):
     found = stream(scorer, [(x, {"x": x})], metrics=["pc"], target=1)
     assert repr(found) == "Stream: 0 rows evaluated so far; iterate over it, or call totals() to evaluate what is left"
     found.totals()
-    assert repr(found).startswith("Stream: 5 rows evaluated so far")
+    assert repr(found).startswith("Stream: all 5 rows evaluated")
 
 
 @pytest.mark.parametrize("empty", [pd.DataFrame, pl.DataFrame])

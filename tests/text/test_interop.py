@@ -62,11 +62,12 @@ def test_explanations_of_texts_are_taken_as_shap_gives_them(tokenizer: Any, bert
     explanation = shap.Explanation(rows, base_values=np.zeros((len(TEXTS), 2)), data=problem.rows.tokens)
     wanted = PredictionChange()(problem, {"it": full}).value["it"]
     one = explanation[:, :, 1]
-    for given in (one, one.values):
+    for given in (one, one.values, explanation):
         found = PredictionChange()(problem, {"it": given}).value["it"]
         torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
-    with pytest.raises(ValueError, match="about 2 classes; take one"):
-        PredictionChange()(problem, {"it": explanation})
+    predicted = problem.on(TEXTS, target=problem.predicted)
+    first = predicted.predicted == 0
+    assert (PredictionChange()(predicted, {"it": explanation}).value["it"][first] == 0).all()  # zeros explain class 0
 
 
 @pytest.mark.parametrize("pairs", [False, True])

@@ -41,8 +41,7 @@ def with_known_class(attributions: Any, problem: Problem, per_row: bool = False)
     explanations = explanations_of(attributions)
     if not explanations:
         return Known(attributions, problem)
-    shape = tuple(problem.inputs.shape)
-    by_class = {label: one for label, one in explanations.items() if _shape(one)[:-1] == shape}
+    by_class = {label: one for label, one in explanations.items() if _has_classes(one, problem.inputs.ndim)}
     single = {label: one for label, one in explanations.items() if label not in by_class}
     remarks: tuple[str, ...] = ()
     if single and problem.scorer.adapter.returns != "values":
@@ -84,19 +83,26 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
     return [_as_target(int(one), labels) for one in classes] if per_row else None, ()
 
 
-def _shape(explanation: Any) -> tuple[int, ...]:
-    return tuple(np.shape(explanation.values)) if np.asarray(explanation.values).dtype != object else ()
+def _has_classes(explanation: Any, axes: int) -> bool:
+    """Whether the values of a row have an axis for classes behind those of the inputs, of so many axes."""
+    return len(explanation.values) > 0 and np.ndim(explanation.values[0]) == axes
 
 
 def _sums(explanation: Any, count: int) -> Float[Tensor, " n"] | None:
     """Values and base values of each row added up; None where they do not add up to one number per row."""
-    base = explanation.base_values
-    if base is None or np.size(base) not in (1, count):
+    values, base = explanation.values, explanation.base_values
+    if base is None or np.size(base) not in (1, count) or len(values) != count:
         return None
-    if len(explanation.values) != count:
-        return None
-    rows = [np.asarray(row, dtype=np.float64).sum() for row in explanation.values]
-    return torch.from_numpy(np.asarray(rows) + np.asarray(base, dtype=np.float64).reshape(-1))
+    if _ragged(values):
+        sums = np.asarray([np.sum(row, dtype=np.float64) for row in values])
+    else:
+        sums = np.asarray(values, dtype=np.float64).reshape(count, -1).sum(1)
+    return torch.from_numpy(sums + np.asarray(base, dtype=np.float64).reshape(-1))
+
+
+def _ragged(values: Any) -> bool:
+    """Whether each row is an array of its own, as of texts of unlike lengths."""
+    return isinstance(values, list | tuple) or np.asarray(values).dtype == object
 
 
 def _class_of(sums: Float[Tensor, " n"] | None, chances: Float[Tensor, "n classes"]) -> Int[Tensor, " n"] | None:
@@ -173,14 +179,23 @@ def _check_agreement(
 
 def _of_class(label: Any, explanation: Any, classes: Int[Tensor, " n"], count: int) -> Any:
     """The values of each row's class."""
-    values = np.asarray(explanation.values)
-    if values.shape[-1] != count:
+    values, base, chosen = explanation.values, explanation.base_values, classes.cpu().numpy()
+    held = np.shape(values[0])[-1]
+    if held != count:
         raise ValueError(
-            f"{_argument(label)}: expected values of {count} classes or outputs, as the model has, got "
-            f"{values.shape[-1]}; take those of one, explanation[..., 1], and pass target=1."
+            f"{_argument(label)}: expected values of {count} classes or outputs, as the model has, got {held}; take "
+            "those of one, explanation[..., 1], and pass target=1."
         )
-    index = classes.cpu().numpy().reshape(len(values), *[1] * (values.ndim - 1))
-    return np.take_along_axis(values, index, axis=-1)[..., 0]
+    if base is not None and np.shape(base)[-1:] != (count,):
+        raise ValueError(
+            f"{_argument(label)}: expected a base value for each of {count} classes, as the values have, got base "
+            f"values of shape {np.shape(base)}. Of interaction values pass the sums, explanation.values.sum(-1), with "
+            "the class that they explain as target."
+        )
+    if _ragged(values):
+        return [np.asarray(row)[..., number] for row, number in zip(values, chosen, strict=True)]
+    array = np.asarray(values)
+    return np.take_along_axis(array, chosen.reshape(len(array), *[1] * (array.ndim - 1)), axis=-1)[..., 0]
 
 
 def _as_target(number: int, labels: Sequence[Any] | None) -> int | str:

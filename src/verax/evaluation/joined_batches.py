@@ -7,6 +7,7 @@ from typing import Any
 from verax.core.arguments import kind_in_words
 from verax.core.arrays import joined_rows
 from verax.evaluation.stream_batches import Batch, is_list, is_stack
+from verax.scoring.meter import Cost
 
 
 def joined_batches(batches: Sequence[Batch]) -> Batch:
@@ -18,7 +19,8 @@ def joined_batches(batches: Sequence[Batch]) -> Batch:
         _check_alike(first, other)
     inputs = replace(first.inputs, values=joined_rows([one.inputs.values for one in batches]))
     segments = None if first.segments is None else [label for one in batches for label in one.segments]
-    return Batch(inputs, _joined_attributions(batches), _joined_targets(batches), segments, first.number)
+    spent = sum((one.spent for one in batches), Cost())
+    return Batch(inputs, _joined_attributions(batches), _joined_targets(batches), segments, first.number, spent)
 
 
 def _joined_attributions(batches: Sequence[Batch]) -> Any:

@@ -3,6 +3,7 @@
 import functools
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from verax.core.arguments import kind_in_words
@@ -24,8 +25,9 @@ from verax.evaluation.stream_sources import (
 )
 from verax.evaluation.totals import Totals
 from verax.metrics.choose import Metrics, metrics_for
-from verax.problem.given_attributions import explanations_of, plain_attributions
+from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
+from verax.scoring.meter import Cost, Meter
 from verax.statistics.quantiles import sketches
 
 Until = float | Mapping[str, float] | None
@@ -47,6 +49,7 @@ class Stream(Iterator[Evaluation]):
         self._until, self._quantiles = until, quantiles
         self._warned: set[str] = set()
         self._failure: Exception | None = None
+        self._over = False
         self._evaluated = self._remembering_failure(self._run(stretches, measure))
         self._batches = self._by_batch()
 
@@ -68,8 +71,13 @@ class Stream(Iterator[Evaluation]):
 
     def __repr__(self) -> str:
         rows = counted(0 if self.so_far is None else self.so_far.count, "row")
-        left = "stopped early" if self.stopped else "iterate over it, or call totals() to evaluate what is left"
-        return f"Stream: {rows} evaluated so far; {left}"
+        if self._failure is not None:
+            return f"Stream: it failed after {rows}; their totals are in so_far"
+        if self.stopped:
+            return f"Stream: stopped early, after {rows}; totals() has their means"
+        if self._over:
+            return f"Stream: all {rows} evaluated; totals() has their means"
+        return f"Stream: {rows} evaluated so far; iterate over it, or call totals() to evaluate what is left"
 
     def _remembering_failure(
         self, evaluated: Iterator[tuple[Stretch, Evaluation]]
@@ -79,6 +87,7 @@ class Stream(Iterator[Evaluation]):
         except Exception as error:
             self._failure = error
             raise
+        self._over = True
 
     def _run(self, stretches: Iterator[Stretch], measure: Any) -> Iterator[tuple[Stretch, Evaluation]]:
         metrics: Any = None
@@ -198,7 +207,8 @@ def stream(
     reader = BatchReader(problem, attributions, by)
 
     def measure(batch: Batch, known: Any) -> Evaluation:
-        return evaluate(problem.on(batch.inputs, target=batch.target), batch.attributions, known or metrics)
+        found = evaluate(problem.on(batch.inputs, target=batch.target), batch.attributions, known or metrics)
+        return found.extended(found, batch.spent)
 
     def length(batch: Batch) -> int:
         return problem.scorer.stretch(batch.inputs.values, problem.batch_size, problem.device)
@@ -216,13 +226,24 @@ def _stretches(
         return as_they_come(batches, reader) if reaches else regrouped(batches, reader, length)
     if reader.attributions is None:
         raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
+    spent = Cost()
     if explanations_of(reader.attributions):
-        every = reader.problem if batches is reader.problem else reader.problem.on(batches)
+        meter = Meter(reader.problem.scorer.counts)
+        every = batches if isinstance(batches, Problem) else reader.problem.on(batches)
         whose = with_known_class(reader.attributions, every, per_row=True)
-        reader.attributions, reader.target = whose.attributions, whose.problem.target
+        reader.attributions, reader.target, spent = whose.attributions, whose.problem.target, meter.total()
+    if isinstance(batches, Problem):
+        reader.attributions = fitted_attributions(reader.attributions, batches.rows.fitted)
     reader.attributions = plain_attributions(reader.attributions)
     rows = RowSource(batches, reader)
-    return rows.at_random(length, stratify) if reaches else rows.in_order(length)
+    return _after(spent, rows.at_random(length, stratify) if reaches else rows.in_order(length))
+
+
+def _after(spent: Cost, stretches: Iterator[Stretch]) -> Iterator[Stretch]:
+    """Stretches, the first of which counts what was spent before it."""
+    for stretch in stretches:
+        yield replace(stretch, batch=replace(stretch.batch, spent=stretch.batch.spent + spent))
+        spent = Cost()
 
 
 def _reaches(until: Until, names: list[str]) -> Mapping[str, float]:

@@ -1,7 +1,7 @@
 """Batches: rows with their attributions as they come."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from verax.problem.inputs import Inputs, PlainInputs
 from verax.problem.problem import Problem
 from verax.problem.targets import target_of_rows
 from verax.scoring.frames import column_names
+from verax.scoring.meter import Cost, Meter
 
 _KEYS = ("inputs", "attributions", "target", "model_kwargs", "by")
 
@@ -30,6 +31,7 @@ class Batch:
         target: The class to follow: one for all, or one per row.
         segments: Of each row, the segment of the data it belongs to; None where nobody asked.
         number: Which of the stream it is.
+        spent: What reading it cost, where the class that explanations explain had to be known.
     """
 
     inputs: Inputs
@@ -37,6 +39,7 @@ class Batch:
     target: Any = None
     segments: Any = None
     number: int = 0
+    spent: Cost = field(default_factory=Cost)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -51,13 +54,14 @@ class Batch:
             target_of_rows(self.target, rows, len(self)),
             None if self.segments is None else self.segments[rows],
             self.number,
+            Cost() if rows.start else self.spent,
         )
 
     def copied(self) -> "Batch":
         """The same in memory of its own: an iterable may overwrite a batch when it makes the next one."""
         inputs = replace(self.inputs, values=_copied(self.inputs.values))
         attributions, target, segments = (_copied(one) for one in (self.attributions, self.target, self.segments))
-        return Batch(inputs, attributions, target, segments, self.number)
+        return replace(self, inputs=inputs, attributions=attributions, target=target, segments=segments)
 
     @property
     def joins(self) -> bool:
@@ -86,12 +90,14 @@ class BatchReader:
         parts = self._parts(given, number)
         values, segments = self._segments(parts["inputs"], parts.get("by"))
         inputs = self.problem.read(values, parts.get("model_kwargs"))
-        given, target = parts["attributions"], parts.get("target")
+        given, target, spent = parts["attributions"], parts.get("target"), Cost()
         if explanations_of(given):
+            meter = Meter(self.problem.scorer.counts)
             whose = with_known_class(given, self.problem.on(inputs, target=target), per_row=True)
-            given, target = whose.attributions, whose.problem.target
+            given, target, spent = whose.attributions, whose.problem.target, meter.total()
         plain = plain_attributions(fitted_attributions(given, inputs.fitted))
-        batch = Batch(_plain(inputs), _arrays(self.problem.order("attributions", plain)), target, segments, number)
+        arrays = _arrays(self.problem.order("attributions", plain))
+        batch = Batch(_plain(inputs), arrays, target, segments, number, spent)
         _check_lengths(batch, number)
         return batch
 

@@ -26,9 +26,9 @@ def from_explanation(explanation: Any, target: Any = None) -> Explained:
         target: Where there is an axis for the classes: the class to take, one number or one for each row.
 
     Returns:
-        Inputs and attributions, for ``verax.evaluate(model, inputs, attributions, target=...)``. Evaluate the class
-        that the values explain: ``target`` here, or what the explainer was made for (class 1, as a rule, where a binary
-        model has values without an axis for the classes).
+        Inputs and attributions, for ``verax.evaluate(verax.Problem(model, inputs, target=...), attributions)``.
+        Evaluate the class that the values explain: ``target`` here, or what the explainer was made for (class 1, as a
+        rule, where a binary model has values without an axis for the classes).
 
     Example:
         >>> from types import SimpleNamespace
