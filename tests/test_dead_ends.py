@@ -60,7 +60,7 @@ def test_raw_units_by_following_one_sentence_of_the_docs():
 
 def test_three_classes_with_labels_of_text():
     labels = np.array(["low", "mid", "high"])[np.digitize(TABLE @ WEIGHTS, [-1.0, 1.0])]
-    model = LogisticRegression(C=0.1).fit(TABLE, labels)  # unsure enough for verdicts on probabilities
+    model = LogisticRegression().fit(TABLE, labels)
     found = calls.compare(model, TABLE, {"occlusion": Occlusion(), "random": Random()}, ["pc"], target="high")
     assert set(model.classes_[found.evaluation["pc"].target]) == {"high"}
     assert found.best("pc") == ["occlusion"]

@@ -7,24 +7,18 @@ import verax.core.room  # noqa: F401  # first: says in a line that there is no r
 from verax.core.version import __version__
 
 if TYPE_CHECKING:
-    from verax import (
+    from verax import (  # noqa: F401  # some are not in __all__
         attribution,
+        auditing,
         datasets,
         interop,
+        lakes,
         metrics,
         models,
+        monitoring,
         replacement,
         tables,
         text,
-    )
-    from verax import (
-        auditing as auditing,
-    )
-    from verax import (
-        lakes as lakes,
-    )
-    from verax import (
-        monitoring as monitoring,
     )
     from verax.attribution.base import explain
     from verax.auditing.audit import audit

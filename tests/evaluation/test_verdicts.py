@@ -271,6 +271,15 @@ def test_probabilities_alone_have_no_logit_to_compare(sure):
         verax.compare(verax.Problem(scorer, x), {"noise": torch.randn(48, 6)})
 
 
+def test_metrics_that_are_not_followed_on_the_logit_say_nothing_of_it(sure):
+    """PC removes features, which moves the probability of a sure model as well; the network does return logits."""
+    model, x = sure
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = verax.compare(verax.Problem(model, x), {"noise": torch.randn(48, 6)}, ["pc"])
+    assert found.saturation_words() == ""
+
+
 def test_a_metric_of_the_call_decides_with_what_is_known_against_it(problem, explanations):
     found = verax.compare(problem, explanations, ["pc", DirectedPredictionChange(order="signed")])
     assert list(found.verdicts) == ["local", "baseline"]

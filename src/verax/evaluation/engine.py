@@ -39,7 +39,7 @@ def run(call: Call, saturation: bool = False) -> Evaluation:
     Args:
         call: What is measured.
         saturation: Whether metrics of random perturbations are followed on the logit as well, from the same model
-            rows, where the model is sure of many inputs and has logits.
+            rows, where the model is sure of many inputs and has logits; other metrics are not.
     """
     check_call(call)
     rated, metrics = call.rated, call.metrics
@@ -54,7 +54,7 @@ def run(call: Call, saturation: bool = False) -> Evaluation:
     meter = Meter(rated.problem.scorer.counts)
     with rated.problem.session() as session:
         task = Task(rated, *rated.problem.begin(session), session.score_name)
-        share = sure_share(task, session) if saturation else 0.0
+        share = sure_share(task, session) if saturation and sampled else 0.0
         if share < _MANY:
             warn_of_saturation(task, session)
         elif session.returns == "logits":
