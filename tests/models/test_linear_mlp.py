@@ -162,8 +162,8 @@ def test_guided_backprop_equals_captums_hooks(name: str) -> None:
     architecture, shape = ALL[name]
     network, x = drawn(architecture).double().eval(), rows(3, *shape, dtype=torch.float64)
     target = 1
-    scorer = verax.Scorer(network, returns="logits")
-    found = GuidedBackprop()(verax.Problem(scorer, x, target=target))
+    problem = verax.Problem(verax.Scorer(network, returns="logits"), x, target=target, explained="logit")
+    found = GuidedBackprop()(problem)
     column = 0 if architecture.outputs == 1 else target
     if any(isinstance(part, nn.ReLU) for part in network.modules()):
         with pytest.warns(UserWarning, match="hooks on ReLU"):
@@ -171,7 +171,7 @@ def test_guided_backprop_equals_captums_hooks(name: str) -> None:
         torch.testing.assert_close(found, wanted.detach(), rtol=0, atol=1e-8)
         assert found.abs().sum() > 0
     else:
-        torch.testing.assert_close(found, Gradient()(verax.Problem(scorer, x, target=target)))
+        torch.testing.assert_close(found, Gradient()(problem))
 
 
 @cases
