@@ -164,6 +164,7 @@ def test_one_worker_or_two_give_the_same_bits(folder):
     """700 inputs are measured in two blocks."""
     run("freeze", "check.toml")
     found = [run("run", "check.toml", "--json", "--workers", count) for count in (1, 2)]
+    assert [one.exit_code for one in found] == [0, 0], [one.output for one in found]
     lines = [json.loads(one.stdout)["requirements"] for one in found]
     assert lines[0] == lines[1]
     assert len({line["digest"] for line in lines[0]}) == 3

@@ -1,15 +1,15 @@
 """``verax.check``: does an explanation reach what was required of it? Passed, failed or undecided, by intervals."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from verax.checking.measure import Measured, Plan, planned, random_name
+from verax.checking.measure import Measured, Plan, planned, reference_of
 from verax.checking.outcome import Outcome, Sample, inputs_to_decide, outcome_of
 from verax.checking.requirement import Requirement, requirements_of
 from verax.checking.result import Check, Checked
@@ -28,8 +28,8 @@ from verax.statistics.paired import real_differences
 
 BLOCK = 512  # inputs that are measured together, by whoever: the model is asked the same with one worker or many
 
-Rows = Int[np.ndarray, " m"]
-Run = Callable[[Iterable[Rows]], Iterator[Measured]]
+Rows = Int[np.ndarray, " _"]
+Run = Callable[[Plan, Sequence[int], Iterable[Rows]], Iterator[Measured]]
 
 
 def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
@@ -63,7 +63,7 @@ def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
     plan = planned(problem, attributions, requirements_of(requirements))
 
     with once_per_call():
-        return run_check(plan, lambda blocks: map(plan.measure, blocks))
+        return run_check(plan, lambda part, numbers, blocks: map(part.measure, blocks))
 
 
 def run_check(plan: Plan, run: Run) -> Check:
@@ -71,24 +71,28 @@ def run_check(plan: Plan, run: Run) -> Check:
 
     Args:
         plan: What is measured.
-        run: Measures blocks of inputs, in their order.
+        run: Measures blocks of inputs, in their order: of a part of the plan, which is that of some requirements.
     """
     draws = {(one.inputs, one.seed, one.until): None for one in plan.requirements}
     found: dict[int, list[Checked]] = {}
     spent = Cost()
     for draw in draws:
         numbers = [place for place, one in enumerate(plan.requirements) if (one.inputs, one.seed, one.until) == draw]
-        gathered = Gathered(plan)
+        gathered = Gathered(plan.part(numbers))
         for look in _looks(len(plan.problem), *draw):
-            for rows, measured in _measured(look, run):
+            blocks = [look[part] for part in pieces(len(look), BLOCK)]
+            for rows, measured in zip(blocks, run(gathered.plan, numbers, blocks), strict=True):
                 gathered.add(rows, measured)
-            for number in numbers:
-                found[number] = gathered.checked(number)
-            if all(one.outcome != "undecided" for number in numbers for one in found[number]):
+            lines = [one for place in range(len(numbers)) for one in gathered.checked(place)]
+            if all(one.outcome != "undecided" for one in lines):
                 break
+        found |= {
+            number: [replace(one, requirement=number) for one in gathered.checked(place, final=True)]
+            for place, number in enumerate(numbers)
+        }
         spent += gathered.spent
-    lines = tuple(one for number in sorted(found) for one in found[number])
-    return Check(lines, plan.requirements, spent, _facts(plan))
+    every = tuple(one for number in sorted(found) for one in found[number])
+    return Check(every, plan.requirements, spent, _facts(plan))
 
 
 def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iterator[Rows]:
@@ -97,11 +101,6 @@ def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iter
     order = shuffled(torch.arange(many), count, seed).numpy()
     for look in looks(many, most=1 << 15) if until else [slice(0, many)]:
         yield np.sort(order[look])
-
-
-def _measured(look: Rows, run: Run) -> Iterator[tuple[Rows, Measured]]:
-    blocks = [look[part] for part in pieces(len(look), BLOCK)]
-    yield from zip(blocks, run(blocks), strict=True)
 
 
 @dataclass
@@ -126,8 +125,13 @@ class Gathered:
         self.parts.append(measured)
         self.spent += measured.cost
 
-    def checked(self, number: int) -> list[Checked]:
-        """What is known of a requirement: one line per explanation and segment."""
+    def checked(self, number: int, final: bool = False) -> list[Checked]:
+        """What is known of a requirement: one line per explanation and segment.
+
+        Args:
+            number: The number of the requirement.
+            final: Whether no inputs follow, and it is asked how many would decide.
+        """
         one, problem = self.plan.requirements[number], self.plan.problem
         rows = np.concatenate(self.rows)
         names: tuple[str, ...] = ("all",)
@@ -135,14 +139,13 @@ class Gathered:
         if one.segments is not None:
             names = tuple(f"{one.segments.words}: {name}" for name in one.segments.names(problem))
             places = np.asarray(one.segments.places(problem, rows))
-        about = self.plan.explanations if one.explanation is None else (one.explanation,)
         return [
-            self._line(number, name, segment, torch.from_numpy(places == place), len(names))
-            for name in about
+            self._line(number, name, segment, torch.from_numpy(places == place), len(names), final)
+            for name in self.plan.about(one)
             for place, segment in enumerate(names)
         ]
 
-    def _line(self, number: int, name: str, segment: str, which: Tensor, segments: int) -> Checked:
+    def _line(self, number: int, name: str, segment: str, which: Tensor, segments: int, final: bool) -> Checked:
         one = self.plan.requirements[number]
         sample, note = self._sample(one, name)
         known = which & ~sample.values.isnan()
@@ -160,6 +163,7 @@ class Gathered:
         outcome = decide(estimate)
         if outcome == "passed" and note:
             outcome = "undecided"
+        open_ = final and outcome == "undecided" and not note
         missing = int(which.sum()) - int(known.sum())
         notes = [note] if note else []
         notes += [f"{missing:,} inputs could not be measured"] if missing else []
@@ -176,7 +180,7 @@ class Gathered:
             bound=bound,
             direction=direction,
             inputs=int(known.sum()),
-            needed=None if outcome != "undecided" or note else inputs_to_decide(sample, level, anytime, decide),
+            needed=inputs_to_decide(sample, level, anytime, decide) if open_ else None,
             interval=sample.interval(anytime),
             note="; ".join(notes),
             digest=tensor_hash(sample.values),
@@ -196,7 +200,7 @@ class Gathered:
             exact = all(part.exact[form] for part in self.parts)
             why = "" if exact else "limits are bounds from a search, so that it has at most this share"
             return Sample(own - chance, _between(known), best - chance), why
-        other = scores[attributions.index(random_name(one.seed) if held.kind == "random" else held.name)]
+        other = scores[attributions.index(reference_of(one)[0])]
         return Sample(_better(own, other, one.metric.higher_is_better), _between(known)), ""
 
 

@@ -1,7 +1,7 @@
 """What requirements need of some inputs: scores of metrics, limits and reasons, each measured once."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,6 +72,17 @@ class Plan:
         """Distinct metrics by their short form."""
         return {one.metric.short_form: one.metric for one in self.requirements}
 
+    def part(self, numbers: Sequence[int]) -> "Plan":
+        """What some of the requirements need, and nothing else."""
+        some = tuple(self.requirements[number] for number in numbers)
+        wanted = {name for one in some for name in (self.about(one) + reference_of(one))}
+        kept = {name: one for name, one in self.attributions.items() if name in wanted}
+        return replace(self, attributions=kept, requirements=some)
+
+    def about(self, one: Requirement) -> tuple[str, ...]:
+        """The explanations that a requirement is about."""
+        return self.explanations if one.explanation is None else (one.explanation,)
+
     def measure(self, rows: Any) -> Measured:
         """Measure some inputs.
 
@@ -135,7 +146,7 @@ def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ..
     if not explanations and not all(one.explanation for one in requirements):
         raise ValueError("attributions: all of them are compared with, so none is left to be checked; say explanation.")
     random = {one.seed for one in requirements if one.held.kind == "random"}
-    added: dict[str, Any] = {random_name(seed): Random(seed=seed) for seed in sorted(random)}
+    added: dict[str, Any] = {_random_name(seed): Random(seed=seed) for seed in sorted(random)}
     added |= {name: _other(name, named) for name in sorted(others) if name not in named}
     if twice := [name for name in added if name in named]:
         raise ValueError(f"attributions: {twice[0]!r} is the name of the reference; call yours otherwise.")
@@ -146,8 +157,14 @@ def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ..
     return plan
 
 
-def random_name(seed: int) -> str:
-    """What the random explanation of a seed is called."""
+def reference_of(one: Requirement) -> tuple[str, ...]:
+    """The name of the explanation that a requirement compares with, if it does."""
+    if one.held.kind == "random":
+        return (_random_name(one.seed),)
+    return (one.held.name,) if one.held.kind == "other" else ()
+
+
+def _random_name(seed: int) -> str:
     return REFERENCE if seed == 0 else f"{REFERENCE}, seed {seed}"
 
 
@@ -207,8 +224,7 @@ def _check(plan: Plan) -> None:
 
 def _check_stability(plan: Plan, one: Requirement, where: str) -> None:
     over = one.metric.over
-    about = plan.explanations if one.explanation is None else (one.explanation,)
-    arrays = [name for name in about if not isinstance(plan.attributions[name], Attribution)]
+    arrays = [name for name in plan.about(one) if not isinstance(plan.attributions[name], Attribution)]
     if over != "neighbours" and arrays:
         raise ValueError(
             f"{where}.metric: stability over {over} needs a method, which can be computed again, got an array for "

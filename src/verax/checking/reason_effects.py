@@ -1,9 +1,10 @@
-"""What removing features does: of each alone, of those that are named together, and of the best that could be named."""
+"""What removing features does, and so which reasons are false, what is left out, and what share reasons have."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,8 +23,10 @@ from verax.scoring.session import Session
 
 _FEWEST = 8  # inputs: exact shares of fewer say less than bounds for all
 _WIDTH, _CANDIDATES = 8, 64  # of the search where all subsets are too many: subsets kept, features tried
+_TIE = 1e-5  # of the largest effect of an input: effects that differ by less are equal
 _SPACINGS = 8  # of the score's number format: a change below is rounding
 
+Direction = Literal["either", "raises", "lowers"]
 Effects = Callable[[Bool[Tensor, "b sets features"]], Float[Tensor, "b sets"]]
 
 
@@ -206,3 +209,43 @@ def _of_some(effects: Effects, sign: float, alone: Float[Tensor, " features"], s
         kept = wider[order]
         found.append(float(values[order[0]]))
     return found
+
+
+def named_of(top: Int[Tensor, "a n k"], sign: Float[Tensor, "a n features"]) -> NamedFeatures:
+    """The features of reasons, by what their attributions' signs say of them."""
+    mask = _mask(top, sign.shape[-1])
+    return NamedFeatures(mask & (sign > 0), mask & (sign < 0))
+
+
+def _mask(top: Int[Tensor, "a n k"], features: int) -> Bool[Tensor, "a n features"]:
+    wide = torch.zeros(*top.shape[:2], features + 1, dtype=torch.bool)
+    return wide.scatter_(-1, top.where(top >= 0, features), True)[..., :features]
+
+
+def judged(
+    effects: Removals,
+    top: Int[Tensor, "a n k"],
+    sign: Float[Tensor, "a n features"],
+    direction: Direction,
+    tolerance: float,
+) -> dict[str, Tensor]:
+    """Which reasons are false, which features are left out, and what share the reasons have."""
+    single, k = effects.single, top.shape[-1]
+    none = effects.rounding + tolerance
+    moved = (single * sign).gather(-1, top.clamp(min=0))
+    false = (top >= 0) & ~(moved > none[:, None])
+    strength = {"either": single.abs(), "raises": single, "lowers": -single}[direction].nan_to_num(nan=-torch.inf)
+    mask = _mask(top, single.shape[-1])
+    # the strongest that are not named, against the weakest that are: each takes the place of one
+    others = strength.masked_fill(mask, -torch.inf)
+    strongest = others.argsort(dim=-1, descending=True, stable=True)[..., :k]
+    rivals = others.gather(-1, strongest)
+    weakest = strength.expand_as(mask).gather(-1, top.clamp(min=0)).clamp(min=0).masked_fill(top < 0, 0)
+    weakest = weakest.sort(dim=-1).values[..., : rivals.shape[-1]]
+    tie = none + _TIE * single.nan_to_num().abs().amax(1)
+    beaten = (rivals > weakest + tie[:, None]) & (rivals > none[:, None])
+    omitted = torch.zeros_like(mask).scatter_(-1, strongest, beaten)
+    real = (strength > none[:, None]).sum(-1).clamp(max=k)
+    best = effects.best if effects.exact else torch.maximum(effects.best, effects.named.amax(0))
+    share = (effects.named / best.masked_fill(~(best > none), torch.nan)).clamp(0, 1)
+    return {"top": top, "false": false, "omitted": omitted, "strongest": real.expand(len(top), -1), "share": share}

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from verax.checking.reasons import Direction, Reasons, reasons
+from verax.checking.reason_effects import Direction
+from verax.checking.reasons import Reasons, reasons
 from verax.core.arguments import checked_choice, checked_count, checked_not_negative, settle
 from verax.core.registry import unknown
 from verax.core.shapes import Float

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.checking.reason_effects import NamedFeatures, Removals, effects_scale, removals
+from verax.checking.reason_effects import Direction, effects_scale, judged, named_of, removals
 from verax.checking.stability import KINDS, agreement
 from verax.core.arguments import checked_choice, checked_count, checked_level, checked_not_negative, checked_seed
 from verax.core.arrays import Layout
-from verax.core.shapes import Bool, Float, Int
+from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, shortened
 from verax.evaluation.call import prepared
 from verax.evaluation.limits import ROWS
@@ -26,10 +26,8 @@ from verax.statistics.intervals import LEVEL, Estimate
 if TYPE_CHECKING:
     import polars as pl
 
-Direction = Literal["either", "raises", "lowers"]
 _WORDS = {"either": "raise or lower", "raises": "raise", "lowers": "lower"}
 TOTALS = ("false", "omitted", "share", "stability")
-_TIE = 1e-5  # of the largest effect of an input: effects that differ by less are equal
 
 
 @dataclass(frozen=True, repr=False)
@@ -268,8 +266,8 @@ def reasons(
     meter = Meter(problem.scorer.counts)
     values = _by_feature(problem, torch.stack([one.double().cpu() for one in call.rated.attributions]))
     top, sign = named_features(values, settings[0], direction)
-    effects = removals(problem, _named(top, sign), settings[0], (direction != "lowers", direction != "raises"), rows)
-    found = _judged(effects, top, sign, direction, tolerance)
+    effects = removals(problem, named_of(top, sign), settings[0], (direction != "lowers", direction != "raises"), rows)
+    found = judged(effects, top, sign, direction, tolerance)
     methods = {} if not isinstance(attributions, Mapping) else attributions
     methods = {name: one for name, one in methods.items() if isinstance(one, Attribution)}
 
@@ -323,45 +321,6 @@ def named_features(
     top = order.masked_fill(strength.gather(-1, order) <= 0, -1)
     missing = top.new_full((*top.shape[:-1], k - top.shape[-1]), -1)
     return torch.cat((top, missing), dim=-1), values.sign()
-
-
-def _named(top: Int[Tensor, "a n k"], sign: Float[Tensor, "a n features"]) -> NamedFeatures:
-    mask = _mask(top, sign.shape[-1])
-    return NamedFeatures(mask & (sign > 0), mask & (sign < 0))
-
-
-def _mask(top: Int[Tensor, "a n k"], features: int) -> Bool[Tensor, "a n features"]:
-    wide = torch.zeros(*top.shape[:2], features + 1, dtype=torch.bool)
-    return wide.scatter_(-1, top.where(top >= 0, features), True)[..., :features]
-
-
-def _judged(
-    effects: Removals,
-    top: Int[Tensor, "a n k"],
-    sign: Float[Tensor, "a n features"],
-    direction: Direction,
-    tolerance: float,
-) -> dict[str, Tensor]:
-    """Which reasons are false, which features are left out, and what share the reasons have."""
-    single, k = effects.single, top.shape[-1]
-    none = effects.rounding + tolerance
-    moved = (single * sign).gather(-1, top.clamp(min=0))
-    false = (top >= 0) & ~(moved > none[:, None])
-    strength = {"either": single.abs(), "raises": single, "lowers": -single}[direction].nan_to_num(nan=-torch.inf)
-    mask = _mask(top, single.shape[-1])
-    # the strongest that are not named, against the weakest that are: each takes the place of one
-    others = strength.masked_fill(mask, -torch.inf)
-    strongest = others.argsort(dim=-1, descending=True, stable=True)[..., :k]
-    rivals = others.gather(-1, strongest)
-    weakest = strength.expand_as(mask).gather(-1, top.clamp(min=0)).clamp(min=0).masked_fill(top < 0, 0)
-    weakest = weakest.sort(dim=-1).values[..., : rivals.shape[-1]]
-    tie = none + _TIE * single.nan_to_num().abs().amax(1)
-    beaten = (rivals > weakest + tie[:, None]) & (rivals > none[:, None])
-    omitted = torch.zeros_like(mask).scatter_(-1, strongest, beaten)
-    real = (strength > none[:, None]).sum(-1).clamp(max=k)
-    best = effects.best if effects.exact else torch.maximum(effects.best, effects.named.amax(0))
-    share = (effects.named / best.masked_fill(~(best > none), torch.nan)).clamp(0, 1)
-    return {"top": top, "false": false, "omitted": omitted, "strongest": real.expand(len(top), -1), "share": share}
 
 
 def _as_given(

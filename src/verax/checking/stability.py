@@ -9,12 +9,14 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution
 from verax.core import noise
-from verax.core.shapes import Bool, Float, Int
+from verax.core.blocks import pieces
+from verax.core.shapes import Float, Int
 from verax.problem.problem import Problem
 
 KINDS = ("seeds", "background", "neighbours")
 _SAME_SCORE = 0.02  # of a probability; of other scores, of their range
 _POOL = 4096  # inputs among which a neighbour is looked for
+_ELEMENTS = 1 << 23  # of the differences that are held at a time
 
 TopOf = Callable[[Problem, Mapping[str, Attribution]], dict[str, Int[Tensor, "n k"]]]
 
@@ -109,11 +111,25 @@ def neighbours(problem: Problem) -> Int[Tensor, " n"]:
         if problem.output == "probability" and problem.scorer.adapter.returns != "values"
         else float(scores.max() - scores.min())
     )
-    found = []
-    for row in range(len(values)):
-        apart = (amounts[pool] - amounts[row]).square().sum(1)
-        apart += (values[pool][:, category] != values[row, category]).sum(1)
-        allowed: Bool[Tensor, " pool"] = (scores[pool] - scores[row]).abs() <= reach
-        allowed &= (classes[pool] == classes[row]) & (pool != row)
-        found.append(int(pool[apart.masked_fill(~allowed, torch.inf).argmin()]) if bool(allowed.any()) else -1)
-    return torch.tensor(found)
+    height = max(1, _ELEMENTS // (len(pool) * values.shape[1]))
+    every, categories = torch.arange(len(values)), values[:, category]
+    parts = [every[part] for part in pieces(len(values), height)]
+    return torch.cat([_nearest(rows, pool, amounts, categories, scores, classes, reach) for rows in parts])
+
+
+def _nearest(
+    rows: Int[Tensor, " b"],
+    pool: Int[Tensor, " m"],
+    amounts: Float[Tensor, "n amounts"],
+    categories: Float[Tensor, "n categories"],
+    scores: Float[Tensor, " n"],
+    classes: Int[Tensor, " n"],
+    reach: float,
+) -> Int[Tensor, " b"]:
+    """The nearest of a pool for some inputs, among those with the same target and nearly the same score."""
+    apart = (amounts[rows, None] - amounts[pool]).square().sum(-1)
+    apart += (categories[rows, None] != categories[pool]).sum(-1)
+    allowed = (scores[rows, None] - scores[pool]).abs() <= reach
+    allowed &= (classes[rows, None] == classes[pool]) & (rows[:, None] != pool)
+    nearest = pool[apart.masked_fill(~allowed, torch.inf).argmin(1)]
+    return nearest.where(allowed.any(1), -1)

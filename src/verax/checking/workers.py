@@ -29,15 +29,15 @@ def run_file(check: CheckFile, workers: int = 1) -> Check:
     with one_thread_on_cpu(check.problem.get("device") or "cpu"), once_per_call():
         plan = check.open()
         if workers == 1:
-            return run_check(plan, lambda blocks: map(plan.measure, blocks))
+            return run_check(plan, lambda part, numbers, blocks: map(part.measure, blocks))
         with contextlib.ExitStack() as stack:
             held = [Worker(_work, str(check.path), extensions.loaded(), environment={}) for _ in range(workers)]
             for one in held:
                 stack.callback(one.end)
-            return run_check(plan, lambda blocks: _shared(held, blocks))
+            return run_check(plan, lambda part, numbers, blocks: _shared(held, numbers, blocks))
 
 
-def _shared(workers: Sequence[Worker], blocks: Iterable[Rows]) -> Iterator[Measured]:
+def _shared(workers: Sequence[Worker], numbers: Sequence[int], blocks: Iterable[Rows]) -> Iterator[Measured]:
     """Hand blocks to whoever is free, and give what was measured in their order."""
     waiting = list(enumerate(blocks))
     found: dict[int, Measured] = {}
@@ -48,7 +48,7 @@ def _shared(workers: Sequence[Worker], blocks: Iterable[Rows]) -> Iterator[Measu
             while idle and waiting:
                 number, rows = waiting.pop(0)
                 busy[idle[-1]] = number
-                idle.pop().send(rows)
+                idle.pop().send((numbers, rows))
             for one in ready(list(busy)):
                 found[busy.pop(one)] = _restored(one.receive())
                 idle.append(one)
@@ -60,7 +60,8 @@ def _work(pipe: Connection, path: str, imports: Sequence[str]) -> None:
     extensions.load(imports)
     plan: Plan = CheckFile.read(Path(path)).open()
     while True:
-        measured = plan.measure(pipe.recv())
+        numbers, rows = pipe.recv()
+        measured = plan.part(numbers).measure(rows)
         arrays: Any = {name: one.numpy() for name, one in measured.scores.items()}  # tensors would share memory
         best: Any = {name: one.numpy() for name, one in measured.limits.items()}
         pipe.send(replace(measured, scores=arrays, limits=best))
