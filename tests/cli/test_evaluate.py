@@ -21,6 +21,8 @@ from typer.testing import CliRunner
 import calls
 import verax
 from verax.cli import app
+from verax.evaluation.verdicts import REFERENCE
+from verax.metrics.deciding import QUESTIONS
 from verax.models import Linear, save
 
 skl2onnx = pytest.importorskip("skl2onnx")
@@ -99,8 +101,17 @@ def paths(folder, suffix=".npy"):
 
 
 def scores(path):
+    """The scores of each attribution but the random one that every comparison has beside them."""
     table = pl.read_parquet(path)
-    return {name: table.filter(pl.col("attribution") == name) for name in table["attribution"].unique().to_list()}
+    names = set(table["attribution"]) - {REFERENCE}
+    return {name: table.filter(pl.col("attribution") == name) for name in names}
+
+
+def facts_of(*arguments):
+    """What the command prints as JSON, but for the time that it took."""
+    found = json.loads(ran(*arguments, "--json").stdout)
+    assert found.pop("seconds") > 0
+    return found
 
 
 def expected(**settings):
@@ -113,29 +124,30 @@ def test_the_command_of_the_design(folder, tmp_path, monkeypatch):
     command = ["--model", "sklearn.onnx", "--inputs", "x.npy", "--attributions", "gradient.npy", "noise.npy", "--out"]
     found = ran(*command, out)
     lines = found.output.splitlines()
-    assert lines[0].startswith("attribution  PC (higher is better)")
-    assert [line.split()[0] for line in lines[1:3]] == ["gradient", "noise"]
-    assert re.search(
-        r"^Infidelity: gradient and noise are not told apart: \S+ \[\S+, \S+\]$", found.output, re.MULTILINE
-    )
+    twin = verax.compare(verax.Problem(SKLEARN, X), {name: ATTRIBUTIONS[name] for name in ("gradient", "noise")})
+    assert [line.partition(",")[0] for line in lines[:2]] == [f'For "{question}"' for question in QUESTIONS.values()]
+    assert [line.split(" (")[0] for line in lines[:2]] == [answer.split(" (")[0] for answer in twin.answers.values()]
+    table = lines.index("") + 1
+    assert [line.split()[0] for line in lines[table : table + 4]] == ["attribution", "gradient", "noise", "random"]
     assert lines[-1] == f"Saved as {out}"
     assert "\x1b" not in found.output
     table = pl.read_parquet(out)
-    assert table.columns == ["attribution", "input", "target", "pc", "dpc", "infidelity", "infidelity_se"]
-    assert table["attribution"].to_list() == ["gradient"] * 30 + ["noise"] * 30
-    assert table["input"].to_list() == [*range(30), *range(30)]
-    assert table["target"].to_list() == 2 * SKLEARN.predict(X).tolist()
+    columns = [f"{name}{end}" for name in twin.metrics for end in ("", "_se")]
+    assert table.columns == ["attribution", "input", "target", *columns]
+    assert table["attribution"].to_list() == ["gradient"] * 30 + ["noise"] * 30 + [REFERENCE] * 30
+    assert table["input"].to_list() == 3 * [*range(30)]
+    assert table["target"].to_list() == 3 * SKLEARN.predict(X).tolist()
     assert [path.name for path in out.parent.iterdir()] == ["result.parquet"]
 
 
 def test_every_form_of_the_option_gives_the_same(folder):
     a, b, c = paths(folder)
-    start = ["--model", folder / "torch.onnx", "--inputs", folder / "x.npy", "--json", *SETTINGS]
-    several = ran(*start, "--attributions", a, b, c).output
-    assert ran("--attributions", a, b, c, *start).output == several
-    assert ran(*start, "--attributions", a, "--attributions", b, "--attributions", c).output == several
-    assert ran("--attributions", a, *start, "--attributions", b, c).output == several
-    assert ran(*start, f"--attributions={a}", b, c).output == several
+    start = ["--model", folder / "torch.onnx", "--inputs", folder / "x.npy", *SETTINGS]
+    several = facts_of(*start, "--attributions", a, b, c)
+    assert facts_of("--attributions", a, b, c, *start) == several
+    assert facts_of(*start, "--attributions", a, "--attributions", b, "--attributions", c) == several
+    assert facts_of("--attributions", a, *start, "--attributions", b, c) == several
+    assert facts_of(*start, f"--attributions={a}", b, c) == several
     other = invoke(*start, "--inputs", folder / "x.npy", a, "--attributions", b)
     assert other.exit_code == 2
     assert "unexpected extra argument" in other.output
@@ -238,7 +250,7 @@ def test_columns_go_in_the_order_of_a_model_that_knows_their_names(tmp_path):
         table[sorted(table.columns)].to_csv(tmp_path / f"{name}.csv", index=False)
     command = ["--model", tmp_path / "m.safetensors", "--inputs", tmp_path / "x.csv", "--metric", "pc"]
     ran(*command, "--attributions", tmp_path / "a.csv", "--out", tmp_path / "out.parquet")
-    found = pl.read_parquet(tmp_path / "out.parquet")["pc"]
+    found = scores(tmp_path / "out.parquet")["a"]["pc"]
     np.testing.assert_allclose(
         found, calls.prediction_change(verax.Scorer(module, returns="logits"), x, a).value, rtol=0, atol=1e-6
     )
@@ -262,7 +274,7 @@ def test_json_of_one_input_has_no_nan(folder, tmp_path):
     np.save(tmp_path / "a.npy", X[:1])
     command = ["--model", folder / "m.pt2", "--inputs", tmp_path / "x.npy", "--attributions", tmp_path / "a.npy"]
     found = json.loads(ran(*command, "--json").stdout, parse_constant=pytest.fail)
-    assert found["metrics"]["pc"]["ranking"][0]["low"] is None
+    assert found["metrics"]["effect_correlation"]["ranking"][0]["low"] is None
     ran(*command, "--report", tmp_path / "r.html")
     assert "<svg" in (tmp_path / "r.html").read_text()
 
@@ -272,16 +284,16 @@ def test_the_report_stands_alone(folder, tmp_path):
     reports = [tmp_path / "one.html", tmp_path / "two.html"]
     for path in reports:
         found = ran(*command, "--report", path)
-    page = reports[0].read_text()
-    assert page == reports[1].read_text()
-    assert page.count("<svg") == 3 + 2 * 3  # a ranking of each metric, and the curves of PC and DPC
+    page, again = (re.sub(r"model rows, \S+ s;", "model rows;", path.read_text()) for path in reports)
+    assert page == again
+    assert page.count("<svg") == 3 + 2 * 4  # a ranking of each metric, and the curves of PC and DPC
     assert not re.search(r"(?:src|href|url)\s*[=(](?![\"']?#)", page)  # but for parts of its own
     assert "<script" not in page
     text = html.unescape(page)
     sentences = [
         line.split(": ", 1)[1] for line in found.output.splitlines() if re.match("(PC|DPC|Infidelity): ", line)
     ]
-    assert len(sentences) == 6 + 2  # and what PC and DPC cannot see
+    assert len(sentences) == 3 + 2  # each against the next under Infidelity, and what PC and DPC cannot see
     assert all(sentence in text for sentence in sentences)
 
 
@@ -464,7 +476,7 @@ def test_the_settings_are_those_of_compare(folder, tmp_path):
     short = "infidelity(perturbation=baseline, subset=2, normalize=false, seed=3, samples=20)"
     ran(*command, "--metric", short, "--target", "1", "--out", tmp_path / "r.parquet")
     direct = expected(metrics=["infidelity"], perturbation="baseline", subset=2, normalize=False, seed=3)["infidelity"]
-    table = pl.read_parquet(tmp_path / "r.parquet")
+    table = scores(tmp_path / "r.parquet")["noise"]
     np.testing.assert_allclose(table["infidelity"], direct.value["noise"], rtol=1e-4)
     np.testing.assert_allclose(table["infidelity_se"], direct.standard_error["noise"], rtol=1e-4)
 
@@ -536,7 +548,7 @@ def test_adaptive_steps_and_limits(folder, tmp_path):
     found = ran(*command(folder), *settings, "--out", out)
     assert "of what is possible" in found.output
     direct = calls.evaluate(scorer(), X, ATTRIBUTIONS, ["pc"], target=1, steps="adaptive", tolerance=0.001, limits=True)
-    frame = pl.read_parquet(out)
+    frame = pl.read_parquet(out).filter(pl.col("attribution") != REFERENCE)
     assert frame.columns == direct.to_frame().columns
     np.testing.assert_allclose(frame["pc"], direct.to_frame()["pc"], rtol=1e-4, atol=1e-6)
     wrong = invoke(*command(folder), "--limits", "--metric", "infidelity(samples=20)")
@@ -547,7 +559,7 @@ def test_the_distance_from_the_training_data_is_told(folder):
     start = [*command(folder), "--metric", "pc", "--target", "1", "--distance"]
     found = json.loads(ran(*start, "--background", folder / "x.npy", "--json").output)
     assert {one["space"] for one in found["distance"]} == {"inputs"}
-    assert [one["attribution"] for one in found["distance"]] == ["", *ATTRIBUTIONS]
+    assert [one["attribution"] for one in found["distance"]] == ["", *ATTRIBUTIONS, REFERENCE]
     wrong = invoke(*start)
     assert (wrong.exit_code, "--distance: it is measured from the training data" in wrong.stderr) == (2, True)
 
@@ -568,7 +580,7 @@ def test_methods_are_computed_beside_files(folder, tmp_path):
     for name, table in found.items():
         np.testing.assert_allclose(table["pc"], direct[name], rtol=1e-4, atol=1e-6)
     alone = json.loads(ran(*start, *words, "--json").stdout)
-    assert {one["name"] for one in alone["metrics"]["pc"]["ranking"]} == set(methods)
+    assert {one["name"] for one in alone["metrics"]["pc"]["ranking"]} == {*methods, REFERENCE}
 
 
 @pytest.mark.parametrize(
