@@ -115,9 +115,10 @@ def limits(model: Any, inputs: Any, *, metrics: Any = ("pc", "dpc"), steps: Any 
 
 
 def tune(model: Any, inputs: Any, methods: Any = None, **settings: Any) -> Any:
-    """``verax.tune``; its tolerance and level are constants, which tests may change."""
-    verb = ("metric", "trials", "seconds", "seed", "store", "progress")
+    """``verax.tune``, by DPC if nothing else is said; its tolerance and level are constants, which tests may change."""
+    verb = ("question", "metric", "trials", "seconds", "seed", "store", "progress")
     own = {name: settings.pop(name) for name in verb if name in settings}
+    own = own if "question" in own else {"metric": "dpc", **own}
     fixed = {name.upper(): settings.pop(name) for name in ("tolerance", "level") if name in settings}
     about = problem(model, inputs, **settings)
     with contextlib.ExitStack() as changed:

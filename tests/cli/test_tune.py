@@ -30,6 +30,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4)).astype(np.float32)
 COLUMNS = ["age", "income", "debt", "cards"]
 QUICK = ["--methods", "gradient,SmoothGrad", "--trials", "3"]
+BY_DPC = [*QUICK, "--metric", "dpc"]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def ran(folder, *arguments, **files):
 
 def test_finds_prints_and_writes(folder, tmp_path):
     out = tmp_path / "tuned"
-    result = ran(folder, *QUICK, "--out", out)
+    result = ran(folder, *BY_DPC, "--out", out)
     assert result.stdout.startswith("Best: ")
     assert "3 trials" in result.stderr
     assert sorted(path.name for path in out.iterdir()) == [
@@ -94,7 +95,7 @@ def test_nothing_is_written_without_out(folder, tmp_path, monkeypatch):
 
 
 def test_json_alone_is_on_the_standard_output(folder, tmp_path):
-    result = ran(folder, *QUICK, "--json", "--out", tmp_path / "tuned")
+    result = ran(folder, *BY_DPC, "--json", "--out", tmp_path / "tuned")
     found = json.loads(result.stdout)
     assert found["trials"] == 3
     assert found["stopped"] == "trials"
@@ -102,6 +103,30 @@ def test_json_alone_is_on_the_standard_output(folder, tmp_path):
     assert configuration(found["best"]).canonical == found["configuration"]
     assert found["scores"]["dpc"]["low"] <= found["scores"]["dpc"]["mean"] <= found["scores"]["dpc"]["high"]
     assert "Saved as" in result.stderr
+
+
+def test_both_questions_are_asked_by_default(folder, tmp_path):
+    out = tmp_path / "tuned"
+    result = ran(folder, *QUICK, "--json", "--out", out)
+    found = json.loads(result.stdout)
+    for question in ("local", "baseline"):
+        assert found[question]["answer"].startswith('For "what ')
+        assert found[question]["code"].splitlines()[0].startswith("from verax.attribution import ")
+        assert configuration(json.loads((out / "best.json").read_text())[question]) == configuration(
+            found[question]["best"]
+        )
+    printed = ran(folder, *QUICK).stdout
+    assert printed.count("Best: ") == 2
+    assert printed.startswith('For "what would a small change of the input do", ')
+
+
+def test_one_question_is_asked_alone(folder):
+    found = json.loads(ran(folder, *QUICK, "--question", "baseline", "--json").stdout)
+    assert list(found["scores"]) == ["effect_correlation_baseline"]
+    assert configuration(found["best"]).canonical == found["configuration"]
+    result = invoke(folder, *QUICK, "--question", "global")
+    assert result.exit_code == 2
+    assert "--question: expected" in result.stderr
 
 
 def test_the_same_command_goes_on(folder, tmp_path):
@@ -134,6 +159,7 @@ def test_background_and_labels(folder):
 
 def test_columns_of_tables_are_put_in_order(folder):
     options = ["--methods", "IntegratedGradients", "--trials", "8", "--background", folder / "train.csv", "--json"]
+    options += ["--metric", "dpc"]
     by_table = json.loads(ran(folder, *options, inputs="x.csv").stdout)
     np.save(folder / "same.npy", X)
     options[5] = folder / "same.npy"
@@ -144,7 +170,8 @@ def test_columns_of_tables_are_put_in_order(folder):
 
 def test_target_and_baseline(folder):
     one, other = (
-        json.loads(ran(folder, *QUICK, "--target", "1", "--baseline", value, "--json").stdout) for value in ("0", "1.5")
+        json.loads(ran(folder, *BY_DPC, "--target", "1", "--baseline", value, "--json").stdout)
+        for value in ("0", "1.5")
     )
     assert one["scores"] != other["scores"]
 

@@ -66,7 +66,7 @@ def test_features_are_those_of_the_problem(model, inputs):
     problem = verax.Problem(model, inputs, features=[0, 0, 1, 1, 2, 2])
     attributions = verax.explain(problem, methods)
     scores = verax.evaluate(problem, dict(attributions), ["dpc"])["dpc"].value
-    table = verax.tune(problem, methods).table
+    table = verax.tune(problem, methods, metric="dpc").table
     for configuration, mean in table.select("configuration", "dpc").iter_rows():
         assert mean == pytest.approx(float(scores[configuration].double().mean()), abs=1e-6)
     assert not table["dpc"].equals(tune(model, inputs, methods).table["dpc"])

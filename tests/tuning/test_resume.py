@@ -96,8 +96,8 @@ def test_a_process_that_is_killed_leaves_a_file_that_can_be_read(tmp_path):
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "from tuning.conftest import LIME, small_model, some_inputs\n"
         "import verax\n"
-        "problem = verax.Problem(small_model(), some_inputs())\n"
-        "verax.tune(problem, LIME, trials=54, store=sys.argv[1])\n"
+        "problem = verax.Problem(small_model(), some_inputs(), explained='logit')\n"
+        "verax.tune(problem, LIME, metric='dpc', trials=54, store=sys.argv[1])\n"
     )
     tests = str(__file__).rsplit("/tuning/", 1)[0]
     process = subprocess.Popen([sys.executable, "-c", program, str(path), tests])

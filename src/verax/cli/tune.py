@@ -9,17 +9,19 @@ import typer
 from verax.cli import builtin_names, common, complete, model_options
 from verax.cli.extras import check_extra
 from verax.core import extensions
+from verax.core.arguments import checked_choice
 from verax.core.saving import table_bytes
 from verax.core.settings import plain
 
 if TYPE_CHECKING:
-    from verax.tuning import Tuned
+    from verax.tuning import Tuned, TunedByQuestion
 
 STORE = "trials.parquet"
 
 EXAMPLES = common.examples(
     "verax tune --model m.pt2 --trust-model --inputs x.npy --background train.npy --out tuned",
     "verax tune --model m.onnx --inputs x.csv --methods lime --trials 64 --out tuned     # again: goes on",
+    "verax tune --model m.onnx --inputs x.csv --question baseline",
     "verax tune --model FOLDER --inputs texts.csv --unit word --methods kernelshap,occlusion",
     "verax tune --model m.safetensors --inputs x.npy --metric dpc --metric pc --metric cost --json",
 )
@@ -38,12 +40,19 @@ def tune(
             autocompletion=complete.methods,
         ),
     ] = None,
+    question: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|baseline",
+            help="Ask one question alone: what would a small change do, or what made the score; by default both.",
+        ),
+    ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
             metavar=model_options.SHORT_FORM,
-            help=f"{', '.join(builtin_names.METRICS)}; dpc by default, pc for texts. Repeat it, also with cost, for "
-            "all that no other beats.",
+            help=f"Search by something else: {', '.join(builtin_names.METRICS)}. Repeat it, also with cost, for all "
+            "that no other beats.",
             autocompletion=complete.metrics,
         ),
     ] = None,
@@ -70,11 +79,12 @@ def tune(
     imports: common.Imports = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
-    """Find the attribution method and the settings that are most faithful to a model.
+    """Find the attribution method and the settings that explain a model best, for each of two questions.
 
-    Configurations race on growing numbers of inputs, and those that surely are no better are dropped. With --out, the
-    same command goes on where an earlier one stopped, and leaves trials.parquet, table.csv, best.json, plot.svg and
-    plot.html in the folder.
+    What would a small change of the input do is decided by the effect correlation under noise, what made the score what
+    it is by that under removal; a random explanation stands beside the best. Configurations race on growing numbers of
+    inputs, and those that surely are no better are dropped. With --out, the same command goes on where an earlier one
+    stopped, and leaves trials.parquet, table.csv, best.json, plot.svg and plot.html in the folder.
     """
     stopped = "Run the same again to go on with the finished trials." if out else "Nothing was written."
     with common.one_line_errors(stopped):
@@ -83,7 +93,9 @@ def tune(
         from verax.tuning import tune as search
 
         extensions.load(imports or ())
-        metrics = model_options.metrics_of(metric or ["pc" if model.is_dir() else "dpc"], ["cost"])
+        if question is not None:
+            checked_choice("--question", question, ("local", "baseline"))
+        metrics = model_options.metrics_of(metric, ["cost"]) if metric else None
         model_options.check_output(output)
         replaced = None if replacement is None else model_options.replacement_of(replacement, background)
         wanted = None if methods is None else _methods(methods)
@@ -109,6 +121,7 @@ def tune(
         found = search(
             problem,
             wanted,
+            question,  # type: ignore[arg-type]  # checked before any work
             metric=metrics,
             trials=trials,
             seconds=seconds,
@@ -117,7 +130,7 @@ def tune(
             progress=common.tell,
         )
         written = [] if out is None else _write(found, out)
-    common.show(facts(found), str(found), as_json=as_json, written=written)
+    common.show(all_facts(found), str(found), as_json=as_json, written=written)
     if found.stopped == "interrupted":
         raise typer.Exit(common.STOPPED)
 
@@ -127,12 +140,27 @@ def settings(configuration: Any) -> dict[str, Any]:
     return {"method": type(configuration).__name__} | plain(configuration)
 
 
+def all_facts(found: "Tuned | TunedByQuestion") -> dict[str, Any]:
+    """What was found, as plain values; for two questions by question."""
+    from verax.tuning import Tuned
+
+    if isinstance(found, Tuned):
+        return facts(found)
+    return {question: facts(one) for question, one in found.found.items()} | {
+        "rows": found.rows,
+        "seconds": found.seconds,
+        "stopped": found.stopped,
+    }
+
+
 def facts(found: "Tuned") -> dict[str, Any]:
     """What was found, as plain values."""
     best = found.pareto.row(0, named=True)
     return {
         "best": settings(found.best),
         "configuration": found.best.canonical,
+        "code": found.code,
+        "answer": found.answer,
         "scores": {
             name: {"mean": best[name], "low": best[f"{name}_low"], "high": best[f"{name}_high"]}
             for name in found.metrics
@@ -164,14 +192,23 @@ def _methods(parts: list[str]) -> list[str]:
     return names
 
 
-def _write(found: "Tuned", folder: Path) -> list[Path]:
+def _best(found: "Tuned | TunedByQuestion") -> dict[str, Any]:
+    """The best configuration, or that of each question."""
+    from verax.tuning import Tuned
+
+    if isinstance(found, Tuned):
+        return settings(found.best)
+    return {question: settings(one.best) for question, one in found.found.items()}
+
+
+def _write(found: "Tuned | TunedByQuestion", folder: Path) -> list[Path]:
     """Write table, chart and best configuration beside the trials: all of it, or nothing."""
     import vl_convert
 
     chart = found.plot()
     files = {
         folder / "table.csv": table_bytes(found.table, ".csv"),
-        folder / "best.json": (json.dumps(settings(found.best), indent=2) + "\n").encode(),
+        folder / "best.json": (json.dumps(_best(found), indent=2) + "\n").encode(),
         folder / "plot.svg": vl_convert.vegalite_to_svg(chart.to_json()).encode(),
         folder / "plot.html": chart.to_html(inline=True).encode(),
     }

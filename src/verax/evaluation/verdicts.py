@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
 from verax.core import noise
@@ -97,10 +98,7 @@ class Judgement:
     @property
     def flat(self) -> float:
         """Under noise, the share of draws that leave the score as it is, where it is most of them; else 0."""
-        if self.kind != "local" or not isinstance(self.result, EffectCorrelationResult):
-            return 0.0
-        share = float(self.result.flat.mean())
-        return share if share > _FLAT else 0.0
+        return flat_share(flat_draws(self.result))
 
     @property
     def answer(self) -> str:
@@ -109,10 +107,7 @@ class Judgement:
 
     def _belief(self) -> str:
         if self.flat:
-            return (
-                f"there is no answer: {self.flat:.0%} of small changes leave the score exactly as it is, as those of "
-                "trees and of saturated probabilities do"
-            )
+            return f"there is no answer: {flat_words(self.flat)}"
         if self.result.scores.shape[1] < 2:
             return "there is no answer: one input tells nothing apart; pass several"
         best = next((name for name, verdict in self.verdicts.items() if verdict == BEST), None)
@@ -173,6 +168,27 @@ class Judgement:
 
     def _scores(self, names: Sequence[str]) -> Float[Tensor, "k n"]:
         return self.result.scores[[self.result.labels.index(name) for name in names]]
+
+
+def flat_draws(result: Result) -> Float[Tensor, " n"]:
+    """For each input, the share of small changes that leave the score exactly as it is; 0 where none are made."""
+    if result.metric.kind == "local" and isinstance(result, EffectCorrelationResult):
+        return result.flat.cpu()
+    return torch.zeros(result.scores.shape[1], dtype=torch.float64)
+
+
+def flat_share(unmoved: Float[Tensor, " n"]) -> float:
+    """The share of small changes that leave the score as it is, where it is most of them; else 0."""
+    share = float(unmoved.mean())
+    return share if share > _FLAT else 0.0
+
+
+def flat_words(share: float) -> str:
+    """Why a score that most small changes leave as it is has no local explanation."""
+    return (
+        f"{share:.0%} of small changes leave the score exactly as it is, as those of trees and of saturated "
+        "probabilities do"
+    )
 
 
 def with_reference(rated: Attributed) -> Attributed:

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 _HEAD = ("state", "inputs", "model rows per input", "configuration", "reason of a failure")
 
 
-def tuning_page(tuned: "Tuned") -> str:
-    """The page as text; it needs no network and runs no script."""
+def tuning_page(tuned: "Tuned", summary: str) -> str:
+    """The page as text; it needs no network and runs no script.
+
+    Args:
+        tuned: The search.
+        summary: What the page begins with.
+    """
     vl_convert = optional_package("vl_convert", "verax[tune]", "The page of a search")
     drawn = vl_convert.vegalite_to_svg(tuned.plot().configure(background="white").to_json())
-    best, *lines = str(tuned).splitlines()
+    best, *lines = summary.splitlines()
     heads = [metric_head(tuned.label(name), metric.higher_is_better) for name, metric in tuned.metrics.items()]
     return rendered(
         "tuning.html",

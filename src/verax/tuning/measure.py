@@ -2,16 +2,20 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from verax.attribution import Attribution, Attributions, Place
+from verax.attribution import Attribution, Attributions, Place, Random
 from verax.attribution.base import explain
 from verax.attribution.given import given_of
+from verax.core.shapes import Float
 from verax.evaluation.call import Call
 from verax.evaluation.engine import check_call
 from verax.evaluation.evaluate import evaluate
+from verax.evaluation.verdicts import flat_draws
 from verax.metrics.base import Metric
 from verax.problem.attributed import attributed
 from verax.problem.problem import Problem
@@ -24,6 +28,19 @@ _KEPT_BYTES = 1 << 30  # of attributions that were computed along with others
 _GROUP_BYTES = _KEPT_BYTES // 4
 
 
+@dataclass(frozen=True)
+class RandomScores:
+    """A random explanation under one metric.
+
+    Attributes:
+        scores: One for each input.
+        unmoved: For each input, the share of small changes that leave the score as it is; 0 where none are made.
+    """
+
+    scores: Float[Tensor, " n"]
+    unmoved: Float[Tensor, " n"]
+
+
 class Bench:
     """Measures candidates on the first rows of a problem.
 
@@ -33,6 +50,7 @@ class Bench:
         configurations: All that may be measured.
         place: Where the model runs.
         tell: Called after every method and every round with what was computed.
+        beside_random: Whether a random explanation is measured as well, which costs metrics of random draws no row.
     """
 
     def __init__(
@@ -42,6 +60,7 @@ class Bench:
         configurations: Sequence[Attribution],
         place: Place,
         tell: Callable[[str], None] = lambda line: None,
+        beside_random: bool = False,
     ) -> None:
         self.problem, self.metrics, self.tell = problem, metrics, tell
         check_call(Call(attributed(problem, torch.zeros(()).expand(problem.inputs.shape)), metrics))
@@ -51,6 +70,8 @@ class Bench:
         self.costs = {configuration: cost_of(configuration, first, place) for configuration in configurations}
         self.kept: OrderedDict[tuple[Attribution, int, int, int], Attributions] = OrderedDict()
         self.pace = Pace()
+        self.beside_random = beside_random
+        self._random: dict[int, list[RandomScores]] = {}  # of each round, by where it ends
 
     def new(self, number: int, batch: int, configuration: Attribution) -> Candidate:
         """A candidate that was measured on nothing yet."""
@@ -64,6 +85,21 @@ class Bench:
             behind = [candidate for candidate in candidates if candidate.inputs < stop and not candidate.reason]
             if behind:
                 self._measure(behind, slice(behind[0].inputs, stop))
+
+    def random(self, count: int) -> list[RandomScores]:
+        """What a random explanation scores on the first inputs, by metric."""
+        start = 0
+        for stop in (size for size in rounds(len(self.problem)) if size <= count):
+            if stop not in self._random:  # a search that goes on has not measured them in this run
+                self._rate({}, slice(start, stop))
+            start = stop
+        parts = [self._random[stop] for stop in rounds(len(self.problem)) if stop <= count]
+        return [
+            RandomScores(
+                torch.cat([part[at].scores for part in parts]), torch.cat([part[at].unmoved for part in parts])
+            )
+            for at in range(len(self.metrics))
+        ]
 
     def seconds(self, candidates: Sequence[Candidate], count: int) -> float:
         """Seconds that ``extend`` will take, at the pace so far; 0 where nothing was measured yet."""
@@ -89,8 +125,7 @@ class Bench:
         if ready:
             began = meter.total().seconds
             by_number = {str(candidate.number): attributions[candidate.configuration] for candidate in ready}
-            result = evaluate(self.problem[rows], by_number, self.metrics)
-            scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
+            scores = self._rate(by_number, rows)
             self.pace.rated(len(ready), rows.stop - rows.start, meter.total().seconds - began)
             self.tell(f"{', '.join(self.metrics)} of {len(ready)} candidates on inputs {rows.start + 1} to {rows.stop}")
             for candidate, further in zip(ready, scores, strict=True):
@@ -99,6 +134,17 @@ class Bench:
         for candidate in candidates:
             candidate.rows += cost.rows.total / len(candidates)
             candidate.seconds += cost.seconds / len(candidates)
+
+    def _rate(self, attributions: Mapping[str, Any], rows: slice) -> Float[Tensor, "k metrics n"]:
+        """Scores of some inputs, a random explanation beside them where it is asked for."""
+        random = {"random": Random()} if self.beside_random else {}
+        result = evaluate(self.problem[rows], {**attributions, **random}, self.metrics)
+        scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
+        if self.beside_random:
+            self._random[rows.stop] = [
+                RandomScores(own, flat_draws(one)) for own, one in zip(scores[-1], result.values(), strict=True)
+            ]
+        return scores[: len(attributions)]
 
     def _attributions(self, candidates: list[Candidate], rows: slice) -> dict[Attribution, Any]:
         """Attributions of some inputs by configuration, those of a group computed together."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -55,6 +55,10 @@ class Candidate:
         """How many inputs it was measured on."""
         return self.scores.shape[1]
 
+    def under(self, metric: int) -> "Candidate":
+        """The same with the scores of one metric alone."""
+        return replace(self, scores=self.scores[metric : metric + 1], values=self.values[metric : metric + 1])
+
     def state(self, inputs: int) -> State:
         """Where it stands, in a search with so many inputs."""
         if self.reason:
@@ -77,12 +81,18 @@ class Rule:
         cost: Whether being cheaper is an advantage.
         tolerance: An advantage that is not worth further inputs, as a share of the best score.
         level: Coverage of an interval; at most ``(1 - level) / 2`` of the better of two candidates are dropped.
+        apart: Whether each metric is a race of its own, with its own best; candidates stay as long as they are in one.
     """
 
     signs: tuple[int, ...]
     cost: bool
     tolerance: float
     level: float
+    apart: bool = False
+
+    def under(self, metric: int) -> "Rule":
+        """The rule of one metric's own race."""
+        return Rule((self.signs[metric],), False, self.tolerance, self.level)
 
     def difference(self, candidate: Candidate, rival: Candidate, metric: int, count: int) -> Estimate:
         """By how much a candidate is better than a rival on the first inputs, with an interval for a single look."""
@@ -118,6 +128,13 @@ class Rule:
 
     def survivors(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         """Those that may still be the best, judged by the first inputs, the best first."""
+        if self.apart:
+            races = [
+                self.under(metric).survivors([candidate.under(metric) for candidate in candidates], count)
+                for metric in range(len(self.signs))
+            ]
+            left = {one.number for race in races for one in race}
+            return self.ranked([candidate for candidate in candidates if candidate.number in left], count)
         # Who was measured on more inputs than that is not dropped on the evidence of fewer.
         kept: list[Candidate] = []
         for candidate in self.ranked(candidates, count):
@@ -128,8 +145,15 @@ class Rule:
     def undecided(self, best: Candidate, alive: Sequence[Candidate], count: int) -> list[Candidate]:
         """The best on the first inputs, and those of the others that may be better by more than the tolerance.
 
-        Who was measured on more inputs stays until they are used. With several objectives all are asked for, and go on.
+        Who was measured on more inputs stays until they are used. With several objectives all are asked for, and go on;
+        of races apart none where each has one left.
         """
+        if self.apart:
+            races = [self._of_race(metric, alive, count) for metric in range(len(self.signs))]
+            if all(len(race) < 2 for race in races):
+                return []
+            left = {one.number for race in races for one in race}
+            return [candidate for candidate in alive if candidate.number in left]
         if self.cost or len(self.signs) > 1:
             return list(alive)
 
@@ -137,6 +161,12 @@ class Rule:
             return self.surely_no_better(candidate, best, candidate.inputs, self.tolerance)
 
         return [one for one in alive if one is best or one.inputs > count or not settled(one)]
+
+    def _of_race(self, metric: int, alive: Sequence[Candidate], count: int) -> list[Candidate]:
+        """Who goes on in one metric's own race."""
+        rule, views = self.under(metric), [candidate.under(metric) for candidate in alive]
+        best = rule.survivors([view for view in views if view.inputs >= count], count)[0]
+        return rule.undecided(best, views, count)
 
     def front(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Of the candidates with the most inputs, those that no other beats; the best in the first metric first."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from verax.attribution import Attribution
-from verax.core.code import code_of
 from verax.core.digits import significant
 from verax.core.saving import save_as
 from verax.core.text_tables import Table
+from verax.evaluation.verdicts import flat_words
 from verax.metrics.about import fact_line
-from verax.metrics.base import Metric
+from verax.metrics.base import Kind, Metric
+from verax.metrics.deciding import QUESTIONS
 from verax.statistics.intervals import Estimate, estimates
 from verax.tuning.race import Candidate, Rule
 
@@ -30,6 +31,19 @@ _SHOWN = 5
 _TABLE_ROWS = 10  # of the table in a notebook
 
 
+@dataclass(frozen=True)
+class BesideRandom:
+    """The best trial beside a random explanation.
+
+    Attributes:
+        beaten: Whether the best is significantly better, corrected for the number of trials.
+        flat: Under noise, the share of draws that leave the score as it is, where it is most of them; else 0.
+    """
+
+    beaten: bool
+    flat: float = 0.0
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Tuned:
     """What ``verax.tune`` found; shown as a summary.
@@ -44,6 +58,8 @@ class Tuned:
         stopped: Why it ended: ``"trials"``, ``"seconds"``, ``"exhausted"`` (nothing left to try) or ``"interrupted"``.
         left_out: Methods that were not asked for by name and could not be used, with the reason.
         facts: Model, followed class, baseline and date, in words.
+        question: What was asked, ``"local"`` or ``"baseline"``; None where the call named a metric.
+        random: How the best compares with a random explanation, where a question was asked.
     """
 
     candidates: Sequence[Candidate]
@@ -55,6 +71,35 @@ class Tuned:
     stopped: Stopped
     left_out: dict[str, str]
     facts: Mapping[str, str] = field(default_factory=dict)
+    question: Kind | None = None
+    random: BesideRandom | None = None
+
+    def __getitem__(self, question: Kind) -> "Tuned":
+        if question != self.question:
+            asked = "no question, but for a metric" if self.question is None else repr(self.question)
+            raise KeyError(f"question: this search asked {asked}, got {question!r}.")
+        return self
+
+    @property
+    def answers(self) -> dict[Kind, str]:
+        """What to believe, by the question that was asked; nothing where the call named a metric."""
+        return {} if self.question is None else {self.question: self.answer}
+
+    @property
+    def answer(self) -> str:
+        """What to believe, a sentence; empty where the call named a metric."""
+        if self.question is None or self.random is None:
+            return ""
+        best, score = self.best.canonical, f"{self.label(next(iter(self.metrics)))} {self.score}"
+        if self.random.flat:
+            return f'For "{QUESTIONS[self.question]}", there is no answer: {flat_words(self.random.flat)}.'
+        if self.winner.inputs < 2:
+            return f'For "{QUESTIONS[self.question]}", there is no answer: one input tells nothing apart; pass several.'
+        if not self.random.beaten:
+            none = "believe none of those tried: none is significantly better than a random explanation"
+            return f'For "{QUESTIONS[self.question]}", {none} (the highest is {best}: {score}).'
+        than = "significantly better than a random explanation"
+        return f'For "{QUESTIONS[self.question]}", believe {best} ({score}, {than}).'
 
     @property
     def winner(self) -> Candidate:
@@ -63,13 +108,13 @@ class Tuned:
 
     @property
     def best(self) -> Attribution:
-        """The best configuration, ready to be called: ``result.best(model, inputs)``."""
+        """The best configuration, ready to be called, ``tuned.best(problem)``, and to be given to ``verax.explain``."""
         return self.winner.configuration
 
     @property
     def code(self) -> str:
         """The import line and the constructor call of the best configuration, to be pasted."""
-        return code_of(self.best)
+        return self.best.code
 
     @property
     def score(self) -> Estimate:
@@ -113,12 +158,13 @@ class Tuned:
             path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
                 with the best configuration, the chart and the table, which needs no network.
         """
-        save_as(path, self.to_frame, self._page)
+        save_as(path, self.to_frame, self.page)
 
-    def _page(self) -> str:
+    def page(self, summary: str = "") -> str:
+        """The page that ``save`` writes, which begins with a summary; by default its own."""
         from verax.report.tuning import tuning_page  # noqa: PLC0415  # needs Altair
 
-        return tuning_page(self)
+        return tuning_page(self, summary or str(self))
 
     @property
     def pareto(self) -> "pl.DataFrame":
@@ -149,23 +195,33 @@ class Tuned:
             return "model rows per input"
         return self.metrics[objective].label_as(objective)
 
-    def __repr__(self) -> str:
+    def summary(self) -> str:
+        """What was found, with the code of the best."""
         best = self.winner
         means = [f"{self.label(name)} {self._estimate(best, at)}" for at, name in enumerate(self.metrics)]
-        states = [candidate.state(self.inputs) for candidate in self.candidates]
-        counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         lines = [
+            *filter(None, (self.answer,)),
             f"Best: {best.configuration.canonical}",
             f"{', '.join(means)} on {best.inputs:,} of {self.inputs:,} inputs; {_cost(best)}",
             *self._caution(),
             *self._others(),
-            *("", *self.code.splitlines(), ""),
+            *("", *self.code.splitlines()),
+        ]
+        return "\n".join(lines)
+
+    def cost_lines(self) -> list[str]:
+        """How many trials there were, why the search ended, what it cost, and what was left out."""
+        states = [candidate.state(self.inputs) for candidate in self.candidates]
+        counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        return [
             f"{len(self.candidates)} trials ({counted}); {WHY[self.stopped]}. "
             f"{self.rows:,} model rows, {self.seconds:.1f} s.",
             *(f"{line}." for line in (fact_line(self.facts),) if line),
             *(f"Left out: {name} ({reason.rstrip('.')})." for name, reason in self.left_out.items()),
         ]
-        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return "\n".join([self.summary(), "", *self.cost_lines()])
 
     def _repr_html_(self) -> str:
         best, *lines = str(self).replace(f"\n{self.code}\n", "").splitlines()

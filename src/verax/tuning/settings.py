@@ -2,8 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,13 @@ from torch import Tensor
 
 from verax.attribution import Place
 from verax.core import noise
-from verax.core.arguments import checked_count, checked_positive, checked_seed
+from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed
 from verax.core.hashing import digest, tensor_hash
 from verax.core.registry import unknown
 from verax.core.shapes import Float
-from verax.metrics.base import METRICS, Metric, SampledMetric, all_draws
+from verax.metrics.base import METRICS, Kind, Metric, SampledMetric, all_draws
 from verax.metrics.choose import chosen, fewest_features, metric_of
+from verax.metrics.deciding import QUESTIONS, deciding_metrics, why_not
 from verax.problem.checked_inputs import CheckedInputs
 from verax.problem.features import Groups
 from verax.problem.problem import Problem
@@ -41,17 +42,35 @@ class SearchSettings:
     metrics: dict[str, Metric]  # by the names of the table's columns
     rule: Rule
     std: bool  # whether noise is that of each column of the background
+    unanswered: Mapping[Kind, str] = field(default_factory=dict)  # why a question cannot be asked of such a problem
 
     @classmethod
-    def checked(cls, trials: Any, seconds: Any, seed: Any, metric: Any, problem: Problem) -> "SearchSettings":
+    def checked(
+        cls, trials: Any, seconds: Any, seed: Any, question: Any, metric: Any, problem: Problem
+    ) -> "SearchSettings":
         """Read the settings, or say what is wrong with them; the rows have as many features as a metric may use."""
-        metrics, cost = _objectives(metric, fewest_features(problem))
+        unanswered: Mapping[Kind, str] = {}
+        if metric is None:
+            metrics, cost, unanswered = _deciding(question, problem), False, why_not(problem)
+        elif question is not None:
+            raise ValueError("question, metric: a question has a metric that decides it; pass one of the two.")
+        else:
+            metrics, cost = _objectives(metric, fewest_features(problem))
         signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
         limit = math.inf if seconds is None else checked_positive("seconds", seconds)
-        rule = Rule(signs, cost, TOLERANCE, LEVEL)
+        rule = Rule(signs, cost, TOLERANCE, LEVEL, apart=metric is None and len(signs) > 1)
         own = [draws.sigma for one in metrics.values() if isinstance(one, SampledMetric) for draws in all_draws(one)]
         std = any(isinstance(one, str) and one == "std" for one in own)
-        return cls(checked_count("trials", trials), limit, checked_seed(seed), metrics, rule, std)
+        return cls(checked_count("trials", trials), limit, checked_seed(seed), metrics, rule, std, unanswered)
+
+
+def _deciding(question: Any, problem: Problem) -> dict[str, Metric]:
+    """The metrics of the question that is asked, or of all that the problem can be asked."""
+    if question is not None:
+        checked_choice("question", question, tuple(QUESTIONS))
+        if question in (reasons := why_not(problem)):
+            raise ValueError(f'question: "{QUESTIONS[question]}" has no answer here: {reasons[question]}.')
+    return {name: one for name, one in deciding_metrics(problem).items() if question in (None, one.kind)}
 
 
 def _objectives(metric: Any, fewest: int) -> tuple[dict[str, Metric], bool]:
@@ -89,11 +108,12 @@ def facts_of(settings: SearchSettings, problem: Problem, space: Space) -> dict[s
         "target": _target_fact(problem.target),
         "baselines": tensor_hash(baselines if baselines.stride(0) else baselines[:1]),
         "methods": digest(configurations=[(one.canonical, one.family.version) for one in space.configurations]),
-        "metric": repr((metrics, settings.rule.cost, *_replaced(problem))),
+        "metric": repr((metrics, settings.rule.cost, *(["apart"] if settings.rule.apart else []), *_replaced(problem))),
         "seed": str(settings.seed),
         "tolerance": str(settings.rule.tolerance),
         "level": str(settings.rule.level),
         "output": problem.output,
+        "explained": problem.explained,
     }
 
 

@@ -13,11 +13,13 @@ from verax.attribution.given import given_of
 from verax.core.printable import printable
 from verax.core.warn import once_per_call
 from verax.evaluation.identity import problem_facts
+from verax.metrics.base import Kind
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter, Rows
 from verax.tuning import search
 from verax.tuning import store as stores
 from verax.tuning.measure import Bench
+from verax.tuning.questions import TunedByQuestion, by_question
 from verax.tuning.race import Candidate, estimated, rounds
 from verax.tuning.result import Stopped, Tuned
 from verax.tuning.settings import SearchSettings, checked_store, facts_of, shuffled_problem
@@ -31,15 +33,19 @@ Tell = Callable[[str], None]
 def tune(
     problem: Problem,
     methods: Any = None,
+    question: Kind | None = None,
     *,
-    metric: Any = "dpc",
+    metric: Any = None,
     trials: int = 200,
     seconds: float | None = None,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
     progress: Tell | None = None,
-) -> Tuned:
-    """Find the attribution method and the settings that are most faithful to a model.
+) -> Tuned | TunedByQuestion:
+    """Find the attribution method and the settings that explain a model best, for each of two questions.
+
+    *What would a small change of the input do* is decided by the effect correlation under noise, *what made the score
+    what it is* by the effect correlation under removal. Both are asked in one search, which shares attributions.
 
     It needs Optuna: ``pip install 'verax[tune]'``, which brings what ``plot()`` needs as well.
 
@@ -56,10 +62,12 @@ def tune(
         methods: Names such as ``("lime", "SmoothGrad")``, or configurations of your own, or both. A method of the paper
             is taken with all settings of its grid, one that removes features with several budgets, a class of your own
             with its defaults. None for every method that can be used, but for the references Random and Edges.
-        metric: A name such as ``"dpc"``, ``"pc"`` or ``"infidelity"``, which stands for the metric with its defaults,
-            or a metric object. Of several, ``("dpc", "pc", "cost")``, all that no other beats are found; ``"cost"`` is
-            the number of model rows per explained input. Objects that share a name have columns by their short form.
-            Where a metric's ``sigma`` is ``"std"``, LIME by name is also tried with such noise.
+        question: ``"local"`` (a small change) or ``"baseline"`` (what made the score), to ask one alone.
+        metric: To search by something else: a name such as ``"dpc"``, ``"pc"`` or ``"infidelity"``, which stands for
+            the metric with its defaults, or a metric object. Of several, ``("dpc", "pc", "cost")``, all that no other
+            beats are found; ``"cost"`` is the number of model rows per explained input. Objects that share a name have
+            columns by their short form. Where a metric's ``sigma`` is ``"std"``, LIME by name is also tried with such
+            noise.
         trials: Configurations to try at most, those in the store included.
         seconds: Stop after so long: nothing starts that would take longer, at the pace of what was measured before. At
             least one batch is measured on its first inputs, however long that takes.
@@ -70,7 +78,9 @@ def tune(
             stderr, ten seconds apart.
 
     Returns:
-        What was found: ``best`` (ready to be called), ``score``, ``equals``, ``table``, ``pareto``, ``plot()``.
+        What was found: ``tuned["local"].best`` and ``tuned["baseline"].best``, or ``tuned.best`` where one question, or
+        a metric, was asked for: ready to be called, and as ``.best.code`` to be pasted. With ``answer`` (what to
+        believe, and whether it beats a random explanation), ``score``, ``equals``, ``table``, ``pareto``, ``plot()``.
 
     Interrupted with Ctrl-C, the search ends with the batches that were finished.
 
@@ -78,15 +88,18 @@ def tune(
         >>> import torch, verax
         >>> _ = torch.manual_seed(0)
         >>> problem = verax.Problem(torch.nn.Linear(4, 2), torch.randn(40, 4))
-        >>> tuned = tune(problem, methods=("gradient", "vargrad", "random"), trials=8)
-        >>> tuned.best
+        >>> tuned = tune(problem, methods=("gradient", "vargrad", "random", "occlusion"), trials=10)
+        >>> tuned["local"].best, type(tuned["baseline"].best).__name__
+        (Gradient(), 'Occlusion')
+        >>> print(tuned["local"].best.code)
+        from verax.attribution import Gradient
         Gradient()
-        >>> tuned.table.height, tuned.best(problem).shape
-        (8, torch.Size([40, 4]))
+        >>> tuned.table.height, tuned["local"].best(problem).shape
+        (10, torch.Size([40, 4]))
     """
     search.optuna()  # refused before any work where it is missing
     checked_problem(problem)
-    settings = SearchSettings.checked(trials, seconds, seed, metric, problem)
+    settings = SearchSettings.checked(trials, seconds, seed, question, metric, problem)
     path = checked_store(store)
     with once_per_call():
         meter = Meter(problem.scorer.counts)
@@ -97,14 +110,16 @@ def tune(
         metrics = list(settings.metrics)
         known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []
         shown = _Progress(progress)
-        bench = Bench(shuffled, settings.metrics, space.configurations, place, shown.within)
+        measured = (shuffled, settings.metrics, space.configurations, place, shown.within)
+        bench = Bench(*measured, beside_random=metric is None)
 
         def save(candidates: list[Candidate]) -> None:
             if path is not None:
                 stores.write(path, asked, candidates, metrics)
 
         under_way = _Search(settings, space, bench, known, meter, problem_facts(problem))
-        return under_way.run(save, shown.batch)
+        found = under_way.run(save, shown.batch)
+        return found if metric is not None else by_question(found, bench)
 
 
 class _Progress:

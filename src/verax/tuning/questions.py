@@ -1,0 +1,131 @@
+"""What a search found for each question: the best method, and whether it beats a random explanation."""
+
+import html
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from verax.core.saving import save_as
+from verax.evaluation.verdicts import flat_share
+from verax.metrics.base import Kind
+from verax.scoring.meter import Meter
+from verax.statistics.paired import paired_p_values
+from verax.tuning.measure import Bench, RandomScores
+from verax.tuning.race import Candidate
+from verax.tuning.result import BesideRandom, Stopped, Tuned
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TunedByQuestion:
+    """What ``verax.tune`` found for two questions in one search: ``tuned["local"]`` and ``tuned["baseline"]``.
+
+    Attributes:
+        whole: The search, with the scores of every trial under both metrics.
+        found: What was found for each question.
+    """
+
+    whole: Tuned
+    found: Mapping[Kind, Tuned]
+
+    def __getitem__(self, question: Kind) -> Tuned:
+        if question not in self.found:
+            raise KeyError(f"question: expected one of {', '.join(map(repr, self.found))}, got {question!r}.")
+        return self.found[question]
+
+    @property
+    def answers(self) -> dict[Kind, str]:
+        """What to believe, a sentence for each question."""
+        return {question: one.answer for question, one in self.found.items()}
+
+    @property
+    def best(self) -> Any:
+        """Raises: there is one for each question."""
+        raise ValueError(
+            'best: two questions were asked, each with a best of its own; say tuned["local"].best or '
+            'tuned["baseline"].best, or pass question="local" or "baseline" to tune.'
+        )
+
+    @property
+    def rows(self) -> int:
+        """Model rows of the whole search, earlier runs included; forward and backward."""
+        return self.whole.rows
+
+    @property
+    def seconds(self) -> float:
+        """Its wall-clock time, earlier runs included."""
+        return self.whole.seconds
+
+    @property
+    def stopped(self) -> Stopped:
+        """Why it ended."""
+        return self.whole.stopped
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Methods that were not asked for by name and could not be used, with the reason."""
+        return self.whole.left_out
+
+    @property
+    def table(self) -> "pl.DataFrame":
+        """One row per trial, as ``Tuned.table`` describes, with both metrics; ``behind`` is that of the first one."""
+        return self.whole.table
+
+    def to_frame(self) -> "pl.DataFrame":
+        """The table of all trials."""
+        return self.table
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trials, or a page about them, as ``Tuned.save`` does; the page has both answers."""
+        save_as(path, self.to_frame, self._page)
+
+    def plot(self) -> Any:
+        """An Altair chart: the trials under one metric against the other."""
+        return self.whole.plot()
+
+    def _page(self) -> str:
+        return self.whole.page(str(self))
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [*(f"{one.summary()}\n" for one in self.found.values()), *self.whole.cost_lines()],
+        )
+
+    def _repr_html_(self) -> str:
+        found = "".join(f"<pre>{html.escape(one.summary())}</pre>" for one in self.found.values())
+        return f"{found}<pre>{html.escape(chr(10).join(self.whole.cost_lines()))}</pre>"
+
+
+def by_question(whole: Tuned, bench: Bench) -> Tuned | TunedByQuestion:
+    """What a search found for the questions that its metrics decide; alone where it was one."""
+    meter = Meter(bench.problem.scorer.counts)
+    random = bench.random(max(candidate.inputs for candidate in whole.candidates))
+    spent = meter.total()
+    whole = replace(whole, rows=whole.rows + spent.rows.total, seconds=whole.seconds + spent.seconds)
+    found: dict[Kind, Tuned] = {}
+    for at, (column, metric) in enumerate(whole.metrics.items()):
+        views = _racing(whole, at)
+        one = replace(whole, candidates=views, metrics={column: metric}, rule=whole.rule.under(at))
+        found[metric.kind] = replace(one, question=metric.kind, random=_beside_random(one, random[at]))
+    return next(iter(found.values())) if len(found) == 1 else TunedByQuestion(whole, found)
+
+
+def _racing(whole: Tuned, metric: int) -> list[Candidate]:
+    """All trials with the scores of one metric, alive where they may be the best under it."""
+    rule, views = whole.rule.under(metric), [candidate.under(metric) for candidate in whole.candidates]
+    best = rule.front([view for view in views if view.alive])[0]
+    for view in views:
+        view.alive = view.alive and (view is best or not rule.surely_no_better(view, best, view.inputs))
+    return views
+
+
+def _beside_random(one: Tuned, random: RandomScores) -> BesideRandom:
+    """The best trial against a random explanation; corrected for the number of trials, of which it is the best."""
+    scores, sign = random.scores[: one.winner.inputs], one.rule.signs[0]
+    (p,) = paired_p_values(scores, one.winner.scores)
+    ahead = sign * float((one.winner.scores[0] - scores).mean()) > 0
+    measured = sum(bool(candidate.inputs) for candidate in one.candidates)
+    return BesideRandom(ahead and p * measured <= 1 - one.rule.level, flat_share(random.unmoved))
