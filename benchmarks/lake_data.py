@@ -8,11 +8,13 @@ import numpy as np
 import polars as pl
 import torch
 
-from verax.lakes import LakeScores, ModelFile, Settings, score_lake
+import verax
+from verax.lakes import LakeScores, score_lake
 from verax.metrics import PredictionChange
+from verax.models.scorers import open_scorer
 
 FEATURES = 20
-SETTINGS = Settings(metrics=(PredictionChange(steps=5),))
+METRICS = [PredictionChange(steps=5)]
 ROWS_PER_INPUT = 10  # two curves of five steps; where they end is the same row, and the input itself is one more
 
 
@@ -40,11 +42,16 @@ def write_lake(folder: Path, rows: int, part_rows: int) -> None:
             )
 
 
+def problem(model: Path) -> verax.Problem:
+    """The network, and rows that only show what rows look like."""
+    rows = pl.DataFrame({f"x{at}": [0.0, 1.0] for at in range(FEATURES)})
+    return verax.Problem(open_scorer(model, returns="logits", trust=True), rows)
+
+
 def score(folder: Path, model: Path, workers: int, out: str = "scores") -> LakeScores:
     """PC of all rows."""
-    file = ModelFile(model, returns="logits", trust=True)
-    where = str(folder / "rows"), {"shap": str(folder / "shap")}, str(folder / out)
-    return score_lake(file, *where, settings=SETTINGS, workers=workers)
+    attributions = {"shap": folder / "shap"}
+    return score_lake(problem(model), folder / "rows", attributions, folder / out, METRICS, engine=workers)
 
 
 def bare_seconds(model_rows: int) -> float:

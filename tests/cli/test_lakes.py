@@ -14,7 +14,6 @@ import verax
 from lakes.lakes import SmallLake, same
 from verax.cli import app
 from verax.core.threads import one_thread_on_cpu
-from verax.lakes import ModelFile
 
 RUN = CliRunner()
 FEW = ("--metric", "pc", "--metric", "dpc", "--metric", "infidelity(samples=16)")
@@ -39,13 +38,12 @@ def test_a_lake_is_scored_and_its_means_are_printed(lake: SmallLake) -> None:
     words = ("--attributions", "shap=shap/*.parquet", "lime/*.parquet", *FEW, "--out", "scores")
     found = call(lake, *words)
     assert found.exit_code == 0, found.output
-    assert "Means over 48 rows of 4 parts with 95 % intervals" in found.output
-    assert "4 of 4 parts scored now" in found.output
-    with one_thread_on_cpu("cpu"):
-        assert same(lake.table(), lake.expected())
+    assert "Means over 48 rows with 95 % intervals" in found.output
+    assert "48 of 48 rows scored now" in found.output
+    assert same(lake.table(), lake.expected())
     again = call(lake, *words, "--json")
     told = json.loads(again.stdout)
-    assert (told["rows"], told["parts"], told["computed"]) == (48, 4, 0)
+    assert (told["rows"], told["computed"]) == (48, 0)
     mean = lake.table().filter(pl.col("attribution") == "lime")["dpc"].mean()
     assert told["metrics"]["dpc"]["lime"]["mean"] == pytest.approx(mean, rel=1e-12)
 
@@ -62,7 +60,7 @@ def test_a_lake_is_scored_and_its_means_are_printed(lake: SmallLake) -> None:
         (["--out", "other", "--baselines", "mean"], "--baselines: mean is one of the training data"),
         (["--out", "other", "--address", "auto"], "--address: is that of a Ray cluster"),
         (["--out", "other", "--attributions", "a=shap", "a=lime"], "--attributions: a second one called a"),
-        (["--out", "other", "--attributions", "none=none/*.parquet"], "none: there is no such folder."),
+        (["--out", "other", "--attributions", "none=none/*.parquet"], "none: there is no such file or folder."),
     ],
 )
 def test_what_cannot_be_done_is_told_in_a_line(lake: SmallLake, words: list[str], message: str) -> None:
@@ -79,7 +77,7 @@ def test_methods_are_computed_for_every_part(lake: SmallLake) -> None:
     words = ("--metric", "pc", "--out", "computed", "--method", "kernelshap(samples=32)")
     found = call(lake, "--attributions", "shap=shap/*.parquet", *words)
     assert found.exit_code == 0, found.output
-    problem = verax.Problem(ModelFile(lake.model).open(), lake.values)
+    problem = lake.problem().on(lake.values)
     given = {"shap": lake.attributions["shap"], "KernelShap(samples=32)": verax.attribution.KernelShap(samples=32)}
     with one_thread_on_cpu("cpu"):
         frame = verax.evaluate(problem, given, ["pc"]).to_frame()

@@ -20,7 +20,6 @@ from faults.conftest import COUNTS, MORE
 from lakes.lakes import SmallLake, same
 from verax.datasets.array_files import read_table
 from verax.datasets.limits import LimitError
-from verax.lakes import Settings
 from verax.metrics import Infidelity
 from verax.models import ModelFileError, open_model
 from verax.models.foreign_files import file_hash
@@ -91,27 +90,27 @@ def test_two_runs_of_a_lake_at_once(tmp_path: Path) -> None:
     """One is refused in a line, and what the other wrote is whole."""
     lake = SmallLake(tmp_path)
 
-    def seeded(seed: int) -> Settings:
-        return Settings(("pc", "dpc", Infidelity(samples=16, seed=seed)))
+    def seeded(seed: int) -> list[Any]:
+        return ["pc", "dpc", Infidelity(samples=16, seed=seed)]
 
     def run(task: tuple[str, int]) -> str:
         try:
-            lake.score(task[0], settings=seeded(task[1]))
+            lake.score(task[0], metrics=seeded(task[1]))
         except ValueError as error:
             return str(error)
         return "done"
 
     for seed in (1, 2):
-        lake.score(f"alone {seed}", settings=seeded(seed))
+        lake.score(f"alone {seed}", metrics=seeded(seed))
 
     for number in range(3 * MORE):
         out = f"scores {number}"
         with ThreadPoolExecutor(2) as pool:
             ends = list(pool.map(run, [(out, 1), (out, 2)]))
         winner = ends.index("done")
-        assert "holds scores of something else" in ends[1 - winner]
+        assert "holds scores of another job" in ends[1 - winner]
         assert same(lake.table(out), lake.table(f"alone {1 + winner}"))
-        assert len(lake.parts(out)) == 4
+        assert len(lake.files(out)) == 4
         COUNTS["lakes begun at once"] += 1
 
 

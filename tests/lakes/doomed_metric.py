@@ -1,6 +1,6 @@
-"""A metric that kills the process it runs in, for tests: once at a marked row, once in place of a file's last step.
+"""A metric that kills the process it runs in, for tests: at a marked row, and once in place of a file's last step.
 
-The folder of ``DOOM`` keeps what has happened, so that the next worker lives.
+The folder of ``DOOM`` keeps what has happened, so that the next worker lives, unless it is to die again.
 """
 
 import contextlib
@@ -18,11 +18,15 @@ _replace = os.replace
 
 @dataclass(frozen=True)
 class Doomed(GuidedMetric):
+    again: bool = False
+
     name, higher_is_better, kind = "killer", True, "baseline"
     experiment = Experiment("signed", steps=2)
 
     def check(self, problem: Any) -> None:
         if (problem.inputs == MARK).any():
+            if self.again:
+                os.kill(os.getpid(), signal.SIGKILL)
             die("row")
 
     def reduce(self, scores: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Small lakes: rows and attributions in parts that are cut and sorted differently, and a model file."""
+"""Small lakes: rows and attributions in files that are cut and sorted differently, and a model file."""
 
 import functools
 import tempfile
@@ -9,18 +9,20 @@ import numpy as np
 import polars as pl
 
 import verax
-from verax.lakes import ModelFile, Settings, score_lake
+from verax.core.threads import one_thread_on_cpu
+from verax.lakes import score_lake
 from verax.metrics import Infidelity
 from verax.models import MLP, save
+from verax.models.scorers import open_scorer
 
 FEATURES = ("age", "income", "height", "weight")
-SETTINGS = Settings(("pc", "dpc", Infidelity(samples=16)))
+METRICS = ("pc", "dpc", Infidelity(samples=16))
 NAMES = ("shap", "lime")
 ROWS = 48
 
 
 class SmallLake:
-    """A lake in a folder, and the same rows at hand."""
+    """A lake in a folder, and the same rows in memory."""
 
     def __init__(self, folder: Path, rows: int = ROWS, parts: int = 4) -> None:
         self.folder, self.rows = folder, rows
@@ -38,8 +40,7 @@ class SmallLake:
         """Write a table in parts."""
         (self.folder / name).mkdir(parents=True, exist_ok=True)
         for number, rows in enumerate(cuts):
-            own = values[rows]
-            columns = {"id": self.keys[rows], **{one: own[:, at] for at, one in enumerate(FEATURES)}}
+            columns = {"id": self.keys[rows], **{feature: values[rows][:, at] for at, feature in enumerate(FEATURES)}}
             pl.DataFrame(columns).write_parquet(self.path(name, number))
 
     def path(self, name: str, number: int) -> Path:
@@ -50,27 +51,36 @@ class SmallLake:
         path = self.path(name, number)
         change(pl.read_parquet(path)).write_parquet(path)
 
-    def score(self, out: str = "scores", **settings: Any) -> Any:
-        given = {name: str(self.folder / name / "*.parquet") for name in NAMES}
-        return self.score_at(str(self.folder / "rows"), given, str(self.folder / out), **settings)
+    def change_all(self, change: Any, *names: str) -> None:
+        """Write all parts of some tables anew."""
+        for path in [path for name in names for path in sorted((self.folder / name).glob("*.parquet"))]:
+            change(pl.read_parquet(path)).write_parquet(path)
 
-    def score_at(self, rows: str, given: dict[str, str], out: str, **settings: Any) -> Any:
-        asked = {"settings": SETTINGS, "workers": 1, **settings}
-        return score_lake(ModelFile(self.model), rows, given, out, **asked)
+    def problem(self, **settings: Any) -> verax.Problem:
+        """The model and what is asked about it, with rows that only show what rows look like."""
+        return verax.Problem(open_scorer(self.model), self.values[:3], names=FEATURES, **settings)
+
+    def score(self, out: str = "scores", **settings: Any) -> Any:
+        addresses = {name: str(self.folder / name / "*.parquet") for name in NAMES}
+        return self.score_at(str(self.folder / "rows"), addresses, str(self.folder / out), **settings)
+
+    def score_at(self, rows: str, addresses: dict[str, str], out: str, **settings: Any) -> Any:
+        problem = settings.pop("problem", None) or self.problem()
+        return score_lake(problem, rows, addresses, out, **{"metrics": METRICS, "engine": 1, **settings})
 
     def table(self, out: str = "scores") -> pl.DataFrame:
         return pl.read_parquet(self.folder / out / "*.parquet")
 
-    def parts(self, out: str = "scores") -> dict[str, int]:
+    def files(self, out: str = "scores") -> dict[str, int]:
         """Files of scores, with the time of their writing."""
         return {path.name: path.stat().st_mtime_ns for path in (self.folder / out).glob("*.parquet")}
 
-    def expected(self, settings: Settings = SETTINGS) -> pl.DataFrame:
-        """What one call says, under the keys."""
-        scorer = ModelFile(self.model).open()
-        frame = verax.evaluate(verax.Problem(scorer, self.values), self.attributions, settings.metrics).to_frame()
-        keys = pl.Series("id", self.keys)[frame["input"]]
-        return frame.select(keys, pl.exclude("input"))
+    def expected(self, metrics: Any = METRICS, rows: Any = slice(None)) -> pl.DataFrame:
+        """What one call gives for some rows, under their keys."""
+        attributions = {name: values[rows] for name, values in self.attributions.items()}
+        with one_thread_on_cpu("cpu"):
+            frame = verax.evaluate(self.problem().on(self.values[rows]), attributions, metrics).to_frame()
+        return frame.select(pl.Series("id", self.keys[rows])[frame["input"]], pl.exclude("input"))
 
 
 def save_model(path: Path, seed: int = 0) -> None:
@@ -84,10 +94,10 @@ def _model_files(seed: int) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "m.safetensors")
         save(path, architecture.build(seed=seed), architecture, dataset=None, hyperparameters={}, metrics={}, seed=seed)
-        return {one.suffix: one.read_bytes() for one in Path(folder).iterdir()}
+        return {file.suffix: file.read_bytes() for file in Path(folder).iterdir()}
 
 
-def same(found: pl.DataFrame, wanted: pl.DataFrame) -> bool:
+def same(table: pl.DataFrame, expected: pl.DataFrame) -> bool:
     """Equal bit for bit, whatever the order of the rows."""
     order = ["attribution", "id"]
-    return found.sort(order).equals(wanted.sort(order))
+    return table.sort(order).equals(expected.sort(order))

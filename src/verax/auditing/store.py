@@ -6,17 +6,15 @@ content: what belongs to another audit is not looked at, and what is damaged is 
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from torch import Tensor
 
 from verax.auditing.finding import Finding
 from verax.auditing.subject import Subject
 from verax.auditing.trials.base import Trial
 from verax.core.files import Sealed, write_atomically
-from verax.core.hashing import digest, tensor_hash
+from verax.core.hashing import digest, stable_form, tensor_hash
 from verax.core.version import __version__
 from verax.core.warn import warn
 from verax.metrics.base import Metric
@@ -51,9 +49,9 @@ def piece_key(
         model=tensor_hash(problem.classes.cpu(), problem.scores().double().cpu()),
         background="" if rows is None else tensor_hash(rows),
         output=problem.output,
-        replacement=_form(replacement),
-        metrics=[(name, _form(metric), metric.version) for name, metric in metrics.items()],
-        trials=[_form(trial) for trial in trials],
+        replacement=stable_form(replacement),
+        metrics=[(name, stable_form(metric), metric.version) for name, metric in metrics.items()],
+        trials=[stable_form(trial) for trial in trials],
         methods=[f"{kind} {method.canonical}" for kind, method in subject.methods.items()],
         seed=seed,
         level=level,
@@ -94,13 +92,3 @@ def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
 def findings_of(frame: "pl.DataFrame") -> list[Finding]:
     """What ``finding_frame`` made a data frame of."""
     return [Finding(**row) for row in frame.iter_rows(named=True)]
-
-
-def _form(value: Any) -> str:
-    """A frozen value in words that are the same in every process; rows as a hash of them."""
-    if isinstance(value, Tensor):
-        return tensor_hash(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        settings = ", ".join(f"{field.name}={_form(getattr(value, field.name))}" for field in fields(value))
-        return f"{type(value).__module__}.{type(value).__qualname__}({settings})"
-    return repr(value)

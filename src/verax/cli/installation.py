@@ -20,6 +20,7 @@ ADDS = {
     "tune": "search for the best method and settings: verax tune",
     "onnx": "models in ONNX files: verax evaluate --model m.onnx",
     "sklearn-files": "scikit-learn models in .skops files: verax evaluate --model m.skops",
+    "lake": "rows and attributions in many Parquet files: verax lake",
     "ray": "studies and lakes on a Ray cluster: verax study run --engine ray",
     "captum": "attributions and layers of Captum beside verax.interop.captum",
     "shap": "explainers of SHAP beside verax.interop.shap",

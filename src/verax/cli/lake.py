@@ -1,6 +1,7 @@
 """The command ``verax lake``: rows and attributions in many Parquet files, scored part by part."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,9 +15,12 @@ from verax.core import extensions
 from verax.core.arguments import checked_level
 
 if TYPE_CHECKING:
-    from verax.lakes import LakeScores, Settings
+    from verax.lakes import LakeScores
+    from verax.problem.problem import Problem
+    from verax.problem_files import ProblemFiles
     from verax.study.ray_engine import Cluster
 
+_FIRST = 16  # files that are enough to know the columns
 EXAMPLES = common.examples(
     "verax lake --model m.onnx --inputs 'rows/*.parquet' --attributions shap='shap/*.parquet' --key id --out scores/",
     "verax lake --model m.onnx --inputs rows/ --method KernelShap --metric effect_correlation --out scores/",
@@ -36,7 +40,7 @@ def lake(
     inputs: Annotated[
         str, typer.Option(metavar="LAKE", help="A folder, a pattern in quotes or a URL of .parquet files.")
     ],
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="A folder or URL for the scores of each part.")],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="A folder or URL for the scores.")],
     attributions: Annotated[
         list[str] | None, typer.Option(metavar="[NAME=]LAKE...", help="Attributions of the rows, found by --key.")
     ] = None,
@@ -74,65 +78,70 @@ def lake(
     engine: Annotated[EngineName, typer.Option(help="On this machine, or on a Ray cluster.")] = EngineName.local,
     address: Annotated[str | None, typer.Option(help="Of the Ray cluster: local, auto or ray://HOST:PORT.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Parts at once; one per core or GPU by default, on Ray as many as fit.")
+        int | None,
+        typer.Option(min=1, help="Processes or actors; by default one per core or GPU, on Ray what fits."),
     ] = None,
     imports: common.Imports = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the means as JSON.")] = False,
 ) -> None:
     """Score attributions of the rows of many Parquet files.
 
-    Rows find their attributions by --key, so that parts may be cut and sorted in any way. The scores of each part are
-    written to the folder --out; run it again to go on where it stopped.
+    Rows find their attributions by --key, so that parts may be cut and sorted in any way. Scores are written to the
+    folder --out as they come; run it again to go on where it stopped.
     """
     with common.one_line_errors():
-        from verax.lakes import ModelFile, Settings, score_lake
-        from verax.lakes.urls import shown
-        from verax.problem_files import ProblemFiles, check_model
+        check_extra("verax lake", "lake")
+        from verax.lakes import score_lake
+        from verax.lakes.scoring import METRICS
+        from verax.problem_files import ProblemFiles
 
         extensions.load(imports or ())
-        given = model_options.joined(named_addresses(attributions or ()), model_options.methods_of(method or ()))
-        if not given:
+        addresses = named_addresses(attributions or ())
+        explanations = model_options.joined(addresses, model_options.methods_of(method or ()))
+        if not explanations:
             raise ValueError("--attributions, --method: expected files or a method, got neither.")
         model_options.check_output(output)
-        tracked: Any = output  # which is checked
-        given_by: Any = returns
-        settings = Settings(
-            metrics=model_options.metrics_of(metric or Settings.metrics),
-            target=_target_of(target),
-            baselines=_baselines_of(baselines, background),
-            replacement=None if replacement is None else model_options.replacement_of(replacement, background),
-            limits=limits,
-            output=tracked,
-        )
-        cluster = _cluster(engine, address, workers)
-        checked_level(level)
+        metrics = model_options.metrics_of(metric or METRICS)
         if Path(out).is_file():
             raise ValueError(f"--out: {out} is a file; the scores of a lake are many, in a folder.")
+        cluster = _cluster(engine, address, workers)
+        checked_level(level)
+        changed = None if replacement is None else model_options.replacement_of(replacement, background)
+        question = {"target": _target_of(target), "output": output, "replacement": changed, "batch_size": batch_size}
+        question["baselines"] = _baselines_of(baselines, background)
         place = device and common.checked_device_name(device)
-        check_model(ProblemFiles(model=model, inputs=Path(inputs), returns=returns, missing=missing, device=place))
+        files = ProblemFiles(
+            model, Path(inputs), background, returns=returns, missing=missing, device=place, trust=trust_model
+        )
+        problem = _problem(files, inputs, addresses, key, question)
+        log = logging.getLogger("verax.lakes")
+        log.setLevel(logging.INFO)
+        log.addHandler(handler := _Lines())
         try:
-            found = score_lake(
-                ModelFile(model, given_by, trust_model, place, batch_size),
-                inputs,
-                given,
-                out,
-                key=key,
-                settings=settings,
-                background=background,
-                missing=None if missing is None else missing == "allow",
-                workers=workers,
-                cluster=cluster,
-                log=lambda line: common.tell(f"verax: {line}"),
+            scores = score_lake(
+                problem, inputs, explanations, out, metrics, key=key, limits=limits, engine=cluster or workers
             )
         except KeyboardInterrupt:
-            common.tell(f"verax: stopped. What was finished is stored in {shown(out)}; run it again to go on.")
+            common.tell(f"verax: stopped. What was finished is stored in {out}; run it again to go on.")
             raise typer.Exit(common.STOPPED) from None
+        finally:
+            log.removeHandler(handler)
     from verax.metrics.about import fact_line
+    from verax.problem.baselines import baseline_words
 
-    about = {"model": str(model), "followed": _followed(settings), "removed features": _removed(settings)}
-    table = replace(found.table(level), about=fact_line(about)).text()
-    text = f"{table}\n\n{found.computed} of {found.parts} parts scored now. Scores: {found.out}"
-    common.show(_facts(found, level) | {"about": about}, text, as_json=as_json)
+    followed = "the predicted class" if question["target"] is None else f"class {question['target']}"
+    removed = baseline_words(question["baselines"]) if changed is None else changed.short_form
+    about = {"model": str(model), "followed": f"{output} of {followed}", "removed features": removed}
+    table = replace(scores.table(level), about=fact_line(about)).text()
+    text = f"{table}\n\n{scores.computed:,} of {scores.rows:,} rows scored now. Scores: {scores.out}"
+    common.show(_facts(scores, level) | {"about": about}, text, as_json=as_json)
+
+
+class _Lines(logging.Handler):
+    """Shows what is logged as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        common.tell(f"verax: {record.getMessage()}")
 
 
 def _cluster(engine: EngineName, address: str | None, workers: int | None) -> "Cluster | None":
@@ -147,12 +156,48 @@ def _cluster(engine: EngineName, address: str | None, workers: int | None) -> "C
     return None
 
 
+def _problem(
+    files: "ProblemFiles",
+    inputs: str,
+    addresses: Mapping[str, str],
+    key: str,
+    question: Mapping[str, Any],
+) -> "Problem":
+    """The model and what is asked about it, shown some rows of the lake."""
+    from verax.datasets.array_files import listed, read_table, table_array
+    from verax.lakes.lake import feature_columns, first_rows, open_lake
+    from verax.models.scorers import open_scorer
+    from verax.problem.problem import Problem
+    from verax.problem_files import check_model
+
+    check_model(files)
+    rows = open_lake("--inputs", inputs, most=_FIRST)
+    lakes = {name: open_lake("--attributions", address, most=_FIRST) for name, address in addresses.items()}
+    takes_missing = None if files.missing is None else files.missing == "allow"
+    scorer = open_scorer(
+        files.model, returns=files.returns, device=files.device, trust=files.trust, takes_missing=takes_missing
+    )
+    names = feature_columns(rows, key, scorer.feature_names, lakes)
+    data = None
+    if files.background is not None:
+        table = read_table(files.background)
+        if lost := [name for name in names if name not in table.columns]:
+            raise ValueError(
+                f"--background: {files.background}: expected the columns of the inputs; missing {listed(lost)}."
+            )
+        data = table_array(table.select(names), files.background, gaps=True).values
+    example = first_rows(rows, names)
+    if not scorer.takes_missing:
+        example = example.fill_nan(0.0)  # which the score of this row will name
+    return Problem(scorer, example.to_numpy(order="c"), names=names, background=data, **question)
+
+
 def is_lake(inputs: str) -> bool:
     """Whether inputs are many files: a folder, a URL, or a pattern of Parquet files that is no file's name."""
-    from verax.lakes.storage import has_pattern
+    from verax.core.folders import MAGIC
 
     path = Path(inputs)
-    pattern = has_pattern(inputs) and path.suffix in ("", ".parquet") and not path.exists()
+    pattern = MAGIC.search(inputs) is not None and path.suffix in ("", ".parquet") and not path.exists()
     return "://" in inputs or path.is_dir() or pattern
 
 
@@ -163,16 +208,15 @@ def named_addresses(words: Sequence[str]) -> dict[str, str]:
         >>> named_addresses(["shap=s3://lake/a/*.parquet", "lime/*.parquet"])
         {'shap': 's3://lake/a/*.parquet', 'lime': 'lime/*.parquet'}
     """
-    from verax.lakes.storage import split_pattern
-    from verax.lakes.urls import shown
+    from verax.core.folders import split_pattern
 
     found: dict[str, str] = {}
     for word in words:
         name, sign, address = word.partition("=")
         if not sign or "/" in name:
-            name, address = Path(shown(split_pattern(word)[0])).name, word
+            name, address = Path(split_pattern(word)[0]).name, word
         if not name or not address:
-            raise ValueError(f"--attributions: expected NAME=PATTERN or a pattern in a folder, found {shown(word)}.")
+            raise ValueError(f"--attributions: expected NAME=PATTERN or a pattern in a folder, got {word}.")
         if name in found:
             raise ValueError(f"--attributions: a second one called {name}; say NAME=PATTERN.")
         found[name] = address
@@ -188,31 +232,22 @@ def _target_of(text: str | None) -> Any:
     return read_target(text)
 
 
-def _baselines_of(text: str | None, background: Path | None) -> float | str | None:
+def _baselines_of(text: str | None, background: Path | None) -> float | str:
     """Read ``--baselines`` for a lake: a number, or a statistic of the training data."""
     from verax.problem_files.said import STATISTICS, number
 
     if text in STATISTICS and background is None:
         raise ValueError(f"--baselines: {text} is one of the training data; pass --background FILE as well.")
-    if text is None or text == "zero" or text in STATISTICS:
+    if text is None:
+        return 0.0
+    if text == "zero" or text in STATISTICS:
         return text
     return number("--baselines", text, f"a number, zero, {', '.join(STATISTICS)}")
 
 
-def _followed(settings: "Settings") -> str:
-    """Which score of the model is followed; the labels of a lake's classes stand in its scores."""
-    return f"{settings.output} of {'the predicted class' if settings.target is None else f'class {settings.target}'}"
-
-
-def _removed(settings: "Settings") -> str:
-    if settings.replacement is not None:
-        return str(getattr(settings.replacement, "short_form", settings.replacement))
-    from verax.problem.baselines import baseline_words
-
-    return baseline_words(settings.baselines)
-
-
-def _facts(found: "LakeScores", level: float) -> dict[str, Any]:
-    means = {metric: {name: asdict(one) for name, one in found.mean(metric, level).items()} for metric in found.metrics}
-    whole = {"out": found.out, "rows": found.rows, "parts": found.parts, "computed": found.computed, "level": level}
+def _facts(scores: "LakeScores", level: float) -> dict[str, Any]:
+    means = {
+        metric: {name: asdict(mean) for name, mean in scores.mean(metric, level).items()} for metric in scores.metrics
+    }
+    whole = {"out": scores.out, "rows": scores.rows, "computed": scores.computed, "level": level}
     return whole | {"metrics": means}

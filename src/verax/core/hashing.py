@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -21,3 +22,13 @@ def tensor_hash(*tensors: Tensor) -> str:
         digest.update(f"{own.dtype} {tuple(own.shape)}\n".encode())
         digest.update(own.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def stable_form(value: Any) -> str:
+    """A frozen value in words that are the same in every process; tensors as a hash of them."""
+    if isinstance(value, Tensor):
+        return tensor_hash(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        settings = ", ".join(f"{field.name}={stable_form(getattr(value, field.name))}" for field in fields(value))
+        return f"{type(value).__module__}.{type(value).__qualname__}({settings})"
+    return repr(value)

@@ -8,11 +8,14 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
+
+TRIES = 4  # processes that may die with the same task, before it is the task's fault
+_NO_TASK = object()
 
 
 class WorkerEndedError(ChildProcessError):
@@ -21,6 +24,14 @@ class WorkerEndedError(ChildProcessError):
     def __init__(self, status: int | None) -> None:
         super().__init__(f"a worker process ended by itself (status {status})")
         self.status = status
+
+
+class TaskLostError(ChildProcessError):
+    """Several processes have died, one after the other, with the same ``task``."""
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(f"{TRIES} worker processes died with the same task")
+        self.task = task
 
 
 class Worker:
@@ -74,6 +85,55 @@ def ready(workers: Sequence[Worker], seconds: float | None = None) -> list[Worke
     """Wait until some have sent something or have ended, but no longer than this, and return them."""
     found = set(wait([worker.pipe for worker in workers], seconds))
     return [worker for worker in workers if worker.pipe in found]
+
+
+def run_tasks(
+    functions: Sequence[Callable[[Any], Any]],
+    tasks: Iterable[Any],
+    environment: Mapping[str, str],
+) -> Iterator[Any]:
+    """Apply functions, each in a process of its own, to tasks; yields what comes back, the first to finish first.
+
+    A task is taken when a process is free. A process that dies is replaced, and its task given to the next one; a task
+    with which several died is a ``TaskLostError``.
+
+    Args:
+        functions: One for each process, which is sent it when it starts.
+        tasks: Sent to the processes, one at a time.
+        environment: Variables that the processes start with.
+    """
+    waiting = iter(tasks)
+    running: dict[Worker, tuple[int, Any, int]] = {}  # number, task, and how many processes died with it
+    with contextlib.ExitStack() as stack:
+
+        def started(number: int) -> Worker:
+            worker = Worker(_apply, functions[number], environment=environment)
+            stack.callback(worker.end)
+            return worker
+
+        workers = [started(number) for number in range(len(functions))]  # all, before a send waits for the first
+        for (number, worker), task in zip(enumerate(workers), waiting, strict=False):
+            worker.send(task)
+            running[worker] = number, task, 0
+        while running:
+            for worker in ready(list(running)):
+                number, task, deaths = running.pop(worker)
+                successor = worker
+                try:
+                    yield worker.receive()
+                    task, deaths = next(waiting, _NO_TASK), 0
+                except WorkerEndedError:
+                    if deaths + 1 == TRIES:
+                        raise TaskLostError(task) from None
+                    successor, deaths = started(number), deaths + 1
+                if task is not _NO_TASK:
+                    successor.send(task)
+                    running[successor] = number, task, deaths
+
+
+def _apply(pipe: Connection, function: Callable[[Any], Any]) -> None:
+    while True:
+        pipe.send(function(pipe.recv()))
 
 
 def _run(work: Callable[..., None], arguments: tuple[Any, ...], pipe: Connection) -> None:

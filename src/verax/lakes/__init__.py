@@ -1,7 +1,7 @@
-"""Rows and attributions in many Parquet parts, scored part by part."""
+"""Rows and attributions in many Parquet files, joined by key and scored in batches, on this machine or on Ray."""
 
-from verax.lakes.job import ModelFile, Settings
 from verax.lakes.result import LakeScores
 from verax.lakes.run import score_lake
+from verax.lakes.scoring import BatchScorer
 
-__all__ = ["LakeScores", "ModelFile", "Settings", "score_lake"]
+__all__ = ["BatchScorer", "LakeScores", "score_lake"]

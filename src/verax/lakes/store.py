@@ -1,133 +1,125 @@
-"""The folder of scores: a manifest of what was asked, and one sealed file for each finished part."""
+"""The folder of scores: a manifest of the job and its files, and sealed files of scores."""
 
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
+import torch
 
-from verax.core.files import Sealed, sweep_parts
+from verax.core.files import Sealed
+from verax.core.folders import File, open_folder
 from verax.core.hashing import digest
 from verax.core.version import __version__
-from verax.lakes.score import Scored, Task
-from verax.lakes.storage import Folder, LocalFolder, folder_of
 from verax.statistics.totals import ScoreSums
-from verax.study.said_names import said_name
 
+_LOG = logging.getLogger("verax.lakes")
 MANIFEST = "lake.json"
-FORMAT = 1
+FORMAT = 2
+_STEM, _SUFFIX = "scores", ".parquet"
 
-
-@dataclass
-class Contents:
-    """What is finished, and what had to be removed.
-
-    Attributes:
-        found: Parts that are stored and as they would be computed now.
-        removed: A line for each file that was damaged, or scored from parts that were written anew since.
-    """
-
-    found: dict[str, Scored] = field(default_factory=dict)
-    removed: list[str] = field(default_factory=list)
+Totals = dict[str, dict[str, ScoreSums]]
+"""Exact sums of scores by attribution and metric."""
 
 
 class ScoreFolder:
-    """Where scores are kept."""
+    """Where scores are kept.
 
-    def __init__(self, out: str) -> None:
-        self.folder: Folder = folder_of(out)
+    Args:
+        out: A folder or URL.
+        job: Everything on which scores depend, besides the rows.
+        metrics: The columns of the scores that are added up.
+    """
 
-    def check(self, asked: Mapping[str, str]) -> None:
-        """Refuse a folder that holds scores of something else; nothing is written."""
-        if self._names(MANIFEST):
-            self._compare(asked)
-        elif parts := self._parts():
-            raise ValueError(
-                f"out: {self.folder.root} holds scores ({next(iter(parts))}), but no {MANIFEST} that says of what; "
-                "put it back, or use another folder."
-            )
+    def __init__(self, out: str, job: Mapping[str, str], metrics: Sequence[str]) -> None:
+        self.folder, self.job, self.metrics = open_folder(out), dict(job), metrics
+        self._totals: dict[str, Totals] = {}  # by the path of a file, whose name holds a hash of its content
 
-    def begin(self, asked: Mapping[str, str]) -> None:
-        """Claim the folder for what is asked; refuse it where another run was faster."""
-        content = {"format": FORMAT, "asked": dict(asked), "verax": __version__}
-        text = json.dumps({**content, "seal": digest(**content)}, indent=2)
-        self.folder.create(MANIFEST, text.encode())
-        self._compare(asked)
-
-    def contents(self, tasks: Mapping[str, Task]) -> Contents:
-        """Read and check what is there of some parts; what is damaged or out of date is removed and named."""
-        if isinstance(self.folder, LocalFolder):
-            sweep_parts(Path(self.folder.root))
-        contents = Contents()
-        for name, stem in self._parts().items():
-            if stem not in tasks:
-                address = self.folder.address(name)
-                raise ValueError(
-                    f"out: {address}: no part of the inputs has this name any more; remove it, or use another folder."
-                )
-            scored, fault = _read(self.folder, name, stem, tasks[stem])
-            if scored is not None and stem not in contents.found:
-                contents.found[stem] = scored
-            else:
-                self.folder.remove(name)
-                contents.removed.append(f"{self.folder.address(name)}: {fault or 'a second one'}; scored anew")
-        return contents
-
-    def _compare(self, asked: Mapping[str, str]) -> None:
-        path = self.folder.address(MANIFEST)
+    def check(self) -> dict[str, str]:
+        """Raise for a folder with scores of another job; returns the files that its scores are of."""
+        content = self.folder.read(f"{self.folder.base}/{MANIFEST}")
+        if content is None:
+            if files := self._files():
+                name = self.folder.name(files[0].path)
+                raise ValueError(f"out: {name} holds scores, without the {MANIFEST} of their job; use another folder.")
+            return {}
         try:
-            content = json.loads(self.folder.read(MANIFEST))
-            seal = content.pop("seal")
-            whole = seal == digest(**content) and content["format"] == FORMAT
-            before: dict[str, str] = content["asked"]
+            manifest = json.loads(content)
+            seal = manifest.pop("seal")
+            whole = seal == digest(**manifest) and manifest["format"] == FORMAT
         except (ValueError, KeyError, TypeError, AttributeError):
-            whole, before = False, {}
+            whole = False
         if not whole:
-            raise ValueError(f"out: {path}: damaged or changed by hand; put it back, or use another folder.")
-        names = dict.fromkeys((*before, *asked))
-        other = [name for name in names if before.get(name) != asked.get(name)]
-        if other:
-            words = "; ".join(f"{name}: {before.get(name, 'none')}, now {asked.get(name, 'none')}" for name in other)
-            raise ValueError(f"out: {self.folder.root} holds scores of something else ({words}); use another folder.")
+            name = self.folder.name(f"{self.folder.base}/{MANIFEST}")
+            raise ValueError(f"out: {name}: damaged or of another version; use another folder.")
+        before: dict[str, str] = manifest["job"]
+        if names := [name for name in {**before, **self.job} if before.get(name) != self.job.get(name)]:
+            words = "; ".join(f"{name}: {before.get(name)}, now {self.job.get(name)}" for name in names)
+            raise ValueError(f"out: {self.folder.address} holds scores of another job ({words}); use another folder.")
+        marks: dict[str, str] = manifest["files"]
+        return marks
 
-    def _parts(self) -> dict[str, str]:
-        """Files of scores, with the parts that they are of."""
-        stems = {name: stem_of(name) for name in self._names("**/*.parquet")}
-        return {name: stem for name, stem in stems.items() if stem is not None}
+    def claim(self) -> dict[str, str]:
+        """Claim the folder for the job; of two jobs that begin at once, one is refused. Returns as ``check``."""
+        self.folder.create(MANIFEST, self._manifest({}))
+        self.folder.sweep()
+        return self.check()
 
-    def _names(self, pattern: str) -> list[str]:
+    def note_files(self, marks: Mapping[str, str]) -> None:
+        """Note of which files the scores are from now on."""
+        self.folder.write(MANIFEST, self._manifest(marks))
+
+    def whole_files(self) -> list[File]:
+        """The files of scores whose content is what their name says; others are removed."""
+        files = []
+        for file in self._files():
+            if file.path not in self._totals:
+                content = self.folder.read(file.path) or b""
+                if not file.path.endswith(f"/{Sealed.name(_STEM, content, _SUFFIX)}"):
+                    self.remove(file, "damaged: its content is not what its name says")
+                    continue
+                self._totals[file.path] = _totals_of(pl.read_parquet(io.BytesIO(content)), self.metrics)
+            files.append(file)
+        return files
+
+    def remove(self, file: File, reason: str) -> None:
+        """Remove a file of scores, and say why."""
+        self.folder.remove(file.path)
+        _LOG.info("%s: %s; its rows are scored again", self.folder.name(file.path), reason)
+
+    def totals(self, files: Sequence[File]) -> Totals:
+        """The sums over several files."""
+        whole: Totals = {}
+        for file in files:
+            for name, metrics in self._totals[file.path].items():
+                sums = whole.setdefault(name, {})
+                for metric, more in metrics.items():
+                    sums[metric] = sums.get(metric, ScoreSums()) + more
+        return whole
+
+    def _files(self) -> list[File]:
         try:
-            return [file.name for file in self.folder.files(pattern)]
-        except FileNotFoundError:  # made with the first file
+            return self.folder.files(f"{_STEM}.*{_SUFFIX}")
+        except FileNotFoundError:  # created with the first file
             return []
 
-
-def stem_of(name: str) -> str | None:
-    """The part that a file holds the scores of; None for a file of another kind.
-
-    Example:
-        >>> stem_of("2026/part-0.ed7002b439e9ac84.parquet"), stem_of("part-0.parquet")
-        ('2026/part-0', None)
-    """
-    path = Path(name)
-    stem = Sealed.stem(path)
-    return None if stem is None else path.with_name(stem).as_posix()
+    def _manifest(self, marks: Mapping[str, str]) -> bytes:
+        content = {"format": FORMAT, "job": self.job, "files": dict(marks), "verax": __version__}
+        return json.dumps({**content, "seal": digest(**content)}, indent=2).encode()
 
 
-def _read(folder: Folder, name: str, stem: str, task: Task) -> tuple[Scored | None, str]:
-    """A stored part, or why it does not do."""
-    content = folder.read(name)
-    if Sealed.name(stem, content, ".parquet") != name:
-        return None, "damaged: its content is not what its name says"
-    if said_name(content, ".parquet") != stem:
-        return None, "not what its name says"
-    facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content))["verax"])
-    if facts["key"] != task.key:
-        return None, "its rows or attributions were written anew since"
-    totals = {
-        attribution: {metric: ScoreSums.from_json(sums) for metric, sums in own.items()}
-        for attribution, own in facts["totals"].items()
+def score_file(table: Any) -> tuple[str, bytes]:
+    """The name and the content of a file of scores: the same bytes whoever computes it."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd", metadata={"verax": __version__, "torch": torch.__version__})
+    content = buffer.getvalue()
+    return Sealed.name(_STEM, content, _SUFFIX), content
+
+
+def _totals_of(table: pl.DataFrame, metrics: Sequence[str]) -> Totals:
+    return {
+        str(name): {metric: ScoreSums.of(torch.from_numpy(rows[metric].to_numpy().copy())) for metric in metrics}
+        for (name,), rows in table.group_by("attribution", maintain_order=True)
     }
-    return Scored(stem, task.inputs.rows, totals), ""

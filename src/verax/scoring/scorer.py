@@ -3,7 +3,9 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,6 +36,32 @@ from verax.scoring.targets import Target, columns_of
 # and fits LIME's samples: 1,024 images of 3 x 224 x 224.
 _CPU_ELEMENTS, _CPU_ROWS = 3 << 18, (8, 2048)
 _GPU_ELEMENTS, _GPU_ROWS = 1 << 28, (32, 65536)
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """How the scorer of a model file is opened again, in another process.
+
+    Attributes:
+        opener: Called with the path, and with the rest by name.
+        path: The model file.
+        returns: What the model returns; None where the file says it.
+        device: Where the model runs.
+        trust: Whether a file may be opened that can run code.
+        takes_missing: Whether the model takes NaN; None where it knows itself.
+    """
+
+    opener: Callable[..., "Scorer"]
+    path: Path
+    returns: Returns | None = None
+    device: str | torch.device | None = None
+    trust: bool = False
+    takes_missing: bool | None = None
+
+    def __call__(self) -> "Scorer":
+        """Open the file."""
+        settings = {"returns": self.returns, "device": self.device, "trust": self.trust}
+        return self.opener(self.path, takes_missing=self.takes_missing, **settings)
 
 
 class Scorer:
@@ -116,7 +144,15 @@ class Scorer:
         self._feature_names = None if feature_names is None else tuple(feature_names)
         self.batch_size = checked_batch_size(batch_size)
         self.device = checked_device(device)
+        self.reopened: Reopened | None = None
         self._counts: dict[int, Counts] = {}  # by thread
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A scorer of a file is opened anew where it is unpickled; what the first rows have decided goes with it."""
+        if self.reopened is None:
+            return super().__reduce_ex__(protocol)
+        decided = getattr(self.adapter, "decided", True)
+        return (replace(self.reopened, returns=self.adapter.returns) if decided else self.reopened), ()
 
     @property
     def counts(self) -> Counts:
