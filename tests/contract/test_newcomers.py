@@ -51,7 +51,7 @@ from verax.attribution import Attribution
 
 
 @dataclass(frozen=True)
-class LeaveOneOut(Attribution):
+class DropOfEach(Attribution):
     """The drop of the score when a feature becomes a value."""
 
     value: float = 0.0
@@ -141,7 +141,7 @@ STUDY = {
             "name": "coins",
             "limit": 4,
             "models": [{"name": "Rule", "path": "m.rule", "returns": "probabilities"}],
-            "attributions": {"grid": False, "others": [{"method": "LeaveOneOut"}, {"method": "Random"}]},
+            "attributions": {"grid": False, "others": [{"method": "DropOfEach"}, {"method": "Random"}]},
         }
     ],
 }
@@ -183,7 +183,7 @@ def test_a_file_is_short(name: str) -> None:
 def test_in_python(folder: Path) -> None:
     model = verax.models.open_model(folder / "m.rule")
     x = torch.from_numpy(np.load(folder / "x.npy"))
-    method = sys.modules["new_method"].LeaveOneOut()
+    method = sys.modules["new_method"].DropOfEach()
     halfway = sys.modules["new_replacement"].PartOfTheWay()
     problem = verax.Problem(model, x, target=1, replacement=halfway, explained="logit")
     attributions = verax.explain(problem, {"drop": method})
@@ -196,7 +196,7 @@ def test_in_python(folder: Path) -> None:
 
 
 def test_on_the_command_line_and_in_a_study(folder: Path) -> None:
-    words = "--model m.rule --inputs x.npy --method LeaveOneOut(value=0.5) --method Random --json"
+    words = "--model m.rule --inputs x.npy --method DropOfEach(value=0.5) --method Random --json"
     metrics = "--metric largest_share(power=2) --metric pc --replacement part_of_the_way:share=0.5"
     imports = " ".join(IMPORTS)
     study = f"study run new.toml --out study {imports}"
@@ -209,6 +209,6 @@ def test_on_the_command_line_and_in_a_study(folder: Path) -> None:
     assert without.stderr.endswith("needs --import MODULE.\n")
     assert ran.returncode == 0, ran.stderr
     scores = pl.concat([pl.read_parquet(path) for path in (folder / "study" / "scores").iterdir()])
-    assert set(scores["method"].cast(pl.String)) == {"LeaveOneOut", "Random"}
+    assert set(scores["method"].cast(pl.String)) == {"DropOfEach", "Random"}
     assert scores["squared"].is_between(0.25, 1).all()
     assert (scores["whole_way"] == scores["pc"]).all()
