@@ -1,4 +1,4 @@
-"""How often ``verax.check`` passes a requirement that is false by a hair, and how often it finds a planted wrong reason.
+"""How often ``verax.check`` passes a requirement that is false by a hair, and finds a planted wrong reason.
 
 A population of rows has a known truth: the mean of each score over all of them. The threshold lies a millionth on the
 wrong side of it. Each simulated check draws other inputs; at most 5 % of 1,000 may pass. With inputs of a fixed number,

@@ -240,7 +240,9 @@ def reasons(
             for as many inputs as they allow, drawn at random; by a search where they allow no more than a few.
         seed: Of draws of the background.
 
-    Example: an exact explanation of a linear model has no false and no omitted reason.
+    Example:
+        An exact explanation of a linear model has no false and no omitted reason.
+
         >>> import torch, verax
         >>> _ = torch.manual_seed(0)
         >>> model, x = torch.nn.Linear(8, 2), torch.randn(50, 8)
