@@ -106,7 +106,7 @@ def test_curves_have_a_step_per_token(texts):
 
 
 def test_padding_does_not_matter_to_the_ranking(texts):
-    """Tokens are removed as if their sentence were alone: the same curve, found by hand for some sentences."""
+    """Tokens are removed as if their sentence were alone: the same curve, got by hand for some sentences."""
     head, x, present = texts["head"], texts["x"], texts["present"]
     scores, curves = texts["attributions"]["IG"].sum(-1), texts["result"].evaluation["pc"].morf["IG"]
     for row in range(0, len(x), 40):

@@ -31,5 +31,5 @@ def test_a_metric_is_found_by_its_column():
     assert [tables.metric(name).higher_is_better for name in ("pc", "infidelity")] == [True, False]
     with pytest.raises(ValueError, match=r"metric: expected pc, .*found 'infidelty'; did you mean 'infidelity'\?"):
         tables.metric("infidelty")
-    with pytest.raises(ValueError, match="expected a study with metrics, found 'pc'"):
+    with pytest.raises(ValueError, match="expected a study with metrics, got 'pc'"):
         without_metrics(tables, *COLUMNS).metric("pc")

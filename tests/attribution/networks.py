@@ -25,7 +25,7 @@ def mlp(seed: int = 0, features: int = 6, outputs: int = 3) -> nn.Module:
 def convnet(seed: int = 0, channels: int = 3, size: int = 12, outputs: int = 3) -> nn.Module:
     """A convolutional network with inception-like branches, max pooling and batch norm; size divides by four."""
     if size % 4:
-        raise ValueError(f"size: expected a multiple of four, found {size}.")
+        raise ValueError(f"size: expected a multiple of four, got {size}.")
     network = nn.Sequential(
         _convolution(channels, 6, 3),
         nn.MaxPool2d(2),

@@ -494,16 +494,16 @@ def test_canonical_form_of_numbers() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"background": "stratified"}, 'background: expected "random" or an expected label from 0 to 1, found \'strat'),
-        ({"background": 1.1}, "from 0 to 1, found 1.1; the rows themselves are passed in the call"),
-        ({"background": -0.1}, "from 0 to 1, found -0.1"),
-        ({"background": math.nan}, "from 0 to 1, found nan"),
-        ({"background": True}, "from 0 to 1, found True"),
-        ({"background": None}, "from 0 to 1, found None"),
-        ({"samples": 0}, "samples: expected a whole number of at least 1, found 0"),
-        ({"samples": 2.5}, "samples: expected a whole number of at least 1, found 2.5"),
-        ({"seed": 0.5}, "seed: expected a whole number, found 0.5"),
-        ({"multiply_by_inputs": 1}, "multiply_by_inputs: expected True or False, found 1"),
+        ({"background": "stratified"}, 'background: expected "random" or an expected label from 0 to 1, got \'strat'),
+        ({"background": 1.1}, "from 0 to 1, got 1.1; the rows themselves are passed in the call"),
+        ({"background": -0.1}, "from 0 to 1, got -0.1"),
+        ({"background": math.nan}, "from 0 to 1, got nan"),
+        ({"background": True}, "from 0 to 1, got True"),
+        ({"background": None}, "from 0 to 1, got None"),
+        ({"samples": 0}, "samples: expected a whole number of at least 1, got 0"),
+        ({"samples": 2.5}, "samples: expected a whole number of at least 1, got 2.5"),
+        ({"seed": 0.5}, "seed: expected a whole number, got 0.5"),
+        ({"multiply_by_inputs": 1}, "multiply_by_inputs: expected True or False, got 1"),
     ],
 )
 def test_wrong_settings(setting: dict[str, Any], message: str) -> None:
@@ -515,7 +515,7 @@ def test_wrong_settings(setting: dict[str, Any], message: str) -> None:
     ("label", "labels", "message"),
     [
         (0.25, None, r"^background_labels: a stratified background needs the class of each background row, 0 or 1"),
-        (0.25, [0, 1, 2, 0], r"^background_labels: expected classes 0 and 1 for a stratified background, found 2"),
+        (0.25, [0, 1, 2, 0], r"^background_labels: expected classes 0 and 1 for a stratified background, got 2"),
         (0.25, [0, 1, -1, 0], r"found -1"),
         (
             0.25,

@@ -110,7 +110,7 @@ def test_image_lime_needs_48_sets_of_rows():
 
 def test_an_unknown_modality_is_refused(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    with pytest.raises(ValueError, match='modality: expected "tabular" or "image", found \'text\''):
+    with pytest.raises(ValueError, match='modality: expected "tabular" or "image", got \'text\''):
         grid("text")
 
 

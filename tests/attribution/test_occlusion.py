@@ -76,5 +76,5 @@ def test_cost():
 
 def test_other_kinds_are_refused(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it would answer before the library does
-    with pytest.raises(ValueError, match=r"^kind: expected one of 'leave_one_out', 'keep_one_in', found 'both'"):
+    with pytest.raises(ValueError, match=r"^kind: expected one of 'leave_one_out', 'keep_one_in', got 'both'"):
         Occlusion("both")

@@ -165,9 +165,9 @@ def test_the_standardisation_is_undone():
 def test_what_cannot_be_pixels_is_refused():
     with pytest.raises(ValueError, match=r"pixel_mean, pixel_std: .* from .* to .*; expected 0 to 1"):
         segmentations(rows(1, 3, 4, 4).numpy(), Slic(), PixelScale((120.0,), (60.0,)))
-    with pytest.raises(ValueError, match=r"pixel_std: expected one number per channel \(3\), found 2"):
+    with pytest.raises(ValueError, match=r"pixel_std: expected one number per channel \(3\), got 2"):
         segmentations(rows(1, 3, 4, 4).numpy(), Slic(), PixelScale((0.5,), (0.2, 0.2)))
-    with pytest.raises(ValueError, match="grey or RGB images can be segmented, found 4 channels"):
+    with pytest.raises(ValueError, match="grey or RGB images can be segmented, got 4 channels"):
         segmentations(rows(1, 4, 4, 4).numpy(), Slic())
 
 

@@ -184,7 +184,7 @@ def test_evaluate_takes_a_case_as_it_is_and_knows_truth_from_its_opposite(name: 
 
 
 def test_no_inputs_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"inputs: expected a whole number of at least 1, found 0\."):
+    with pytest.raises(ValueError, match=r"inputs: expected a whole number of at least 1, got 0\."):
         cases(inputs=0)
 
 

@@ -326,7 +326,7 @@ def test_the_outcome_is_the_worst_of_all():
         ({"metric": "pc", "threshold": 0.5, "segments": {"column": "age"}}, r"segments\.column: no column 'age'"),
         ({"metric": "pc", "threshold": 0.5, "segments": {"score": [0.5, 0.2]}}, r"expected rising numbers"),
         ({"metric": "pc", "threshold": 0.5, "segments": ["a"] * 5}, r"expected one label for each of 12 inputs"),
-        ({"metric": "pc", "threshold": 0.5, "explanation": "lime"}, r"explanation: expected explanation, found 'lime'"),
+        ({"metric": "pc", "threshold": 0.5, "explanation": "lime"}, r"explanation: expected explanation, got 'lime'"),
         ({"metric": "pc", "threshold": "not worse than lim"}, r"threshold: expected explanation or a method"),
         ({"metric": "infidelity", "threshold": "0.5 of the limit"}, r"limits are known of pc, dpc and lpc"),
         ({"metric": "false_reasons", "threshold": "0.5 of the limit"}, r"false_reasons has no limit"),

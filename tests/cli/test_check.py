@@ -212,7 +212,7 @@ MISTAKES = {
     "a setting": ("target = 1", "targett = 1", r"problem\.targett: no such key; .* did you mean 'target'"),
     "no reason": ('"One letter in ten."', '""', r"requirements\[1\]\.justification: say in words why"),
     "a metric": ("false_reasons", "false_reason", r"requirements\[1\]\.metric: .*did you mean 'false_reasons'"),
-    "a column": ('column = "region"', 'column = "town"', "segments.column: expected region, found 'town'"),
+    "a column": ('column = "region"', 'column = "town"', "segments.column: expected region, got 'town'"),
     "no toml": ("[problem]", "[problem", "cannot be read as TOML"),
 }
 

@@ -128,7 +128,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "an unknown model": (
             "train digits forest --out {new}.safetensors",
-            "model: expected linear, mlp or inception, found 'forest'",
+            "model: expected linear, mlp or inception, got 'forest'",
         ),
         "no place": ("train digits linear", "Missing option '--out'"),
         "missing data": ("train heloc mlp --data {new}.csv --out {new}.safetensors", "{new}.csv"),
@@ -162,7 +162,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "a file as a folder": ("study run {study.toml} --out {regular}", "regular is no folder"),
         "no rights": ("study run {study.toml} --out {forbidden}/study", "--out: {forbidden}/study cannot be written"),
         "a missing device": (f"{STUDY} --device {NO_CUDA}", f"--device: {NO_CUDA}"),
-        "a device for nothing": (f"{STUDY} --device meta", "--device: expected cpu, cuda or mps, found meta"),
+        "a device for nothing": (f"{STUDY} --device meta", "--device: expected cpu, cuda or mps, got meta"),
         "a plan without rights": ("study run {study.toml} --out {forbidden}/study --dry-run", "cannot be written"),
         "a plan without data": ("study run paper-heloc --data {new}.csv --out {new} --dry-run --json", "{new}.csv"),
     },

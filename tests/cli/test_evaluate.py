@@ -340,8 +340,8 @@ WRONG = {
     ),
     "missing inputs": ({"inputs": "no.npy"}, "no.npy: there is no such file"),
     "inputs in an unknown kind of file": ({"inputs": "x.txt"}, "x.txt: expected a file that ends in .npy"),
-    "inputs with NaN": ({"inputs": "nan.npy"}, "inputs: expected finite numbers, found nan in row 3"),
-    "inputs of two arrays": ({"inputs": "two.npz"}, "expected one array, or one called inputs, found a, b"),
+    "inputs with NaN": ({"inputs": "nan.npy"}, "inputs: expected finite numbers, got nan in row 3"),
+    "inputs of two arrays": ({"inputs": "two.npz"}, "expected one array, or one called inputs, got a, b"),
     "missing attributions": ({"attributions": "no.npy"}, "no.npy: there is no such file"),
     "attributions of other rows": ({"attributions": "short.npy"}, "short.npy: expected one row for each of the 30"),
     "attributions of other columns": ({"attributions": "wide.npy"}, "attributions['wide']: shape (30, 8)"),
@@ -362,8 +362,8 @@ WRONG = {
     ),
     "an index": ({"inputs": "index.csv"}, "index.csv: column '' looks like an index"),
     "no header": ({"inputs": "headless.csv"}, "headless.csv: expected a header"),
-    "a header alone": ({"inputs": "header.csv"}, "header.csv: expected rows of numbers, found 0 rows"),
-    "a column twice": ({"inputs": "twice.csv"}, "twice.csv: expected each column once, found several called age"),
+    "a header alone": ({"inputs": "header.csv"}, "header.csv: expected rows of numbers, got 0 rows"),
+    "a column twice": ({"inputs": "twice.csv"}, "twice.csv: expected each column once, got several called age"),
     "a column of words": ({"inputs": "text.csv"}, "text.csv: expected numbers, not so in age"),
     "a gap": ({"inputs": "gap.parquet"}, "gap.parquet: expected a number in every row, missing values in age"),
     "a folder to write to": ({"out": "folder.parquet"}, "--out: {own}/folder.parquet is a folder"),
@@ -393,14 +393,14 @@ WRONG = {
     "half a group": ({"features": "classes.npy"}, "classes.npy: expected whole numbers of groups"),
     "groups of another shape": ({"features": "groups.npy"}, "features: group numbers of shape (7,) do not fit"),
     "no draws": ({"=metric": "infidelity(samples=0)"}, "--metric: infidelity: samples: expected"),
-    "an unknown score": ({"=output": "odds"}, "--output: expected probability or logit, found odds"),
-    "an unknown word for gaps": ({"=missing": "ignore"}, "--missing: expected allow or refuse, found ignore"),
+    "an unknown score": ({"=output": "odds"}, "--output: expected probability or logit, got odds"),
+    "an unknown word for gaps": ({"=missing": "ignore"}, "--missing: expected allow or refuse, got ignore"),
     "a background of other columns": ({"background": "wide.npy"}, "background: expected rows like the inputs'"),
     "a missing baseline": ({"baseline": "no.npy"}, "no.npy: there is no such file"),
     "a baseline of another shape": ({"baseline": "wide.npy"}, "baselines: shape (30, 8) does not broadcast"),
     "no steps": ({"=metric": "pc(steps=0)"}, "steps: expected a whole number of at least 1"),
     "an unknown device": ({"=device": "abacus"}, "device: expected a torch device"),
-    "unknown returns": ({"=returns": "labels"}, "--returns: expected logits, probabilities or values, found labels"),
+    "unknown returns": ({"=returns": "labels"}, "--returns: expected logits, probabilities or values, got labels"),
     "an impossible level": ({"=level": "95"}, "level: expected a number between 0 and 1"),
 }
 
@@ -609,9 +609,9 @@ def test_settings_of_metrics_are_no_options(folder, option):
     [
         (
             "infidelity(perturbation=salt)",
-            "infidelity: perturbation: expected one of 'gaussian', 'baseline', found 'salt'",
+            "infidelity: perturbation: expected one of 'gaussian', 'baseline', got 'salt'",
         ),
-        ("pc(steps=many)", "pc: steps: expected a whole number of at least 1, or \"adaptive\", found 'many'"),
+        ("pc(steps=many)", "pc: steps: expected a whole number of at least 1, or \"adaptive\", got 'many'"),
     ],
 )
 def test_words_that_a_setting_does_not_know(word, said):

@@ -87,7 +87,7 @@ def test_windows_of_so_many_rows(folder) -> None:
     lines = [json.loads(line) for line in (first.stdout + second.stdout).splitlines()]
     assert [(line["rows"], line["attribution"]) for line in lines] == [(100, "attribution")] * 3
     refused(invoke(folder, 3, "--window", "7", attributions="{}"), "--window: ")
-    refused(invoke(folder, 3, "--alarm", "0.2", attributions="{}"), "began with 0.1, found 0.2")
+    refused(invoke(folder, 3, "--alarm", "0.2", attributions="{}"), "began with 0.1, got 0.2")
 
 
 def test_another_question_needs_another_state(folder) -> None:
@@ -103,7 +103,7 @@ def test_another_question_needs_another_state(folder) -> None:
 def test_it_asks_what_the_attributions_are(folder) -> None:
     refused(invoke(folder, 0, kind=None), "pass --kind contributions")
     refused(invoke(folder, 0, "--metric", "infidelity", kind=None), "--kind: infidelity must know")
-    refused(invoke(folder, 0, kind="shap"), "--kind: expected one of 'contributions', 'slopes', found 'shap'")
+    refused(invoke(folder, 0, kind="shap"), "--kind: expected one of 'contributions', 'slopes', got 'shap'")
     assert not (folder / "state.json").exists()
     assert invoke(folder, 0, "--metric", "pc", kind=None).exit_code == 0
     slopes = f"gradient={folder / 'slopes0.npy'}"

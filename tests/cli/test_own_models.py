@@ -130,7 +130,7 @@ def test_boosters_of_values_with_gaps(folder: Path, name: str) -> None:
     same(gone, wanted(model, Inputs(X, baselines=np.nan), metrics=["pc"]))
     refused = run(folder, name, "--missing", "refuse", inputs="holes.npy")
     assert refused.exit_code == 2
-    assert "holes.npy: inputs: expected finite numbers, found nan in row" in refused.stderr
+    assert "holes.npy: inputs: expected finite numbers, got nan in row" in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["m.json", "m.txt"])

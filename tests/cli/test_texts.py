@@ -143,9 +143,9 @@ def test_tokens_that_are_named_must_be_the_tokenizers(folder: Path, tokenizer: A
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "another column": ({"text_column": "review"}, "expected a column 'review' with texts, found text, about"),
-    "an unknown unit": ({"unit": "letter"}, "--unit: expected token, word or sentence, found letter"),
-    "an unknown replacement": ({"replace": "zero"}, "--replace: expected mask, pad, unk or delete, found zero"),
+    "another column": ({"text_column": "review"}, "expected a column 'review' with texts, got text, about"),
+    "an unknown unit": ({"unit": "letter"}, "--unit: expected token, word or sentence, got letter"),
+    "an unknown replacement": ({"replace": "zero"}, "--replace: expected mask, pad, unk or delete, got zero"),
     "baselines": (
         {"baselines": "mean"},
         "--baselines: texts and a folder of transformers have no use for it; --replace",
@@ -168,13 +168,13 @@ def test_options_about_texts_need_a_folder(folder: Path) -> None:
 
 
 WRONG_ROWS: dict[str, tuple[Any, str]] = {
-    "too few texts": ([[1.0]], "expected one row for each of 3 texts, found 1"),
+    "too few texts": ([[1.0]], "expected one row for each of 3 texts, got 1"),
     "another length": ([GIVEN["ig"][0], [1.0, 2.0], GIVEN["ig"][2]], "wrong.jsonl: attributions: row 1 has 2 numbers"),
     "words": ([["a"], [1.0], [1.0]], "line 1: expected a list of numbers"),
-    "no finite number": ([[float("nan")]], "line 1: expected finite numbers, found nan"),
+    "no finite number": ([[float("nan")]], "line 1: expected finite numbers, got nan"),
     "no attributions": ([{"scores": [1.0]}], "or an object with one as 'attributions'"),
     "no JSON": ("[1.0,\n", "line 1 is no JSON"),
-    "nothing": ("\n", "expected a line for each text, found none"),
+    "nothing": ("\n", "expected a line for each text, got none"),
 }
 
 
@@ -231,7 +231,7 @@ SPOILT: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "weights elsewhere": (
         lambda folder: (folder / "model.safetensors.index.json").write_text(INDEX),
-        "expected weights in .safetensors files beside config.json, found ../model.safetensors",
+        "expected weights in .safetensors files beside config.json, got ../model.safetensors",
     ),
     "weights of another shape": (
         lambda folder: config(folder, hidden_size=16),

@@ -45,7 +45,7 @@ def test_train_learns_a_column_of_a_file(tmp_path: Path) -> None:
     assert (saved.returns, saved.feature_names) == ("values", ("size", "kind = a", "kind = b"))
     refused = RUN.invoke(app, [*command, "--label", "prize"])
     assert refused.exit_code == 2
-    assert "label: expected size, kind or price, found 'prize'; did you mean 'price'?" in refused.output
+    assert "label: expected size, kind or price, got 'prize'; did you mean 'price'?" in refused.output
 
 
 def test_train_goes_on_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

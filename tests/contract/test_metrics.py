@@ -107,8 +107,8 @@ class Nameless(verax.metrics.Metric):
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        (Nameless(), r"derive from verax.metrics.GuidedMetric .*SampledMetric .*; found an object of Nameless\.$"),
-        (3, r"derive from verax.metrics.GuidedMetric .*; found 3\.$"),
+        (Nameless(), r"derive from verax.metrics.GuidedMetric .*SampledMetric .*; got an object of Nameless\.$"),
+        (3, r"derive from verax.metrics.GuidedMetric .*; got 3\.$"),
         (PredictionChange, r"found the class PredictionChange; create one: PredictionChange\(\)\.$"),
         ("fidelity", "did you mean 'infidelity'"),
     ],

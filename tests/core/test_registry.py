@@ -43,7 +43,7 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(name):
 def test_what_is_no_name_is_refused_with_what_there_is(name):
     known = Registry("thing")
     known.add("pc", kind("PC"))
-    with pytest.raises(ValueError, match="metrics: expected pc, found"):
+    with pytest.raises(ValueError, match="metrics: expected pc, got"):
         known.get(name, "metrics")
 
 

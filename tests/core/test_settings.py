@@ -38,16 +38,16 @@ def test_a_value_of_an_open_family_is_a_table_with_its_name(replacement):
 def test_what_is_wrong_is_named():
     with pytest.raises(ValueError, match="pionts: IntegratedGradients has no such setting; it has baseline, "):
         made(IntegratedGradients, {"pionts": 3})
-    with pytest.raises(ValueError, match="segmenter: expected a table with method Quickshift or Slic, found"):
+    with pytest.raises(ValueError, match="segmenter: expected a table with method Quickshift or Slic, got"):
         made(LimeImage, {"segmenter": {"method": "Voronoi"}})
     for wrong in ({"name": "nugde", "epsilon": 1.0}, {"method": "Nudge", "epsilon": 1.0}, "nudge", 3):
         with pytest.raises(ValueError, match=r"replacement: expected a table with name .*nudge"):
             made(PredictionChange, {"replacement": wrong})
     with pytest.raises(ValueError, match="replacement: size: Nudge has no such setting; it has epsilon"):
         made(PredictionChange, {"replacement": {"name": "nudge", "size": 0.1}})
-    with pytest.raises(ValueError, match="replacement: epsilon: expected a positive, finite number, found"):
+    with pytest.raises(ValueError, match="replacement: epsilon: expected a positive, finite number, got"):
         made(PredictionChange, {"replacement": {"name": "nudge", "epsilon": 0.0}})
-    with pytest.raises(ValueError, match="segmenter: expected a table with method Quickshift or Slic, found None"):
+    with pytest.raises(ValueError, match="segmenter: expected a table with method Quickshift or Slic, got None"):
         made(LimeImage, {"segmenter": None})
 
 

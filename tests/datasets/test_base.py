@@ -60,12 +60,12 @@ def test_a_seed_gives_a_split_again_and_another_seed_another():
 
 
 def test_groups_that_do_not_fit_the_rows_are_refused():
-    with pytest.raises(ValueError, match=r"groups: expected one per row \(3\), found 2"):
+    with pytest.raises(ValueError, match=r"groups: expected one per row \(3\), got 2"):
         make_split(3, groups=["a", "b"])
 
 
 def test_a_part_that_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match="part: expected one of 'train', 'validation', 'test', found 'dev'"):
+    with pytest.raises(ValueError, match="part: expected one of 'train', 'validation', 'test', got 'dev'"):
         inspect.unwrap(Split.rows)(make_split(5), "dev")  # past the type check of the tests
 
 

@@ -134,11 +134,11 @@ def test_what_is_wrong_is_named_with_the_file(arrays: dict[str, Any], words: lis
 
 
 NAMES: dict[str, tuple[dict[str, Any], str]] = {
-    "ids twice": ({"ids": np.zeros(COUNT)}, "ids: expected 50 different names, found 1"),
-    "too few ids": ({"ids": np.arange(3)}, "ids: expected 50 different names, found 3"),
-    "too few features": ({"feature_names": np.array(["a"])}, "feature_names: expected 3 different names, found 1"),
-    "a class twice": ({"class_names": np.array(["a", "a"])}, "class_names: expected 2 different names, found 1"),
-    "three classes": ({"class_names": np.array(["a", "b", "c"])}, "class_names: expected 2 different names, found 3"),
+    "ids twice": ({"ids": np.zeros(COUNT)}, "ids: expected 50 different names, got 1"),
+    "too few ids": ({"ids": np.arange(3)}, "ids: expected 50 different names, got 3"),
+    "too few features": ({"feature_names": np.array(["a"])}, "feature_names: expected 3 different names, got 1"),
+    "a class twice": ({"class_names": np.array(["a", "a"])}, "class_names: expected 2 different names, got 1"),
+    "three classes": ({"class_names": np.array(["a", "b", "c"])}, "class_names: expected 2 different names, got 3"),
 }
 
 

@@ -155,15 +155,15 @@ def test_seeds_split_differently(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "header", "message"),
     [
-        (table(), [*HEADER[:5], "Typo", *HEADER[6:]], rf"missing column {HEADER[5]}; found RiskPerformance, "),
-        (table(), ["Label", *HEADER[1:]], "missing column RiskPerformance; found Label, "),
+        (table(), [*HEADER[:5], "Typo", *HEADER[6:]], rf"missing column {HEADER[5]}; got RiskPerformance, "),
+        (table(), ["Label", *HEADER[1:]], "missing column RiskPerformance; got Label, "),
         (table(), [*HEADER[:9], HEADER[1], *HEADER[10:]], f"column {HEADER[1]} is there more than once"),
         (put(table(), 6, FEATURES[3], "n/a"), HEADER, rf"row 6 \(line 8\), column {FEATURES[3]}: .*found 'n/a'"),
         (put(table(), 6, FEATURES[3], ""), HEADER, rf"row 6 \(line 8\), column {FEATURES[3]}: .*found ''"),
         (put(table(), 6, FEATURES[3], "nan"), HEADER, "expected a number .* found 'nan'"),
         (put(table(), 6, FEATURES[3], "inf"), HEADER, "expected a number .* found 'inf'"),
         (put(table(), 2, LABEL, "bad"), HEADER, r"row 2 \(line 4\), column RiskPerformance: .*'Good' or 'Bad'.*'bad'"),
-        ([*table(), ["Bad", "1"]], HEADER, r"row 30 \(line 32\): expected 24 cells as in the header, found 2"),
+        ([*table(), ["Bad", "1"]], HEADER, r"row 30 \(line 32\): expected 24 cells as in the header, got 2"),
         ([*table(), [*table()[0], "1"]], HEADER, r"row 30 \(line 32\): expected 24 cells .* found 25"),
         ([], HEADER, "no rows under the header"),
         ([["Bad", *["-9"] * 23]], HEADER, "no row is complete"),

@@ -288,12 +288,12 @@ def test_nothing_left_is_an_error_even_when_skipping(
 HOT = "image,MEL,NV,BCC,AKIEC,BKL,DF,VASC"
 WRONG_TABLES = {
     "unknown word": ("image_id,label\nISIC_1,benign\nISIC_2,perhaps", r"gt.csv, line 3 \(ISIC_2\): label: .*'perhaps'"),
-    "unknown number": ("image_name,target\nISIC_1,2", r"gt.csv, line 2 \(ISIC_1\): target: expected 0 or 1, found '2'"),
-    "not a number": ("image_name,target\nISIC_1,", "expected 0 or 1, found ''"),
+    "unknown number": ("image_name,target\nISIC_1,2", r"gt.csv, line 2 \(ISIC_1\): target: expected 0 or 1, got '2'"),
+    "not a number": ("image_name,target\nISIC_1,", "expected 0 or 1, got ''"),
     "both of 2017": ("image_id,melanoma,seborrheic_keratosis\nISIC_1,1,1", "found both"),
     "two diagnoses": (f"{HOT}\nISIC_1,1,1,0,0,0,0,0", "line 2 .*found MEL, NV"),
     "no diagnosis": (f"{HOT}\nISIC_1,0,0,0,0,0,0,0", "found none"),
-    "2016 without id": ("name,label\nISIC_1,benign", "of 2016 needs the column image_id; found name, label"),
+    "2016 without id": ("name,label\nISIC_1,benign", "of 2016 needs the column image_id; got name, label"),
     "2017 without melanoma": ("image_id,seborrheic_keratosis\nISIC_1,0", "of 2017 needs the column melanoma"),
     "2018 without some": ("image,MEL,NV,AKIEC,DF,VASC\nISIC_1,1,0,0,0,0", "of 2018 needs the columns BCC, BKL"),
     "2019 without AK": ("image,MEL,NV,BCC,BKL,DF,VASC,SCC\nISIC_1,1,0,0,0,0,0,0", "of 2019 needs the column AK;"),
@@ -304,7 +304,7 @@ WRONG_TABLES = {
     "no id": ("image_name,target\n,0", "line 2: no image id in column image_name"),
     "no rows": (HOT, "gt.csv: the table is empty: it has a header and no rows"),
     "nothing": ("", "gt.csv: the table is empty"),
-    "short row": ("image_name,sex,target\nISIC_1,0", "line 2: expected 3 cells as in the header, found 2"),
+    "short row": ("image_name,sex,target\nISIC_1,0", "line 2: expected 3 cells as in the header, got 2"),
     "only unknown": (f"{HOT},UNK\nISIC_1,0,0,0,0,0,0,0,1", "All 1 rows have an unknown diagnosis"),
 }
 
@@ -319,7 +319,7 @@ def test_wrong_tables_are_refused_with_the_place(tmp_path: Path, load: Callable[
 
 def test_a_labels_csv_without_labels_names_the_column(tmp_path: Path, load: Callable[..., Dataset]) -> None:
     table(tmp_path / "labels.csv", "isic_id,dx\nISIC_1,nv")
-    with pytest.raises(ValueError, match=r"labels.csv: a table needs the column malignant; found isic_id, dx"):
+    with pytest.raises(ValueError, match=r"labels.csv: a table needs the column malignant; got isic_id, dx"):
         load(tmp_path)
 
 

@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "names": ([f"n{row}" for row in range(9)], "auto", 'has 9 different labels in 9 rows.*task = "regression"'),
     "no end": ([1.5, np.inf, 3.5], "auto", "labels: expected finite numbers"),
     "words to regress": (["a", "b", "a", "b"], "regression", "found 'a'; say task = \"classification\""),
-    "too few": ([[1], [2]], "auto", r"one label for each of 2 rows, found shape \(2, 1\)"),
+    "too few": ([[1], [2]], "auto", r"one label for each of 2 rows, got shape \(2, 1\)"),
 }
 
 
@@ -158,8 +158,8 @@ COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
     "names": ({"x": [f"n{row}" for row in range(9)]}, "column 'x' holds 9 different texts in 9 rows.*leave the column"),
     "dates": ({"x": np.array(["2020-01-01"] * 9, dtype="datetime64[s]")}, "column 'x': expected numbers or text.*date"),
     "nothing": ({"x": [None] * 9}, "column 'x' has no value in any row; leave it out"),
-    "both": ({"x": ["a", 1] * 4}, "column 'x': expected numbers or text throughout, found int such as 1"),
-    "no end": ({"x": [1.0, np.inf]}, "column 'x': expected finite numbers, found infinity"),
+    "both": ({"x": ["a", 1] * 4}, "column 'x': expected numbers or text throughout, got int such as 1"),
+    "no end": ({"x": [1.0, np.inf]}, "column 'x': expected finite numbers, got infinity"),
 }
 
 
@@ -183,7 +183,7 @@ def test_both_libraries_give_the_same_columns() -> None:
 
 FILES: dict[str, tuple[str, str | None, str]] = {
     "no label said": ("a,b\n1,2\n", None, 'say which column is to be predicted, label = "COLUMN"; there are a, b'),
-    "a misspelt label": ("price,b\n1,2\n", "prize", "label: expected price or b, found 'prize'; did you mean 'price'?"),
+    "a misspelt label": ("price,b\n1,2\n", "prize", "label: expected price or b, got 'prize'; did you mean 'price'?"),
     "a label alone": ("a\n1\n2\n", "a", "expected columns beside the label 'a'"),
     "an index": (",a\n1,2\n", "a", "looks like an index"),
     "no rows": ("a,b\n", "a", "found 0 rows"),

@@ -244,9 +244,9 @@ def test_html_shows_names_as_they_are(problem):
 
 def test_wrong_arguments_are_named(problem, found):
     model, x, attributions = problem
-    with pytest.raises(ValueError, match=r"metric: expected one of 'pc', 'dpc', 'infidelity', found 'area'"):
+    with pytest.raises(ValueError, match=r"metric: expected one of 'pc', 'dpc', 'infidelity', got 'area'"):
         found.ranking("area")
-    with pytest.raises(ValueError, match=r"attribution: expected one of 'noise', .*, found 'lime'"):
+    with pytest.raises(ValueError, match=r"attribution: expected one of 'noise', .*, got 'lime'"):
         found.pair("noise", "lime", "pc")
     for wrong in (x, {1: x}):
         with pytest.raises(TypeError, match="attributions: expected a dict of names to arrays"):

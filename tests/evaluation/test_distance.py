@@ -169,9 +169,9 @@ def test_what_has_no_distance_is_refused():
     model = verax.Scorer(lambda rows: rows.flatten(1).sum(1)[:, None], returns="values")
     with pytest.raises(ValueError, match="distance: it is measured from training data; pass background"):
         calls.evaluate(model, x, x, ["pc"], distance=True)
-    with pytest.raises(ValueError, match="at least 20 rows, found 19"):
+    with pytest.raises(ValueError, match="at least 20 rows, got 19"):
         calls.evaluate(model, x, x, ["pc"], background=train[:19], distance=True)
-    with pytest.raises(ValueError, match="rows with removed features, found metrics infidelity"):
+    with pytest.raises(ValueError, match="rows with removed features, got metrics infidelity"):
         calls.evaluate(model, x, x, ["infidelity"], background=train, samples=20, distance=True)
     with pytest.raises(ValueError, match=r"distance: rows of shape \(1, 40, 40\) have none here"):
         calls.evaluate(

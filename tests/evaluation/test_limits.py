@@ -242,11 +242,11 @@ def test_companions_follow_the_inputs_that_were_drawn() -> None:
 
 def test_what_cannot_be_done_is_refused_by_name() -> None:
     model, x = network(4), rows(2, 4)
-    with pytest.raises(ValueError, match="metrics: limits are known of pc, dpc and lpc, found 'infidelity'"):
+    with pytest.raises(ValueError, match="metrics: limits are known of pc, dpc and lpc, got 'infidelity'"):
         calls.limits(model, x, metrics=["infidelity"])
     with pytest.raises(ValueError, match="limits: they are known of pc, dpc and lpc, got metrics infidelity"):
         calls.evaluate(model, x, x, ["infidelity"], limits=True)
-    with pytest.raises(ValueError, match="rows: expected a whole number of at least 1, found 0"):
+    with pytest.raises(ValueError, match="rows: expected a whole number of at least 1, got 0"):
         calls.limits(model, x, rows=0)
     with pytest.raises(ValueError, match="features: limits of an input with 4 features take 16 model rows or more"):
         calls.limits(model, x, rows=15)

@@ -132,7 +132,7 @@ def test_the_page_of_totals_is_their_table(totals, tmp_path):
 
 @pytest.mark.parametrize("name", ["scores.xlsx", "scores", ".parquet", "scores.html.gz"])
 def test_another_ending_is_refused_with_those_there_are(found, tmp_path, name):
-    with pytest.raises(ValueError, match=r"path: expected a name that ends in .*, found") as refused:
+    with pytest.raises(ValueError, match=r"path: expected a name that ends in .*, got") as refused:
         found.save(tmp_path / name)
     assert all(ending in str(refused.value) for ending in ENDINGS)
     assert list(tmp_path.iterdir()) == []

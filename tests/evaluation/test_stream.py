@@ -387,7 +387,7 @@ def test_what_cannot_be_done_is_said(scorer, x, given_two) -> None:
         stream(scorer, x, given_two, ["pc"], by=["a"]).totals()
     with pytest.raises(TypeError, match="name a column"):
         stream(scorer, x.split(50), {"g": Gradient()}, ["pc"], by=["a"] * ROWS).totals()
-    with pytest.raises(ValueError, match="until: expected names among pc, found an empty dict"):
+    with pytest.raises(ValueError, match="until: expected names among pc, got an empty dict"):
         stream(scorer, x, given_two, ["pc"], until={})
     bad = x.clone()
     bad[60, 2] = torch.nan
@@ -423,7 +423,7 @@ def test_batches_that_are_unlike_are_told_in_a_line(scorer, x, batches, what, wa
         stream(scorer, batches(x), metrics=["pc"]).totals()
     message = str(refused.value)
     assert f"expected {what} as in batches[0], " in message
-    before, after = message.split(", found ")
+    before, after = message.split(", got ")
     assert wanted in before
     assert found in after
     assert "\n" not in message
@@ -450,9 +450,9 @@ def test_lists_of_numbers_are_rows(x) -> None:
 
 def test_only_totals_are_merged(scorer, x) -> None:
     totals = stream(scorer, [(x[:5], x[:5])], metrics=["pc"]).totals()
-    with pytest.raises(TypeError, match=r"merge: expected totals, as those of verax\.stream, found int"):
+    with pytest.raises(TypeError, match=r"merge: expected totals, as those of verax\.stream, got int"):
         totals.merge(3)
-    with pytest.raises(TypeError, match="merge: expected the total of a metric, found a list of 1"):
+    with pytest.raises(TypeError, match="merge: expected the total of a metric, got a list of 1"):
         totals["pc"].merge([totals["pc"]])
 
 

@@ -251,19 +251,19 @@ def test_arguments_have_captums_names_and_order():
 
 MODEL = Whole()
 ERRORS = {
-    "no function": ((3, X, A), {}, TypeError, r"forward_func: expected a module or a function, found int"),
+    "no function": ((3, X, A), {}, TypeError, r"forward_func: expected a module or a function, got int"),
     "says nothing": ((lambda x: x, X, A), {}, ValueError, r"returns: a function does not say .*returns=\"logits\""),
-    "array": ((MODEL, X.numpy(), A), {}, TypeError, r"inputs: expected a tensor, found ndarray"),
+    "array": ((MODEL, X.numpy(), A), {}, TypeError, r"inputs: expected a tensor, got ndarray"),
     "whole numbers": ((MODEL, (X, X.long()), A), {}, TypeError, r"inputs\[1\]: expected floating-point.*int64"),
     "other rows": ((MODEL, (X, X[:2]), A), {}, ValueError, r"inputs\[1\]: expected one row per example.*\(2, 12\)"),
     "no tensor": ((MODEL, (), A), {}, ValueError, r"inputs: .*empty tuple"),
     "attributions": ((MODEL, X, A[:, :3]), {}, ValueError, r"attributions: .*\(6, 12\).*found \[\(6, 3\)\]"),
     "too few": ((InParts(), in_parts(X), A), {}, ValueError, r"attributions: expected the shapes of the inputs"),
     "baselines": ((MODEL, X, A, X[:, :3]), {}, ValueError, r"baselines: shape \(6, 3\) does not broadcast"),
-    "one baseline": ((InParts(), in_parts(X), in_parts(A), 0.0), {}, ValueError, r"baselines: .*3 inputs, found 1"),
+    "one baseline": ((InParts(), in_parts(X), in_parts(A), 0.0), {}, ValueError, r"baselines: .*3 inputs, got 1"),
     "mask": ((MODEL, X, A), {"feature_mask": TARGET[None]}, ValueError, r"feature_mask: shape \(1, 6\) does not"),
     "mask of numbers": ((MODEL, X, A), {"feature_mask": X}, TypeError, r"features: group numbers must be whole"),
-    "masks": ((MODEL, X, A), {"feature_mask": (TARGET, TARGET)}, ValueError, r"feature_mask: .*1 inputs, found 2"),
+    "masks": ((MODEL, X, A), {"feature_mask": (TARGET, TARGET)}, ValueError, r"feature_mask: .*1 inputs, got 2"),
     "tuple": ((MODEL, X, A), {"target": (1, 2)}, TypeError, r"target: .*found \(1, 2\)"),
     "tuples": ((MODEL, X, A), {"target": [(1, 2)] * ROWS}, TypeError, r"target: .*one class per row"),
     "class": ((MODEL, X, A), {"target": 3}, ValueError, r"target: class 3 does not exist"),

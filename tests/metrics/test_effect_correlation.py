@@ -198,7 +198,7 @@ def test_an_interval_holds_its_score_stays_in_range_and_grows_with_the_level() -
         ends = torch.stack([wide_low[name], low[name], value, high[name], wide_high[name]])
         assert (ends.diff(dim=0) > 0).all()
         assert ends.abs().max() <= 1
-    with pytest.raises(ValueError, match=r"level: expected a number between 0 and 1, found 95\.0"):
+    with pytest.raises(ValueError, match=r"level: expected a number between 0 and 1, got 95\.0"):
         found.interval(95.0)
 
 
@@ -213,7 +213,7 @@ def test_one_draw_that_predicts_alone_leaves_a_finite_error() -> None:
 
 
 def test_settings_are_checked_and_few_draws_are_warned_of() -> None:
-    with pytest.raises(ValueError, match="samples: expected a whole number of at least 2, found 1"):
+    with pytest.raises(ValueError, match="samples: expected a whole number of at least 2, got 1"):
         EffectCorrelation(samples=1)
     with pytest.raises(ValueError, match='effect: "sum" adds up'):
         EffectCorrelation(effect="sum")

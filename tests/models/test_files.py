@@ -166,7 +166,7 @@ def refused(path: Path, *reasons: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing\.safetensors"):
         load(tmp_path / "nothing.safetensors")
-    with pytest.raises(ValueError, match=r"ends in \.safetensors, found '.*model.pt'"):
+    with pytest.raises(ValueError, match=r"ends in \.safetensors, got '.*model.pt'"):
         load(tmp_path / "model.pt")
 
 
@@ -224,7 +224,7 @@ def test_another_layout_of_the_same_sidecar_is_accepted(path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (lambda c: c.update(format="verax model 2"), "expected the format 'verax model 1', found 'verax model 2'"),
+        (lambda c: c.update(format="verax model 2"), "expected the format 'verax model 1', got 'verax model 2'"),
         (lambda c: c["architecture"].update(name="ResNet"), "found 'ResNet'"),
         (lambda c: c["architecture"]["settings"].pop("hidden"), "MLP has the settings"),
         (lambda c: c["architecture"]["settings"].update(features="4"), "features: expected a whole number"),
@@ -285,7 +285,7 @@ def test_anything_else_is_refused(path: Path, data: bytes) -> None:
     [
         (lambda s: s.pop("norm1.bias"), "1 tensors are missing, the first is norm1.bias"),
         (lambda s: s.update(extra=torch.zeros(1)), "1 tensors are unknown, the first is extra"),
-        (lambda s: s.update({"fc.weight": torch.zeros(1, 4)}), "fc.weight: expected shape (1, 3), found (1, 4)"),
+        (lambda s: s.update({"fc.weight": torch.zeros(1, 4)}), "fc.weight: expected shape (1, 3), got (1, 4)"),
         (lambda s: s.update({"fc.weight": torch.zeros(1, 3, dtype=torch.int32)}), "fc.weight: expected numbers like"),
     ],
 )

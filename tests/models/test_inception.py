@@ -166,7 +166,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_nothing_loaded() -> None:
         ({"conv1.weight": torch.zeros(1)}, "not a checkpoint of googlenet"),
         (
             InceptionV1().build().state_dict(),
-            r"conv1.conv.weight: expected shape \(64, 1, 7, 7\), found \(64, 3, 7, 7\)",
+            r"conv1.conv.weight: expected shape \(64, 1, 7, 7\), got \(64, 3, 7, 7\)",
         ),
     ):
         with pytest.raises(ValueError, match=message):

@@ -231,8 +231,8 @@ def test_wrong_settings_are_named(make: Any, message: str) -> None:
     [
         (None, "expected a name and settings"),
         ({"name": "MLP"}, "expected a name and settings"),
-        ({"name": "ResNet", "settings": {}}, "expected one of Linear, MLP, InceptionV1, found 'ResNet'"),
-        ({"name": "Linear", "settings": {"outputs": 1}}, "Linear has the settings outputs, shape, found outputs"),
+        ({"name": "ResNet", "settings": {}}, "expected one of Linear, MLP, InceptionV1, got 'ResNet'"),
+        ({"name": "Linear", "settings": {"outputs": 1}}, "Linear has the settings outputs, shape, got outputs"),
     ],
 )
 def test_a_wrong_form_is_refused(form: Any, message: str) -> None:

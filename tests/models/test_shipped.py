@@ -61,9 +61,9 @@ def test_the_less_regularised_recipe_is_for_perceptrons() -> None:
     assert (recipe.weight_decay, recipe.noise, recipe.label_smoothing, recipe.average) == (1e-2, 0.1, 0.0, 0.0)
     assert varied(recipe, "mlp", None) is recipe
     assert not any(one.class_weight for one in RECIPES.values())  # the shipped ones are no variants
-    with pytest.raises(ValueError, match=r"recipe: less-regularised is for mlp, found linear\."):
+    with pytest.raises(ValueError, match=r"recipe: less-regularised is for mlp, got linear\."):
         varied(FIRST, "linear", "less-regularised")
-    with pytest.raises(ValueError, match=r"recipe: expected one of 'less-regularised', 'balanced', found 'loose'"):
+    with pytest.raises(ValueError, match=r"recipe: expected one of 'less-regularised', 'balanced', got 'loose'"):
         varied(FIRST, "mlp", "loose")
 
 

@@ -448,7 +448,7 @@ class TestRecipe:
 
     def test_one_class_only_is_refused(self, table):
         alone = dataclasses.replace(table, labels=np.ones_like(table.labels))
-        with pytest.raises(ValueError, match=r"both classes, 0 and 1, among the train rows; found \[1\]"):
+        with pytest.raises(ValueError, match=r"both classes, 0 and 1, among the train rows; got \[1\]"):
             train(SMALL, alone, SHORT, device="cpu")
 
 

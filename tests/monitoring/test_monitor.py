@@ -158,7 +158,7 @@ def test_what_cannot_be_done_is_said() -> None:
         Monitor(alarm=1.5)
     monitor = Monitor()
     monitor.fold(results(drawn(200)))
-    with pytest.raises(ValueError, match="expected dpc of ig, as in the batches before, found dpc of lime"):
+    with pytest.raises(ValueError, match="expected dpc of ig, as in the batches before, got dpc of lime"):
         monitor.fold(results(drawn(10), label="lime"))
     with pytest.raises(ValueError, match="finite scores"):
         monitor.fold(results(np.array([math.nan])))

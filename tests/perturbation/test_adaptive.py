@@ -293,7 +293,7 @@ def test_curves_go_through_the_points_that_were_scored() -> None:
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"steps: .* at least 1, or .adaptive., found .often."):
+    with pytest.raises(ValueError, match=r"steps: .* at least 1, or .adaptive., got .often."):
         checked_steps("often")
     with pytest.raises(ValueError, match="tolerance: expected a positive"):
         LocalPredictionChange(steps="adaptive", tolerance=-1.0)

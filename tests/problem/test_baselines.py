@@ -79,8 +79,8 @@ def test_a_number_that_the_inputs_cannot_hold_is_refused(number: object) -> None
     ("given", "error", "named"),
     [
         (10**400, ValueError, "baselines: expected a number that float64 can hold"),
-        (1j, TypeError, "baselines: expected real numbers, found torch.complex128"),
-        (torch.zeros_like, TypeError, "baselines: expected a number or an array, found <built-in"),
+        (1j, TypeError, "baselines: expected real numbers, got torch.complex128"),
+        (torch.zeros_like, TypeError, "baselines: expected a number or an array, got <built-in"),
         (float("inf"), ValueError, "baselines: expected finite numbers"),
     ],
     ids=["large", "complex", "function", "infinite"],

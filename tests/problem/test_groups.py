@@ -68,11 +68,11 @@ def test_tokens_are_numbered_in_each_text(kind):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="width: expected a whole number of at least 1, found 0"):
+    with pytest.raises(ValueError, match="width: expected a whole number of at least 1, got 0"):
         groups.windows(5, 2, 0)
-    with pytest.raises(ValueError, match="present: expected at least one token in every text, found none in row 1"):
+    with pytest.raises(ValueError, match="present: expected at least one token in every text, got none in row 1"):
         groups.tokens(torch.tensor([[True], [False]]), 2)
-    with pytest.raises(TypeError, match=r"present: expected True or False, shape \(N, length\), found torch.int64"):
+    with pytest.raises(TypeError, match=r"present: expected True or False, shape \(N, length\), got torch.int64"):
         groups.tokens(torch.ones(2, 3, dtype=torch.int64), 2)
     with pytest.raises(ValueError, match="dimensions: expected a whole number"):
         groups.tokens(torch.ones(2, 3).bool(), 0)

@@ -268,7 +268,7 @@ def test_missing_values_go_where_a_model_takes_them():
     everything = trees.predict_proba(np.full((1, 4), np.nan))[0]
     np.testing.assert_allclose(removed.morf[:, -1], everything[removed.target], rtol=1e-12)
     assert np.isfinite(attribution.Occlusion()(gone)).all()
-    with pytest.raises(ValueError, match=r"inputs: expected finite numbers, found nan in row .*takes_missing=True"):
+    with pytest.raises(ValueError, match=r"inputs: expected finite numbers, got nan in row .*takes_missing=True"):
         verax.Problem(MODEL, np.where(np.eye(5) > 0, np.nan, 1.0))
     open_minded = verax.Scorer(MODEL, takes_missing=True)
     with pytest.raises(ValueError, match="model: expected finite scores"):
@@ -286,7 +286,7 @@ def test_what_is_missing_has_no_direction():
 
 
 def test_names_categories_and_maps_are_checked():
-    with pytest.raises(ValueError, match="names: expected one for each of 3 features, found 2"):
+    with pytest.raises(ValueError, match="names: expected one for each of 3 features, got 2"):
         verax.Problem(MODEL, X, features=GROUPS, names=["a", "b"])
     with pytest.raises(TypeError, match="categorical: expected True or False"):
         verax.Problem(MODEL, X, categorical=[1, 0, 0, 0, 0], baselines=1)
@@ -387,6 +387,6 @@ def test_tables_and_texts_are_told_what_takes_them(kind, call):
 
 
 def test_attributions_that_are_no_numbers_get_no_advice_about_texts():
-    with pytest.raises(TypeError, match="attributions: expected an array of numbers, found str") as caught:
+    with pytest.raises(TypeError, match="attributions: expected an array of numbers, got str") as caught:
         calls.evaluate(MODEL, X, "gradient")
     assert "verax.text" not in str(caught.value)

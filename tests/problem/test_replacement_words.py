@@ -37,8 +37,8 @@ def test_settings_are_read_by_their_types():
         ("own", "expected blur, conditional"),
         ("nudge", "nudge needs epsilon; say nudge:epsilon=NUMBER."),
         ("nudge:0.1", "found '0.1'; it has epsilon."),
-        ("nudge:epsilon=far", "epsilon: expected NUMBER, found 'far'"),
-        ("marginal:draws=2.5", "draws: expected COUNT, found '2.5'"),
+        ("nudge:epsilon=far", "epsilon: expected NUMBER, got 'far'"),
+        ("marginal:draws=2.5", "draws: expected COUNT, got '2.5'"),
         ("marginal:background=train", "it has draws, seed"),
         ("baseline:epsilon=1", "it has none"),
         ("toward:epsilon=2", "--replacement: toward: epsilon: expected a part of the way"),
@@ -61,5 +61,5 @@ def test_one_of_ones_own_is_said_like_ours():
 
     found = replacement_from("half_way:strong=true,word=y")
     assert [getattr(found, field.name) for field in fields(found)] == [True, "y"]
-    with pytest.raises(ValueError, match=r"expected true\|false, found 'yes'"):
+    with pytest.raises(ValueError, match=r"expected true\|false, got 'yes'"):
         replacement_from("half_way:strong=yes")

@@ -227,7 +227,7 @@ def test_conditional_is_fitted_once_for_a_call_and_anew_for_the_next(own, monkey
 
 
 def test_conditional_refuses_rows_of_another_shape():
-    with pytest.raises(ValueError, match=r"background: expected rows of shape \(4,\), found shape \(9, 3\)"):
+    with pytest.raises(ValueError, match=r"background: expected rows of shape \(4,\), got shape \(9, 3\)"):
         calls.prediction_change(
             scorer(lambda rows: rows.sum(1)), drawn(3, 4), drawn(3, 4), replacement=Conditional(drawn(9, 3))
         )

@@ -240,7 +240,7 @@ def test_what_cannot_be_taken_is_named():
         verax.tables.problem(model, frame, background=frame, baselines={"street": 1})
     with pytest.raises(TypeError, match=r"inputs: text or categories in town; verax\.tables\.problem\("):
         verax.Problem(verax.Scorer(lambda x: x, returns="logits"), frame)
-    with pytest.raises(TypeError, match="frame: expected a data frame of pandas or polars, found ndarray"):
+    with pytest.raises(TypeError, match="frame: expected a data frame of pandas or polars, got ndarray"):
         verax.tables.problem(model, np.zeros((3, 5)))
     dated = frame.assign(age=pd.Timestamp("2020-01-01"))
     with pytest.raises(TypeError, match="frame: column age holds dates"):

@@ -159,7 +159,7 @@ def test_attributions_of_other_columns_than_the_inputs_are_refused():
 
 
 def test_a_column_that_comes_twice():
-    with pytest.raises(ValueError, match="inputs: expected every column once, found more of age"):
+    with pytest.raises(ValueError, match="inputs: expected every column once, got more of age"):
         calls.prediction_change(logistic(), pd.concat([SHUFFLED, FRAME[["age"]]], axis=1), A)
 
 

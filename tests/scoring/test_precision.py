@@ -236,13 +236,13 @@ def test_channels_last_changes_no_result(monkeypatch, order):
 
 
 def test_unknown_precision_is_refused():
-    with pytest.raises(ValueError, match=r"precision: expected None or one of .*, found 'int8'"):
+    with pytest.raises(ValueError, match=r"precision: expected None or one of .*, got 'int8'"):
         checked_precision("int8")
 
 
 @pytest.mark.parametrize("options", [{"precision": "float16"}, {"precision": "bfloat16"}, {"compile": True}])
 def test_a_plain_function_cannot_be_cast_or_compiled(options):
-    with pytest.raises(TypeError, match=r"needs a torch module, found a model behind"):
+    with pytest.raises(TypeError, match=r"needs a torch module, got a model behind"):
         verax.Scorer(lambda x: x.sum(1), returns="logits", **options)
 
 

@@ -123,11 +123,11 @@ def test_what_is_wrong_with_labels_is_said():
         columns(model, "tall")
     with pytest.raises(ValueError, match="target: the model has no label 'tall' in row 39"):
         columns(model, ["low"] * 39 + ["tall"])
-    with pytest.raises(ValueError, match=r"target: expected one class per row, shape \(40,\), found shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"target: expected one class per row, shape \(40,\), got shape \(2,\)"):
         columns(model, ["low", "high"])
     with pytest.raises(ValueError, match=r"target: found the label 'low', but the model does not know .*labels=\["):
         columns(nn.Linear(3, 2).double(), "low")
-    with pytest.raises(ValueError, match=r"labels: the model has 2 classes, found 3 labels \(a, b, c\)"):
+    with pytest.raises(ValueError, match=r"labels: the model has 2 classes, got 3 labels \(a, b, c\)"):
         columns(verax.Scorer(nn.Linear(3, 2).double(), labels="abc"), 1)
 
 

@@ -181,7 +181,7 @@ def test_estimate_prints_mean_and_interval():
         ({"level": 1.0}, "level: .*between 0 and 1.*1.0"),
         ({"level": 95}, "level: .*between 0 and 1.*95"),
         ({"level": float("nan")}, "level: .*between 0 and 1.*nan"),
-        ({"interval": "bootstrap", "resamples": 1}, "resamples: .*at least 2, found 1"),
+        ({"interval": "bootstrap", "resamples": 1}, "resamples: .*at least 2, got 1"),
     ],
     ids=str,
 )

@@ -270,7 +270,7 @@ def test_verify_tells_of_missing_units(copied: Path) -> None:
 def test_a_sample_is_a_share(sample: str, finished: Path) -> None:
     found = told("verify", finished, f"--sample={sample}")
     assert found.exit_code == 2
-    assert found.stderr == f"verax: --sample: expected a share such as 1% or 0.01, found {sample!r}.\n"
+    assert found.stderr == f"verax: --sample: expected a share such as 1% or 0.01, got {sample!r}.\n"
 
 
 # Another process.

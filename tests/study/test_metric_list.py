@@ -154,9 +154,9 @@ MISTAKES = [
     "small.toml: metrics.list.2: areaa: DirectedPredictionChange has no such setting; it has ",
     "small.toml: metrics.list.2: as: 'dpc' clashes with the column 'dpc'; choose another name.",
     "small.toml: metrics.list.3: metric: expected ",
-    "small.toml: metrics.list.4: epsilon: expected a positive, finite number, found -1.0.",
-    "small.toml: metrics.list.4: limit: expected a number of inputs, at least 1, found 0.",
-    "small.toml: metrics.list.5: expected the name of a metric or a table with metric, found 3.",
+    "small.toml: metrics.list.4: epsilon: expected a positive, finite number, got -1.0.",
+    "small.toml: metrics.list.4: limit: expected a number of inputs, at least 1, got 0.",
+    "small.toml: metrics.list.5: expected the name of a metric or a table with metric, got 3.",
 ]
 
 

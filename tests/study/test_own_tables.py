@@ -344,6 +344,6 @@ class TestLive:
     def test_attributions_that_are_computed_already_are_told_in_a_line(self, wrong: Any) -> None:
         """Asked of the module, because before ``run_study`` type checks speak, which only tests have."""
         label = r"attributions\['x'\]" if isinstance(wrong, dict) else "attributions"
-        found = rf"^{label}: expected a method .*, found ndarray of shape \({COUNT}, 3\); .* go to verax\.compare\.$"
+        found = rf"^{label}: expected a method .*, got ndarray of shape \({COUNT}, 3\); .* go to verax\.compare\.$"
         with pytest.raises(TypeError, match=found):
             attributions_table(wrong)

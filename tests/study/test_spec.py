@@ -154,7 +154,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a recipe for another model": (
         at("data", 0, "models", 0, "recipe", to="less-regularised"),
-        ["data.0.models.0", "less-regularised is for mlp, found linear"],
+        ["data.0.models.0", "less-regularised is for mlp, got linear"],
     ),
     "a recipe for a file": (
         at("data", 0, "models", 0, to={"name": "m", "path": "m.onnx", "recipe": "balanced"}),

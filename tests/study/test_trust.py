@@ -188,7 +188,7 @@ def test_contributions_of_a_linear_model_attain_all_that_is_possible(tmp_path: P
 
 
 def test_mistakes_in_the_table_are_named() -> None:
-    with pytest.raises(SpecError, match=r"trust\.trials\.0: trial: expected .*, found 'tells'.* needs --import MODULE"):
+    with pytest.raises(SpecError, match=r"trust\.trials\.0: trial: expected .*, got 'tells'.* needs --import MODULE"):
         asking(trials=["tells"])
     with pytest.raises(SpecError, match=r"trust\.input: no such key; there are inputs, limit_rows, trials\."):
         asking(input=3)

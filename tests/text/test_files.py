@@ -45,11 +45,11 @@ def test_texts_come_back_as_they_are(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("x.txt", b"good", "expected a file that ends in .csv, .jsonl, .parquet"),
-        ("x.csv", b"review\ngood\n", "expected a column 'text' with texts, found review; --text-column"),
+        ("x.csv", b"review\ngood\n", "expected a column 'text' with texts, got review; --text-column"),
         ("x.csv", b"text,number\ngood,1\n,2\n", "found None in row 1"),
-        ("x.jsonl", b'{"review": "good"}', "line 1: expected a text, or an object with one as 'text', found the keys"),
+        ("x.jsonl", b'{"review": "good"}', "line 1: expected a text, or an object with one as 'text', got the keys"),
         ("x.jsonl", b'"good"\n7', "line 2: expected a text"),
-        ("x.jsonl", b'"\\ud800"', "line 1: expected a text, found half of a character"),
+        ("x.jsonl", b'"\\ud800"', "line 1: expected a text, got half of a character"),
         ("x.jsonl", b"\xff", "expected text in UTF-8"),
         ("x.jsonl", b'"good"\n{', "line 2 is no JSON"),
     ],
@@ -82,7 +82,7 @@ def test_attributions_of_every_kind_of_file(tmp_path: Path) -> None:
     [
         ({"tokens": ["a"], "attributions": [1.0, 2.0]}, "line 1: expected one token for each of its 2 attributions"),
         ({"tokens": "ab", "attributions": [1.0, 2.0]}, "line 1: expected one token"),
-        ([10**400], "line 1: expected finite numbers, found 1000"),
+        ([10**400], "line 1: expected finite numbers, got 1000"),
         ([True], "line 1: expected a list of numbers"),
         (1.0, "line 1: expected a list of numbers"),
     ],
@@ -95,9 +95,7 @@ def test_lines_that_are_no_attributions(tmp_path: Path, rows: Any, message: str)
 def test_tables_without_lists_are_refused(tmp_path: Path) -> None:
     pl.DataFrame({"a": ROWS, "b": ROWS}).write_parquet(tmp_path / "two.parquet")
     pl.DataFrame({"attributions": [[1.0], None, [1.0]]}).write_parquet(tmp_path / "gap.parquet")
-    with pytest.raises(
-        ValueError, match="expected a column 'attributions' with a list of numbers per text, found a, b"
-    ):
+    with pytest.raises(ValueError, match="expected a column 'attributions' with a list of numbers per text, got a, b"):
         read_token_attributions([tmp_path / "two.parquet"], INPUTS)
     with pytest.raises(ValueError, match="row 1: expected a list of numbers"):
         read_token_attributions([tmp_path / "gap.parquet"], INPUTS)

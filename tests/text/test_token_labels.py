@@ -63,8 +63,8 @@ def test_deletion_keeps_the_word_and_closes_the_gap(tokenizer: Any, tagger: Any)
     [
         (TEXTS[2:], ["rome"], "2 times"),
         (TEXTS[:1], ["paris"], "no such word"),
-        (TEXTS[:1], [4], "from 0 to 3, found 4"),
-        (TEXTS, ["rome"], "one for each of 3 texts, found 1"),
+        (TEXTS[:1], [4], "from 0 to 3, got 4"),
+        (TEXTS, ["rome"], "one for each of 3 texts, got 1"),
     ],
 )
 def test_words_that_cannot_be_found_are_refused(

@@ -137,7 +137,7 @@ def test_lime_means_that_for_the_data():
     [
         ("smothgrad", "expected .* found 'smothgrad'; did you mean 'SmoothGrad'"),
         ("lmie", "expected .*lime, .* found 'lmie'; did you mean 'lime'"),
-        ("abc", "expected .*SmoothGrad, .* or a configuration, found 'abc'"),
+        ("abc", "expected .*SmoothGrad, .* or a configuration, got 'abc'"),
         ("edges", "Edges is not for tabular data"),
         ("LimeImage", "LimeImage is not for tabular data"),
     ],

@@ -18,7 +18,7 @@ def settings(configuration: str) -> dict[str, Any]:
     except SyntaxError:
         call = None
     if not isinstance(call, ast.Call) or call.args:
-        raise ValueError(f"configuration: expected a form such as 'SmoothGrad(sigma=0.1)', found {configuration!r}.")
+        raise ValueError(f"configuration: expected a form such as 'SmoothGrad(sigma=0.1)', got {configuration!r}.")
     return {
         word.arg: ast.unparse(word.value) if isinstance(word.value, ast.Call) else ast.literal_eval(word.value)
         for word in call.keywords

@@ -36,7 +36,7 @@ def crossover(steps: int = 20, draws: int = 640, features: int | None = None) ->
     """
     for name, value in (("steps", steps), ("draws", draws), ("features", features)):
         if value is not None and value < 1:
-            raise ValueError(f"{name}: expected a positive number, found {value!r}.")
+            raise ValueError(f"{name}: expected a positive number, got {value!r}.")
     guided = 2 * min(steps, features or steps)
     return Crossover(guided, draws, draws / guided, -(-draws // guided))
 

@@ -20,7 +20,7 @@ def joined(several: Sequence[Tables]) -> Tables:
     names = Counter(model.name for tables in several for model in tables.models)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        raise ValueError(f"studies: models need different names to be shown together, found twice: {', '.join(twice)}.")
+        raise ValueError(f"studies: models need different names to be shown together, got twice: {', '.join(twice)}.")
     shared = {metric.column for metric in first.metrics}.intersection(
         *({metric.column for metric in tables.metrics} for tables in others)
     )

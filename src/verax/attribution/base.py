@@ -61,7 +61,7 @@ class Alone(Family):
         if values.shape != explained.inputs.shape:
             raise ValueError(
                 f"{type(self.method).__name__}: expected attributions in the shape of the inputs, "
-                f"{tuple(explained.inputs.shape)}, from its explain, found {tuple(values.shape)}."
+                f"{tuple(explained.inputs.shape)}, from its explain, got {tuple(values.shape)}."
             )
         yield Piece(slice(0, len(values)), values.expand(len(members), *values.shape))
 
@@ -123,7 +123,7 @@ class Attribution(ABC):
         """Compute the attributions of all inputs; for methods without a family of their own."""
         raise NotImplementedError(f"{type(self).__name__} has neither explain nor a family")
 
-    def unfit(self, given: Given) -> str:
+    def unsupported_reason(self, given: Given) -> str:
         """Why it cannot explain such a model on such data, in a few words; empty where nothing speaks against it.
 
         Studies leave out what does not fit; a call refuses it.
@@ -200,7 +200,7 @@ def families(configurations: Sequence[Attribution]) -> Groups:
     groups: Groups = {}
     for configuration in dict.fromkeys(configurations):
         if not isinstance(configuration, Attribution):
-            raise TypeError(f"configurations: expected attributions, found {configuration!r}.")
+            raise TypeError(f"configurations: expected attributions, got {configuration!r}.")
         groups.setdefault(configuration.family, []).append(configuration)
     return groups
 

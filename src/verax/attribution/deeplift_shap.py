@@ -82,11 +82,11 @@ class DeepLiftSHAP(Attribution):
         """Baseline-oriented, unless the input multiplication is left out."""
         return not self.multiply_by_inputs
 
-    def unfit(self, given: Given) -> str:
+    def unsupported_reason(self, given: Given) -> str:
         """A stratified background needs two classes."""
         two = given.labels is not None and int(given.labels.max()) < 2
         if self.background == "random" or two:
-            return super().unfit(given)
+            return super().unsupported_reason(given)
         return "there are not two classes to draw backgrounds from (random ones stay)"
 
     @property
@@ -103,7 +103,7 @@ def _checked_share(background: Any) -> Literal["random"] | float:
         return "random"
     if isinstance(background, bool) or not isinstance(background, Real) or not 0 <= float(background) <= 1:
         raise ValueError(
-            f'background: expected "random" or an expected label from 0 to 1, found {background!r}; '
+            f'background: expected "random" or an expected label from 0 to 1, got {background!r}; '
             "the rows themselves are passed in the call."
         )
     return float(background) + 0.0  # -0.0 becomes 0.0
@@ -193,7 +193,7 @@ class DeepLiftFamily(Family):
         other = given[(given != 0) & (given != 1)]
         if len(other):
             raise ValueError(
-                f"background_labels: expected classes 0 and 1 for a stratified background, found {int(other[0])}."
+                f"background_labels: expected classes 0 and 1 for a stratified background, got {int(other[0])}."
             )
         pools: dict[int | None, Tensor] = {name: (given == name).nonzero()[:, 0] for name in (0, 1)}
         for member, name in itertools.product(members, pools):
@@ -277,7 +277,7 @@ class _Pairs:
         if len(bad):
             row = self.rows.start + int(bad[0, 0])
             raise ValueError(
-                f"model: expected finite class scores and gradients, found NaN or infinity for input {row} paired with "
+                f"model: expected finite class scores and gradients, got NaN or infinity for input {row} paired with "
                 "a background row."
             )
         floor = torch.finfo(self.inputs.dtype).eps ** 0.5 * self.clean.abs().clamp(min=1)

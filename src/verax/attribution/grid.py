@@ -57,7 +57,7 @@ def grid(
     checked_flag("scale_kernel", scale_kernel)
     seeds = range(checked_count("random_seeds", random_seeds))
     if modality not in get_args(Modality):
-        raise ValueError(f'modality: expected "tabular" or "image", found {modality!r}.')
+        raise ValueError(f'modality: expected "tabular" or "image", got {modality!r}.')
     if modality == "tabular":
         return [*_gradients(), *_deep_lift_shap(1024), *_lime_tabular(scale_kernel), *_random(seeds)]
     return [*_gradients(), *_deep_lift_shap(128), *_lime_image(distance), *_random(seeds), *_edges()]

@@ -90,7 +90,7 @@ class LimeImage(Attribution):
         checked_choice("replacement", self.replacement, ("segment", "image", "dataset"))
         checked_choice("distance", self.distance, ("masks", "inputs"))
         if not isinstance(self.segmenter, Segmenter):
-            raise TypeError(f"segmenter: expected Quickshift(...) or Slic(...), found {self.segmenter!r}.")
+            raise TypeError(f"segmenter: expected Quickshift(...) or Slic(...), got {self.segmenter!r}.")
         if (self.pixel_mean is None) != (self.pixel_std is None):
             raise ValueError("pixel_mean, pixel_std: expected both or neither.")
         settle(
@@ -103,7 +103,7 @@ class LimeImage(Attribution):
             pixel_std=_numbers("pixel_std", self.pixel_std),
         )
         if self.pixel_std is not None and min(self.pixel_std) <= 0:
-            raise ValueError(f"pixel_std: expected positive numbers, found {self.pixel_std}.")
+            raise ValueError(f"pixel_std: expected positive numbers, got {self.pixel_std}.")
 
     @property
     def family(self) -> "LimeImageFamily":
@@ -239,7 +239,7 @@ def _numbers(name: str, values: Any) -> tuple[float, ...] | None:
     try:
         numbers = tuple(float(one) for one in values)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}: expected one number per channel, found {values!r}.") from None
+        raise ValueError(f"{name}: expected one number per channel, got {values!r}.") from None
     if not numbers or not np.isfinite(numbers).all():
-        raise ValueError(f"{name}: expected finite numbers, one per channel, found {values!r}.")
+        raise ValueError(f"{name}: expected finite numbers, one per channel, got {values!r}.")
     return numbers

@@ -89,7 +89,7 @@ class LimeTabular(Attribution):
         """Everything but the seed is varied within the family."""
         return LimeTabularFamily(self.seed)
 
-    def unfit(self, given: Given) -> str:
+    def unsupported_reason(self, given: Given) -> str:
         """It moves numbers."""
         return "" if given.codes is None else "categories cannot be moved a little"
 

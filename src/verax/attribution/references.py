@@ -129,7 +129,7 @@ class Edges(Attribution):
         if self.detector == "canny":
             settle(self, smoothing=checked_positive("smoothing", self.smoothing))
         elif self.smoothing is not None:
-            raise ValueError(f"smoothing: Sobel has none, expected None, found {self.smoothing!r}.")
+            raise ValueError(f"smoothing: Sobel has none, expected None, got {self.smoothing!r}.")
 
     @property
     def family(self) -> "EdgesFamily":

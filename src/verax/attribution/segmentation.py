@@ -127,7 +127,7 @@ class PixelScale:
         """Go back to pixels, or say that the result cannot be pixels."""
         for name, values in (("pixel_mean", self.mean), ("pixel_std", self.std)):
             if len(values) not in (1, len(image)):
-                raise ValueError(f"{name}: expected one number per channel ({len(image)}), found {len(values)}.")
+                raise ValueError(f"{name}: expected one number per channel ({len(image)}), got {len(values)}.")
         mean, std = (np.array(values)[:, None, None] for values in (self.mean, self.std))
         pixels = image * std + mean
         if pixels.min() < -0.1 or pixels.max() > 1.1:  # less than that is what resizing overshoots
@@ -224,7 +224,7 @@ def picture(image: Float[np.ndarray, "c h w"], scale: PixelScale | None) -> Floa
     read = image.astype(np.float32).astype(np.float64)
     pixels = unit_range(read) if scale is None else scale.undo(read)
     if len(pixels) not in (1, 3):
-        raise ValueError(f"inputs: only grey or RGB images can be segmented, found {len(pixels)} channels.")
+        raise ValueError(f"inputs: only grey or RGB images can be segmented, got {len(pixels)} channels.")
     return np.ascontiguousarray(np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0))
 
 
@@ -237,7 +237,7 @@ def unit_range(image: Float[np.ndarray, "c h w"]) -> Float[np.ndarray, "c h w"]:
 def checked_images(inputs: Float[Tensor, "n *shape"], who: str) -> None:
     """Refuse inputs that are not images."""
     if inputs.ndim != 4:
-        raise ValueError(f"inputs: {who} needs images (N, channels, height, width), found shape {tuple(inputs.shape)}.")
+        raise ValueError(f"inputs: {who} needs images (N, channels, height, width), got shape {tuple(inputs.shape)}.")
 
 
 def need(module: str) -> Any:

@@ -69,7 +69,7 @@ class TreeShap(Attribution):
         """On its own: the two ways share nothing."""
         return TreeShapFamily(self.interventional)
 
-    def unfit(self, given: Given) -> str:
+    def unsupported_reason(self, given: Given) -> str:
         """It reads trees."""
         return "" if has_trees(given.model) else "the model has no trees that can be read"
 
@@ -85,7 +85,7 @@ class TreeShapFamily(Family):
     def check(self, members: Sequence[TreeShap], given: Given) -> None:
         """Refuse models that are no trees."""
         if given.inputs.ndim != 2:
-            raise ValueError(f"inputs: TreeShap needs a table (N, columns), found shape {tuple(given.inputs.shape)}.")
+            raise ValueError(f"inputs: TreeShap needs a table (N, columns), got shape {tuple(given.inputs.shape)}.")
         if self.interventional:
             given.need_background("TreeShap(interventional=True)")
         if given.model is not None:
@@ -152,7 +152,7 @@ def trees_of(model: Any) -> Any:
     if package not in _BOOSTERS and not (package == "sklearn" and name in _SKLEARN):
         found = type(model).__name__ if held is None else name
         raise TypeError(
-            f"model: TreeShap reads trees of scikit-learn, XGBoost, LightGBM and CatBoost, found {found}; pass "
+            f"model: TreeShap reads trees of scikit-learn, XGBoost, LightGBM and CatBoost, got {found}; pass "
             "the trees themselves, without a pipeline around them. KernelShap and PermutationShap take any model."
         )
     if name == "GradientBoostingClassifier" and len(held.classes_) > 2:

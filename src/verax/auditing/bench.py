@@ -94,4 +94,4 @@ def refusal(metric: Metric, subject: Subject, replacement: Replacement) -> str:
         check_repeats({metric.name: metric}, asked, limits=False)
     except ValueError as error:  # what these three say; nothing else runs here
         return str(error)
-    return metric.refusal(asked)
+    return metric.unsupported_reason(asked)

@@ -104,7 +104,7 @@ def trials_asked(trials: Any, own_model: bool) -> tuple[Trial, ...]:
         trials = [trials]
     found = tuple(one if isinstance(one, Trial) else TRIALS.get(one, "trials")() for one in trials)
     if not found:
-        raise ValueError("trials: expected at least one, found none.")
+        raise ValueError("trials: expected at least one, got none.")
     return found
 
 
@@ -114,7 +114,7 @@ def cases_asked(cases: Any, seed: int) -> tuple[Case, ...]:
         return all_cases(seed=seed)
     listed: Sequence[Any] = [cases] if isinstance(cases, str | Case) else list(cases)
     if not listed:
-        raise ValueError("cases: expected at least one, found none.")
+        raise ValueError("cases: expected at least one, got none.")
     known = {one.name: one for one in all_cases(seed=seed)} if any(isinstance(one, str) for one in listed) else {}
     for one in listed:
         if not isinstance(one, Case) and one not in known:

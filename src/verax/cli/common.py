@@ -158,14 +158,14 @@ def checked_device_name(device: str) -> str:
 
     found = checked_device(device, "--device")
     if found is not None and found.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"--device: expected cpu, cuda or mps, found {device}.")
+        raise ValueError(f"--device: expected cpu, cuda or mps, got {device}.")
     return device
 
 
 def check_file(option: str, path: Path, suffix: str, taken: Iterable[Path] = ()) -> None:
     """Refuse, before any work, a file that cannot be written or that is one of the others."""
     if path.suffix.lower() != suffix:
-        raise ValueError(f"{option}: expected a file name that ends in {suffix}, found {path}.")
+        raise ValueError(f"{option}: expected a file name that ends in {suffix}, got {path}.")
     if path.is_dir():
         raise ValueError(f"{option}: {path} is a folder; wanted is a file name.")
     if path.resolve() in [other.resolve() for other in taken]:

@@ -257,4 +257,4 @@ def replacement_of(words: str, background: Path | None) -> "Replacement":
 def check_output(output: str) -> None:
     """Raise for a score that does not exist, before anything is opened."""
     if output not in ("probability", "logit"):
-        raise ValueError(f"--output: expected probability or logit, found {output}.")
+        raise ValueError(f"--output: expected probability or logit, got {output}.")

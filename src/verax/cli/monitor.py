@@ -173,7 +173,7 @@ def _named(attributions: Sequence[str]) -> dict[str, Path]:
         name, equals, path = said.partition("=")
         name, path = (name, path) if equals else ("attribution", said)
         if name in named or not name or not path:
-            raise ValueError(f"--attributions: expected a name of its own for each file, NAME=FILE, found {said}.")
+            raise ValueError(f"--attributions: expected a name of its own for each file, NAME=FILE, got {said}.")
         named[name] = Path(path)
     return named
 
@@ -181,7 +181,7 @@ def _named(attributions: Sequence[str]) -> dict[str, Path]:
 def _one(found: dict[str, Any]) -> Any:
     """The attribution of a file that holds one."""
     if len(found) != 1:
-        raise ValueError(f"--attributions: expected one attribution in each file, found {', '.join(found)} in one.")
+        raise ValueError(f"--attributions: expected one attribution in each file, got {', '.join(found)} in one.")
     return next(iter(found.values()))
 
 
@@ -245,7 +245,7 @@ def _opened(
     held = Monitor.load(state)
     for name, value in (("reference", reference), ("window", window), ("alarm", alarm)):
         if value is not None and value != getattr(held, name):
-            raise ValueError(f"--{name}: {state} began with {getattr(held, name)}, found {value}; leave it out.")
+            raise ValueError(f"--{name}: {state} began with {getattr(held, name)}, got {value}; leave it out.")
     different = [name for name in {**held.about, **about} if held.about.get(name) != about.get(name)]
     if different:
         raise ValueError(

@@ -325,5 +325,5 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 < share <= 1:
-        raise ValueError(f"--sample: expected a share such as 1% or 0.01, found {text!r}.")
+        raise ValueError(f"--sample: expected a share such as 1% or 0.01, got {text!r}.")
     return share

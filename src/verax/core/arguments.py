@@ -10,41 +10,41 @@ from typing import Any
 def checked_count(name: str, value: Any, least: int = 1) -> int:
     """Read a whole number with a lower bound."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name}: expected a whole number of at least {least}, found {value!r}.")
+        raise ValueError(f"{name}: expected a whole number of at least {least}, got {value!r}.")
     return int(value)
 
 
 def checked_positive(name: str, value: Any) -> float:
     """Read a positive, finite number."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name}: expected a positive, finite number, found {value!r}.")
+        raise ValueError(f"{name}: expected a positive, finite number, got {value!r}.")
     return float(value)
 
 
 def checked_not_negative(name: str, value: Any) -> float:
     """Read a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-        raise ValueError(f"{name}: expected a finite number of at least 0, found {value!r}.")
+        raise ValueError(f"{name}: expected a finite number of at least 0, got {value!r}.")
     return float(value) + 0.0  # -0.0 becomes 0.0
 
 
 def checked_level(level: Any) -> float:
     """Read the coverage of intervals: the share of them that are to hold what they are about."""
     if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
-        raise ValueError(f"level: expected a number between 0 and 1, found {level!r}.")
+        raise ValueError(f"level: expected a number between 0 and 1, got {level!r}.")
     return level
 
 
 def checked_flag(name: str, value: Any) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name}: expected True or False, found {value!r}.")
+        raise ValueError(f"{name}: expected True or False, got {value!r}.")
 
 
 def checked_seed(value: Any) -> int:
     """Read a seed: any whole number."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"seed: expected a whole number, found {value!r}.")
+        raise ValueError(f"seed: expected a whole number, got {value!r}.")
     return int(value)
 
 
@@ -75,4 +75,4 @@ def settle(settings: object, **checked: Any) -> None:
 def checked_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a word that is not among the allowed ones."""
     if value not in allowed:
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}.")
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}.")

@@ -32,7 +32,7 @@ def as_tensor(name: str, value: object) -> Tensor:
         # torch cannot hold NumPy's read-only flag or negative strides
         return torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: expected an array of numbers, found {type(value).__name__} ({error}).") from None
+        raise TypeError(f"{name}: expected an array of numbers, got {type(value).__name__} ({error}).") from None
 
 
 def text_columns(value: object) -> list[str]:
@@ -110,7 +110,7 @@ def joined_rows(arrays: Sequence[Any], axis: int = 0) -> Any:
         return arrays[0]
     kinds = {str(one.dtype) for one in arrays}
     if len(kinds) > 1:
-        raise TypeError(f"batches: expected numbers of one kind in all, found {' and '.join(sorted(kinds))}.")
+        raise TypeError(f"batches: expected numbers of one kind in all, got {' and '.join(sorted(kinds))}.")
     if isinstance(arrays[0], Tensor):
         return torch.cat(list(arrays), dim=axis)
     return np.concatenate(list(arrays), axis=axis)

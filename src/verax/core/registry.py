@@ -28,7 +28,7 @@ class Registry(Generic[Kind]):
         (True, ['circle'])
         >>> shapes.get("cirle")
         Traceback (most recent call last):
-        ValueError: shape: expected circle, found 'cirle'; did you mean 'circle'?
+        ValueError: shape: expected circle, got 'cirle'; did you mean 'circle'?
     """
 
     def __init__(self, noun: str) -> None:
@@ -76,15 +76,15 @@ def unknown(name: object, known: Iterable[str]) -> str:
 
     Example:
         >>> unknown("helco", ["heloc", "isic"])
-        "expected heloc or isic, found 'helco'; did you mean 'heloc'?"
+        "expected heloc or isic, got 'helco'; did you mean 'heloc'?"
     """
     *most, last = known
     listed = f"{', '.join(most)} or {last}" if most else last
     letters = re.sub(r"[^a-z]", "", str(name).lower())
     if letters in _ELSEWHERE and "sensitivity_n" in (*most, last):
-        return f"expected {listed}, found {name!r}; {_ELSEWHERE[letters]}."
+        return f"expected {listed}, got {name!r}; {_ELSEWHERE[letters]}."
     close = difflib.get_close_matches(str(name), [*most, last], n=1)
-    return f"expected {listed}, found {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".")
+    return f"expected {listed}, got {name!r}" + (f"; did you mean {close[0]!r}?" if close else ".")
 
 
 def _place(kind: type) -> str:

@@ -63,7 +63,7 @@ def _read(kind: type[Any], name: str, value: Any) -> Any:
     key = next(iter(_title(kinds[0])))
     nested = {_title(member)[key]: member for member in kinds}
     if not isinstance(value, Mapping) or value.get(key) not in nested:
-        raise ValueError(f"{name}: expected a table with {key} {' or '.join(nested)}, found {value!r}")
+        raise ValueError(f"{name}: expected a table with {key} {' or '.join(nested)}, got {value!r}")
     rest = {setting: entry for setting, entry in value.items() if setting != key}
     try:
         return made(nested[value[key]], rest)

@@ -75,7 +75,7 @@ def read_inputs(path: Path) -> Array:
     """Read the rows to explain: the only array of a file, or the one called ``inputs``."""
     arrays = read_arrays(path)
     if len(arrays) > 1 and "inputs" not in arrays:
-        raise ValueError(f"{path}: expected one array, or one called inputs, found {listed(list(arrays))}.")
+        raise ValueError(f"{path}: expected one array, or one called inputs, got {listed(list(arrays))}.")
     (found,) = arrays.values() if len(arrays) == 1 else (arrays["inputs"],)
     values = found.values if found.values.dtype.kind == "f" else found.values.astype(np.float64)
     return Array(values, found.source, found.columns)
@@ -95,7 +95,7 @@ def read_attributions(paths: Iterable[Path], inputs: Array) -> dict[str, Any]:
             if shape[:1] != wanted[:1]:
                 raise ValueError(
                     f"{array.source}: expected one row for each of the {wanted[0] if wanted else 0} inputs of "
-                    f"{inputs.source}, found shape {shape}."
+                    f"{inputs.source}, got shape {shape}."
                 )
     return {name: array.values for name, array in found.items()}
 
@@ -126,7 +126,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
         return {path.stem: table_array(read_table(path), path)}
     arrays = _tensors(path) if suffix == ".safetensors" else _numpy(path)
     if not arrays:
-        raise ValueError(f"{path}: expected at least one array, found none.")
+        raise ValueError(f"{path}: expected at least one array, got none.")
     if len(arrays) == 1:
         (only,) = arrays.values()
         return {path.stem: _numbers(only, str(path))}
@@ -198,7 +198,7 @@ def _csv(path: Path, content: bytes, words: bool = False) -> Any:
     import polars as pl  # noqa: PLC0415
 
     if content.startswith(_PACKED):  # polars would unpack it, to whatever size
-        raise ValueError(f"{path}: expected plain text, found a compressed file; unpack it first.")
+        raise ValueError(f"{path}: expected plain text, got a compressed file; unpack it first.")
     _check_header(path, content)
     if words:
         return pl.read_csv(io.BytesIO(content), infer_schema=False)
@@ -234,7 +234,7 @@ def _text_bytes(column: Any) -> int:
 def _check_shape(path: Path, table: Any) -> None:
     """Refuse a table without rows, and one with an index among its columns."""
     if not table.height or not table.width:
-        raise ValueError(f"{path}: expected rows of numbers, found {table.height} rows of {table.width} columns.")
+        raise ValueError(f"{path}: expected rows of numbers, got {table.height} rows of {table.width} columns.")
     if index := [name for name in table.columns if name in _INDEX]:
         raise ValueError(f"{path}: column {index[0]!r} looks like an index; save without it (pandas: index=False).")
 
@@ -268,14 +268,14 @@ def _check_header(path: Path, data: bytes) -> None:
     except csv.Error as error:
         raise ValueError(f"{path}: cannot be read as .csv file ({first_line(error)}).") from None
     if names and all(_is_number(name) for name in names):
-        raise ValueError(f"{path}: expected a header with the names of the columns, found the numbers {listed(names)}.")
+        raise ValueError(f"{path}: expected a header with the names of the columns, got the numbers {listed(names)}.")
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise ValueError(f"{path}: expected each column once, found several called {listed(twice)}.")
+        raise ValueError(f"{path}: expected each column once, got several called {listed(twice)}.")
 
 
 def _numbers(values: Any, source: str) -> Array:
     if values.dtype.kind not in "fiub":
-        raise ValueError(f"{source}: expected numbers, found {values.dtype}.")
+        raise ValueError(f"{source}: expected numbers, got {values.dtype}.")
     return Array(values if values.dtype.kind != "b" else values.astype(np.float64), source)
 
 

@@ -173,7 +173,7 @@ def make_split(
     """
     names = [str(row) for row in range(count)] if groups is None else list(groups)
     if len(names) != count:
-        raise ValueError(f"groups: expected one per row ({count}), found {len(names)}.")
+        raise ValueError(f"groups: expected one per row ({count}), got {len(names)}.")
     members: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         members.setdefault(name, []).append(row)

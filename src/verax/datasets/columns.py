@@ -54,7 +54,7 @@ def columns_of(frame: Any, source: str) -> Columns:
     """
     names = tuple(str(name) for name in frame.columns)
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"{source}: expected each column once, found several called {twice[0]!r}.")
+        raise ValueError(f"{source}: expected each column once, got several called {twice[0]!r}.")
     read = [_column(frame[name], f"{source}: column {str(name)!r}") for name in frame.columns]
     categories = tuple(words for _, words in read)
     kinds = {str(name): frame[name].dtype for name in frame.columns}
@@ -94,7 +94,7 @@ def _column(series: Any, where: str) -> tuple[np.ndarray, tuple[str, ...] | None
     if not all(isinstance(one, str) for one in present):
         odd = next(one for one in present if not isinstance(one, str))
         raise ValueError(
-            f"{where}: expected numbers or text throughout, found {type(odd).__name__} such as {odd}; turn it into one "
+            f"{where}: expected numbers or text throughout, got {type(odd).__name__} such as {odd}; turn it into one "
             "of them, or leave the column out."
         )
     words = tuple(sorted(set(present)))
@@ -109,7 +109,7 @@ def _column(series: Any, where: str) -> tuple[np.ndarray, tuple[str, ...] | None
 
 def _finite(values: np.ndarray, where: str) -> np.ndarray:
     if np.isinf(values).any():
-        raise ValueError(f"{where}: expected finite numbers, found infinity; leave the value empty if it is unknown.")
+        raise ValueError(f"{where}: expected finite numbers, got infinity; leave the value empty if it is unknown.")
     if np.isnan(values).all():
         raise ValueError(f"{where} has no value in any row; leave it out.")
     return values

@@ -64,7 +64,7 @@ def load_file(
     ours = [label] if held_out is None else [label, held_out]
     if table.width < len(ours) + 1:
         mark = "" if held_out is None else f" and held_out {held_out!r}"
-        raise ValueError(f"{path}: expected columns beside the label {label!r}{mark}, found none.")
+        raise ValueError(f"{path}: expected columns beside the label {label!r}{mark}, got none.")
     labels = read_labels(table[label], table.height, f"{path}: label {label!r}", task)
     columns = columns_of(table.drop(ours), str(path))
     kept = None if held_out is None else held_out_rows(table[held_out].to_numpy(), table.height, f"{path}: held_out")
@@ -77,7 +77,7 @@ def _from_arrays(path: Path, label: str, task: Asked, seed: int, held_out: str |
         raise ValueError(f"{path}: held_out: {unknown(held_out, arrays)}")
     for name in ("inputs", label):
         if name not in arrays:
-            raise ValueError(f"{path}: expected an array {name!r}, found {', '.join(sorted(arrays)) or 'none'}.")
+            raise ValueError(f"{path}: expected an array {name!r}, got {', '.join(sorted(arrays)) or 'none'}.")
     inputs = _checked(path, arrays["inputs"])
     ids = _names(path, arrays, "ids", len(inputs), "row")
     labels = _labels(path, arrays, label, task)
@@ -104,13 +104,13 @@ def _checked(path: Path, inputs: Any) -> Any:
     table = inputs.ndim == 2 and inputs.dtype.kind in "fiu"
     if not (images or table) or not inputs.size:
         raise ValueError(
-            f"{path}: inputs: expected real numbers (N, features) or uint8 pixels (N, channels, height, width), found "
+            f"{path}: inputs: expected real numbers (N, features) or uint8 pixels (N, channels, height, width), got "
             f"{inputs.dtype} {inputs.shape}."
         )
     if table and np.isinf(inputs).any():
-        raise ValueError(f"{path}: inputs: expected finite numbers, or NaN where one is missing; found infinity.")
+        raise ValueError(f"{path}: inputs: expected finite numbers, or NaN where one is missing; got infinity.")
     if table and np.isnan(inputs).all(0).any():
-        raise ValueError(f"{path}: inputs: expected a number in every column, found one of NaN alone; leave it out.")
+        raise ValueError(f"{path}: inputs: expected a number in every column, got one of NaN alone; leave it out.")
     return inputs
 
 
@@ -119,8 +119,8 @@ def _names(path: Path, arrays: dict[str, Any], name: str, count: int, word: str)
         return tuple(f"{word} {number}" for number in range(count))
     given = arrays[name]
     if given.ndim != 1:
-        raise ValueError(f"{path}: {name}: expected a list of names, found an array of shape {given.shape}.")
+        raise ValueError(f"{path}: {name}: expected a list of names, got an array of shape {given.shape}.")
     names = tuple(str(entry.decode() if isinstance(entry, bytes) else entry) for entry in given.tolist())
     if len(names) != count or len(set(names)) != count:
-        raise ValueError(f"{path}: {name}: expected {count} different names, found {len(set(names))}.")
+        raise ValueError(f"{path}: {name}: expected {count} different names, got {len(set(names))}.")
     return names

@@ -101,10 +101,10 @@ def _parse(source: str, text: str) -> Table:
             continue
         where = f"{source}: row {len(labels)} (line {reader.line_num})"
         if len(cells) != len(header):
-            raise ValueError(f"{where}: expected {len(header)} cells as in the header, found {len(cells)}.")
+            raise ValueError(f"{where}: expected {len(header)} cells as in the header, got {len(cells)}.")
         label = cells[places[LABEL]]
         if label.strip() not in CLASS_NAMES:
-            raise ValueError(f"{where}, column {LABEL}: expected 'Good' or 'Bad', found {label!r}.")
+            raise ValueError(f"{where}, column {LABEL}: expected 'Good' or 'Bad', got {label!r}.")
         labels.append(CLASS_NAMES.index(label.strip()))
         values.append([_number(where, name, cells[places[name]]) for name in FEATURES])
     if not labels:
@@ -119,7 +119,7 @@ def _places(source: str, header: list[str]) -> dict[str, int]:
     wanted = (LABEL, *FEATURES)
     counts = Counter(header)
     if lacking := [name for name in wanted if not counts[name]]:
-        raise ValueError(f"{source}: missing column {', '.join(lacking)}; found {', '.join(header)}.")
+        raise ValueError(f"{source}: missing column {', '.join(lacking)}; got {', '.join(header)}.")
     if repeated := [name for name in wanted if counts[name] > 1]:
         raise ValueError(f"{source}: column {', '.join(repeated)} is there more than once.")
     return {name: header.index(name) for name in wanted}
@@ -131,7 +131,7 @@ def _number(where: str, name: str, cell: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{where}, column {name}: expected a number (-9, -8, -7 for a missing one), found {cell!r}.")
+        raise ValueError(f"{where}, column {name}: expected a number (-9, -8, -7 for a missing one), got {cell!r}.")
     return value
 
 

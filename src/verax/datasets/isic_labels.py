@@ -61,7 +61,7 @@ class _Kind:
 def read_labels(root: Path) -> Labels:
     """Find the tables and images below a folder and merge them to one row per image."""
     if not root.is_dir():
-        raise FileNotFoundError(f"path: expected a folder with ISIC images and labels, found none at {root}.")
+        raise FileNotFoundError(f"path: expected a folder with ISIC images and labels, got none at {root}.")
     tables, images = _survey(root)
     rows: list[Row] = []
     lesions: dict[str, list[str]] = {}
@@ -134,7 +134,7 @@ def _read_table(path: Path, name: str) -> tuple[tuple[str, ...], list[Line]]:
 def _named_cells(header: tuple[str, ...], lines: list[Line], name: str) -> Iterator[tuple[int, Cells]]:
     for line, cells in lines:
         if len(cells) != len(header):
-            raise ValueError(f"{name}, line {line}: expected {len(header)} cells as in the header, found {len(cells)}.")
+            raise ValueError(f"{name}, line {line}: expected {len(header)} cells as in the header, got {len(cells)}.")
         yield line, dict(zip(header, cells, strict=True))
 
 
@@ -222,14 +222,14 @@ def _one_hot(cells: Cells, diagnoses: tuple[str, ...]) -> bool | None:
     chosen = [column for column in diagnoses if _number(cells, column)]
     if len(chosen) != 1:
         found = ", ".join(map(_shown, chosen)) or "none"
-        raise ValueError(f"expected a 1 for one of {', '.join(map(_shown, diagnoses))}, found {found}.")
+        raise ValueError(f"expected a 1 for one of {', '.join(map(_shown, diagnoses))}, got {found}.")
     return None if chosen[0] == "unk" else chosen[0] in _MALIGNANT
 
 
 def _label_2017(cells: Cells) -> bool:
     melanoma, keratosis = _number(cells, "melanoma"), _number(cells, "seborrheic_keratosis")
     if melanoma and keratosis:
-        raise ValueError("expected a 1 for melanoma or seborrheic_keratosis or neither, found both.")
+        raise ValueError("expected a 1 for melanoma or seborrheic_keratosis or neither, got both.")
     return melanoma
 
 
@@ -239,21 +239,21 @@ def _number(cells: Cells, column: str) -> bool:
     except ValueError:
         value = -1.0
     if value not in {0.0, 1.0}:
-        raise ValueError(f"{_shown(column)}: expected 0 or 1, found {cells[column]!r}.")
+        raise ValueError(f"{_shown(column)}: expected 0 or 1, got {cells[column]!r}.")
     return bool(value)
 
 
 def _word(cells: Cells, column: str) -> bool:
     word = cells[column].lower()
     if word not in _WORDS:
-        raise ValueError(f"{column}: expected benign, malignant, 0 or 1, found {cells[column]!r}.")
+        raise ValueError(f"{column}: expected benign, malignant, 0 or 1, got {cells[column]!r}.")
     return _WORDS[word]
 
 
 def _year(cells: Cells) -> int:
     text = cells.get("year", "")
     if text and not re.fullmatch(r"\d{4}", text):
-        raise ValueError(f"year: expected a year such as 2018, found {text!r}.")
+        raise ValueError(f"year: expected a year such as 2018, got {text!r}.")
     return int(text or 0)
 
 

@@ -48,7 +48,7 @@ def read_labels(given: Any, rows: int, where: str, task: Asked = "auto") -> Labe
     """
     array = cells(given)
     if array.shape != (rows,):
-        raise ValueError(f"{where}: expected one label for each of {rows} rows, found shape {array.shape}.")
+        raise ValueError(f"{where}: expected one label for each of {rows} rows, got shape {array.shape}.")
     missing = np.array([is_missing(one) for one in array.tolist()])
     if missing.any():
         raise ValueError(f"{where}: expected a label in every row, missing in {missing.sum()}; leave these rows out.")
@@ -71,12 +71,12 @@ def _task_of(array: np.ndarray) -> Task:
 def _values(array: np.ndarray, where: str) -> np.ndarray:
     if array.dtype.kind not in "fiu":
         raise ValueError(
-            f'{where}: expected numbers for a regression, found {array[0]!r}; say task = "classification", or choose '
+            f'{where}: expected numbers for a regression, got {array[0]!r}; say task = "classification", or choose '
             "another label."
         )
     values = array.astype(np.float64)
     if not np.isfinite(values).all():
-        raise ValueError(f"{where}: expected finite numbers, found infinity; leave these rows out.")
+        raise ValueError(f"{where}: expected finite numbers, got infinity; leave these rows out.")
     if values.min() == values.max():
         raise ValueError(
             f"{where}: is {values[0]:g} in every row, so there is nothing to predict; choose another label."

@@ -49,5 +49,5 @@ def _positive(name: str, default: float) -> float:
     except ValueError:
         value = 0.0
     if not value > 0:
-        raise ValueError(f"{name}: expected a number greater than 0, found {text!r}.")
+        raise ValueError(f"{name}: expected a number greater than 0, got {text!r}.")
     return value

@@ -36,7 +36,7 @@ class Call(NamedTuple):
         metrics = {
             name: metric
             for name, metric in self.metrics.items()
-            if follows_replacement(metric) and not metric.refusal(rated)
+            if follows_replacement(metric) and not metric.unsupported_reason(rated)
         }
         return Call(rated, metrics)
 

@@ -74,7 +74,7 @@ def compare(
     """
     if not isinstance(attributions, Mapping) or not all(isinstance(name, str) for name in attributions):
         found = "a dict with other keys" if isinstance(attributions, Mapping) else type(attributions).__name__
-        raise TypeError(f"attributions: expected a dict of names to arrays, found {found}.")
+        raise TypeError(f"attributions: expected a dict of names to arrays, got {found}.")
     checked_level(level)
     others = _named(replacements)
 
@@ -102,13 +102,13 @@ def compare(
 def _named(replacements: Any) -> dict[str, Replacement]:
     """Other replacements by name: their own, or what the call says."""
     if isinstance(replacements, Replacement | str) or callable(replacements) or not isinstance(replacements, Iterable):
-        raise TypeError(f"replacements: expected a list of replacements or a dict, found {replacements!r}.")
+        raise TypeError(f"replacements: expected a list of replacements or a dict, got {replacements!r}.")
     named = replacements.items() if isinstance(replacements, Mapping) else ((None, one) for one in replacements)
     found: dict[str, Replacement] = {}
     for name, one in named:
         checked = checked_replacement(one)
         if checked is None:
-            raise TypeError("replacements: expected a replacement, found None; say verax.replacement.Baseline().")
+            raise TypeError("replacements: expected a replacement, got None; say verax.replacement.Baseline().")
         called = checked.short_form if name is None else str(name)
         if called in found:
             raise ValueError(f"replacements: two are called {called}; pass a dict of names to replacements.")
@@ -120,6 +120,8 @@ def _elsewhere(call: Call, name: str, replacement: Replacement) -> Elsewhere:
     """Measure what another replacement makes a difference to."""
     there = call.under(replacement)
     lost = {name: metric for name, metric in call.metrics.items() if name not in there.metrics}
-    refused = {name: metric.refusal(there.rated) for name, metric in lost.items() if follows_replacement(metric)}
+    refused = {
+        name: metric.unsupported_reason(there.rated) for name, metric in lost.items() if follows_replacement(metric)
+    }
     evaluation = run(there) if there.metrics else Evaluation({}, Cost(), call=there)
     return Elsewhere(name, evaluation, refused)

@@ -322,11 +322,11 @@ class Comparison:
 
     def _result(self, metric: str) -> Result:
         if metric not in self.evaluation:
-            raise ValueError(f"metric: expected one of {', '.join(map(repr, self.metrics))}, found {metric!r}.")
+            raise ValueError(f"metric: expected one of {', '.join(map(repr, self.metrics))}, got {metric!r}.")
         result: Result = self.evaluation[metric]
         return result
 
     def _place(self, name: str) -> int:
         if name not in self.names:
-            raise ValueError(f"attribution: expected one of {', '.join(map(repr, self.names))}, found {name!r}.")
+            raise ValueError(f"attribution: expected one of {', '.join(map(repr, self.names))}, got {name!r}.")
         return self.names.index(name)

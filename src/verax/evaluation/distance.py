@@ -96,11 +96,11 @@ class Distances(list[Distance]):
 def check_distance(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
     """Refuse what has no distance, before the model runs."""
     if not any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
-        raise ValueError(f"distance: it is that of rows with removed features, found metrics {', '.join(metrics)}.")
+        raise ValueError(f"distance: it is that of rows with removed features, got metrics {', '.join(metrics)}.")
     if problem.background is None:
         raise ValueError("distance: it is measured from training data; pass background=train_inputs as well.")
     if len(problem.background) < FEWEST:
-        raise ValueError(f"distance: expected a background of at least {FEWEST} rows, found {len(problem.background)}.")
+        raise ValueError(f"distance: expected a background of at least {FEWEST} rows, got {len(problem.background)}.")
 
 
 def with_distance(call: Call, evaluation: "Evaluation") -> "Evaluation":

@@ -84,7 +84,7 @@ def check_call(call: Call) -> None:
     _check_draws(call.rated, call.metrics)
     check_repeats(call.metrics, call.rated, limits=False)
     for metric in call.metrics.values():
-        if words := metric.refusal(call.rated):
+        if words := metric.unsupported_reason(call.rated):
             raise ValueError(words)
     _check_replacements(call.rated, call.metrics)
 
@@ -201,6 +201,6 @@ def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
     wanted = (len(problem.attributions), len(problem))
     if tuple(scores.shape) != wanted:
         raise ValueError(
-            f"{metric.name}: expected one score per attribution and input, shape {wanted}, from its reduce, found "
+            f"{metric.name}: expected one score per attribution and input, shape {wanted}, from its reduce, got "
             f"shape {tuple(scores.shape)}."
         )

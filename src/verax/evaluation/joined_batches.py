@@ -47,7 +47,7 @@ def _check_alike(first: Batch, other: Batch) -> None:
     """Refuse what cannot be evaluated together with the rows before it."""
 
     def refuse_unlike(what: str, wanted: Any, found: Any) -> None:
-        said = f"expected {what} as in batches[{first.number}], {_words(wanted)}, found {_words(found)}"
+        said = f"expected {what} as in batches[{first.number}], {_words(wanted)}, got {_words(found)}"
         raise ValueError(f"batches[{other.number}]: {said}.")
 
     mine, theirs = first.inputs.values, other.inputs.values

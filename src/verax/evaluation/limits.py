@@ -112,7 +112,7 @@ def limited(metrics: Mapping[str, Metric]) -> dict[str, WeightedArea]:
     """Refuse metrics whose limits are not known."""
     for metric in metrics.values():
         if not isinstance(metric, WeightedArea):
-            raise ValueError(f"metrics: limits are known of pc, dpc and lpc, found {metric.name!r}.")
+            raise ValueError(f"metrics: limits are known of pc, dpc and lpc, got {metric.name!r}.")
     return {name: metric for name, metric in metrics.items() if isinstance(metric, WeightedArea)}
 
 

@@ -72,7 +72,7 @@ def _changed(parts: list[Any], change: Callable[[list[Tensor]], Tensor], where: 
         if first.shape[first.ndim > 1] != count:
             raise TypeError(
                 f"{where}: expected tensors of shape (inputs,) or (attributions, inputs, ...) in a result that is cut "
-                f"into parts, found {tuple(first.shape)}."
+                f"into parts, got {tuple(first.shape)}."
             )
         return change(parts)
     if isinstance(first, Metric) or not (isinstance(first, Result | Context) or _holds_tensors(first)):

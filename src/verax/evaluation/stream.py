@@ -66,7 +66,7 @@ class Stream(Iterator[Evaluation]):
                 "before the failure are in so_far."
             ) from self._failure
         if self.so_far is None:
-            raise ValueError("batches: expected at least one with rows, found none.")
+            raise ValueError("batches: expected at least one with rows, got none.")
         return self.so_far
 
     def __repr__(self) -> str:
@@ -222,7 +222,7 @@ def _stretches(
     """What is evaluated together: rows that are given at once are cut, and drawn where a look is to end them early."""
     if not is_rows(batches):
         if not hasattr(batches, "__iter__"):
-            raise TypeError(f"batches: expected an iterable of batches, or rows, found {type(batches).__name__}.")
+            raise TypeError(f"batches: expected an iterable of batches, or rows, got {type(batches).__name__}.")
         return as_they_come(batches, reader) if reaches else regrouped(batches, reader, length)
     if reader.attributions is None:
         raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
@@ -252,8 +252,8 @@ def _reaches(until: Until, names: list[str]) -> Mapping[str, float]:
         return {}
     reaches = until if isinstance(until, Mapping) else dict.fromkeys(names, until)
     if not reaches or set(reaches) - set(names):
-        raise ValueError(f"until: expected names among {', '.join(names)}, found {kind_in_words(reaches)}.")
+        raise ValueError(f"until: expected names among {', '.join(names)}, got {kind_in_words(reaches)}.")
     for name, reach in reaches.items():
         if isinstance(reach, bool) or not isinstance(reach, int | float) or not reach > 0:
-            raise ValueError(f"until: expected half of an interval's width, above 0, found {reach!r} for {name}.")
+            raise ValueError(f"until: expected half of an interval's width, above 0, got {reach!r} for {name}.")
     return reaches

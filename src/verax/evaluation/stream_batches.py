@@ -105,15 +105,13 @@ class BatchReader:
         """What a batch brings, by name."""
         if isinstance(given, Mapping):
             if "inputs" not in given or set(given) - set(_KEYS):
-                raise ValueError(
-                    f"batches[{number}]: expected keys among {', '.join(_KEYS)}, found {', '.join(given)}."
-                )
+                raise ValueError(f"batches[{number}]: expected keys among {', '.join(_KEYS)}, got {', '.join(given)}.")
             return {"attributions": self.attributions} | dict(given)
         if self.attributions is not None:  # what follows the inputs, as from a DataLoader, are labels
             return {"inputs": given[0] if isinstance(given, tuple | list) else given, "attributions": self.attributions}
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise TypeError(
-                f"batches[{number}]: expected a pair (inputs, attributions), found {kind_in_words(given)}; or pass "
+                f"batches[{number}]: expected a pair (inputs, attributions), got {kind_in_words(given)}; or pass "
                 "attributions={name: method} to compute them."
             )
         return {"inputs": given[0], "attributions": given[1]}
@@ -196,7 +194,7 @@ def _check_lengths(batch: Batch, number: int) -> None:
                 f"batches[{number}]: {label} of shape {tuple(one.shape)} do not fit {len(batch)} rows of inputs."
             )
     if batch.segments is not None and len(batch.segments) != len(batch):
-        raise ValueError(f"batches[{number}]: expected by for each of {len(batch)} rows, found {len(batch.segments)}.")
+        raise ValueError(f"batches[{number}]: expected by for each of {len(batch)} rows, got {len(batch.segments)}.")
 
 
 def is_stack(array: Any, inputs: tuple[int, ...]) -> bool:

@@ -109,7 +109,7 @@ class RowSource:
             given["target"] = target_of_rows(target, rows, len(self))
         if by is not None and not isinstance(by, str) and not callable(by):
             if len(by) != len(self):
-                raise ValueError(f"by: expected one label for each of {len(self)} rows, found {len(by)}.")
+                raise ValueError(f"by: expected one label for each of {len(self)} rows, got {len(by)}.")
             given["by"] = np.asarray(by)[rows]
         return self.reader.read(given, 0)
 
@@ -170,7 +170,7 @@ def stratified(strata: Any, count: int, seed: int) -> Int[Tensor, " n"]:
         [1, 2]
     """
     if len(strata) != count:
-        raise ValueError(f"stratify: expected one label for each of {count} rows, found {len(strata)}.")
+        raise ValueError(f"stratify: expected one label for each of {count} rows, got {len(strata)}.")
     order = shuffled(torch.arange(count), count, seed)
     _, place, sizes = np.unique(np.asarray(strata)[order.numpy()], return_inverse=True, return_counts=True)
     grouped = np.argsort(place, kind="stable")

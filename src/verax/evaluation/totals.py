@@ -100,7 +100,7 @@ class Total:
             share: From 0 to 1; 0.5 is the median.
         """
         if not 0 <= share <= 1:
-            raise ValueError(f"share: expected a number from 0 to 1, found {share!r}.")
+            raise ValueError(f"share: expected a number from 0 to 1, got {share!r}.")
         if self.sketches is None:
             raise ValueError("quantile: none were kept; pass verax.stream(..., quantiles=True).")
         return self.layout.arrange([one.quantile(share) for one in self.sketches])
@@ -108,10 +108,10 @@ class Total:
     def merge(self, other: "Total") -> "Total":
         """The total of both, as if their inputs had come in one stream."""
         if not isinstance(other, Total):
-            raise TypeError(f"merge: expected the total of a metric, found {kind_in_words(other)}.")
+            raise TypeError(f"merge: expected the total of a metric, got {kind_in_words(other)}.")
         if (self.metric, self.labels) != (other.metric, other.labels):
             mine, theirs = (f"{one.metric.short_form} of {', '.join(one.labels)}" for one in (self, other))
-            raise ValueError(f"merge: expected totals of the same metrics and attributions, found {mine} and {theirs}.")
+            raise ValueError(f"merge: expected totals of the same metrics and attributions, got {mine} and {theirs}.")
         if self.interval != other.interval:
             raise ValueError("merge: expected totals of streams with until, or of streams without it, got one of each.")
         sums = tuple(mine + theirs for mine, theirs in zip(self.sums, other.sums, strict=True))
@@ -194,9 +194,9 @@ class Totals(dict[str, Total]):
             other: Totals of the same metrics and attributions.
         """
         if not isinstance(other, Totals):
-            raise TypeError(f"merge: expected totals, as those of verax.stream, found {kind_in_words(other)}.")
+            raise TypeError(f"merge: expected totals, as those of verax.stream, got {kind_in_words(other)}.")
         if list(self) != list(other):
-            raise ValueError(f"merge: expected totals of the same metrics, found {list(self)} and {list(other)}.")
+            raise ValueError(f"merge: expected totals of the same metrics, got {list(self)} and {list(other)}.")
         return Totals(
             {name: total.merge(other[name]) for name, total in self.items()},
             self.count + other.count,

@@ -237,5 +237,5 @@ def _as_class(call: FlatCall, returns: Returns | None, output: Output) -> FlatCa
     if outputs != 1:
         return call
     if call.target is not None and torch.as_tensor(call.target).any():
-        raise ValueError(f"target: forward_func returns one score per row, output 0 alone; found {call.target}.")
+        raise ValueError(f"target: forward_func returns one score per row, output 0 alone; got {call.target}.")
     return replace(call, target=None if returns == "values" else 1)

@@ -78,7 +78,7 @@ def flat_call(
 ) -> FlatCall:
     """Check and flatten the arguments of a call in Captum's convention; see ``verax.interop.captum``."""
     if not callable(forward_func):
-        raise TypeError(f"forward_func: expected a module or a function, found {type(forward_func).__name__}.")
+        raise TypeError(f"forward_func: expected a module or a function, got {type(forward_func).__name__}.")
     given = _tensors("inputs", inputs)
     count = len(given[0])
     if not isinstance(further, tuple):
@@ -104,14 +104,14 @@ def _tensors(name: str, value: Any) -> tuple[Tensor, ...]:
     for place, tensor in enumerate(tensors):
         label = f"{name}[{place}]" if isinstance(value, tuple) else name
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"{label}: expected a tensor, found {type(tensor).__name__}.")
+            raise TypeError(f"{label}: expected a tensor, got {type(tensor).__name__}.")
         if not tensor.is_floating_point():
-            raise TypeError(f"{label}: expected floating-point numbers, found {tensor.dtype}.")
+            raise TypeError(f"{label}: expected floating-point numbers, got {tensor.dtype}.")
         if tensor.ndim == 0 or len(tensor) != len(tensors[0]):
-            shapes = f"{len(tensors[0])} as of {name}[0], found shape {tuple(tensor.shape)}"
+            shapes = f"{len(tensors[0])} as of {name}[0], got shape {tuple(tensor.shape)}"
             raise ValueError(f"{label}: expected one row per example, {shapes}.")
     if not tensors:
-        raise ValueError(f"{name}: expected a tensor or a tuple of tensors, found an empty tuple.")
+        raise ValueError(f"{name}: expected a tensor or a tuple of tensors, got an empty tuple.")
     return tensors
 
 
@@ -119,14 +119,14 @@ def _attributions(attributions: Any, given: tuple[Tensor, ...]) -> tuple[Tensor,
     tensors = _tensors("attributions", attributions)
     shapes, wanted = ([tuple(tensor.shape) for tensor in group] for group in (tensors, given))
     if shapes != wanted:
-        raise ValueError(f"attributions: expected the shapes of the inputs, {wanted}, found {shapes}.")
+        raise ValueError(f"attributions: expected the shapes of the inputs, {wanted}, got {shapes}.")
     return tensors
 
 
 def _baselines(baselines: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     values = baselines if isinstance(baselines, tuple) else (baselines,) * (len(given) if baselines is None else 1)
     if len(values) != len(given):
-        raise ValueError(f"baselines: expected one for each of the {len(given)} inputs, found {len(values)}.")
+        raise ValueError(f"baselines: expected one for each of the {len(given)} inputs, got {len(values)}.")
     pairs = zip(values, given, strict=True)
     return tuple(baseline_tensor(0.0 if value is None else value, tensor) for value, tensor in pairs)
 
@@ -141,7 +141,7 @@ def _groups(feature_mask: Any, given: tuple[Tensor, ...]) -> Tensor:
 def _expanded(name: str, values: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Broadcast one value for each input to its shape."""
     if len(values) != len(given):
-        raise ValueError(f"{name}: expected one for each of the {len(given)} inputs, found {len(values)}.")
+        raise ValueError(f"{name}: expected one for each of the {len(given)} inputs, got {len(values)}.")
     expanded = []
     for value, tensor in zip(values, given, strict=True):
         try:
@@ -155,7 +155,7 @@ def _expanded(name: str, values: tuple[Tensor, ...], given: tuple[Tensor, ...]) 
 def _target(target: Any) -> Any:
     """Read what Captum takes as a target, but for outputs of more than two axes."""
     if isinstance(target, tuple) or (isinstance(target, list) and any(isinstance(entry, tuple) for entry in target)):
-        raise TypeError(f"target: expected a class or one class per row, found {target}; scores are (N, classes) here.")
+        raise TypeError(f"target: expected a class or one class per row, got {target}; scores are (N, classes) here.")
     if target is None or isinstance(target, int):
         return target
     classes = torch.as_tensor(target)

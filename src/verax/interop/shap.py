@@ -42,7 +42,7 @@ def from_explanation(explanation: Any, target: Any = None) -> Explained:
     data, values = (_numbers(name, getattr(explanation, name, None)) for name in ("data", "values"))
     if data.ndim < 2:
         advice = "take a slice of one row, explanation[:1], instead of explanation[0]"
-        raise ValueError(f"explanation: expected data with rows, shape (N, ...), found shape {data.shape}; {advice}.")
+        raise ValueError(f"explanation: expected data with rows, shape (N, ...), got shape {data.shape}; {advice}.")
     if values.shape == data.shape:
         if target is not None:
             raise ValueError(f"target: values of shape {values.shape} have no axis for classes; leave target out.")
@@ -55,10 +55,10 @@ def from_explanation(explanation: Any, target: Any = None) -> Explained:
 
 def _numbers(name: str, value: Any) -> Any:
     if value is None:
-        raise TypeError(f"explanation: expected an object like shap.Explanation, found none of its {name}.")
+        raise TypeError(f"explanation: expected an object like shap.Explanation, got none of its {name}.")
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"explanation: expected {name} to hold numbers, found {array.dtype}; encode the rows first.")
+        raise TypeError(f"explanation: expected {name} to hold numbers, got {array.dtype}; encode the rows first.")
     return array if array.dtype in (np.float32, np.float64) else array.astype(float)
 
 
@@ -70,8 +70,8 @@ def _picked(values: Any, target: Any) -> Any:
         raise ValueError(f"target: the values explain {classes} classes; say which, {wanted}.")
     chosen = np.asarray(target)
     if chosen.dtype.kind not in "iu":
-        raise TypeError(f"target: expected a class number, {wanted}; found {target!r}.")
+        raise TypeError(f"target: expected a class number, {wanted}; got {target!r}.")
     if chosen.shape not in ((), (count,)) or chosen.min() < 0 or chosen.max() >= classes:
-        raise ValueError(f"target: expected a class number, {wanted}; found {target!r}.")
+        raise ValueError(f"target: expected a class number, {wanted}; got {target!r}.")
     index = np.broadcast_to(chosen, (count,)).reshape(count, *[1] * (values.ndim - 1))
     return np.take_along_axis(values, index, axis=-1)[..., 0]

@@ -125,13 +125,13 @@ class Metric(ABC):
         own = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in settings.items() if name in own})
 
-    def refusal(self, problem: Attributed) -> str:
+    def unsupported_reason(self, problem: Attributed) -> str:
         """Why the metric cannot answer a call, a sentence; empty where it can."""
         return ""
 
     def check(self, problem: Attributed) -> None:
         """Refuse a call that the metric cannot answer, or warn of what it will not see; before the model runs."""
-        if words := self.refusal(problem):
+        if words := self.unsupported_reason(problem):
             raise ValueError(words)
 
     @property

@@ -75,10 +75,10 @@ def metric_of(metric: Any, fewest: int = 1 << 62, argument: str = "metrics") -> 
         raise ValueError(f"{argument}: {unknown(metric, [*METRICS, 'a metric object'])}")
     if isinstance(metric, type) and issubclass(metric, Metric):
         name = metric.__name__
-        raise ValueError(f"{argument}: expected a metric object, found the class {name}; create one: {name}().")
+        raise ValueError(f"{argument}: expected a metric object, got the class {name}; create one: {name}().")
     found = f"an object of {type(metric).__name__}" if isinstance(metric, Metric) else repr(metric)
     raise ValueError(
-        f"{argument}: expected names of metrics or objects of classes that derive from {CONTRACTS}; found {found}."
+        f"{argument}: expected names of metrics or objects of classes that derive from {CONTRACTS}; got {found}."
     )
 
 

@@ -181,7 +181,7 @@ class Sufficiency(ShareView):
 def _checked_shares(shares: Any) -> tuple[float, ...]:
     found = tuple(float(one) for one in shares)
     if not found or not all(0 < one < 1 for one in found):
-        raise ValueError(f"shares: expected numbers between 0 and 1, at least one, found {shares!r}.")
+        raise ValueError(f"shares: expected numbers between 0 and 1, at least one, got {shares!r}.")
     return found
 
 

@@ -60,7 +60,7 @@ class InfidelityUncertainty(SampledMetric):
     def __post_init__(self) -> None:
         checked_flag("with_replacement", self.with_replacement)
         if not isinstance(self.sizes, tuple) or not self.sizes:
-            raise ValueError(f"sizes: expected a tuple of numbers of draws, found {self.sizes!r}.")
+            raise ValueError(f"sizes: expected a tuple of numbers of draws, got {self.sizes!r}.")
         settle(
             self,
             resamples=checked_count("resamples", self.resamples, least=2),

@@ -2,7 +2,7 @@
 
 What it finds is attained by an attribution, so it is a lower bound of the best score, and an upper bound of the worst.
 For the area between the curves a chain is built from both its ends, which count most; for the area above the MoRF curve
-from its beginning. On additive models the chain found is the best one, whatever the width, for PC and for DPC in
+from its beginning. On additive models the chain found the best one, whatever the width, for PC and for DPC in
 magnitude order.
 """
 

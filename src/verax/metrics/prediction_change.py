@@ -43,7 +43,7 @@ class PredictionChange(WeightedArea):
         tolerance: With adaptive steps, the error to stop at, in the unit of the followed score; it says nothing
             otherwise.
 
-    What it cannot see: a constant added to all attributions leaves their order, and so PC, as it was.
+    Known limitations: a constant added to all attributions leaves their order, and so PC, as it was.
 
     Example:
         >>> import torch, verax
@@ -102,7 +102,7 @@ class DirectedPredictionChange(DirectedArea):
     (``RemovedSets.signs``), put on the steps in ``metrics/weighted_area.py``
     (``DirectedArea.changes``); the area in ``metrics/areas.py`` (``weighted_abpc``).
 
-    What it cannot see: with one feature per step, this reading gives ``a`` and ``-1/a`` the same score for every model,
+    Known limitations: with one feature per step, this reading gives ``a`` and ``-1/a`` the same score for every model,
     so that a false explanation can win; ``docs/open-questions.md`` shows it on three features.
     ``verax.metrics.LocalPredictionChange`` has no such twin and is local; ``area="morf"`` alone mends the first.
 
@@ -158,7 +158,7 @@ class DirectedPredictionChange(DirectedArea):
         checked_choice("area", self.area, ("between", "morf"))
         checked_replacement(self.replacement)
         if self.order == "literal" and self.rule != "sum":
-            raise ValueError(f'rule: the literal reading has the paper\'s rule "sum" alone, found {self.rule!r}.')
+            raise ValueError(f'rule: the literal reading has the paper\'s rule "sum" alone, got {self.rule!r}.')
         settle(self, steps=checked_steps(self.steps), tolerance=checked_positive("tolerance", self.tolerance))
 
     @property

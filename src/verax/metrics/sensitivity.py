@@ -51,7 +51,7 @@ class SensitivityN(SampledMetric):
 
     def __post_init__(self) -> None:
         if not isinstance(self.sizes, tuple) or not self.sizes:
-            raise ValueError(f"sizes: expected a tuple of subset sizes, found {self.sizes!r}.")
+            raise ValueError(f"sizes: expected a tuple of subset sizes, got {self.sizes!r}.")
         settle(
             self,
             sizes=tuple(checked_count("sizes", size) for size in self.sizes),

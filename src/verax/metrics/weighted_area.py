@@ -138,7 +138,7 @@ class DirectedArea(WeightedArea):
         """0, except where one curve alone is read and signs are in the order already."""
         return 0.0 if self.reading == "magnitude" else super().chance
 
-    def refusal(self, problem: Attributed) -> str:
+    def unsupported_reason(self, problem: Attributed) -> str:
         """What has no direction: codes, and features that become what the others make of them."""
         moves = self.experiment.replacement or problem.replacement
         if moves.setwise:
@@ -348,5 +348,5 @@ def checked_steps(steps: Any) -> Steps:
     if steps == "adaptive":
         return "adaptive"
     if isinstance(steps, str):
-        raise ValueError(f'steps: expected a whole number of at least 1, or "adaptive", found {steps!r}.')
+        raise ValueError(f'steps: expected a whole number of at least 1, or "adaptive", got {steps!r}.')
     return checked_count("steps", steps)

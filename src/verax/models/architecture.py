@@ -54,9 +54,9 @@ class Architecture(ABC):
             return f"{len(extra)} tensors are unknown, the first is {extra[0]}"
         for name, tensor in wanted.items():
             if state[name].shape != tensor.shape:
-                return f"{name}: expected shape {tuple(tensor.shape)}, found {tuple(state[name].shape)}"
+                return f"{name}: expected shape {tuple(tensor.shape)}, got {tuple(state[name].shape)}"
             if state[name].is_floating_point() != tensor.is_floating_point():
-                return f"{name}: expected numbers like {tensor.dtype}, found {state[name].dtype}"
+                return f"{name}: expected numbers like {tensor.dtype}, got {state[name].dtype}"
         return ""
 
 
@@ -64,13 +64,13 @@ def from_form(form: Any, known: dict[str, type[Architecture]]) -> Architecture:
     """Read an architecture from what ``Architecture.form`` gave; ``known`` are those that are accepted, by name."""
     name, settings = (form.get("name"), form.get("settings")) if isinstance(form, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(settings, dict):
-        raise ValueError(f"architecture: expected a name and settings, found {form!r}.")
+        raise ValueError(f"architecture: expected a name and settings, got {form!r}.")
     if name not in known:
-        raise ValueError(f"architecture: expected one of {', '.join(known)}, found {name!r}.")
+        raise ValueError(f"architecture: expected one of {', '.join(known)}, got {name!r}.")
     wanted = {field.name for field in dataclasses.fields(known[name])}
     if set(settings) != wanted:
         found = ", ".join(sorted(settings)) or "none"
-        raise ValueError(f"architecture: {name} has the settings {', '.join(sorted(wanted))}, found {found}.")
+        raise ValueError(f"architecture: {name} has the settings {', '.join(sorted(wanted))}, got {found}.")
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     return known[name](**values)
 

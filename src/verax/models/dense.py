@@ -33,7 +33,7 @@ class Linear(Architecture):
     def __post_init__(self) -> None:
         given = (self.shape,) if isinstance(self.shape, Integral) else self.shape
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-            raise ValueError(f"shape: expected a number of features or the shape of an input, found {self.shape!r}.")
+            raise ValueError(f"shape: expected a number of features or the shape of an input, got {self.shape!r}.")
         sides = tuple(checked_count("shape", side) for side in given)
         settle(self, shape=sides, outputs=checked_count("outputs", self.outputs))
 
@@ -71,10 +71,10 @@ class MLP(Architecture):
 
     def __post_init__(self) -> None:
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
-            raise ValueError(f"hidden: expected the width of each hidden layer, found {self.hidden!r}.")
+            raise ValueError(f"hidden: expected the width of each hidden layer, got {self.hidden!r}.")
         dropout = checked_not_negative("dropout", self.dropout)
         if dropout >= 1:
-            raise ValueError(f"dropout: expected a number from 0 to below 1, found {self.dropout!r}.")
+            raise ValueError(f"dropout: expected a number from 0 to below 1, got {self.dropout!r}.")
         settle(self, dropout=dropout, hidden=tuple(checked_count("hidden", width) for width in self.hidden))
         settle(self, features=checked_count("features", self.features), outputs=checked_count("outputs", self.outputs))
 

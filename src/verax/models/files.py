@@ -106,7 +106,7 @@ def save(
 
     weights_path, sidecar_path = model_paths(path)
     if ARCHITECTURES.get(type(architecture).__name__) is not type(architecture):
-        raise TypeError(f"architecture: expected one of {', '.join(ARCHITECTURES)}, found {architecture!r}.")
+        raise TypeError(f"architecture: expected one of {', '.join(ARCHITECTURES)}, got {architecture!r}.")
     state = stored(getattr(module, "_orig_mod", module).state_dict())  # also of a network that was compiled
     if reason := architecture.misfit(state):
         raise ValueError(f"module: not what {architecture} builds: {reason}.")
@@ -169,7 +169,7 @@ def model_paths(path: str | Path) -> tuple[Path, Path]:
     """The weights file and its sidecar, or what is wrong with the name."""
     weights = Path(path)
     if weights.suffix != ".safetensors":
-        raise ValueError(f"path: expected a file name that ends in .safetensors, found {str(path)!r}.")
+        raise ValueError(f"path: expected a file name that ends in .safetensors, got {str(path)!r}.")
     return weights, weights.with_suffix(".json")
 
 
@@ -203,13 +203,13 @@ def _read_data(data: Any) -> tuple[Standardisation | None, tuple[str, ...], tupl
     mean, std = (torch.tensor(_member("standardisation", numbers, key)).float() for key in ("mean", "std"))
     for words in names:
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"class_names, feature_names: expected lists of names, found {words!r}.")
+            raise ValueError(f"class_names, feature_names: expected lists of names, got {words!r}.")
     return Standardisation(mean, std), tuple(names[0]), tuple(names[1])
 
 
 def _member(name: str, found: Any, key: str) -> Any:
     if not isinstance(found, dict) or key not in found:
-        raise ValueError(f"{name}: expected an object with {key}, found {found!r}.")
+        raise ValueError(f"{name}: expected an object with {key}, got {found!r}.")
     return found[key]
 
 
@@ -245,7 +245,7 @@ def _read_sidecar(path: Path) -> dict[str, Any]:
     if missing := [key for key in _KEYS if key not in content]:
         raise ModelFileError(f"{path}: not a whole sidecar of a model: it lacks {', '.join(missing)}.")
     if content["format"] != FORMAT:
-        raise ModelFileError(f"{path}: expected the format {FORMAT!r}, found {content['format']!r}.")
+        raise ModelFileError(f"{path}: expected the format {FORMAT!r}, got {content['format']!r}.")
     if content[_OWN_HASH] != _content_hash(content):
         raise ModelFileError(f"{path}: changed since it was saved: its content does not fit its own hash.")
     return content

@@ -39,7 +39,7 @@ class ImageAugmentation:
         for field in fields(self):
             value = checked_not_negative(field.name, getattr(self, field.name))
             if value > 1:
-                raise ValueError(f"{field.name}: expected a probability, found {value}.")
+                raise ValueError(f"{field.name}: expected a probability, got {value}.")
             settle(self, **{field.name: value})
 
     def scaled(self, share: float) -> "ImageAugmentation":

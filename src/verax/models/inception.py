@@ -221,7 +221,7 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
         if names:
             raise ValueError(f"state: not a checkpoint of googlenet; it {problem} {_some(names)}.")
     if wrong:
-        sizes = f"expected shape {tuple(own[wrong[0]].shape)}, found {tuple(state[wrong[0]].shape)}"
+        sizes = f"expected shape {tuple(own[wrong[0]].shape)}, got {tuple(state[wrong[0]].shape)}"
         raise ValueError(f"state: does not fit the network in {_some(wrong)}; {wrong[0]}: {sizes}.")
     module.load_state_dict({name: state[name] for name in own if name in given}, strict=False)
     left = tuple(name for name in own if name not in given and not name.endswith(_COUNT))

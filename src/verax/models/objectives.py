@@ -114,20 +114,20 @@ def objective_of(dataset: Dataset, smoothing: float = 0.0) -> Objective:
     if dataset.task == "regression":
         train = dataset.labels[dataset.split.train]
         if not len(train) or train.min() == train.max():
-            raise ValueError("dataset: expected training rows with different labels, found none or all alike.")
+            raise ValueError("dataset: expected training rows with different labels, got none or all alike.")
         return Values(float(train.mean()), float(train.std()))
     count = max(2, len(dataset.class_names))
     for part in PARTS:
         classes = np.unique(dataset.labels[dataset.split.rows(part)]).tolist()
         if count == 2 and classes != [0, 1]:
-            raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; found {classes}.")
+            raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; got {classes}.")
         if part == "train" and (absent := [dataset.class_names[one] for one in range(count) if one not in classes]):
             raise ValueError(
                 f"dataset: expected all {count} classes among the train rows; {absent[0]!r} is not: leave its few rows "
                 "out, join it with another class, or use another seed of the split."
             )
         if len(classes) < 2:
-            raise ValueError(f"dataset: expected several classes among the {part} rows, found {len(classes)}.")
+            raise ValueError(f"dataset: expected several classes among the {part} rows, got {len(classes)}.")
     return TwoClasses(smoothing) if count == 2 else SeveralClasses(smoothing)
 
 
@@ -143,7 +143,7 @@ def auroc(scores: Float[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
     positive = labels == 1
     ones, zeros = int(positive.sum()), int((~positive).sum())
     if not ones or not zeros:
-        raise ValueError(f"labels: expected both classes, found {ones} of class 1 and {zeros} of class 0.")
+        raise ValueError(f"labels: expected both classes, got {ones} of class 1 and {zeros} of class 0.")
     return (float(rank[place[positive]].sum()) - ones * (ones + 1) / 2) / (ones * zeros)
 
 

@@ -51,7 +51,7 @@ class Recipe:
             settle(self, **{name: checked_not_negative(name, getattr(self, name))})
         for name in ("label_smoothing", "augment_share"):
             if getattr(self, name) > 1:
-                raise ValueError(f"{name}: expected a number from 0 to 1, found {getattr(self, name)}.")
+                raise ValueError(f"{name}: expected a number from 0 to 1, got {getattr(self, name)}.")
         settle(self, learning_rate=checked_positive("learning_rate", self.learning_rate), seed=checked_seed(self.seed))
         settle(self, patience=None if self.patience is None else checked_count("patience", self.patience))
         settle(self, clip=None if self.clip is None else checked_positive("clip", self.clip))
@@ -151,5 +151,5 @@ def varied(recipe: Recipe, model: str, variant: str | None) -> Recipe:
         return recipe
     checked_choice("recipe", variant, tuple(VARIANTS))
     if variant == "less-regularised" and model != "mlp":
-        raise ValueError(f"recipe: less-regularised is for mlp, found {model}.")
+        raise ValueError(f"recipe: less-regularised is for mlp, got {model}.")
     return replace(recipe, **VARIANTS[variant])

@@ -190,20 +190,20 @@ class Monitor:
         known = [(track.metric, track.attribution) for track in self.tracks]
         if known != names:
             wanted, found = (", ".join(f"{metric} of {one}" for metric, one in many) for many in (known, names))
-            raise ValueError(f"results: expected {wanted}, as in the batches before, found {found}.")
+            raise ValueError(f"results: expected {wanted}, as in the batches before, got {found}.")
         return copy.deepcopy(self.tracks)
 
 
 def _checked_alarm(alarm: Any) -> float:
     if isinstance(alarm, bool) or not isinstance(alarm, float) or not 0 < alarm < 1:
-        raise ValueError(f"alarm: expected a share of false alarms between 0 and 1, such as 0.05, found {alarm!r}.")
+        raise ValueError(f"alarm: expected a share of false alarms between 0 and 1, such as 0.05, got {alarm!r}.")
     return alarm
 
 
 def _scores(parts: list[Evaluation]) -> dict[tuple[str, str], torch.Tensor]:
     """The scores of a batch by metric and attribution."""
     if not parts:
-        raise ValueError("results: expected those of at least one row, found none.")
+        raise ValueError("results: expected those of at least one row, got none.")
     return {
         (name, label): torch.cat([_finite(name, part[name], place) for part in parts])
         for name, result in parts[0].items()
@@ -214,5 +214,5 @@ def _scores(parts: list[Evaluation]) -> dict[tuple[str, str], torch.Tensor]:
 def _finite(name: str, result: Result, place: int) -> torch.Tensor:
     scores = result.scores[place].detach().to("cpu", torch.float64)
     if not np.isfinite(scores.numpy()).all():
-        raise ValueError(f"results: expected finite scores, found others among those of {name}.")
+        raise ValueError(f"results: expected finite scores, got others among those of {name}.")
     return scores

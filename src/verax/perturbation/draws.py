@@ -62,7 +62,7 @@ class Draws:
             elements = problem.inputs[0].numel()
             if len(self.sigma) != elements:
                 raise ValueError(
-                    f"sigma: expected a number or {elements} of them, one per element, found {len(self.sigma)}."
+                    f"sigma: expected a number or {elements} of them, one per element, got {len(self.sigma)}."
                 )
             found = torch.tensor(self.sigma, dtype=torch.float64).reshape(problem.inputs.shape[1:])
         elif problem.spread is None:
@@ -76,7 +76,7 @@ def checked_sigma(sigma: Any) -> Sigma:
     """Read a standard deviation: a number, one per element of a row, or ``"std"``."""
     if isinstance(sigma, str):
         if sigma != "std":
-            raise ValueError(f"sigma: expected a positive number, one per element of a row, or 'std', found {sigma!r}.")
+            raise ValueError(f"sigma: expected a positive number, one per element of a row, or 'std', got {sigma!r}.")
         return "std"
     if isinstance(sigma, Real):
         return checked_positive("sigma", sigma)

@@ -192,7 +192,7 @@ def _attribution_list(
     names: tuple[str, ...] = ()
     if isinstance(attributions, Mapping):
         if not attributions:
-            raise ValueError("attributions: expected at least one, found an empty dict.")
+            raise ValueError("attributions: expected at least one, got an empty dict.")
         form, names = "dict", tuple(attributions)
         found = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
     else:
@@ -260,7 +260,7 @@ def _alike(attributions: tuple[Tensor, ...], shape: Shape) -> tuple[Tensor, ...]
 def _numbers(label: str, value: Any) -> Tensor:
     array = as_tensor(label, value)
     if array.is_complex() or array.dtype == torch.bool:
-        raise TypeError(f"{label}: expected real numbers, found {array.dtype}.")
+        raise TypeError(f"{label}: expected real numbers, got {array.dtype}.")
     if not array.is_floating_point():
         return array.double()
     return array.float() if array.dtype in (torch.float16, torch.bfloat16) else array

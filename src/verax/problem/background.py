@@ -20,14 +20,14 @@ def checked_background(
         return None, None
     rows = as_tensor("background", background.values if isinstance(background, Inputs) else background)
     if inputs.is_floating_point() and not rows.is_floating_point():
-        raise TypeError(f"background: expected floating-point numbers, found {rows.dtype}.")
+        raise TypeError(f"background: expected floating-point numbers, got {rows.dtype}.")
     if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
         raise ValueError(
             f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
             f"found shape {tuple(rows.shape)}."
         )
     if not (torch.isfinite(rows) | (rows.isnan() & missing)).all():
-        raise ValueError("background: expected finite numbers, found NaN or infinity.")
+        raise ValueError("background: expected finite numbers, got NaN or infinity.")
     if labels is None:
         return rows, None
     given = as_tensor("background_labels", labels)

@@ -31,7 +31,7 @@ def baseline_tensor(
         codes: Which elements of a row are codes.
     """
     if isinstance(baselines, bool) or callable(baselines):
-        raise TypeError(f"baselines: expected a number or an array, found {baselines!r}.")
+        raise TypeError(f"baselines: expected a number or an array, got {baselines!r}.")
     if baselines is None:
         if not inputs.is_floating_point():
             raise ValueError(
@@ -42,13 +42,13 @@ def baseline_tensor(
         baselines = typical_row(_checked_statistic(baselines), inputs, background, codes)
     given = as_tensor("baselines", _exact(baselines) if isinstance(baselines, int | float) else baselines)
     if given.is_complex():
-        raise TypeError(f"baselines: expected real numbers, found {given.dtype}.")
+        raise TypeError(f"baselines: expected real numbers, got {given.dtype}.")
     if not (torch.isfinite(given) | (given.isnan() & missing)).all():
         hint = "; if the model takes missing values: verax.Scorer(model, takes_missing=True)" * (not missing)
-        raise ValueError(f"baselines: expected finite numbers, found NaN or infinity{hint}.")
+        raise ValueError(f"baselines: expected finite numbers, got NaN or infinity{hint}.")
     kept = given.to(inputs.device, inputs.dtype)
     if not inputs.is_floating_point() and not torch.equal(kept.double(), given.to(inputs.device).double()):
-        raise TypeError("baselines: the inputs are whole numbers, found others; pass a code.")
+        raise TypeError("baselines: the inputs are whole numbers, got others; pass a code.")
     if torch.isinf(kept).any():
         largest = float(given.double().abs().max())
         raise ValueError(
@@ -68,13 +68,13 @@ def _exact(number: int | float) -> Tensor:
     try:
         return torch.tensor(float(number), dtype=torch.float64)
     except OverflowError:
-        raise ValueError("baselines: expected a number that float64 can hold, found a larger one.") from None
+        raise ValueError("baselines: expected a number that float64 can hold, got a larger one.") from None
 
 
 def _checked_statistic(word: str) -> str:
     if word not in STATISTICS:
         listed = ", ".join(f'"{one}"' for one in STATISTICS)
-        raise ValueError(f"baselines: expected a number, an array or one of {listed}, found {word!r}.")
+        raise ValueError(f"baselines: expected a number, an array or one of {listed}, got {word!r}.")
     return word
 
 

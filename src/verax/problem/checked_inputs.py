@@ -135,11 +135,11 @@ def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -
     x = as_tensor("inputs", inputs)
     if x.is_complex() or x.dtype == torch.bool or not (whole or x.is_floating_point()):
         hint = "; convert them first, or say that they are categories: categorical=True, baselines=..."
-        raise TypeError(f"inputs: expected floating-point numbers, found {x.dtype}{hint}.")
+        raise TypeError(f"inputs: expected floating-point numbers, got {x.dtype}{hint}.")
     if x.ndim < 2:
-        raise ValueError(f"inputs: expected rows of features, shape (N, ...), found shape {tuple(x.shape)}.")
+        raise ValueError(f"inputs: expected rows of features, shape (N, ...), got shape {tuple(x.shape)}.")
     if x.numel() == 0:
-        raise ValueError(f"inputs: expected at least one row and one feature, found shape {tuple(x.shape)}.")
+        raise ValueError(f"inputs: expected at least one row and one feature, got shape {tuple(x.shape)}.")
     if not x.is_floating_point():
         return x.to(torch.int64)
     if not missing:
@@ -172,7 +172,7 @@ def _refuse_not_finite(label: str, values: Tensor) -> None:
     takes = label == "inputs" and math.isnan(found)
     hint = " For a model that takes missing values say verax.Scorer(model, takes_missing=True)." if takes else ""
     raise ValueError(
-        f"{label}: expected finite numbers, found {found} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
+        f"{label}: expected finite numbers, got {found} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
     )
 
 
@@ -181,7 +181,7 @@ def _checked_codes(codes: Any, inputs: Tensor) -> Bool[Tensor, "*shape"] | None:
     said = (not inputs.is_floating_point()) if codes is None else codes
     given = as_tensor("categorical", said)
     if given.dtype != torch.bool:
-        raise TypeError(f"categorical: expected True or False, or one of them per element, found {given.dtype}.")
+        raise TypeError(f"categorical: expected True or False, or one of them per element, got {given.dtype}.")
     try:
         full = given.expand(shape).to(inputs.device)
     except RuntimeError:
@@ -194,7 +194,7 @@ def _checked_names(names: Any, features: FeatureMap) -> tuple[str, ...] | None:
         return None
     found = tuple(str(name) for name in names)
     if len(found) != features.most:
-        raise ValueError(f"names: expected one for each of {features.most} features, found {len(found)}.")
+        raise ValueError(f"names: expected one for each of {features.most} features, got {len(found)}.")
     return found
 
 

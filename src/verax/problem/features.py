@@ -137,10 +137,10 @@ def feature_map(features: object, inputs: Tensor) -> FeatureMap:
     if isinstance(features, str):
         return _grid(features, shape)
     if features is None:
-        raise TypeError('features: expected "auto", "element", "pixel" or an array of group numbers, found None.')
+        raise TypeError('features: expected "auto", "element", "pixel" or an array of group numbers, got None.')
     groups = as_tensor("features", features)
     if groups.is_floating_point() or groups.dtype == torch.bool or groups.is_complex():
-        raise TypeError(f"features: group numbers must be whole numbers, found {groups.dtype}.")
+        raise TypeError(f"features: group numbers must be whole numbers, got {groups.dtype}.")
     return _groups(_full_map(groups.to(torch.int64), inputs), shape)
 
 
@@ -159,10 +159,10 @@ def _groups(maps: Int[Tensor, "maps elements"], shape: Shape) -> Groups:
 def _grid(features: str, shape: Shape) -> Grid:
     if features not in ("auto", "element", "pixel"):
         raise ValueError(
-            f'features: expected "auto", "element", "pixel" or an array of group numbers, found {features!r}.'
+            f'features: expected "auto", "element", "pixel" or an array of group numbers, got {features!r}.'
         )
     if features == "pixel" and len(shape) < 2:
-        raise ValueError(f'features: "pixel" needs inputs (N, channels, ...), found inputs with rows of shape {shape}.')
+        raise ValueError(f'features: "pixel" needs inputs (N, channels, ...), got inputs with rows of shape {shape}.')
     if features == "pixel" or (features == "auto" and len(shape) == 3):
         return Grid(shape, (1, *shape[1:]))
     return Grid(shape, shape)

@@ -97,7 +97,7 @@ def _stacked(label: str, arrays: list[Any] | tuple[Any, ...]) -> Any:
     shapes = list(dict.fromkeys(tuple(one.shape) for one in arrays))
     if len(shapes) > 1:
         raise ValueError(
-            f"{label}: expected arrays of one shape, found {' and '.join(map(str, shapes))}; attributions of several "
+            f"{label}: expected arrays of one shape, got {' and '.join(map(str, shapes))}; attributions of several "
             "input tensors, as Captum gives them, go to verax.interop.captum.prediction_change and its like."
         )
     if all(isinstance(one, Tensor) for one in arrays):

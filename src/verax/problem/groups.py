@@ -49,10 +49,10 @@ def tokens(present: Any, dimensions: int) -> Any:
     """
     given = as_tensor("present", present)
     if given.dtype != torch.bool or given.ndim != 2:
-        raise TypeError(f"present: expected True or False, shape (N, length), found {given.dtype}, {given.ndim} axes.")
+        raise TypeError(f"present: expected True or False, shape (N, length), got {given.dtype}, {given.ndim} axes.")
     empty = (~given.any(1)).nonzero()
     if len(empty):
-        raise ValueError(f"present: expected at least one token in every text, found none in row {int(empty[0, 0])}.")
+        raise ValueError(f"present: expected at least one token in every text, got none in row {int(empty[0, 0])}.")
     place = (given.cumsum(1) - 1).where(given, -1)
     size = checked_count("dimensions", dimensions)
     found = place[..., None].expand(*place.shape, size).clone()

@@ -17,7 +17,7 @@ def as_frame(label: str, table: Any) -> Any:
     if isinstance(table, pandas.DataFrame):
         return table
     if not hasattr(table, "to_dicts"):
-        raise TypeError(f"{label}: expected a data frame of pandas or polars, found {type(table).__name__}.")
+        raise TypeError(f"{label}: expected a data frame of pandas or polars, got {type(table).__name__}.")
     columns = {}
     for name in table.columns:
         values = table[name]

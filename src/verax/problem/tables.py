@@ -153,7 +153,7 @@ def _estimator(model: Any) -> Any:
     held = adapter.estimator if isinstance(adapter, Estimator | FrameModel) else adapter
     if is_booster(getattr(held, "booster", held)):
         raise TypeError(
-            "model: expected a model with scikit-learn's interface, found a booster, which takes numbers alone. Pass "
+            "model: expected a model with scikit-learn's interface, got a booster, which takes numbers alone. Pass "
             "the fitted XGBClassifier or LGBMClassifier (or regressor); XGBoost's reads its file again: "
             "model = xgboost.XGBClassifier(); model.load_model(path)."
         )
@@ -240,7 +240,7 @@ def _baseline_row(baselines: Any, columns: Sequence[Column], rows: Any, codes: A
     if isinstance(baselines, str):
         if baselines not in ("mean", "median", "mode"):
             wanted = '"mean", "median", "mode", "missing" or values by column'
-            raise ValueError(f"baselines: expected {wanted}, found {baselines!r}.")
+            raise ValueError(f"baselines: expected {wanted}, got {baselines!r}.")
         return _without_gaps(baselines, given, columns, codes)
     found = _without_gaps("mean", given, columns, codes)
     places = {column.name: place for place, column in enumerate(columns)}
@@ -266,9 +266,9 @@ def _without_gaps(statistic: str, rows: Tensor, columns: Sequence[Column], codes
 def _by_column(baselines: Any) -> Iterator[tuple[str, Any]]:
     if hasattr(baselines, "iloc") and getattr(baselines, "ndim", 1) == 2:
         if len(baselines) != 1:
-            raise ValueError(f"baselines: expected a data frame of one row, found {len(baselines)}.")
+            raise ValueError(f"baselines: expected a data frame of one row, got {len(baselines)}.")
         baselines = baselines.iloc[0]
     if not isinstance(baselines, Mapping) and not hasattr(baselines, "items"):
-        raise TypeError(f"baselines: expected a word or values by column, found {type(baselines).__name__}.")
+        raise TypeError(f"baselines: expected a word or values by column, got {type(baselines).__name__}.")
     for name, value in baselines.items():
         yield str(name), value

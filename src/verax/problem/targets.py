@@ -45,7 +45,7 @@ def _texts(target: Any) -> str | tuple[str, ...] | None:
 
 def _one_per_row(given: Any, shape: tuple[int, ...], count: int) -> Any:
     if shape != (count,):
-        raise ValueError(f"target: expected one class per row, shape ({count},), found shape {shape}.")
+        raise ValueError(f"target: expected one class per row, shape ({count},), got shape {shape}.")
     return given
 
 

@@ -37,7 +37,7 @@ def typical_row(
     rows = as_tensor("background", background)
     if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
         raise ValueError(
-            f"background: expected rows like the inputs', of shape {tuple(inputs.shape[1:])}, found shape "
+            f"background: expected rows like the inputs', of shape {tuple(inputs.shape[1:])}, got shape "
             f"{tuple(rows.shape)}."
         )
     rows = rows.to(inputs.device)

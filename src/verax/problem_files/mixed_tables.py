@@ -116,7 +116,7 @@ def _baselines_of(said: Any, inputs: Inputs) -> Any:
     if isinstance(said, str | Path) and Path(said).suffix.lower() in TABLES:
         table = read_table(Path(said))
         if table.height != 1:
-            raise ValueError(f"baselines: {said}: expected one row, by the names of the columns, found {table.height}.")
+            raise ValueError(f"baselines: {said}: expected one row, by the names of the columns, got {table.height}.")
         return as_frame("baselines", table)
     expected = f"{', '.join(_WORDS)}, a number, or a table of one row"
     value = 0.0 if said == "zero" else number("baselines", said, expected)

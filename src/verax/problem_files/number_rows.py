@@ -142,7 +142,7 @@ def _refuse_gaps(rows: Array, model: Path) -> None:
     hint = f'if {model.name} takes missing values, say missing="allow"'
     if rows.columns is None:
         row = int(gaps.reshape(len(gaps), -1).any(1).argmax())
-        raise ValueError(f"{rows.source}: inputs: expected finite numbers, found nan in row {row}; {hint}.")
+        raise ValueError(f"{rows.source}: inputs: expected finite numbers, got nan in row {row}; {hint}.")
     names = [name for name, gap in zip(rows.columns, gaps.any(0), strict=True) if gap]
     raise ValueError(f"{rows.source}: expected a number in every row, missing values in {listed(names)}; {hint}.")
 
@@ -172,7 +172,7 @@ def _features_of(said: Any, rows: Array) -> dict[str, Any]:
     if said is None or said in ("auto", "element", "pixel"):
         return {} if said is None else {"features": said}
     if not is_file(said):
-        raise ValueError(f"features: expected a file of group numbers, auto, element or pixel, found {said}.")
+        raise ValueError(f"features: expected a file of group numbers, auto, element or pixel, got {said}.")
     groups = whole_numbers("features", said, "whole numbers of groups").like(rows)
     return {"features": groups.values, "names": None}
 

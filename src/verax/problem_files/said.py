@@ -60,7 +60,7 @@ def check_returns(word: Any) -> None:
 def check_word(argument: str, word: Any, known: tuple[str, ...]) -> None:
     """Raise for a word that an argument does not know."""
     if word is not None and word not in known:
-        raise ValueError(f"{argument}: expected {', '.join(known[:-1])} or {known[-1]}, found {word}.")
+        raise ValueError(f"{argument}: expected {', '.join(known[:-1])} or {known[-1]}, got {word}.")
 
 
 def read_target(target: Any) -> Any:
@@ -84,7 +84,7 @@ def whole_numbers(argument: str, path: str | Path, what: str) -> Array:
     """Read a file of whole numbers."""
     read = read_inputs(Path(path))
     if not ((read.values == read.values.round()) & (abs(read.values) < 1 << 31)).all():
-        raise ValueError(f"{argument}: {path}: expected {what}, found others.")
+        raise ValueError(f"{argument}: {path}: expected {what}, got others.")
     return Array(read.values.astype("int64"), read.source, read.columns)
 
 
@@ -93,7 +93,7 @@ def number(argument: str, value: Any, expected: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{argument}: expected {expected}, found {value}.") from None
+        raise ValueError(f"{argument}: expected {expected}, got {value}.") from None
 
 
 def is_file(word: Any) -> bool:

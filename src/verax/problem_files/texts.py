@@ -22,9 +22,7 @@ def check_no_texts(files: ProblemFiles) -> None:
     """Raise for arguments about texts beside a model that takes none."""
     for name in _ABOUT_TEXTS:
         if getattr(files, name) is not None:
-            raise ValueError(
-                f"{name}: is about texts, and their model is a folder of transformers; found {files.model}."
-            )
+            raise ValueError(f"{name}: is about texts, and their model is a folder of transformers; got {files.model}.")
 
 
 def open_texts(

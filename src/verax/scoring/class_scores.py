@@ -16,7 +16,7 @@ Scale = Literal["probability", "logit", "log_odds"]
 def checked_output(output: str) -> None:
     """Refuse an unknown kind of score."""
     if output not in get_args(Output):
-        raise ValueError(f'output: expected "probability" or "logit", found {output!r}.')
+        raise ValueError(f'output: expected "probability" or "logit", got {output!r}.')
 
 
 def checked_outputs(raw: object, rows: int, device: torch.device, returns: Returns) -> Float[Tensor, "batch outputs"]:

@@ -109,7 +109,7 @@ def _places(label: str, found: list[Any], wanted: tuple[str, ...], owner: str) -
     texts = [_as_known(str(name), known) for name in found]
     twice = [text for text, count in Counter(texts).items() if count > 1]
     if twice:
-        raise ValueError(f"{label}: expected every column once, found more of {_listed(twice)}.")
+        raise ValueError(f"{label}: expected every column once, got more of {_listed(twice)}.")
     present = set(texts)
     missing, unknown = [name for name in wanted if name not in present], [name for name in texts if name not in known]
     if missing or unknown:

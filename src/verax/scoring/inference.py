@@ -53,7 +53,7 @@ class Inference:
     def __init__(self, adapter: Adapter, precision: Precision | None, compile: bool) -> None:  # noqa: A002
         wanted = "compile" if compile else f"precision: {precision!r}"
         if (compile or precision in ("bfloat16", "float16")) and not isinstance(adapter, TorchModule):
-            raise TypeError(f"{wanted} needs a torch module, found a model behind {type(adapter).__name__}.")
+            raise TypeError(f"{wanted} needs a torch module, got a model behind {type(adapter).__name__}.")
         self.adapter, self.precision, self.compile = adapter, precision, compile
         self.folds = True  # until a folded copy is found to give other outputs
         self.kept: nn.Module | None = None

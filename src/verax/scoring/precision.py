@@ -20,7 +20,7 @@ def checked_precision(precision: str | None) -> None:
     """Refuse an unknown precision."""
     if precision is not None and precision not in get_args(Precision):
         names = ", ".join(f'"{name}"' for name in get_args(Precision))
-        raise ValueError(f"precision: expected None or one of {names}, found {precision!r}.")
+        raise ValueError(f"precision: expected None or one of {names}, got {precision!r}.")
 
 
 @contextlib.contextmanager

@@ -300,7 +300,7 @@ def checked_device(device: str | torch.device | None, name: str = "device") -> t
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError):
-        raise ValueError(f'{name}: expected a torch device such as "cpu" or "cuda", found {device!r}.') from None
+        raise ValueError(f'{name}: expected a torch device such as "cpu" or "cuda", got {device!r}.') from None
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if found.type == "cuda" and (found.index or 0) >= count:
         there = f"only {count}, from cuda:0" if count else "no CUDA device here; use cpu"
@@ -315,5 +315,5 @@ def checked_batch_size(batch_size: int | None) -> int | None:
     if batch_size is None:
         return None
     if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ValueError(f"batch_size: expected a whole number of at least 1 or None, found {batch_size!r}.")
+        raise ValueError(f"batch_size: expected a whole number of at least 1 or None, got {batch_size!r}.")
     return int(batch_size)

@@ -77,7 +77,7 @@ def check_labels(labels: Sequence[Any] | None, classes: int, values: bool = Fals
     """Refuse labels that are not one per class or value."""
     if labels is not None and len(labels) != classes:
         raise ValueError(
-            f"labels: the model has {classes} {'outputs' if values else 'classes'}, found {len(labels)} labels "
+            f"labels: the model has {classes} {'outputs' if values else 'classes'}, got {len(labels)} labels "
             f"({_listed(labels)}); wanted is one for each, in the order of its outputs."
         )
 

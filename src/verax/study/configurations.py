@@ -71,7 +71,7 @@ class AttributionsSpec(SpecTable):
             verb = "is" if len(unfit) == 1 else "are"
             raise ValueError(f"attributions.others: {' and '.join(unfit)} {verb} not for {modality} data")
         if not chosen:
-            raise ValueError("attributions: expected grid = true, removals = true or some others, found none")
+            raise ValueError("attributions: expected grid = true, removals = true or some others, got none")
         return list(dict.fromkeys(chosen))
 
 
@@ -97,6 +97,6 @@ def configuration(settings: Any) -> Attribution:
     except ValueError as error:
         raise unknown_name(str(error)) from None
     if not isinstance(settings, Mapping):
-        raise ValueError(f"expected a table with method, found {settings!r}")
+        raise ValueError(f"expected a table with method, got {settings!r}")
     method: Attribution = made(kind, {name: value for name, value in settings.items() if name != "method"})
     return method

@@ -183,7 +183,7 @@ def usable(
     kept: list[Attribution] = []
     out: dict[str, list[str]] = {}
     for method in data.attributions.configurations(modality_of(material.dataset)):
-        if reason := method.unfit(given):
+        if reason := method.unsupported_reason(given):
             out.setdefault(reason, []).append(method.label)
         else:
             kept.append(method)

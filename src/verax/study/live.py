@@ -144,7 +144,7 @@ def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dat
             raise ValueError("held_out: a verax.datasets.Dataset brings its own split; leave held_out out.")
         return data
     if not isinstance(data, tuple | list) or len(data) != 2:
-        raise TypeError(f"data: expected (rows, labels) or a verax.datasets.Dataset, found {type(data).__name__}.")
+        raise TypeError(f"data: expected (rows, labels) or a verax.datasets.Dataset, got {type(data).__name__}.")
     rows, labels = data
     ids = [f"row {row}" for row in range(len(rows))]
     found = read_labels(labels.numpy(force=True) if isinstance(labels, torch.Tensor) else labels, len(rows), "y", task)
@@ -154,11 +154,11 @@ def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dat
     array = rows.numpy(force=True) if isinstance(rows, torch.Tensor) else np.asarray(rows)
     if array.dtype.kind not in "fiu" or array.ndim not in (2, 4) or not array.size:
         raise ValueError(
-            f"data: expected a data frame, or numbers (N, features) or (N, channels, height, width), found "
+            f"data: expected a data frame, or numbers (N, features) or (N, channels, height, width), got "
             f"{array.dtype} {array.shape}."
         )
     if np.isinf(array).any():
-        raise ValueError("data: expected finite numbers, or NaN where one is missing; found infinity.")
+        raise ValueError("data: expected finite numbers, or NaN where one is missing; got infinity.")
     if array.ndim == 4:
         pixels = array if array.dtype == np.uint8 else array.astype(np.float32)
         return assembled(
@@ -184,7 +184,7 @@ def attributions_table(given: Any) -> dict[str, Any]:
         method = METHODS.get(one, label)() if isinstance(one, str) else one
         if not isinstance(method, Attribution):
             raise TypeError(
-                f"{label}: expected a method of verax.attribution, which the study computes, or its name, found "
+                f"{label}: expected a method of verax.attribution, which the study computes, or its name, got "
                 f"{kind_in_words(one)}; attributions that are computed already go to verax.compare."
             )
         table = {"method": type(method).__name__, **plain(method)}

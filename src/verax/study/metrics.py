@@ -229,7 +229,7 @@ def _read_list(listed: Sequence[Any], said: Mapping[str, Any], mistakes: Mistake
     for number, entry in enumerate(listed):
         table = {"metric": entry} if isinstance(entry, str) else entry
         if not isinstance(table, Mapping):
-            mistakes.note(f"expected the name of a metric or a table with metric, found {entry!r}", "list", number)
+            mistakes.note(f"expected the name of a metric or a table with metric, got {entry!r}", "list", number)
             continue
         column = str(table.get("as", table.get("metric")))
         with mistakes.at("list", number):
@@ -262,23 +262,23 @@ def _read(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:
 
 def _checked_limit(limit: Any) -> int:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ValueError(f"limit: expected a number of inputs, at least 1, found {limit!r}")
+        raise ValueError(f"limit: expected a number of inputs, at least 1, got {limit!r}")
     return limit
 
 
 def _names(listed: Any) -> Sequence[str]:
     if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
-        raise ValueError(f"none: expected a list of settings, found {listed!r}")
+        raise ValueError(f"none: expected a list of settings, got {listed!r}")
     return listed
 
 
 def _check_column(column: Any, others: Collection[str]) -> None:
     if not isinstance(column, str) or not column:
-        raise ValueError(f"as: expected the name of a column, found {column!r}")
+        raise ValueError(f"as: expected the name of a column, got {column!r}")
     try:
         plain_name(column)
     except ValueError as error:
-        raise ValueError(f"as: {error}, found {column!r}") from None
+        raise ValueError(f"as: {error}, got {column!r}") from None
     for suffix in _SUFFIXES:
         if f"{column}{suffix}" in _TAKEN:
             raise ValueError(f"as: {column}{suffix} is a column of the table already; choose another name")

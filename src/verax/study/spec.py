@@ -114,7 +114,7 @@ class StudySpec(SpecTable):
         names = [model.name for data in self.data for model in data.models]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"models need different names, found {twice[0]!r} more than once")
+            raise ValueError(f"models need different names, got {twice[0]!r} more than once")
         if max(self.uncertainty.sizes, default=0) > self.uncertainty.samples:
             raise ValueError("uncertainty.sizes: cannot resample more draws than uncertainty.samples")
         return self
@@ -191,7 +191,7 @@ def _text(spec: str | Path) -> tuple[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(f"{spec}: cannot be read: {error}.") from None
     if str(spec) not in shipped():
-        raise SpecError(f"SPEC: expected {', '.join(shipped())} or a path that ends in .toml, found {str(spec)!r}.")
+        raise SpecError(f"SPEC: expected {', '.join(shipped())} or a path that ends in .toml, got {str(spec)!r}.")
     return f"{spec}.toml (shipped)", (_folder() / f"{spec}.toml").read_text(encoding="utf-8")
 
 
@@ -250,7 +250,7 @@ def _explained(source: str, error: Any, imports: Sequence[str]) -> str:
         return f"{line}{'' if line.endswith('?') else '.'} What is not part of Verax needs {hint}."
     value = error.get("input")
     shown = not isinstance(value, dict | list) and error["type"] != "missing"
-    return f"{line}, found {value!r}." if shown else f"{line}."
+    return f"{line}, got {value!r}." if shown else f"{line}."
 
 
 def _allowed(loc: Sequence[Any]) -> list[str]:

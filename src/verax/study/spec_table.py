@@ -49,7 +49,7 @@ class Mistakes(list[InitErrorDetails]):
 
     @contextmanager
     def at(self, *place: str | int) -> Iterator[None]:
-        """Note what a check refuses, and where; what was found is for the check to say."""
+        """Note what a check refuses, and where; what was found for the check to say."""
         try:
             yield
         except PydanticCustomError as error:

@@ -101,7 +101,7 @@ def continued(
     checked_count("max_new_tokens", max_new_tokens)
     listed = _prompts(prompts, prefix, suffix)
     if continuations is not None and len(list(continuations)) != len(listed):
-        raise ValueError(f"continuations: expected one for each of {len(listed)} prompts, found {len(continuations)}.")
+        raise ValueError(f"continuations: expected one for each of {len(listed)} prompts, got {len(continuations)}.")
     inputs = token_rows(tokenizer, listed, unit, replace)
     if prefix or suffix:
         inputs = fixed_around(tokenizer, inputs, listed, prefix, suffix)
@@ -122,12 +122,12 @@ def _prompts(prompts: Sequence[str], prefix: str, suffix: str) -> list[str]:
     """Prompts with what stands around each."""
     for name, text in (("prefix", prefix), ("suffix", suffix)):
         if not isinstance(text, str):
-            raise TypeError(f"{name}: expected a text, found {type(text).__name__}.")
+            raise TypeError(f"{name}: expected a text, got {type(text).__name__}.")
     if isinstance(prompts, str):
-        raise TypeError("prompts: expected a list of texts, found str.")
+        raise TypeError("prompts: expected a list of texts, got str.")
     for row, text in enumerate(prompts):
         if not isinstance(text, str):
-            raise TypeError(f"prompts: expected a text in row {row}, found {type(text).__name__}.")
+            raise TypeError(f"prompts: expected a text in row {row}, got {type(text).__name__}.")
     return [f"{prefix}{text}{suffix}" for text in prompts]
 
 

@@ -45,12 +45,12 @@ def read_texts(path: Path, column: str = "text", option: str = "--text-column") 
     table = read_table(path, words=True)
     if column not in table.columns:
         raise ValueError(
-            f"{path}: expected a column {column!r} with texts, found {listed(table.columns)}; {option} says which."
+            f"{path}: expected a column {column!r} with texts, got {listed(table.columns)}; {option} says which."
         )
     texts: list[str] = table[column].to_list()
     for row, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"{path}: expected a text in column {column!r}, found {text!r} in row {row}.")
+            raise ValueError(f"{path}: expected a text in column {column!r}, got {text!r} in row {row}.")
     return texts
 
 
@@ -97,8 +97,7 @@ def _list_column(path: Path) -> dict[str, Any]:
     name = _ATTRIBUTIONS if _ATTRIBUTIONS in numeric else numeric[0] if len(numeric) == 1 else None
     if name is None:
         raise ValueError(
-            f"{path}: expected a column {_ATTRIBUTIONS!r} with a list of numbers per text, found "
-            f"{listed(table.columns)}."
+            f"{path}: expected a column {_ATTRIBUTIONS!r} with a list of numbers per text, got {listed(table.columns)}."
         )
     tokens = table[_TOKENS].to_list() if _TOKENS in table.columns else [None] * table.height
     rows = zip(table[name].to_list(), tokens, strict=True)
@@ -108,7 +107,7 @@ def _list_column(path: Path) -> dict[str, Any]:
 def _fitted(one: TokenNumbers, inputs: TextInputs) -> Any:
     """One attribution as an array, or what does not fit, with the file's name."""
     if len(one.rows) != len(inputs):
-        raise ValueError(f"{one.source}: expected one row for each of {len(inputs)} texts, found {len(one.rows)}.")
+        raise ValueError(f"{one.source}: expected one row for each of {len(inputs)} texts, got {len(one.rows)}.")
     for row, tokens in enumerate(one.tokens or ()):
         if tokens is not None:
             _check_tokens(one.source, row, tokens, inputs)
@@ -159,16 +158,16 @@ def _lines(path: Path) -> list[tuple[int, Any]]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}: line {number} is no JSON ({error}).") from None
     if not found:
-        raise ValueError(f"{path}: expected a line for each text, found none.")
+        raise ValueError(f"{path}: expected a line for each text, got none.")
     return found
 
 
 def _text(path: Path, number: int, line: Any, column: str, option: str) -> str:
     text = line.get(column) if isinstance(line, dict) else line
     if isinstance(text, str) and text.encode(errors="ignore").decode() != text:
-        raise ValueError(f"{path}: line {number}: expected a text, found half of a character (a lone surrogate).")
+        raise ValueError(f"{path}: line {number}: expected a text, got half of a character (a lone surrogate).")
     if not isinstance(text, str):
-        keys = f", found the keys {listed(list(line))}; {option} says which" if isinstance(line, dict) else ""
+        keys = f", got the keys {listed(list(line))}; {option} says which" if isinstance(line, dict) else ""
         raise ValueError(f"{path}: line {number}: expected a text, or an object with one as {column!r}{keys}.")
     return text
 
@@ -191,5 +190,5 @@ def _checked_numbers(path: Path, where: str, values: Any) -> list[float]:
         raise ValueError(f"{path}: {where}: expected a list of numbers, or an object with one as {_ATTRIBUTIONS!r}.")
     for value in values:
         if not abs(value) <= _LARGEST:  # a whole number may be too large for a float
-            raise ValueError(f"{path}: {where}: expected finite numbers, found {value!s:.20}.")
+            raise ValueError(f"{path}: {where}: expected finite numbers, got {value!s:.20}.")
     return [float(value) for value in values]

@@ -47,7 +47,7 @@ def _check_entry(folder: Path, name: str, key: str, value: Any) -> None:
             "plain; save the whole model in ordinary precision, or open it in Python and call verax.compare."
         )
     if key == "num_hidden_layers" and isinstance(value, int) and value > _MOST_LAYERS:
-        raise ValueError(f"{folder}: {name}: expected at most {_MOST_LAYERS:,} in {key}, found {value:,}.")
+        raise ValueError(f"{folder}: {name}: expected at most {_MOST_LAYERS:,} in {key}, got {value:,}.")
 
 
 def _entries(content: Any) -> Iterator[tuple[str, Any]]:
@@ -71,5 +71,5 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: is no JSON ({first_line(error)}).") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected an object, found {type(found).__name__}.")
+        raise ValueError(f"{path}: expected an object, got {type(found).__name__}.")
     return found

@@ -30,7 +30,7 @@ def check_folder(folder: Path) -> bool:
     kinds = config.get("architectures") or []
     if not kinds or not str(kinds[0]).endswith((_TEXTS, _WORDS)):
         raise ValueError(
-            f"{folder}: expected a model whose name ends in {_TEXTS} (classes, or one value) or {_WORDS}, found "
+            f"{folder}: expected a model whose name ends in {_TEXTS} (classes, or one value) or {_WORDS}, got "
             f"{kinds[0] if kinds else 'no architectures in config.json'}. Language models are scored in Python: "
             "verax.text.generation."
         )
@@ -87,7 +87,7 @@ def _check_weights(folder: Path) -> None:
     index = read_json(folder / "model.safetensors.index.json")
     parts = sorted({str(part) for part in (index or {}).get("weight_map", {}).values()}) or ["model.safetensors"]
     if other := [part for part in parts if not part.endswith(".safetensors") or Path(part).name != part]:
-        raise ValueError(f"{folder}: expected weights in .safetensors files beside config.json, found {other[0]}.")
+        raise ValueError(f"{folder}: expected weights in .safetensors files beside config.json, got {other[0]}.")
     if lost := [part for part in parts if not (folder / part).is_file()]:
         pickled = sorted(path.name for path in folder.glob("*.bin"))
         if pickled:

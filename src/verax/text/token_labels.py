@@ -49,7 +49,7 @@ def words_in_question(
         raise ValueError("tokenizer: words are found by a fast tokenizer, which knows where tokens come from.")
     listed, wanted = list(texts), list(words)
     if len(wanted) != len(listed):
-        raise ValueError(f"words: expected one for each of {len(listed)} texts, found {len(wanted)}.")
+        raise ValueError(f"words: expected one for each of {len(listed)} texts, got {len(wanted)}.")
     inputs = token_rows(tokenizer, listed, unit, replace)
     encoded = tokenizer(listed, padding=True)
     places = [_place(encoded, row, listed[row], wanted[row]) for row in range(len(listed))]
@@ -82,5 +82,5 @@ def _place(encoded: Any, row: int, text: str, word: str | int) -> int:
             raise ValueError(f"words: row {row}: {word!r}: found {times} in {text!r}; its number, from 0, says which.")
         word = found[0]
     if word not in spans:
-        raise ValueError(f"words: row {row}: expected a number from 0 to {len(spans) - 1}, found {word}.")
+        raise ValueError(f"words: row {row}: expected a number from 0 to {len(spans) - 1}, got {word}.")
     return int(encoded.word_to_tokens(row, word).start)

@@ -165,16 +165,16 @@ def token_rows(
 
 def _checked_texts(texts: Any) -> list[Any]:
     if isinstance(texts, str) or not (isinstance(texts, Sequence) or hasattr(texts, "tolist")):
-        raise TypeError(f"texts: expected a list of texts, found {type(texts).__name__}.")
+        raise TypeError(f"texts: expected a list of texts, got {type(texts).__name__}.")
     listed = list(texts)
     if not listed:
-        raise ValueError("texts: expected at least one text, found none.")
+        raise ValueError("texts: expected at least one text, got none.")
     for row, text in enumerate(listed):
         parts = text if isinstance(text, tuple) and len(text) == 2 else (text,)
         if isinstance(text, tuple) != isinstance(listed[0], tuple):
             raise TypeError(f"texts: row {row} is a {type(text).__name__}, and the first a {type(listed[0]).__name__}.")
         if not all(isinstance(part, str) for part in parts):
-            raise TypeError(f"texts: expected texts, found {text!r} in row {row}.")
+            raise TypeError(f"texts: expected texts, got {text!r} in row {row}.")
         if not any(part.strip() for part in parts):
             raise ValueError(f"texts: row {row} is empty; leave it out.")
     return listed

@@ -144,10 +144,10 @@ def checked_store(store: Any) -> Path | None:
     if store is None:
         return None
     if not isinstance(store, str | os.PathLike):
-        raise TypeError(f"store: expected a path of a .parquet file, found {type(store).__name__}.")
+        raise TypeError(f"store: expected a path of a .parquet file, got {type(store).__name__}.")
     path = Path(store)
     if path.suffix != ".parquet" or path.is_dir():
-        raise ValueError(f"store: expected a path of a .parquet file, found {str(path)!r}.")
+        raise ValueError(f"store: expected a path of a .parquet file, got {str(path)!r}.")
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise ValueError(f"store: {path} cannot be written, {parent} is no folder that can be written to.")

@@ -125,12 +125,12 @@ def _wanted(methods: Any, modality: Modality, std: bool) -> list[Attribution]:
     if isinstance(methods, str | Attribution):
         methods = (methods,)
     if not isinstance(methods, Iterable):
-        raise TypeError(f"methods: expected names of methods or configurations, found {methods!r}.")
+        raise TypeError(f"methods: expected names of methods or configurations, got {methods!r}.")
     wanted: list[Attribution] = []
     for method in methods:
         wanted += [method] if isinstance(method, Attribution) else _named(method, modality, std)
     if not wanted:
-        raise ValueError(f"methods: expected at least one, found none; there are {', '.join(_names(modality))}.")
+        raise ValueError(f"methods: expected at least one, got none; there are {', '.join(_names(modality))}.")
     for configuration in wanted:
         if modality not in configuration.modalities:
             name = type(configuration).__name__

@@ -226,14 +226,14 @@ ERRORS = {
     "no pipeline": (
         LogisticRegression(),
         TypeError,
-        "pipeline: expected a fitted .*Pipeline, found LogisticRegression",
+        "pipeline: expected a fitted .*Pipeline, got LogisticRegression",
     ),
     "no column transformer": (
         make_pipeline(StandardScaler(), LogisticRegression()),
         ValueError,
         "pipeline: expected one ColumnTransformer.*found the steps StandardScaler, LogisticRegression",
     ),
-    "no classifier": (make_pipeline(ColumnTransformer([])), ValueError, "then a classifier; found the steps Column"),
+    "no classifier": (make_pipeline(ColumnTransformer([])), ValueError, "then a classifier; got the steps Column"),
     "not fitted": (
         make_pipeline(ColumnTransformer([]), LogisticRegression()),
         ValueError,
@@ -252,13 +252,13 @@ def test_text_that_is_not_encoded():
     pipeline = make_pipeline(
         ColumnTransformer([("t", "passthrough", ["town"])]), OrdinalEncoder(), LogisticRegression()
     )
-    with pytest.raises(TypeError, match="expected its column transformer to give numbers, found object"):
+    with pytest.raises(TypeError, match="expected its column transformer to give numbers, got object"):
         verax.adapters.encoded(pipeline.fit(FRAME, LABELS), FRAME)
 
 
 def test_attributions_with_another_number_of_columns():
     found = cut((one_hot(), TEXT))
     with pytest.raises(
-        ValueError, match=r"attributions: .*town, town_size, owner, shape \(\.\.\., 3\), found .*\(9, 5\)"
+        ValueError, match=r"attributions: .*town, town_size, owner, shape \(\.\.\., 3\), got .*\(9, 5\)"
     ):
         found.spread(np.zeros((9, 5)))

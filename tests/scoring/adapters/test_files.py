@@ -144,7 +144,7 @@ def test_a_missing_file(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["model.pt", "model.pkl", "model.joblib", "model", "model.safetensors"])
 def test_other_files(tmp_path, name):
-    with pytest.raises(ValueError, match=rf"model: expected a path to a \.onnx or \.pt2 file, found .*{name}"):
+    with pytest.raises(ValueError, match=rf"model: expected a path to a \.onnx or \.pt2 file, got .*{name}"):
         verax.Scorer(tmp_path / name, trust=True)
 
 

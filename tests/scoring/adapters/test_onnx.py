@@ -178,9 +178,7 @@ def test_models_that_do_not_fit_are_refused_before_any_work(make, error, message
 
 
 def test_rows_of_another_shape():
-    with pytest.raises(
-        ValueError, match=r"inputs: the ONNX model takes rows of shape \[4\], found rows of shape \[3\]"
-    ):
+    with pytest.raises(ValueError, match=r"inputs: the ONNX model takes rows of shape \[4\], got rows of shape \[3\]"):
         calls.prediction_change(linear("logits"), X[:, :3], A[:, :3])
 
 

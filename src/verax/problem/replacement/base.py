@@ -118,7 +118,7 @@ def checked_replacement(replacement: Any) -> Replacement | None:
         return Own(replacement)
     raise TypeError(
         f"replacement: expected one of verax.replacement, such as verax.replacement.Nudge(0.1), or a function from "
-        f"inputs and removed elements to inputs, found {replacement!r}."
+        f"inputs and removed elements to inputs, got {replacement!r}."
     )
 
 
@@ -156,5 +156,5 @@ class Own(Replacement):
         found = self.function(rows.values, mask)
         if not isinstance(found, Tensor) or found.shape != rows.values.shape:
             what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise ValueError(f"replacement: expected inputs of shape {tuple(rows.values.shape)} back, found {what}.")
+            raise ValueError(f"replacement: expected inputs of shape {tuple(rows.values.shape)} back, got {what}.")
         return found.to(rows.values)

@@ -37,7 +37,7 @@ class Blur(Replacement):
         """The blurred images."""
         if rows.values.ndim != 4 or not rows.values.is_floating_point():
             shape = tuple(rows.values.shape)
-            raise ValueError(f"replacement: Blur is for images (N, channels, height, width), found shape {shape}.")
+            raise ValueError(f"replacement: Blur is for images (N, channels, height, width), got shape {shape}.")
         kernel = self._kernel(rows.values)
         along = _filtered(rows.values.flatten(0, 1)[:, None], kernel[None, None, :, None])
         return _filtered(along, kernel[None, None, None, :])[:, 0].reshape(rows.values.shape)

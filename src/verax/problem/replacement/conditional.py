@@ -49,12 +49,12 @@ class Conditional(Replacement):
         """The conditional means, one small system of equations for each row."""
         if rows.values.ndim != 2 or rows.still is not None:
             shape = tuple(rows.values.shape)
-            raise ValueError(f"replacement: Conditional is for tables of numbers without gaps, found shape {shape}.")
+            raise ValueError(f"replacement: Conditional is for tables of numbers without gaps, got shape {shape}.")
         if self.background is None:
             return self.fitted(rows.needed("Conditional")).fill(rows, removed)
         if self.background.shape[1:] != rows.values.shape[1:]:
             wanted, shape = tuple(rows.values.shape[1:]), tuple(self.background.shape)
-            raise ValueError(f"background: expected rows of shape {wanted}, found shape {shape}.")
+            raise ValueError(f"background: expected rows of shape {wanted}, got shape {shape}.")
         mean, precision = (one.to(rows.values.device) for one in self._gaussian)
         gone = torch.ones_like(rows.values, dtype=torch.bool) if removed is None else removed.expand(rows.values.shape)
         mask, away = gone.double(), rows.values.double() - mean

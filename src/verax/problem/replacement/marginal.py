@@ -52,7 +52,7 @@ class Marginal(Replacement):
         others = rows.needed("Marginal") if self.background is None else self.background.to(rows.values)
         if others.shape[1:] != rows.values.shape[1:]:
             wanted = tuple(rows.values.shape[1:])
-            raise ValueError(f"background: expected rows of shape {wanted}, found shape {tuple(others.shape)}.")
+            raise ValueError(f"background: expected rows of shape {wanted}, got shape {tuple(others.shape)}.")
         if rows.keys is None:
             raise ValueError("rows: Marginal draws by the keys of rows, which have none.")
         share = noise.uniforms(rows.keys + self.seed, rows.draw, 1, 1)[:, 0, 0]

@@ -48,9 +48,7 @@ class NoisyLinear(Replacement):
         values = rows.values
         if values.ndim != 4 or not values.is_floating_point():
             shape = tuple(values.shape)
-            raise ValueError(
-                f"replacement: NoisyLinear is for images (N, channels, height, width), found shape {shape}."
-            )
+            raise ValueError(f"replacement: NoisyLinear is for images (N, channels, height, width), got shape {shape}.")
         gone = torch.ones_like(values, dtype=torch.bool) if removed is None else removed
         found = imputed(values.double(), gone)
         empty = gone.flatten(2).all(2)[..., None, None]

@@ -46,7 +46,7 @@ class Toward(Replacement):
     def __post_init__(self) -> None:
         settle(self, epsilon=checked_positive("epsilon", self.epsilon))
         if self.epsilon > 1:
-            raise ValueError(f"epsilon: expected a part of the way, at most 1, found {self.epsilon}.")
+            raise ValueError(f"epsilon: expected a part of the way, at most 1, got {self.epsilon}.")
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
         """Part of the way."""

@@ -67,12 +67,12 @@ def _settings(kind: type[Replacement], name: str, text: str, argument: str) -> d
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if key not in said or not equals:
             what = f"it has {', '.join(said)}" if said else "it has none"
-            raise ValueError(f"{argument}: {name}: expected setting=value, found {part!r}; {what}.")
+            raise ValueError(f"{argument}: {name}: expected setting=value, got {part!r}; {what}.")
         wanted, read = _READERS[said[key]]
         try:
             found[key] = read(value)
         except (ValueError, KeyError):
-            raise ValueError(f"{argument}: {name}: {key}: expected {wanted}, found {value!r}.") from None
+            raise ValueError(f"{argument}: {name}: {key}: expected {wanted}, got {value!r}.") from None
     return found
 
 

@@ -77,7 +77,7 @@ class LightgbmBooster:
 def _check_width(batch: Tensor, count: int) -> None:
     if batch.shape[1:] != (count,):
         raise ValueError(
-            f"inputs: the booster was trained on {count} features, found rows of shape {tuple(batch.shape[1:])}."
+            f"inputs: the booster was trained on {count} features, got rows of shape {tuple(batch.shape[1:])}."
         )
 
 

@@ -64,7 +64,7 @@ def adapt(
 def _scored(model: object, returns: Returns, takes: ArrayKind | None, score: Callable[[Any], Any]) -> Adapter:
     """A model of any kind whose output a function of the user's turns into scores."""
     if not callable(score):
-        raise TypeError(f"score: expected a function from the model's output to one number per row, found {score!r}.")
+        raise TypeError(f"score: expected a function from the model's output to one number per row, got {score!r}.")
     if isinstance(model, nn.Module):
         _refuse_takes(takes, "a torch module takes torch tensors")
         return replace(_checked_module(model, returns), score=score)
@@ -98,7 +98,7 @@ def _without_gradients(model: object, returns: Returns | None, takes: ArrayKind 
     raise TypeError(
         "model: expected a torch.nn.Module, an exported program, a model of scikit-learn, XGBoost, LightGBM or "
         "CatBoost, an ONNX Runtime session, a path to a .onnx or .pt2 file, a verax.adapters.Adapter, a callable or a "
-        f"verax.Scorer, found {type(model).__name__}."
+        f"verax.Scorer, got {type(model).__name__}."
     )
 
 
@@ -114,7 +114,7 @@ def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:
     """Take an adapter of the user's own, which says itself what it returns."""
     if adapter.returns not in get_args(Returns):
         wanted = _listed(get_args(Returns))
-        raise ValueError(f"model: expected an adapter whose returns is {wanted}, found {adapter.returns!r}.")
+        raise ValueError(f"model: expected an adapter whose returns is {wanted}, got {adapter.returns!r}.")
     if returns not in (None, adapter.returns):
         raise ValueError(f"returns: the adapter says {adapter.returns!r}; leave returns out.")
     return adapter
@@ -123,7 +123,7 @@ def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:
 def _from_file(path: Path, trust: bool) -> object:
     if path.suffix not in (".onnx", ".pt2"):
         raise ValueError(
-            f"model: expected a path to a .onnx or .pt2 file, found {str(path)!r}; "
+            f"model: expected a path to a .onnx or .pt2 file, got {str(path)!r}; "
             "verax.models.load reads what verax train saves."
         )
     if not path.is_file():
@@ -146,7 +146,7 @@ def _refuse_takes(takes: ArrayKind | None, reason: str) -> None:
 
 def _check_choice(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
     if value is not None and value not in allowed:
-        raise ValueError(f"{name}: expected {_listed(allowed)}, found {value!r}.")
+        raise ValueError(f"{name}: expected {_listed(allowed)}, got {value!r}.")
 
 
 def _listed(choices: tuple[str, ...]) -> str:

@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
         if attributions.shape[-1] != len(self.names):
             raise ValueError(
                 f"attributions: expected one value for each of {', '.join(self.names)}, shape "
-                f"(..., {len(self.names)}), found shape {tuple(attributions.shape)}."
+                f"(..., {len(self.names)}), got shape {tuple(attributions.shape)}."
             )
         columns = np.bincount(self.features)[self.features]
         shared = attributions[..., self.features]
@@ -76,7 +76,7 @@ def encoded(pipeline: Any, frame: Any) -> Encoded:
     inputs = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
     if inputs.dtype.kind not in "fiub":
         raise TypeError(
-            f"pipeline: expected its column transformer to give numbers, found {inputs.dtype}; encode the columns that "
+            f"pipeline: expected its column transformer to give numbers, got {inputs.dtype}; encode the columns that "
             "hold text."
         )
     features, names = _features(transformer)
@@ -95,12 +95,12 @@ def _fitted_columns(pipeline: Any, frame: Any) -> Any:
 def _place(pipeline: Any) -> int:
     """Where the column transformer is."""
     if not hasattr(pipeline, "steps"):
-        raise TypeError(f"pipeline: expected a fitted sklearn.pipeline.Pipeline, found {type(pipeline).__name__}.")
+        raise TypeError(f"pipeline: expected a fitted sklearn.pipeline.Pipeline, got {type(pipeline).__name__}.")
     steps = [step for _, step in pipeline.steps]
     places = [place for place, step in enumerate(steps) if hasattr(step, "transformers")]
     if len(places) != 1 or places[0] == len(steps) - 1:
         listed = ", ".join(type(step).__name__ for step in steps)
-        raise ValueError(f"pipeline: expected one ColumnTransformer, then a classifier; found the steps {listed}.")
+        raise ValueError(f"pipeline: expected one ColumnTransformer, then a classifier; got the steps {listed}.")
     if not hasattr(steps[places[0]], "transformers_"):
         raise ValueError("pipeline: its ColumnTransformer is not fitted; call fit first.")
     return places[0]

@@ -46,7 +46,7 @@ class OnnxModel:
         """Run the session on a NumPy copy of the batch in the precision that the model asks for."""
         wanted, found = self.entry.shape[1:], list(batch.shape[1:])
         if len(wanted) != len(found) or any(isinstance(w, int) and w != f for w, f in zip(wanted, found, strict=True)):
-            raise ValueError(f"inputs: the ONNX model takes rows of shape {wanted}, found rows of shape {found}.")
+            raise ValueError(f"inputs: the ONNX model takes rows of shape {wanted}, got rows of shape {found}.")
         array = as_numpy(batch).astype(_FLOATS[self.entry.type], copy=False)
         (scores,) = self.session.run([self.output], {self.entry.name: array})
         if isinstance(scores, list):  # one dict per row
