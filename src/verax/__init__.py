@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import verax.core.room  # noqa: F401  # first: says in a line that there is no room for what follows
+import verax.core.memory_limit  # noqa: F401  # first: says in a line that there is no room for what follows
 from verax.core.version import __version__
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from verax.core import room
+from verax.core import memory_limit as room
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, limit: int, *argv: str) -> None:
