@@ -27,8 +27,8 @@ from torch import Tensor
 
 import verax
 from verax import attribution as methods
+from verax.problem.text.example import small_tokenizer
 from verax.text import classification, embedded, per_token
-from verax.text.example import small_tokenizer
 
 common.PACKAGES = ("torch", "numpy", "transformers", "interpreto")
 WANTED = {1: 5.0, 16: 20.0}

@@ -20,8 +20,8 @@ from torch import Tensor
 
 import verax
 from verax import attribution as methods
+from verax.problem.text.example import small_tokenizer
 from verax.text import TextInputs, embedded, per_token
-from verax.text.example import small_tokenizer
 
 common.PACKAGES = ("torch", "numpy", "transformers")
 PREFIXES = (16, 64, 192)  # words of the fixed text

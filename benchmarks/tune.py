@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 import verax
 from verax.attribution import Attribution, LimeTabular, grid
-from verax.datasets.base import as_numbers
-from verax.datasets.catalogue import load_named
+from verax.data.base import as_numbers
+from verax.data.catalogue import load_named
 from verax.models import load
 from verax.tuning import Tuned, tune
 

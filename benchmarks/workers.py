@@ -20,9 +20,9 @@ import torch
 
 from verax.core.folders import open_folder
 from verax.lakes import BatchScorer
-from verax.lakes.engines import BatchWriter, run_local
-from verax.lakes.join import Join
-from verax.lakes.lake import open_lake
+from verax.scale.engines import BatchWriter, run_local
+from verax.scale.join import Join
+from verax.scale.lake import open_lake
 
 PARTS, PART_ROWS = 320, 1_000
 WANTED = 0.85

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from study_subjects import COLOURS, MARKERS, Subject
 from torch import Tensor
 
-from verax.display.figure import legend, panels
 from verax.metrics import DirectedPredictionChange
 from verax.perturbation.order import cut_points
 from verax.perturbation.removed_sets import Rule
+from verax.report.figure import legend, panels
 
 RULES: tuple[Rule, ...] = get_args(Rule)
 STEPS = (5, 10, 20, 32, 64)

@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 import verax
 from verax.cli import app
 from verax.core import extensions
-from verax.datasets import catalogue
-from verax.datasets.file import load_file
+from verax.data import catalogue
+from verax.data.file import load_file
 from verax.models.shipped import train_shipped
 from verax.study.run import run_study
 from verax.study.spec import load_spec

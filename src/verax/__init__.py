@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from verax.evaluation.evaluate import evaluate
     from verax.evaluation.limits import limits
     from verax.evaluation.stream import stream
+    from verax.problem.files import open_problem
     from verax.problem.problem import Problem
-    from verax.problem_files import open_problem
     from verax.scoring.scorer import Scorer
     from verax.study.live import run_study
     from verax.tuning import tune
@@ -43,7 +43,7 @@ _HOMES = {
     "evaluate": "evaluation.evaluate",
     "explain": "attribution.base",
     "limits": "evaluation.limits",
-    "open_problem": "problem_files",
+    "open_problem": "problem.files",
     "reasons": "checking.reasons",
     "run_study": "study.live",
     "stream": "evaluation.stream",

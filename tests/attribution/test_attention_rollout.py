@@ -10,7 +10,7 @@ import torch
 import verax
 from verax.attribution import AttentionRollout, Random
 from verax.metrics import PredictionChange
-from verax.text.example import small_classifier, small_tokenizer
+from verax.problem.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
 

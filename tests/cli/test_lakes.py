@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import verax
-from lakes.lakes import SmallLake, same
+from scale.lakes import SmallLake, same
 from verax.cli import app
 from verax.core.threads import one_thread_on_cpu
 

@@ -5,7 +5,7 @@ import sys
 
 from verax.attribution import METHODS
 from verax.cli import builtin_names
-from verax.datasets.catalogue import names, source_of
+from verax.data.catalogue import names, source_of
 from verax.metrics import METRICS
 from verax.models.recipes import RECIPES
 from verax.problem.replacement.words import sayable

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 import verax
 from verax.cli import app
 from verax.metrics import Infidelity
-from verax.text.example import small_classifier, small_tokenizer
+from verax.problem.text.example import small_classifier, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
 

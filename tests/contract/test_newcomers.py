@@ -18,7 +18,7 @@ import torch
 import verax
 from processes import ran_apart
 from verax.attribution import METHODS
-from verax.datasets import catalogue
+from verax.data import catalogue
 from verax.metrics import METRICS
 from verax.models.foreign_files import _OPENERS
 from verax.replacement import REPLACEMENTS

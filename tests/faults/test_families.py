@@ -17,13 +17,13 @@ from torch import Tensor, nn
 import calls
 import verax
 from faults.conftest import COUNTS, MORE
-from lakes.lakes import SmallLake, same
-from verax.datasets.array_files import read_table
-from verax.datasets.limits import LimitError
+from scale.lakes import SmallLake, same
+from verax.data.array_files import read_table
+from verax.data.limits import LimitError
 from verax.metrics import Infidelity
 from verax.models import ModelFileError, open_model
 from verax.models.foreign_files import file_hash
-from verax.text.folder_config import check_code
+from verax.problem.text.folder_config import check_code
 
 X = torch.randn(11, 5, generator=torch.Generator().manual_seed(0))
 GIVEN = {"first": X.flip(1), "second": -X.roll(1, 0)}

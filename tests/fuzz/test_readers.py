@@ -19,12 +19,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from verax.datasets.array_files import SUFFIXES, read_arrays, read_words
-from verax.datasets.file import load_file
-from verax.datasets.heloc import load_heloc
-from verax.datasets.images import FAULTS, read_image
-from verax.datasets.isic_labels import read_labels
+from verax.data.array_files import SUFFIXES, read_arrays, read_words
+from verax.data.file import load_file
+from verax.data.images import FAULTS, read_image
 from verax.models import Linear, load, save
+from verax.paper.heloc import load_heloc
+from verax.paper.isic_labels import read_labels
 from verax.study.spec import load_spec
 
 CLEAR = (ValueError, TypeError, OSError)

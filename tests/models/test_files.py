@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import verax
-from verax.datasets.base import Dataset, Standardisation, fingerprint, make_split, standardise_columns
+from verax.data.base import Dataset, Standardisation, fingerprint, make_split, standardise_columns
 from verax.models import MLP, Architecture, InceptionV1, Linear, ModelFileError, load, save
 from verax.models import files as model_files
 

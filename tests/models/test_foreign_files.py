@@ -16,8 +16,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
-from verax.datasets.base import Standardisation
-from verax.datasets.columns import Columns, columns_of
+from verax.data.base import Standardisation
+from verax.data.columns import Columns, columns_of
 from verax.models import ModelFileError, open_model
 from verax.models.raw_rows import RawRows, frame_of, on_standardised
 from verax.scoring.adapters import adapt

@@ -8,9 +8,9 @@ import torch
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score, roc_auc_score
 
+from verax.data.base import Dataset, assembled
+from verax.data.labels import read_labels
 from verax.datasets import load_diabetes
-from verax.datasets.base import Dataset, assembled
-from verax.datasets.labels import read_labels
 from verax.models import Linear, load
 from verax.models.objectives import SeveralClasses, TwoClasses, Values, class_figures, objective_of, told
 from verax.models.recipes import Recipe

@@ -13,7 +13,7 @@ import xgboost
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from verax.datasets.limits import LimitError
+from verax.data.limits import LimitError
 from verax.models import ModelFileError, open_model
 
 skops = pytest.importorskip("skops.io", reason="skops is not installed")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from verax.datasets.embedded import load_breast_cancer
+from verax.data.embedded import load_breast_cancer
 from verax.models import MLP, InceptionV1, Linear, checkpoints
 from verax.models.recipes import Recipe
 from verax.models.steps import Learner, copied, lay_out

@@ -12,8 +12,8 @@ from safetensors.torch import save as save_tensors
 from sklearn.metrics import roc_auc_score
 
 from verax.core.sealing import BLANK, is_sealed, sealed
-from verax.datasets.base import assembled
-from verax.datasets.embedded import load_breast_cancer, load_digits
+from verax.data.base import assembled
+from verax.data.embedded import load_breast_cancer, load_digits
 from verax.models import MLP, InceptionV1, Linear, save
 from verax.models.augmentation import Rows
 from verax.models.checkpoints import CheckpointError, start_from

@@ -14,8 +14,8 @@ from report.html import Page
 from report.synthetic import PROVENANCE, examples, renamed, study
 from verax.auditing import cases
 from verax.monitoring import Monitor
+from verax.problem.text.example import small_classifier, small_tokenizer
 from verax.report import write_report
-from verax.text.example import small_classifier, small_tokenizer
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome")
 NASTY = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"

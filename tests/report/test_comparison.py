@@ -10,9 +10,9 @@ import torch
 import calls
 import verax
 from report.html import Page
-from verax.display.plots import single_curves
 from verax.evaluation.comparison import Comparison
 from verax.report.comparison import comparison_page, results_page
+from verax.report.plots import single_curves
 
 NASTY = "<script>&$x$ #000000"
 

@@ -12,8 +12,8 @@ import pytest
 
 from report.synthetic import examples, renamed, study, without
 from verax.analysis.tables import COSTS_SCHEMA, UNCERTAINTY_SCHEMA, Example, Tables, empty, scores_schema
-from verax.display.svg import fixed_style
 from verax.report import boxes, input_factor, scatter, uncertainty, write_figures
+from verax.report.svg import fixed_style
 from verax.report.view import View
 
 ALL = [

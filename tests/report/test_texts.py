@@ -11,10 +11,10 @@ import verax
 from report.html import Page
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.verdicts import REFERENCE
+from verax.problem.text.example import small_classifier, small_tokenizer
+from verax.problem.text.tokens import tokenized
 from verax.report.comparison import comparison_page
 from verax.report.texts import shown_texts
-from verax.text.example import small_classifier, small_tokenizer
-from verax.text.tokens import tokenized
 
 pytest.importorskip("transformers")
 

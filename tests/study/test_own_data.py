@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from study.studies import IMAGE_METHODS, LINEAR, MLP, flip, ran, same, scores, spec, stamps, table
-from verax.datasets.base import Dataset
-from verax.datasets.file import load_file
+from verax.data.base import Dataset
+from verax.data.file import load_file
 from verax.models import Linear, load, save
 from verax.models.files import ModelFileError
 from verax.study.run import run_study

@@ -8,7 +8,7 @@ import pytest
 
 from study.studies import HERE, ran, same, scores, spec, table, whole
 from verax.core.files import Sealed
-from verax.datasets.embedded import load_breast_cancer
+from verax.data.embedded import load_breast_cancer
 from verax.models import Linear, save
 from verax.models.files import ModelFileError
 from verax.study.study import open_study

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from study.studies import content, ran, table
-from verax.datasets.file import load_file
+from verax.data.file import load_file
 from verax.models import Linear, save
 from verax.study.spec import StudySpec, parse_spec
 

@@ -14,10 +14,10 @@ from verax.core import palette
 from verax.core.arguments import checked_choice
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
+from verax.problem.text.continuation import ContinuationScore
+from verax.problem.text.token_labels import TokenLabelScore
 from verax.scoring.companions import Companions
 from verax.scoring.meter import Rows
-from verax.text.continuation import ContinuationScore
-from verax.text.token_labels import TokenLabelScore
 
 Read = Literal["first", "last"]
 _MASK = "attention_mask"
@@ -46,7 +46,7 @@ class AttentionRollout(Attribution):
 
     Example:
         >>> import verax.text
-        >>> from verax.text.example import small_classifier, small_tokenizer
+        >>> from verax.problem.text.example import small_classifier, small_tokenizer
         >>> tokenizer = small_tokenizer("a good film")
         >>> model = small_classifier(tokenizer)
         >>> model.set_attn_implementation("eager")

@@ -21,10 +21,10 @@ from verax.core.files import write_atomically
 from verax.core.hashing import digest
 from verax.core.registry import unknown
 from verax.core.version import __version__
-from verax.datasets.array_files import SUFFIXES, TABLES, read_table
+from verax.data.array_files import SUFFIXES, TABLES, read_table
+from verax.problem.files import attributions_of, open_problem
+from verax.problem.files.said import is_file
 from verax.problem.replacement.words import replacement_from
-from verax.problem_files import attributions_of, open_problem
-from verax.problem_files.said import is_file
 
 FORMAT = "verax check 1"
 _FILES = ("model", "inputs", "background", "background_labels")  # of open_problem; these may be files as well:

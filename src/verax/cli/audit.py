@@ -98,7 +98,7 @@ def audit(
     stopped = "Run the same again to go on with what is finished." if folder else "Nothing was written."
     with common.one_line_errors(stopped):
         from verax.auditing import audit as audited
-        from verax.problem_files import ProblemFiles, open_explained
+        from verax.problem.files import ProblemFiles, open_explained
 
         extensions.load(imports or ())
         metrics = model_options.metrics_of(metric or ()) or None

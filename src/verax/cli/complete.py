@@ -91,7 +91,7 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
 
 
 def _arrays(incomplete: str) -> list[str]:
-    from verax.datasets.array_files import SUFFIXES
+    from verax.data.array_files import SUFFIXES
 
     return [path for suffix in SUFFIXES for path in _below(incomplete, f"*{suffix}")]
 

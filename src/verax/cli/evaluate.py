@@ -90,7 +90,7 @@ def evaluate(
     """
     with common.one_line_errors():
         from verax.evaluation.compare import compare
-        from verax.problem_files import ProblemFiles, open_explained
+        from verax.problem.files import ProblemFiles, open_explained
 
         extensions.load(imports or ())
         _check_no_lake(inputs)

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from verax.cli.common import why_not_writable
 from verax.cli.extras import extra_of, module_name, requirements
 from verax.core.cores import available_cores
-from verax.datasets.array_files import first_line
+from verax.data.array_files import first_line
 
 ADDS = {
     "study": "studies and their reports: verax study run",
@@ -102,7 +102,7 @@ def examine(needs: Sequence[str] | None = None) -> Checkup:
     import torch  # as everything that takes long to import
 
     import verax
-    from verax.datasets.cache import cache_folder
+    from verax.data.cache import cache_folder
 
     needed = requirements() if needs is None else [Requirement(line) for line in needs]
     # a marker may speak of another system

@@ -16,8 +16,8 @@ from verax.core.arguments import checked_level
 
 if TYPE_CHECKING:
     from verax.lakes import LakeScores
+    from verax.problem.files import ProblemFiles
     from verax.problem.problem import Problem
-    from verax.problem_files import ProblemFiles
     from verax.study.ray_engine import Cluster
 
 _FIRST = 16  # files that are enough to know the columns
@@ -92,8 +92,8 @@ def lake(
     with common.one_line_errors():
         check_extra("verax lake", "lake")
         from verax.lakes import score_lake
-        from verax.lakes.scoring import METRICS
-        from verax.problem_files import ProblemFiles
+        from verax.problem.files import ProblemFiles
+        from verax.scale.scoring import METRICS
 
         extensions.load(imports or ())
         addresses = named_addresses(attributions or ())
@@ -164,11 +164,11 @@ def _problem(
     question: Mapping[str, Any],
 ) -> "Problem":
     """The model and what is asked about it, shown some rows of the lake."""
-    from verax.datasets.array_files import listed, read_table, table_array
-    from verax.lakes.lake import feature_columns, first_rows, open_lake
+    from verax.data.array_files import listed, read_table, table_array
     from verax.models.scorers import open_scorer
+    from verax.problem.files import check_model
     from verax.problem.problem import Problem
-    from verax.problem_files import check_model
+    from verax.scale.lake import feature_columns, first_rows, open_lake
 
     check_model(files)
     rows = open_lake("--inputs", inputs, most=_FIRST)
@@ -225,7 +225,7 @@ def named_addresses(words: Sequence[str]) -> dict[str, str]:
 
 def _target_of(text: str | None) -> Any:
     """Read ``--target`` for a lake: one class for all rows."""
-    from verax.problem_files.said import is_file, read_target
+    from verax.problem.files.said import is_file, read_target
 
     if is_file(text):
         raise ValueError(f"--target: {text} has one class per row; for a lake say one class for all, or none.")
@@ -234,7 +234,7 @@ def _target_of(text: str | None) -> Any:
 
 def _baselines_of(text: str | None, background: Path | None) -> float | str:
     """Read ``--baselines`` for a lake: a number, or a statistic of the training data."""
-    from verax.problem_files.said import STATISTICS, number
+    from verax.problem.files.said import STATISTICS, number
 
     if text in STATISTICS and background is None:
         raise ValueError(f"--baselines: {text} is one of the training data; pass --background FILE as well.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from verax.attribution import Attribution
     from verax.metrics import Metric
     from verax.monitoring import Monitor, Window
-    from verax.problem_files import ProblemFiles
+    from verax.problem.files import ProblemFiles
 
 ALARM = 3  # the exit code that schedulers look for
 PERTURBATIONS = {"contributions": "baseline", "slopes": "gaussian"}
@@ -93,7 +93,7 @@ def monitor(
     with common.one_line_errors("The state is what it was."):
         from verax.evaluation.stream import stream
         from verax.metrics.about import fact_line
-        from verax.problem_files import ProblemFiles, attributions_of, check_model, open_explained
+        from verax.problem.files import ProblemFiles, attributions_of, check_model, open_explained
 
         extensions.load(imports or ())
         model_options.check_output(output)
@@ -210,7 +210,7 @@ def _about(
     output: str,
 ) -> dict[str, str]:
     """What is watched, as the state keeps it: later calls must ask for the same."""
-    from verax.problem_files.said import is_file
+    from verax.problem.files.said import is_file
 
     said = {
         "metrics": ", ".join(one if isinstance(one, str) else one.short_form for one in metrics),

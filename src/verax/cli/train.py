@@ -60,7 +60,7 @@ def train(
 ) -> None:
     """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
     with common.one_line_errors("Run the same command again to go on from the last whole epoch."):
-        from verax.datasets.catalogue import load_named
+        from verax.data.catalogue import load_named
         from verax.models.objectives import told
         from verax.models.shipped import train_shipped
 
@@ -80,7 +80,7 @@ def train(
 
 def _check(dataset: str, model: str, recipe: str | None, data: Path | None) -> None:
     """Refuse, before anything is read, what cannot be trained."""
-    from verax.datasets.catalogue import names, source_of
+    from verax.data.catalogue import names, source_of
     from verax.models.recipes import RECIPES, Recipe, recipe_for, varied
 
     source = source_of(common.checked_name("dataset", dataset, names()))

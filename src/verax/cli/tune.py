@@ -89,7 +89,7 @@ def tune(
     stopped = "Run the same again to go on with the finished trials." if out else "Nothing was written."
     with common.one_line_errors(stopped):
         check_extra("verax tune", "tune")
-        from verax.problem_files import ProblemFiles, open_explained
+        from verax.problem.files import ProblemFiles, open_explained
         from verax.tuning import tune as search
 
         extensions.load(imports or ())

@@ -292,7 +292,7 @@ class Comparison:
         Returns:
             A matplotlib figure, which a notebook shows and ``savefig`` saves.
         """
-        from verax.display.plots import rankings  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.plots import rankings  # noqa: PLC0415  # to keep ``import verax`` light
 
         return rankings(self)
 

@@ -156,7 +156,7 @@ class Evaluation(dict[str, Any]):
         Returns:
             A matplotlib figure, which a notebook shows and ``savefig`` saves.
         """
-        from verax.display.plots import means  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.plots import means  # noqa: PLC0415  # to keep ``import verax`` light
 
         return means(self)
 

@@ -223,7 +223,7 @@ class UncertaintyResult(Result):
 
     def plot(self) -> Any:
         """Draw the spread of the mean by number of draws: a panel per attribution, up to 12."""
-        from verax.display.plots import spreads  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.plots import spreads  # noqa: PLC0415  # to keep ``import verax`` light
 
         return spreads(self)
 

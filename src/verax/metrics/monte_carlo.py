@@ -114,7 +114,7 @@ class MonteCarloResult(Result):
 
     def plot(self) -> Any:
         """Draw each input's score with its Monte-Carlo standard error: a panel per attribution, up to 12."""
-        from verax.display.plots import values  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.plots import values  # noqa: PLC0415  # to keep ``import verax`` light
 
         return values(self)
 

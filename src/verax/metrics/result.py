@@ -121,7 +121,7 @@ class Result:
 
     def plot(self) -> Any:
         """Draw the result: a matplotlib figure, which a notebook shows and ``savefig`` saves."""
-        from verax.display.plots import means  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.plots import means  # noqa: PLC0415  # to keep ``import verax`` light
 
         return means({self.metric.name: self})
 
@@ -272,7 +272,7 @@ class GuidedResult(Result):
 
     def plot(self) -> Any:
         """Draw the mean curves that ``value`` comes from, with their quartiles: a panel per attribution, up to 12."""
-        from verax.display.plots import curves  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.plots import curves  # noqa: PLC0415  # to keep ``import verax`` light
 
         return curves(self)
 

@@ -99,7 +99,7 @@ class SensitivityResult(Result):
 
     def plot(self) -> Any:
         """Draw the mean error by subset size with 95 % intervals, one line per attribution, up to 6."""
-        from verax.display.plots import by_size  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.plots import by_size  # noqa: PLC0415  # to keep ``import verax`` light
 
         return by_size(self)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from verax.core.arguments import checked_not_negative, settle
 from verax.core.shapes import Float, Int
-from verax.datasets.base import Dataset, Part, Standardisation
+from verax.data.base import Dataset, Part, Standardisation
 
 # Changes a batch of training inputs at random: a table once it is standardised, images as numbers in [0, 1] before. All
 # randomness comes from a generator on the CPU: a GPU then never has to tell what it drew, and need not be waited for.

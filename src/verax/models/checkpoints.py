@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from verax.core.files import write_atomically
 from verax.core.sealing import BLANK, is_sealed, sealed
-from verax.datasets.base import PARTS, Dataset
+from verax.data.base import PARTS, Dataset
 from verax.models.architecture import Architecture, stored
 from verax.models.inception import Inception, load_googlenet_state
 from verax.models.steps import Learner

@@ -18,9 +18,9 @@ from torch import nn
 from verax.core.arguments import checked_seed
 from verax.core.files import write_atomically
 from verax.core.version import __version__
-from verax.datasets.base import PARTS, Dataset, Standardisation
-from verax.datasets.labels import Task
-from verax.datasets.table import element_names
+from verax.data.base import PARTS, Dataset, Standardisation
+from verax.data.labels import Task
+from verax.data.table import element_names
 from verax.models.architecture import Architecture, from_form, stored
 from verax.models.dense import MLP, Linear
 from verax.models.inception import InceptionV1

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from verax.core.packages import optional_package
-from verax.datasets.array_files import first_line
-from verax.datasets.limits import LimitError
+from verax.data.array_files import first_line
+from verax.data.limits import LimitError
 from verax.models.files import ModelFileError
 from verax.models.skops_files import NOT_SKOPS, check_size, is_known
 from verax.models.trial_load import check_loads

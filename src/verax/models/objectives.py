@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from verax.core.shapes import Float, Int, Shaped
-from verax.datasets.base import PARTS, Dataset
+from verax.data.base import PARTS, Dataset
 
 Figures = dict[str, float]
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
-from verax.datasets.base import Standardisation
-from verax.datasets.columns import Columns
+from verax.data.base import Standardisation
+from verax.data.columns import Columns
 from verax.scoring.adapters import Adapter, Returns, adapt, feature_names_of, labels_of
 from verax.scoring.adapters.estimators import Estimator, predictions
 from verax.scoring.adapters.torch_module import TorchModule

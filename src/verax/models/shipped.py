@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from verax.datasets.base import Dataset
+from verax.data.base import Dataset
 from verax.models.architecture import Architecture
 from verax.models.checkpoints import Epoch
 from verax.models.dense import MLP, Linear

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from verax.datasets.limits import check_bytes
+from verax.data.limits import check_bytes
 
 NOT_SKOPS = (  # skops has no error of its own for files that it cannot read
     ArithmeticError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError, RuntimeError, TypeError,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from verax.core.shapes import Float
 from verax.core.threads import one_thread_on_cpu
-from verax.datasets.base import PARTS, Dataset, Part
+from verax.data.base import PARTS, Dataset, Part
 from verax.models import checkpoints
 from verax.models.architecture import Architecture
 from verax.models.augmentation import Augmentation, Rows, TabularNoise, generator, key, moved, seeded

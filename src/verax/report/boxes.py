@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from verax.analysis.tables import MetricInfo
-from verax.display.figure import panels, plain
+from verax.report.figure import panels, plain
 from verax.report.style import KIND_COLOURS
 from verax.report.vega import axis_title, by_model, metric_chart, scale_of, tooltips, vega_lite
 from verax.report.view import View

@@ -10,15 +10,15 @@ from markupsafe import Markup
 
 from verax.core.palette import BLUE, VERMILION
 from verax.core.version import __version__
-from verax.display.figure import CURVES
-from verax.display.plots import MOST_PANELS, rankings, single_curves
-from verax.display.svg import fixed_style, inline
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.distance import percent
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import REFERENCE
 from verax.metrics.result import GuidedResult, Result
+from verax.report.figure import CURVES
 from verax.report.html import rendered
+from verax.report.plots import MOST_PANELS, rankings, single_curves
+from verax.report.svg import fixed_style, inline
 from verax.report.texts import shown_texts
 from verax.scoring.meter import Cost, Rows
 from verax.statistics.intervals import LEVEL

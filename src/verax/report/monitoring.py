@@ -13,8 +13,8 @@ from verax.report.html import rendered
 from verax.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
-    from verax.monitoring.monitor import Monitor
-    from verax.monitoring.track import Track, Window
+    from verax.scale.monitor import Monitor
+    from verax.scale.track import Track, Window
 
 _WIDTH = 400  # pixels of the plot: with its axis it can be read on a phone, where it shrinks to the page
 _TERMS = {"model": "SHA-256 of the model"}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from verax.attribution import METHODS
-from verax.display.methods import is_reference, label_of_method
+from verax.report.methods import is_reference, label_of_method
 
 LOCAL, ORIENTED, REFERENCE = "local", "baseline-oriented", "reference"
 KINDS = (LOCAL, ORIENTED, REFERENCE)

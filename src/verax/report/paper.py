@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from verax.analysis.joined import joined
 from verax.analysis.paper import PAPER_DPC
 from verax.analysis.tables import Example, Tables
-from verax.display.svg import fixed_style, save
 from verax.report import attributions, boxes, curves, epsilon, input_factor, scatter, uncertainty
+from verax.report.svg import fixed_style, save
 from verax.report.view import View
 
 _SIZE = 8  # points

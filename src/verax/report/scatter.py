@@ -8,8 +8,8 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from verax.core.palette import GREY, PURPLE, VERMILION
-from verax.display.figure import legend, panels, plain
-from verax.display.methods import method_colours
+from verax.report.figure import legend, panels, plain
+from verax.report.methods import method_colours
 from verax.report.names import KINDS
 from verax.report.style import signed
 from verax.report.vega import scale_of, tooltips, vega_lite

@@ -5,9 +5,9 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from verax.core.registry import unknown
-from verax.datasets.base import Part
-from verax.datasets.catalogue import names, source_of
-from verax.datasets.labels import Asked
+from verax.data.base import Part
+from verax.data.catalogue import names, source_of
+from verax.data.labels import Asked
 from verax.models.foreign_files import check_model_name
 from verax.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns

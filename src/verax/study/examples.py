@@ -13,8 +13,8 @@ import verax
 from verax.analysis.paper import PAPER_READING
 from verax.analysis.tables import Example
 from verax.attribution import Attribution
-from verax.datasets.base import as_numbers
-from verax.datasets.columns import MISSING
+from verax.data.base import as_numbers
+from verax.data.columns import MISSING
 from verax.metrics import DirectedPredictionChange, PredictionChange
 from verax.metrics.base import Metric
 from verax.study.cache import Cache

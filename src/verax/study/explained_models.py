@@ -14,7 +14,7 @@ from verax.attribution import Attribution, Given, IntegratedGradients, LimeImage
 from verax.attribution.base import Modality
 from verax.core.hashing import tensor_hash
 from verax.core.shapes import Float, Int
-from verax.datasets.base import Dataset
+from verax.data.base import Dataset
 from verax.models.files import SavedModel
 from verax.problem.baselines import baseline_tensor
 from verax.problem.features import FeatureMap, feature_map

@@ -10,11 +10,11 @@ import torch
 from verax.attribution import METHODS, Attribution
 from verax.core.arguments import kind_in_words
 from verax.core.settings import plain
-from verax.datasets.base import Dataset, Part, assembled
-from verax.datasets.columns import columns_of, numbers_of
-from verax.datasets.held_out import held_out_rows
-from verax.datasets.labels import Asked, read_labels
-from verax.datasets.table import table_dataset
+from verax.data.base import Dataset, Part, assembled
+from verax.data.columns import columns_of, numbers_of
+from verax.data.held_out import held_out_rows
+from verax.data.labels import Asked, read_labels
+from verax.data.table import table_dataset
 from verax.metrics.choose import Metrics, chosen
 from verax.study.configurations import configuration
 from verax.study.data_spec import LIVE

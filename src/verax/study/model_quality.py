@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from verax.core.shapes import Int, Shaped
-from verax.datasets.base import Part
+from verax.data.base import Part
 from verax.study.explained_models import ExplainedModel
 from verax.study.own_models import is_own
 

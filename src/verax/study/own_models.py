@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from verax.core.shapes import Float
-from verax.datasets.base import Dataset, Part, as_numbers
-from verax.datasets.table import column_values
+from verax.data.base import Dataset, Part, as_numbers
+from verax.data.table import column_values
 from verax.models.files import ModelFileError
 from verax.models.foreign_files import file_hash, open_model
 from verax.models.objectives import Figures, class_figures, value_figures

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from verax.auditing.trials import TRIALS
-from verax.datasets.catalogue import names, source_of
+from verax.data.catalogue import names, source_of
 from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
 from verax.study.data_spec import DataSpec, ModelSpec, some

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from verax.datasets.base import Dataset
-from verax.datasets.catalogue import load_named, source_of
+from verax.data.base import Dataset
+from verax.data.catalogue import load_named, source_of
 from verax.models.checkpoints import CheckpointError, Epoch
 from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe

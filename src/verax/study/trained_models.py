@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from verax.datasets.base import Dataset
+from verax.data.base import Dataset
 from verax.models.files import ModelFileError, SavedModel, load, save
 from verax.models.shipped import Progress, architecture_for, train_shipped
 from verax.study.data_spec import ModelSpec

@@ -6,7 +6,7 @@ import polars as pl
 
 from verax.core.packages import optional_package
 from verax.core.palette import FONT, VERMILION
-from verax.display.methods import method_colours
+from verax.report.methods import method_colours
 
 if TYPE_CHECKING:
     from verax.tuning.result import Tuned

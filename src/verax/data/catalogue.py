@@ -1,0 +1,151 @@
+"""The catalogue of data sets: those that are shipped and one's own, by the names that commands and specs use."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from verax.core.registry import unknown
+from verax.data.base import Dataset
+from verax.data.embedded import load_breast_cancer, load_diabetes, load_digits
+from verax.data.file import load_file
+from verax.data.labels import Asked
+from verax.paper.heloc import load_heloc
+from verax.paper.isic import load_isic
+
+Modality = Literal["tabular", "image"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from.
+
+    Attributes:
+        name: What commands and specs call it.
+        load: Its loader, called with the path where it takes one, with ``seed`` (of the split) and, where it keeps
+            downloads or decoded images, with ``cache``, their folder.
+        modality: ``"tabular"`` or ``"image"``; None where its files decide.
+        path: What its path is, in a word or two for the help; empty if it takes none.
+        needs_path: Whether it cannot be loaded without.
+        takes_cache: Whether it keeps files in a cache folder.
+        takes_label: Whether its loader is told ``label``, the column to predict, ``task`` and, where it is given,
+            ``held_out``, the column that says which rows are not for training.
+
+    Example:
+        >>> Source("loans", load_file, "tabular", path="an .npz file", needs_path=True).check_path(False)
+        Traceback (most recent call last):
+        ValueError: path: loans needs one; pass --data PATH or write it into the spec: an .npz file.
+    """
+
+    name: str
+    load: Callable[..., Dataset]
+    modality: Modality | None = None
+    path: str = ""
+    needs_path: bool = False
+    takes_cache: bool = False
+    takes_label: bool = False
+
+    @property
+    def takes_path(self) -> bool:
+        """Whether it can be given a path."""
+        return bool(self.path)
+
+    def check_path(self, given: bool, argument: str = "path") -> None:
+        """Refuse a path that it does not take, and the lack of one that it needs."""
+        if given and not self.takes_path:
+            raise ValueError(f"{argument}: {self.name} takes none.")
+        if self.needs_path and not given:
+            raise ValueError(
+                f"{argument}: {self.name} needs one; pass --data PATH or write it into the spec: {self.path}."
+            )
+
+    def check_label(self, label: str | None, task: Asked, held_out: str | None = None) -> None:
+        """Refuse a label, a task or a split where the data set has its own."""
+        if not self.takes_label and held_out is not None:
+            raise ValueError(f"held_out: {self.name} says itself which rows are for training; leave held_out out.")
+        if not self.takes_label and (label is not None or task != "auto"):
+            argument = "label" if label is not None else "task"
+            raise ValueError(f"{argument}: {self.name} says itself what is to be predicted; leave {argument} out.")
+
+
+_SHIPPED = (
+    Source("heloc", load_heloc, "tabular", "a CSV file (else downloaded)", takes_cache=True),
+    Source("isic", load_isic, "image", "the folder of images and labels", needs_path=True, takes_cache=True),
+    Source("breast-cancer", load_breast_cancer, "tabular"),
+    Source("digits", load_digits, "image"),
+    Source("diabetes", load_diabetes, "tabular"),
+    Source("file", load_file, None, "a .csv, .parquet or .npz file", needs_path=True, takes_label=True),
+)
+_SOURCES = {source.name: source for source in _SHIPPED}
+
+
+def register(source: Source) -> None:
+    """Make a data set known by its name, for ``verax train`` and studies (``--import`` runs the module that does it).
+
+    Args:
+        source: Its name and its loader.
+
+    Example:
+        >>> from verax.datasets import Source, load_digits, load_named, register
+        >>> register(Source("my-digits", load_digits, "image"))
+        >>> load_named("my-digits").class_names
+        ('0 to 4', '5 to 9')
+    """
+    before = _SOURCES.get(source.name)
+    if before is not None and _place(before) != _place(source):
+        raise ValueError(
+            f"data set: {source.name!r} is loaded by {_place(before)} already, so that of {_place(source)} needs "
+            "another name."
+        )
+    _SOURCES[source.name] = source
+
+
+def names() -> list[str]:
+    """The names of all data sets that are known."""
+    return list(_SOURCES)
+
+
+def source_of(name: str, argument: str = "data set") -> Source:
+    """The data set of that name, or which ones there are instead."""
+    if name not in _SOURCES:
+        raise ValueError(f"{argument}: {unknown(name, _SOURCES)}")
+    return _SOURCES[name]
+
+
+def load_named(
+    name: str,
+    path: Path | None = None,
+    *,
+    seed: int = 0,
+    cache: Path | None = None,
+    label: str | None = None,
+    task: Asked = "auto",
+    held_out: str | None = None,
+) -> Dataset:
+    """Load a data set by its name.
+
+    Args:
+        name: One of ``names()``.
+        path: For a data set that takes one.
+        seed: Of the split.
+        cache: Where downloads and decoded images are kept.
+        label: The column to predict, for a data set that does not say it itself.
+        task: What for: ``"classification"``, ``"regression"``, or as the labels look.
+        held_out: The column that says which rows are not for training; by default rows are split at random.
+
+    Example:
+        >>> load_named("digits").class_names
+        ('0 to 4', '5 to 9')
+    """
+    source = source_of(name)
+    source.check_path(path is not None)
+    source.check_label(label, task, held_out)
+    places = (path,) if source.takes_path else ()
+    kept = {"cache": cache} if source.takes_cache else {}
+    asked: dict[str, str | None] = {"label": label, "task": task} if source.takes_label else {}
+    asked |= {} if held_out is None else {"held_out": held_out}
+    return source.load(*places, seed=seed, **kept, **asked)
+
+
+def _place(source: Source) -> str:
+    return f"{source.load.__module__}.{getattr(source.load, '__qualname__', source.load)}"

@@ -1,1 +1,0 @@
-"""How results show themselves: tables as text and HTML, and figures. Metrics delegate to this package."""

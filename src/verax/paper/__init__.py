@@ -1,0 +1,1 @@
+"""The paper's data sets, models, studies and claims."""

@@ -1,0 +1,194 @@
+"""Texts and attributions of tokens from files: CSV, JSONL and Parquet; what is wrong names the file and the line."""
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verax.data.array_files import SUFFIXES, listed, read_arrays, read_table
+from verax.data.limits import check_bytes
+from verax.problem.text.tokens import TextInputs
+
+TEXTS = (".csv", ".jsonl", ".parquet")
+_ATTRIBUTIONS, _TOKENS = "attributions", "tokens"  # keys of a line, or columns
+_LARGEST = sys.float_info.max
+
+
+@dataclass(frozen=True)
+class TokenNumbers:
+    """One attribution of some texts.
+
+    Attributes:
+        rows: The numbers of each text, or an array of them all.
+        tokens: What they belong to, of each text where the file says it.
+        source: The file.
+    """
+
+    rows: Any
+    tokens: list[list[str] | None] | None
+    source: str
+
+
+def read_texts(path: Path, column: str = "text", option: str = "--text-column") -> list[str]:
+    """Read the texts of a file, one per row.
+
+    Args:
+        path: ``.csv`` or ``.parquet`` with a column of texts, or ``.jsonl``: a text, or an object with one, per line.
+        column: Name of the column, or of the key.
+        option: What says the name, for messages.
+    """
+    suffix = _checked_suffix(path, TEXTS)
+    if suffix == ".jsonl":
+        return [_text(path, number, line, column, option) for number, line in _lines(path)]
+    table = read_table(path, words=True)
+    if column not in table.columns:
+        raise ValueError(
+            f"{path}: expected a column {column!r} with texts, got {listed(table.columns)}; {option} says which."
+        )
+    texts: list[str] = table[column].to_list()
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"{path}: expected a text in column {column!r}, got {text!r} in row {row}.")
+    return texts
+
+
+def read_token_attributions(paths: Iterable[Path], inputs: TextInputs) -> dict[str, Any]:
+    """Read attributions of these texts, by the name of their file or, where a file holds several, of each array.
+
+    Args:
+        paths: ``.jsonl``, one list of numbers per text, or an object with ``attributions`` and, if it likes,
+            ``tokens``; ``.parquet`` with a column of lists; or arrays ``(N, L)`` in any file of arrays.
+        inputs: The texts: each has one number for each token, special ones included, or for each feature.
+    """
+    found: dict[str, TokenNumbers] = {}
+    for path in paths:
+        for name, one in _attributions(path).items():
+            if name in found:
+                raise ValueError(
+                    f"{one.source}: a second attribution called {name!r}, after {found[name].source}; rename one."
+                )
+            found[name] = one
+    return {name: _fitted(one, inputs) for name, one in found.items()}
+
+
+def _attributions(path: Path) -> dict[str, TokenNumbers]:
+    suffix = _checked_suffix(path, (".jsonl", *(one for one in SUFFIXES if one != ".csv")))
+    if suffix == ".jsonl":
+        return {path.stem: _together(path, {f"line {number}": line for number, line in _lines(path)})}
+    if suffix == ".parquet":
+        return {path.stem: _together(path, _list_column(path))}
+    return {name: TokenNumbers(array.values, None, array.source) for name, array in read_arrays(path).items()}
+
+
+def _together(path: Path, lines: dict[str, Any]) -> TokenNumbers:
+    """Attributions of texts, by where each stands in a file."""
+    found = [_numbers(path, where, line) for where, line in lines.items()]
+    return TokenNumbers([row for row, _ in found], [tokens for _, tokens in found], str(path))
+
+
+def _list_column(path: Path) -> dict[str, Any]:
+    """Lists of numbers in a table, as lines: the column called attributions, or the only one that holds such lists."""
+    table = read_table(path)
+    numeric = [
+        column.name for column in table if getattr(column.dtype, "inner", None) and column.dtype.inner.is_numeric()
+    ]
+    name = _ATTRIBUTIONS if _ATTRIBUTIONS in numeric else numeric[0] if len(numeric) == 1 else None
+    if name is None:
+        raise ValueError(
+            f"{path}: expected a column {_ATTRIBUTIONS!r} with a list of numbers per text, got {listed(table.columns)}."
+        )
+    tokens = table[_TOKENS].to_list() if _TOKENS in table.columns else [None] * table.height
+    rows = zip(table[name].to_list(), tokens, strict=True)
+    return {f"row {number}": {_ATTRIBUTIONS: row, _TOKENS: named} for number, (row, named) in enumerate(rows)}
+
+
+def _fitted(one: TokenNumbers, inputs: TextInputs) -> Any:
+    """One attribution as an array, or what does not fit, with the file's name."""
+    if len(one.rows) != len(inputs):
+        raise ValueError(f"{one.source}: expected one row for each of {len(inputs)} texts, got {len(one.rows)}.")
+    for row, tokens in enumerate(one.tokens or ()):
+        if tokens is not None:
+            _check_tokens(one.source, row, tokens, inputs)
+    try:
+        return inputs.fitted(one.rows)
+    except ValueError as error:
+        raise ValueError(f"{one.source}: {error}") from None
+
+
+def _check_tokens(source: str, row: int, tokens: list[str], inputs: TextInputs) -> None:
+    """Refuse attributions of other tokens, where the file names them one by one."""
+    own = inputs.tokens[row]
+    numbers = inputs.features[row][inputs.there[row]].tolist()
+    plain = [token for token, number in zip(own, numbers, strict=True) if number >= 0]
+    wanted = next((known for known in (own, plain) if len(known) == len(tokens)), None)
+    if wanted is None:  # of words or sentences, whose number is checked with that of the attributions
+        return
+    for place, (found, known) in enumerate(zip(tokens, wanted, strict=True)):
+        if found != known:
+            raise ValueError(
+                f"{source}: row {row} is about other tokens: {found!r} where the model's tokenizer has {known!r} "
+                f"(place {place})."
+            )
+
+
+def _checked_suffix(path: Path, known: tuple[str, ...]) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in known:
+        raise ValueError(f"{path}: expected a file that ends in {', '.join(known)}.")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    return suffix
+
+
+def _lines(path: Path) -> list[tuple[int, Any]]:
+    """What stands in each line of a JSONL file, with the line's number; lines of nothing but spaces are passed over."""
+    content = path.read_bytes()
+    check_bytes(path, len(content))
+    try:
+        lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: expected text in UTF-8.") from None
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                found.append((number, json.loads(line)))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path}: line {number} is no JSON ({error}).") from None
+    if not found:
+        raise ValueError(f"{path}: expected a line for each text, got none.")
+    return found
+
+
+def _text(path: Path, number: int, line: Any, column: str, option: str) -> str:
+    text = line.get(column) if isinstance(line, dict) else line
+    if isinstance(text, str) and text.encode(errors="ignore").decode() != text:
+        raise ValueError(f"{path}: line {number}: expected a text, got half of a character (a lone surrogate).")
+    if not isinstance(text, str):
+        keys = f", got the keys {listed(list(line))}; {option} says which" if isinstance(line, dict) else ""
+        raise ValueError(f"{path}: line {number}: expected a text, or an object with one as {column!r}{keys}.")
+    return text
+
+
+def _numbers(path: Path, where: str, line: Any) -> tuple[list[float], list[str] | None]:
+    """The attributions of a text, and their tokens where they are named."""
+    if not isinstance(line, dict):
+        return _checked_numbers(path, where, line), None
+    values, tokens = _checked_numbers(path, where, line.get(_ATTRIBUTIONS)), line.get(_TOKENS)
+    if tokens is None:
+        return values, None
+    listed_words = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
+    if not listed_words or len(tokens) != len(values):
+        raise ValueError(f"{path}: {where}: expected one token for each of its {len(values)} attributions.")
+    return values, tokens
+
+
+def _checked_numbers(path: Path, where: str, values: Any) -> list[float]:
+    if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
+        raise ValueError(f"{path}: {where}: expected a list of numbers, or an object with one as {_ATTRIBUTIONS!r}.")
+    for value in values:
+        if not abs(value) <= _LARGEST:  # a whole number may be too large for a float
+            raise ValueError(f"{path}: {where}: expected finite numbers, got {value!s:.20}.")
+    return [float(value) for value in values]

@@ -1,0 +1,261 @@
+"""Texts as inputs: ids of tokens, with what a model gets beside them, and tokens, words or sentences as features."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verax.core.arguments import checked_choice, checked_count
+from verax.core.shapes import Int
+from verax.problem.inputs import Inputs
+from verax.problem.text.collate import DELETED, Trim
+from verax.problem.text.pieces import text_pieces
+
+Unit = Literal["token", "word", "sentence"]
+Replace = Literal["mask", "pad", "unk", "delete"]
+_FIXED = -1  # the feature of what is never removed
+_SENTENCE = re.compile(r"(?<=[.!?…])[\"')\]]*\s+")
+
+
+@dataclass(frozen=True, eq=False)
+class TextInputs(Inputs):
+    """Tokenized texts. Slicing keeps everything together.
+
+    Attributes:
+        tokens: The tokens of each text as people read them, without padding, special ones included.
+        pieces: What each of them stands for: joined, the text that the model reads. Empty for special tokens.
+    """
+
+    tokens: tuple[tuple[str, ...], ...] = ()
+    pieces: tuple[tuple[str, ...], ...] = ()
+
+    def __getitem__(self, rows: Any) -> "TextInputs":
+        """Some texts, with all that is held for each of them."""
+        found: Any = super().__getitem__(rows)
+        kept = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)].reshape(-1).tolist()
+        parts = {
+            name: tuple(held[one] for one in kept) if held else held
+            for name, held in (("tokens", self.tokens), ("pieces", self.pieces))
+        }
+        return replace(found, **parts)  # type: ignore[no-any-return]
+
+    @property
+    def there(self) -> Any:
+        """Which places of each row hold a token, special ones included, ``(N, L)``."""
+        return torch.as_tensor(self.alongside["attention_mask"]).bool()
+
+    def words(self, rows: int) -> tuple[tuple[str, ...], ...]:
+        """What people read at each place of the first rows; nothing at special tokens and padding."""
+        if not self.pieces:
+            return ()
+        found = []
+        for pieces, there in zip(self.pieces[:rows], self.there[:rows].tolist(), strict=True):
+            left = iter(pieces)
+            found.append(tuple(next(left) if one else "" for one in there))
+        return tuple(found)
+
+    def fitted(self, attribution: Any) -> Any:
+        """Attributions of these texts as one array: lists of one number per token, or per feature, are padded.
+
+        Args:
+            attribution: An array as it is, or a list with one sequence per text: a number for each of its tokens,
+                special ones included, or for each of its features; of a prompt with or without what follows it.
+        """
+        if hasattr(attribution, "base_values"):  # a shap.Explanation
+            attribution = _of_one_class(list(attribution.values))
+        if isinstance(attribution, np.ndarray) and attribution.dtype == object:  # texts of unlike lengths
+            attribution = list(attribution)
+        if not isinstance(attribution, list | tuple):
+            return attribution
+        rows = [
+            np.asarray(one.detach().cpu() if isinstance(one, Tensor) else one, dtype=np.float64) for one in attribution
+        ]
+        if len(rows) != len(self) or any(row.ndim != 1 for row in rows):
+            return attribution  # the array's own check says what is wrong
+        features, there, prompt = (np.asarray(one) for one in (self.features, self.there, self._prompt()))
+        found = np.zeros(features.shape)
+        for number, row in enumerate(rows):
+            found[number] = _placed(row, features[number], (there[number], prompt[number]), number)
+        return found
+
+    def _prompt(self) -> Any:
+        """Which places hold a token that does not belong to what follows a prompt in the same row."""
+        follows = isinstance(self.collate, Trim) and "labels" in self.collate.along
+        return self.there & (torch.as_tensor(self.alongside["labels"]) < 0) if follows else self.there
+
+
+def tokenized(
+    tokenizer: Any,
+    texts: Sequence[str] | Sequence[tuple[str, str]],
+    *,
+    unit: Unit = "token",
+    replace: Replace | None = None,
+    max_length: int | None = None,
+) -> TextInputs:
+    """Texts as rows of token ids; ``verax.text.classification`` explains the arguments.
+
+    Example:
+        >>> from verax.problem.text.example import small_tokenizer
+        >>> rows = tokenized(small_tokenizer("a good film"), ["a good film", "good"])
+        >>> rows.tokens[1], rows.features.tolist()
+        (('[CLS]', 'good', '[SEP]'), [[-1, 0, 1, 2, -1], [-1, 0, -1, -1, -1]])
+    """
+    found = token_rows(tokenizer, texts, unit, replace, max_length)
+    check_deletion(found)
+    return found
+
+
+def check_deletion(inputs: TextInputs) -> None:
+    """Raise where nothing is left of a text without its features: no model has an answer for an empty one."""
+    if inputs.baselines != DELETED:
+        return
+    empty = ~(inputs.there & (inputs.features < 0)).any(1)
+    if bool(empty.any()):
+        raise ValueError(
+            f'replace: "delete" leaves no token of row {int(empty.int().argmax())}, because the tokenizer adds no '
+            'special token that would remain. Say replace="mask", "pad" or "unk"; a tokenizer that has none of them '
+            "can be given one: tokenizer.pad_token = tokenizer.eos_token."
+        )
+
+
+def token_rows(
+    tokenizer: Any, texts: Any, unit: Unit, replace: Replace | None, max_length: int | None = None
+) -> TextInputs:
+    """What ``tokenized``, which explains the arguments, returns; a text may be deleted as a whole."""
+    checked_choice("unit", unit, ("token", "word", "sentence"))
+    listed = _checked_texts(texts)
+    if max_length is not None:
+        checked_count("max_length", max_length)
+    pairs = isinstance(listed[0], tuple)
+    given = [list(part) for part in zip(*listed, strict=True)] if pairs else [listed]
+    how: dict[str, Any] = {"padding": True, "return_special_tokens_mask": True, "return_attention_mask": True}
+    how |= {"truncation": True, "max_length": max_length} if max_length is not None else {}
+    if getattr(tokenizer, "pad_token_id", None) is None and len(listed) > 1:
+        raise ValueError(
+            "tokenizer: it has no padding token, and texts of unlike length need one; say which, for instance "
+            "tokenizer.pad_token = tokenizer.eos_token."
+        )
+    encoded = tokenizer(*given, return_tensors="pt", **how)
+    ids, there = encoded["input_ids"], encoded["attention_mask"].bool()
+    special = encoded.pop("special_tokens_mask").bool() | ~there
+    features = _features(tokenizer, encoded, listed, unit, special)
+    for row in (features < 0).all(1).nonzero()[:, 0].tolist():
+        raise ValueError(f"texts: row {row} has no token that could be removed: {listed[row]!r}.")
+    beside = {name: value for name, value in encoded.items() if name != "input_ids"}
+    along = tuple(name for name, value in beside.items() if value.shape == ids.shape and name != Trim.mask)
+    instead = _replacement(tokenizer, replace)
+    return TextInputs(
+        values=ids,
+        features=features,
+        baselines=instead,
+        alongside=beside,
+        key="input_ids",
+        collate=Trim(_pad(tokenizer), along),
+        tokens=tuple(
+            tuple(tokenizer.convert_ids_to_tokens(row[mask].tolist())) for row, mask in zip(ids, there, strict=True)
+        ),
+        pieces=text_pieces(tokenizer, encoded, listed),
+        removed="nothing: they are deleted" if instead == DELETED else str(tokenizer.convert_ids_to_tokens(instead)),
+    )
+
+
+def _checked_texts(texts: Any) -> list[Any]:
+    if isinstance(texts, str) or not (isinstance(texts, Sequence) or hasattr(texts, "tolist")):
+        raise TypeError(f"texts: expected a list of texts, got {type(texts).__name__}.")
+    listed = list(texts)
+    if not listed:
+        raise ValueError("texts: expected at least one text, got none.")
+    for row, text in enumerate(listed):
+        parts = text if isinstance(text, tuple) and len(text) == 2 else (text,)
+        if isinstance(text, tuple) != isinstance(listed[0], tuple):
+            raise TypeError(f"texts: row {row} is a {type(text).__name__}, and the first a {type(listed[0]).__name__}.")
+        if not all(isinstance(part, str) for part in parts):
+            raise TypeError(f"texts: expected texts, got {text!r} in row {row}.")
+        if not any(part.strip() for part in parts):
+            raise ValueError(f"texts: row {row} is empty; leave it out.")
+    return listed
+
+
+def _replacement(tokenizer: Any, replace: Replace | None) -> int:
+    """The id that stands in the place of a removed token."""
+    known: dict[str, Any] = {name: getattr(tokenizer, f"{name}_token_id", None) for name in ("mask", "pad", "unk")}
+    if replace is None:
+        return next((int(one) for one in known.values() if one is not None), DELETED)
+    checked_choice("replace", replace, ("mask", "pad", "unk", "delete"))
+    if replace == "delete":
+        return DELETED
+    if known[replace] is None:
+        have = [name for name, one in known.items() if one is not None]
+        raise ValueError(f"replace: the tokenizer has no {replace} token; it has {', '.join((*have, 'delete'))}.")
+    return int(known[replace])
+
+
+def _pad(tokenizer: Any) -> int:
+    found = getattr(tokenizer, "pad_token_id", None)
+    return 0 if found is None else int(found)
+
+
+def _features(tokenizer: Any, encoded: Any, texts: list[Any], unit: Unit, special: Tensor) -> Int[Tensor, "n length"]:
+    """The feature of every place, counted from 0 in each text; negative where nothing can be removed."""
+    if unit == "token":
+        counted = (~special).long().cumsum(1) - 1
+        return counted.masked_fill(special, _FIXED)
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError(f'unit: "{unit}" needs a fast tokenizer, which knows where tokens come from.')
+    found = torch.full(special.shape, _FIXED)
+    for row in range(len(texts)):
+        owners = _owners(encoded, texts[row], row, unit)
+        numbers: dict[Any, int] = {}
+        for place, owner in enumerate(owners):
+            if owner is not None and not special[row, place]:
+                found[row, place] = numbers.setdefault(owner, len(numbers))
+    return found
+
+
+def _owners(encoded: Any, text: Any, row: int, unit: Unit) -> list[Any]:
+    """The word or the sentence of each token: None for special ones."""
+    parts = encoded.sequence_ids(row)
+    if unit == "word":
+        words = encoded.word_ids(row)
+        return [None if word is None else (part, word) for part, word in zip(parts, words, strict=True)]
+    found: list[Any] = []
+    for place, part in enumerate(parts):
+        span = None if part is None else encoded.token_to_chars(row, place)
+        if span is None:
+            found.append(None)
+            continue
+        whole = text[part] if isinstance(text, tuple) else text
+        found.append((part, sum(end.end() <= span.start for end in _SENTENCE.finditer(whole))))
+    return found
+
+
+def _of_one_class(rows: list[Any]) -> list[Any]:
+    """The values of a ``shap.Explanation``, refused where they are about several classes at once."""
+    if rows and np.ndim(rows[0]) == 2:
+        raise ValueError(
+            f"attributions: the explanation is about {np.shape(rows[0])[1]} classes; take one, for instance "
+            "explanation[:, :, 1], and say target=1."
+        )
+    return rows
+
+
+def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> Any:
+    """One text's attributions at the places of its tokens: of all, of its prompt's, or of its features."""
+    count = int(features.max()) + 1
+    found = np.zeros(len(features))
+    for there in places:
+        if len(row) == int(there.sum()):
+            found[there] = row
+            return found
+    if len(row) == count:
+        sizes = np.bincount(features[features >= 0], minlength=count)
+        return np.where(features >= 0, (row / sizes)[np.maximum(features, 0)], 0.0)
+    whole = int(places[0].sum())
+    raise ValueError(
+        f"attributions: row {number} has {len(row)} numbers, and the text {whole} tokens with special ones "
+        f"({count} features); wanted is one for each."
+    )

@@ -1,0 +1,1 @@
+"""Large inputs: Parquet lakes and monitoring over time."""

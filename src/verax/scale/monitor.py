@@ -1,0 +1,218 @@
+"""Monitor: folds results into windows, tells whether the fidelity fell, and keeps what it knows in a small file."""
+
+import copy
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from verax.core.arguments import checked_count
+from verax.core.files import write_atomically
+from verax.core.hashing import digest, tensor_hash
+from verax.core.sealing import BLANK, is_sealed, sealed
+from verax.core.warn import warn
+from verax.evaluation.result import Evaluation
+from verax.metrics.result import Result
+from verax.scale.track import Track, Window
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMAT = "verax monitor 1"
+
+
+class Monitor:
+    """Watches the fidelity of a model in production.
+
+    Results come in batches and are cut into windows. The first windows are the reference; every later one is asked
+    whether the mean score fell since. The test may be asked for ever: over all windows, metrics and attributions
+    together, the chance of a false alarm stays below ``alarm``, whatever the distribution of the scores (see
+    ``verax.statistics.falling.FallTest``). An alarm stays; for a model that was mended begin a new monitor.
+
+    A reference whose mean is not above chance is an error, because nothing could fall below it. DPC is blind to
+    contributions such as SHAP values; watch the effect correlation: ``perturbation="baseline"`` for contributions,
+    ``"gaussian"`` for slopes.
+
+    Args:
+        reference: Windows to compare with; more are taken while they have fewer than 100 rows together.
+        window: Rows of a window; by default each batch is one.
+        alarm: False alarms, at most, over all that will ever be folded.
+        about: What is watched, such as the model's hash; kept in the file, for the caller to compare.
+
+    Attributes:
+        batches: Keys of the batches that were folded.
+        windows: All windows so far, of all metrics and attributions.
+        alarmed: Whether the fidelity of some attribution fell.
+        notes: What the results of the last batch say, such as that values were explained against another baseline.
+
+    Example:
+        >>> import verax
+        >>> from verax.monitoring import Monitor
+        >>> model, x = torch.nn.Linear(4, 2), torch.randn(400, 4)
+        >>> monitor = Monitor(alarm=0.05)
+        >>> for day in range(2):
+        ...     part = x[200 * day : 200 * day + 200]
+        ...     problem = verax.Problem(model, part)
+        ...     metric = verax.metrics.EffectCorrelation(sigma=2.0)
+        ...     found = verax.evaluate(problem, {"gradient": verax.attribution.Gradient()}, [metric])
+        ...     (window,) = monitor.fold(found, label=f"day {day}")
+        >>> window.window, window.reference, window.alarm == monitor.alarmed
+        (2, False, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        reference: int = 1,
+        window: int | None = None,
+        alarm: float = 0.05,
+        about: Mapping[str, str] | None = None,
+    ) -> None:
+        self.reference = checked_count("reference", reference)
+        self.window = None if window is None else checked_count("window", window)
+        self.alarm = _checked_alarm(alarm)
+        self.about = dict(about or {})
+        self.batches: list[str] = []
+        self.tracks: list[Track] = []
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def windows(self) -> list[Window]:
+        """All windows so far."""
+        return [window for track in self.tracks for window in track.windows]
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the fidelity of some attribution fell."""
+        return any(track.alarm for track in self.tracks)
+
+    def knows(self, batch: str) -> bool:
+        """Whether a batch of this key was folded before."""
+        return batch in self.batches
+
+    def fold(
+        self, results: Evaluation | Iterable[Evaluation], label: str = "", batch: str | None = None
+    ) -> list[Window]:
+        """Take the results of one batch in.
+
+        Args:
+            results: What ``verax.evaluate`` gave, or what ``verax.stream`` gives, for rows that are one batch.
+            label: When the batch was, or where it came from: what the windows that it finishes are called.
+            batch: A key of its content; by default a hash of its scores. A batch that was folded before
+                changes nothing, with a warning.
+
+        Returns:
+            The windows that are finished now, one per metric and attribution each.
+        """
+        parts = [results] if isinstance(results, Evaluation) else list(results)
+        scores = _scores(parts)
+        key = batch or digest(scores={" ".join(name): tensor_hash(one) for name, one in scores.items()})
+        if self.knows(key):
+            warn(f"This batch ({label or key[:8]}) was folded before, and is left out.")
+            return []
+        tracks = self._tracks_for(parts[0], list(scores))
+        windows = [
+            window
+            for track in tracks
+            for window in track.fold(scores[track.metric, track.attribution].numpy(), self.window, label)
+        ]
+        self.tracks, self.notes = tracks, parts[0].notes
+        self.batches.append(key)
+        return sorted(windows, key=lambda window: window.window)
+
+    def to_frame(self) -> "pl.DataFrame":
+        """One row per window, metric and attribution, as a polars data frame."""
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        return pl.DataFrame([vars(window) for window in self.windows])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state, whole or not at all, with a seal that tells whether somebody changed it.
+
+        Args:
+            path: A ``.json`` file.
+        """
+        write_atomically(Path(path), self.content())
+
+    def content(self) -> bytes:
+        """The state as the content of a file."""
+        held = {
+            "format": FORMAT,
+            "seal": BLANK,
+            "about": self.about,
+            "reference": self.reference,
+            "window": self.window,
+            "alarm": self.alarm,
+            "batches": self.batches,
+            "notes": list(self.notes),
+            "tracks": [track.to_json() for track in self.tracks],
+        }
+        return sealed(json.dumps(held, indent=1).encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Monitor":
+        """Read a state that ``save`` wrote.
+
+        Args:
+            path: Its file.
+        """
+        content = Path(path).read_bytes()
+        if FORMAT.encode() not in content or not is_sealed(content):
+            raise ValueError(f"{path}: no state of a monitor, or damaged or edited since it was written.")
+        held = json.loads(content)
+        monitor = cls(reference=held["reference"], window=held["window"], alarm=held["alarm"], about=held["about"])
+        monitor.batches, monitor.notes = held["batches"], tuple(held.get("notes", ()))
+        monitor.tracks = [Track.from_json(track) for track in held["tracks"]]
+        return monitor
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with a chart of all windows.
+
+        Args:
+            path: An ``.html`` file.
+        """
+        from verax.report.monitoring import monitoring_page  # noqa: PLC0415  # to keep ``import verax`` light
+
+        write_atomically(Path(path), monitoring_page(self).encode())
+
+    def _tracks_for(self, results: Evaluation, names: list[tuple[str, str]]) -> list[Track]:
+        """Copies of the tracks, so that an error leaves the monitor as it was; new ones for the first batch."""
+        if not self.tracks:
+            rate, metrics = self.alarm / len(names), {name: result.metric for name, result in results.items()}
+            return [
+                Track(*name, metrics[name[0]].higher_is_better, rate, self.reference, metrics[name[0]].chance)
+                for name in names
+            ]
+        known = [(track.metric, track.attribution) for track in self.tracks]
+        if known != names:
+            wanted, found = (", ".join(f"{metric} of {one}" for metric, one in many) for many in (known, names))
+            raise ValueError(f"results: expected {wanted}, as in the batches before, got {found}.")
+        return copy.deepcopy(self.tracks)
+
+
+def _checked_alarm(alarm: Any) -> float:
+    if isinstance(alarm, bool) or not isinstance(alarm, float) or not 0 < alarm < 1:
+        raise ValueError(f"alarm: expected a share of false alarms between 0 and 1, such as 0.05, got {alarm!r}.")
+    return alarm
+
+
+def _scores(parts: list[Evaluation]) -> dict[tuple[str, str], torch.Tensor]:
+    """The scores of a batch by metric and attribution."""
+    if not parts:
+        raise ValueError("results: expected those of at least one row, got none.")
+    return {
+        (name, label): torch.cat([_finite(name, part[name], place) for part in parts])
+        for name, result in parts[0].items()
+        for place, label in enumerate(result.labels)
+    }
+
+
+def _finite(name: str, result: Result, place: int) -> torch.Tensor:
+    scores = result.scores[place].detach().to("cpu", torch.float64)
+    if not np.isfinite(scores.numpy()).all():
+        raise ValueError(f"results: expected finite scores, got others among those of {name}.")
+    return scores

@@ -1,0 +1,213 @@
+"""Score a lake from addresses to totals: check, join, score what is missing, add up."""
+
+import logging
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from verax.attribution.base import Attribution
+from verax.core.folders import File
+from verax.core.packages import optional_package
+from verax.core.warn import kind_of, warn
+from verax.core.worker_processes import TaskLostError
+from verax.data.array_files import first_line, listed
+from verax.evaluation.evaluate import evaluate
+from verax.problem.problem import Problem
+from verax.scale.engines import BatchWriter, Stored, run_local, run_ray
+from verax.scale.join import Join
+from verax.scale.lake import Lake, check_readable, open_lake
+from verax.scale.result import LakeScores
+from verax.scale.scoring import INPUTS, METRICS, BatchScorer, RowError
+from verax.scale.store import ScoreFolder
+
+if TYPE_CHECKING:
+    from verax.study.ray_engine import Cluster
+
+Engine = Union[int, "Cluster", None]
+_LOG = logging.getLogger("verax.lakes")
+_EVERY = 10.0  # seconds between two lines of progress
+
+
+def score_lake(
+    problem: Problem,
+    inputs: str | Path,
+    attributions: Mapping[str, str | Path | Attribution],
+    out: str | Path,
+    metrics: Any = METRICS,
+    *,
+    key: str = "id",
+    limits: bool = False,
+    engine: Engine = None,
+) -> LakeScores:
+    """Score attributions of the rows of many Parquet files; run it again to go on.
+
+    Addresses are folders, patterns or URLs (``rows/``, ``"rows/*.parquet"``, ``"s3://lake/rows/*.parquet"``). The
+    columns of an attribution are those of the inputs. Rows find their attributions by the key, so that files may be cut
+    and sorted in any way. Rows are scored in batches; the scores of a batch are a Parquet file, written whole or not at
+    all, with the columns key, ``attribution``, ``target`` and one per metric. They are those that ``verax.evaluate``
+    gives for the rows of the batch. Rows whose keys are in the output are not scored again. Progress is logged to
+    ``logging.getLogger("verax.lakes")``.
+
+    Args:
+        problem: The model and what is asked about it. Its rows only show what rows look like: a few with names, such
+            as a data frame; their columns are those that are read.
+        inputs: The rows.
+        attributions: Addresses by name; or methods, such as ``verax.attribution.KernelShap()``, which are computed for
+            every batch.
+        out: The folder, or URL, of the scores.
+        metrics: As ``verax.evaluate`` takes them.
+        key: The column that identifies a row.
+        limits: Whether to find what the best attribution would score as well.
+        engine: A number of processes, by default one per core or GPU; or a ``verax.study.ray_engine.Cluster``. A script
+            that asks for more than one process must begin its work under ``if __name__ == "__main__"``.
+
+    Example:
+        >>> import tempfile, polars as pl, torch, verax
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> table = pl.DataFrame({"id": range(6), "age": np.linspace(0, 1, 6), "income": np.linspace(2, 1, 6)})
+        >>> rows, slopes, out = (Path(folder.name, name) for name in ("rows", "slopes", "scores"))
+        >>> for part in (rows, slopes):
+        ...     part.mkdir()
+        ...     table.write_parquet(part / "part-0.parquet")
+        >>> problem = verax.Problem(torch.nn.Linear(2, 2), table.drop("id"))
+        >>> scores = verax.lakes.score_lake(problem, rows, {"slopes": slopes}, out, ["pc"], engine=1)
+        >>> scores.mean("pc")["slopes"].low < scores.mean("pc")["slopes"].high
+        True
+        >>> pl.read_parquet(out / "*.parquet").columns
+        ['id', 'attribution', 'target', 'pc']
+        >>> folder.cleanup()
+    """
+    methods = {name: method for name, method in attributions.items() if isinstance(method, Attribution)}
+    given = {name: str(address) for name, address in attributions.items() if name not in methods}
+    if not attributions:
+        raise ValueError("attributions: expected at least one.")
+    lakes = {INPUTS: open_lake("inputs", str(inputs))}
+    lakes |= {name: open_lake("attributions", address) for name, address in given.items()}
+    scorer = BatchScorer(problem, tuple(given), metrics, methods, key, limits)
+    _check_columns(lakes, scorer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # given with the scores
+        few = problem.on(problem.order.back(problem.inputs[:2].cpu().numpy()))  # before any work
+        evaluate(few, {"ones": np.ones(few.inputs.shape)}, scorer.chosen)
+    store = ScoreFolder(str(out), scorer.facts(), tuple(scorer.chosen))
+    for lake in lakes.values():
+        if lake.would_hold(store.folder):
+            raise ValueError(f"out: {store.folder.address} lies in {lake.address}; scores would be taken for its rows.")
+    store.check()
+    with tempfile.TemporaryDirectory(prefix="verax-lake-") as spill, _named_rows(lakes, key, spill) as join:
+        return _run(join, scorer, store, engine)
+
+
+def _check_columns(lakes: Mapping[str, Lake], scorer: BatchScorer) -> None:
+    """Raise for columns that are missing, unknown, no numbers, or of the same name as others."""
+    key, features, rows = scorer.key, scorer.features, lakes[INPUTS]
+    for name, lake in lakes.items():
+        if key not in lake.types:
+            raise ValueError(f"{lake.name()}: there is no column {key}, which key names.")
+        if lake.key_type(key) != rows.key_type(key):
+            raise ValueError(
+                f"{lake.name()}: expected {key} to hold {rows.key_type(key)}, as in {rows.name()}, got "
+                f"{lake.key_type(key)}."
+            )
+        differences = {
+            "missing": [feature for feature in features if feature not in lake.types],
+            "unknown": [column for column in lake.types if name and column not in (key, *features)],
+        }
+        if text := " and ".join(f"{word} {listed(names)}" for word, names in differences.items() if names):
+            raise ValueError(f"{lake.name()}: expected {key} and the columns that the model takes; {text}.")
+        lake.check_numbers(features)
+    columns = [key, *features, *(column for name in scorer.attributions for column in scorer.joined(name))]
+    if key in ("attribution", "target", *scorer.chosen) or len({*columns}) < len(columns):
+        raise ValueError(f"key: {key}, the features and the columns of the scores need names of their own.")
+    if unused := [name for name in rows.types if name not in columns]:
+        _LOG.info("columns that are left out, because the model does not take them: %s", listed(unused))
+
+
+@contextmanager
+def _named_rows(lakes: Mapping[str, Lake], key: str, spill: str) -> Iterator[Join]:
+    """A join; errors that are the fault of a row or a file name it, which engines do not always do."""
+    duckdb = optional_package("duckdb", "verax[lake]", "a lake")
+    join = None
+    try:
+        join = Join(key, lakes, spill)
+        yield join
+    except RowError as error:
+        assert join is not None  # noqa: S101  # which reads the rows
+        raise ValueError(f"{join.holders(error.lake, error.key)[0]}: {error}") from error
+    except TaskLostError as error:
+        first, last = (error.task[key][place] for place in (0, -1))
+        raise ChildProcessError(
+            f"rows with {key} {first!r} to {last!r}: {error}. What was finished is stored; check these rows and the "
+            "memory, and run it again."
+        ) from None
+    except (duckdb.Error, OSError, ConnectionError) as error:
+        for lake in lakes.values():
+            for number in range(len(lake.files)):
+                check_readable(lake, number)
+        if isinstance(error, OSError):
+            raise
+        raise OSError(f"the join by key failed: {first_line(error)}.") from error
+    finally:
+        if join is not None:
+            join.close()
+
+
+def _run(join: Join, scorer: BatchScorer, store: ScoreFolder, engine: Engine) -> LakeScores:
+    """Check the keys, leave out what is stored, and score the rest."""
+    rows = join.lakes[INPUTS].rows
+    _LOG.info("reading the keys of %s rows in %s files", f"{rows:,}", len(join.lakes[INPUTS].files))
+    join.check()
+    marks = {path: mark for lake in join.lakes.values() for path, mark in lake.marks().items()}
+    before = store.claim()
+    files, scored = _valid(join, scorer, store, {path for path, mark in marks.items() if before.get(path) != mark})
+    store.note_files(marks)
+    if scored:
+        _LOG.info("%s of %s rows are scored already", f"{scored:,}", f"{rows:,}")
+    if scored < rows:
+        writer = BatchWriter(scorer, store.folder)
+        if engine is None or isinstance(engine, int):
+            _follow(run_local(writer, join.batches(scorer, bool(scored)), engine), rows - scored)
+        else:
+            _follow(run_ray(writer, join.lakes, files, engine), rows - scored)
+    store.check()  # object stores cannot claim a folder: of two jobs that began at once, one notices here
+    files, stored = _valid(join, scorer, store, set())
+    if stored != rows:
+        raise ValueError(f"out: {store.folder.address}: files were changed meanwhile; run it again.")
+    return LakeScores(store.folder.address, rows, rows - scored, scorer.chosen, store.totals(files))
+
+
+def _valid(join: Join, scorer: BatchScorer, store: ScoreFolder, changed: set[str]) -> tuple[Sequence[File], int]:
+    """The files of scores that are whole and of the lake as it is, and their rows; others are removed."""
+    files = store.whole_files()
+    while files and (rows := join.add_scores(store.folder, files, next(iter(scorer.names)))):
+        outdated = join.outdated(changed)
+        if not outdated:
+            return files, rows
+        for number, reason in outdated.items():
+            store.remove(files[number], reason)
+        files = [file for number, file in enumerate(files) if number not in outdated]
+    return files, 0
+
+
+def _follow(batches: Iterable[Stored], rows: int) -> None:
+    """Wait for all batches, log the progress now and then, and give each kind of warning once."""
+    began = logged = time.monotonic()
+    done, kinds = 0, set()
+    for batch in batches:
+        done += batch.rows
+        for text in batch.warnings:
+            if kind_of(text) not in kinds:
+                kinds.add(kind_of(text))
+                warn(text)
+        now = time.monotonic()
+        if now - logged >= _EVERY or done == rows:
+            logged, pace = now, done / max(1e-9, now - began)
+            left = timedelta(seconds=round((rows - done) / pace))
+            _LOG.info("%s of %s rows, %s rows/s, %s left", f"{done:,}", f"{rows:,}", f"{pace:,.0f}", left)

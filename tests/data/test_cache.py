@@ -1,0 +1,17 @@
+"""The cache folder."""
+
+from pathlib import Path
+
+import pytest
+
+from verax.data.cache import cache_folder
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [("/somewhere", "/somewhere"), ("relative", "~/.cache"), ("", "~/.cache")]
+)
+def test_the_cache_folder_is_the_users(monkeypatch, given, wanted):
+    monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert cache_folder() == Path(wanted).expanduser() / "verax"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "verax"
