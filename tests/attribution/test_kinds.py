@@ -5,7 +5,7 @@ import torch
 
 from calls import attribute
 from verax.attribution import METHODS, Attribution, Gradient, KernelShap, LimeGroups, LimeImage, Occlusion
-from verax.report.names import ORIENTED, kind_of
+from verax.attribution.names import ORIENTED, kind_of
 
 
 @pytest.mark.parametrize("method", [LimeGroups(samples=64, alpha=1e-9), KernelShap(), Occlusion()])

@@ -11,7 +11,7 @@ import numpy as np
 
 from verax.analysis import canonical
 from verax.analysis.matrices import Matrix, Places, common, estimate
-from verax.report.methods import is_reference, lime_methods
+from verax.attribution.names import is_reference, lime_methods
 from verax.statistics.intervals import Estimate
 from verax.statistics.ranks import rank_correlation, ranks, tie_count, tied
 

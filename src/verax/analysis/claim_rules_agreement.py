@@ -12,7 +12,7 @@ from verax.analysis.evidence import Answer, Evidence, NotMeasuredError, Verdict,
 from verax.analysis.matrices import Floats, Matrix, Places, interval
 from verax.analysis.outliers import SET_RESAMPLES, front_size, near_zero
 from verax.analysis.paper import PAPER, PAPER_DPC, PAPER_INFIDELITY
-from verax.report.methods import lime_methods
+from verax.attribution.names import lime_methods
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.ranks import tie_count, tied
 

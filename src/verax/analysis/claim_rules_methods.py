@@ -23,7 +23,7 @@ from verax.analysis.evidence import (
 )
 from verax.analysis.matrices import Floats, Places, interval, resampled_means
 from verax.analysis.paper import PAPER_DPC, PAPER_PC
-from verax.report.methods import abbreviation
+from verax.attribution.names import abbreviation
 
 RANDOM = " Random's attributions are draws: each resample of inputs draws among them, too."
 IMAGES = ("ISIC-Linear", "ISIC-Inception")

@@ -12,7 +12,7 @@ import polars as pl
 from verax.analysis.matrices import Floats, Matrix, Places, common, estimate, redrawn
 from verax.analysis.paper import PAPER_INFIDELITY
 from verax.analysis.tables import MetricInfo, ModelInfo, Tables
-from verax.report.methods import is_reference
+from verax.attribution.names import is_reference
 from verax.statistics.intervals import Estimate
 
 Verdict = Literal["reproduced", "not reproduced", "cannot be told", "not measured"]

@@ -6,7 +6,7 @@ import polars as pl
 
 from verax.analysis.matrices import Floats, Matrix, interval
 from verax.analysis.paper import PAPER_DPC, PAPER_INFIDELITY
-from verax.report.methods import lime_methods
+from verax.attribution.names import lime_methods
 from verax.statistics.intervals import Estimate
 from verax.statistics.ranks import tied
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from verax.analysis import canonical
 from verax.analysis.matrices import Matrix, matrix
 from verax.analysis.tables import MetricInfo, Tables
-from verax.report.methods import is_reference
+from verax.attribution.names import is_reference
 from verax.statistics.intervals import LEVEL, Estimate, estimates
 from verax.statistics.paired import paired_difference, paired_differences
 from verax.statistics.ranks import tied

@@ -7,11 +7,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from verax.analysis.tables import Example
+from verax.attribution.names import label_of_method, labels_in_order
 from verax.report.curves import ROLES, has_content, identified, input_key, input_label, members
 from verax.report.figure import panels, plain
 from verax.report.heatmaps import COLOURS, grey, grey_image, heat_map, per_pixel, scaled
-from verax.report.methods import label_of_method
-from verax.report.names import labels_in_order
 from verax.report.rows import as_columns
 from verax.report.style import NEGATIVE, POSITIVE, number
 from verax.report.vega import scale_of, tooltips, vega_lite

@@ -11,9 +11,8 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from verax.analysis.tables import MetricInfo
+from verax.attribution.names import label_of, method_colours
 from verax.report.figure import legend, panels, plain
-from verax.report.methods import method_colours
-from verax.report.names import label_of
 from verax.report.vega import by_model, tooltips, vega_lite
 from verax.report.view import View
 

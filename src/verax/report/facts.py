@@ -8,7 +8,7 @@ import polars as pl
 
 from verax.analysis.costs import by_kind, crossover, sharing
 from verax.analysis.tables import MetricInfo
-from verax.report.names import label_of
+from verax.attribution.names import label_of
 from verax.report.quality import figure_names, figure_text
 from verax.report.style import number, percent, seconds
 from verax.report.view import View

@@ -9,7 +9,7 @@ import polars as pl
 from verax.analysis.paper import PAPER_DPC, PAPER_PC
 from verax.analysis.readings import Readings
 from verax.analysis.tables import MetricInfo
-from verax.report.names import REFERENCE, kind_of, label_of
+from verax.attribution.names import REFERENCE, kind_of, label_of
 from verax.report.quality import main_figure
 from verax.report.style import DASH, number, signed
 from verax.report.view import View

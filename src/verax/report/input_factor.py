@@ -8,10 +8,9 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from verax.analysis.tables import MetricInfo
+from verax.attribution.names import LOCAL, ORIENTED, TIMES, abbreviation
 from verax.report.boxes import draw_boxes
 from verax.report.figure import panels, plain
-from verax.report.methods import abbreviation
-from verax.report.names import LOCAL, ORIENTED, TIMES
 from verax.report.style import KIND_COLOURS
 from verax.report.vega import axis_title, by_model, metric_chart, scale_of, tooltips, vega_lite
 from verax.report.view import View

@@ -7,10 +7,9 @@ import altair as alt
 import polars as pl
 from matplotlib.figure import Figure
 
+from verax.attribution.names import KINDS, method_colours
 from verax.core.palette import GREY, PURPLE, VERMILION
 from verax.report.figure import legend, panels, plain
-from verax.report.methods import method_colours
-from verax.report.names import KINDS
 from verax.report.style import signed
 from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View

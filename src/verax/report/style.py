@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
+from verax.attribution.names import LOCAL, ORIENTED, REFERENCE
 from verax.core.palette import BLUE, FONT, GREY, VERMILION
-from verax.report.names import LOCAL, ORIENTED, REFERENCE
 
 KIND_COLOURS = {LOCAL: BLUE, ORIENTED: VERMILION, REFERENCE: GREY}
 NEGATIVE, POSITIVE = VERMILION, BLUE  # in bars and heat maps

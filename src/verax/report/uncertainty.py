@@ -6,8 +6,8 @@ import altair as alt
 import polars as pl
 from matplotlib.figure import Figure
 
+from verax.attribution.names import method_colours
 from verax.report.figure import legend, panels, plain
-from verax.report.methods import method_colours
 from verax.report.vega import by_model, scale_of, vega_lite
 from verax.report.view import View
 

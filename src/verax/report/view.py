@@ -18,8 +18,7 @@ from verax.analysis.summary import configurations, methods
 from verax.analysis.tables import Example, MetricInfo, Tables
 from verax.analysis.uncertainty import curves
 from verax.analysis.winners import Winner, winner
-from verax.report.methods import label_of_method, lime_methods
-from verax.report.names import in_order, kind_of, label_of, labels_in_order
+from verax.attribution.names import in_order, kind_of, label_of, label_of_method, labels_in_order, lime_methods
 
 _GOLDEN = 0.6180339887  # multiples of it, modulo 1, spread evenly whatever their number
 _KEYS = ["model", "configuration"]

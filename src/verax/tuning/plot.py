@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from verax.attribution.names import method_colours
 from verax.core.packages import optional_package
 from verax.core.palette import FONT, VERMILION
-from verax.report.methods import method_colours
 
 if TYPE_CHECKING:
     from verax.tuning.result import Tuned
