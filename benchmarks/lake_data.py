@@ -11,7 +11,7 @@ import torch
 import verax
 from verax.lakes import LakeScores, score_lake
 from verax.metrics import PredictionChange
-from verax.models.scorers import open_scorer
+from verax.scoring.model_files.opening import open_scorer
 
 FEATURES = 20
 METRICS = [PredictionChange(steps=5)]

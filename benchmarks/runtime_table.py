@@ -25,7 +25,7 @@ from verax.attribution import Gradient
 from verax.datasets import load_digits, load_heloc, load_isic
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange
 from verax.models import MLP, InceptionV1, load
-from verax.models.architecture import Architecture
+from verax.scoring.model_files.architecture import Architecture
 from verax.scoring.precision import DTYPES
 from verax.study.store import versions
 

@@ -12,9 +12,9 @@ from isic_models import write_epochs
 
 from verax.datasets import load_heloc
 from verax.models import MLP, Linear
-from verax.models.architecture import Architecture
 from verax.models.recipes import Recipe, recipe_for
 from verax.models.training import train
+from verax.scoring.model_files.architecture import Architecture
 
 SEEDS = range(5)
 MODELS: dict[str, Architecture] = {"linear": Linear(20), "mlp": MLP(20)}

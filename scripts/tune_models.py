@@ -24,9 +24,9 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from verax.datasets import Dataset, Split, load_heloc, load_isic, standardise_columns
 from verax.models import MLP, InceptionV1, Linear
-from verax.models.architecture import Architecture
 from verax.models.recipes import Recipe
 from verax.models.training import Epoch, train
+from verax.scoring.model_files.architecture import Architecture
 
 DIVISIONS = 5
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)

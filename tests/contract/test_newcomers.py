@@ -20,8 +20,8 @@ from processes import ran_apart
 from verax.attribution import METHODS
 from verax.data import catalogue
 from verax.metrics import METRICS
-from verax.models.foreign_files import _OPENERS
 from verax.replacement import REPLACEMENTS
+from verax.scoring.model_files.opening import _OPENERS
 
 LONGEST = 30
 FILES = {

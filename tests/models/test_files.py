@@ -18,7 +18,7 @@ from torch import nn
 import verax
 from verax.data.base import Dataset, Standardisation, fingerprint, make_split, standardise_columns
 from verax.models import MLP, Architecture, InceptionV1, Linear, ModelFileError, load, save
-from verax.models import files as model_files
+from verax.scoring.model_files import saved as model_files
 
 SMALL = MLP(4, hidden=(5, 3))
 Edit = Callable[[dict[str, Any]], Any]
@@ -225,7 +225,7 @@ def test_another_layout_of_the_same_sidecar_is_accepted(path: Path) -> None:
     ("edit", "reason"),
     [
         (lambda c: c.update(format="verax model 2"), "expected the format 'verax model 1', got 'verax model 2'"),
-        (lambda c: c["architecture"].update(name="ResNet"), "found 'ResNet'"),
+        (lambda c: c["architecture"].update(name="ResNet"), "got 'ResNet'"),
         (lambda c: c["architecture"]["settings"].pop("hidden"), "MLP has the settings"),
         (lambda c: c["architecture"]["settings"].update(features="4"), "features: expected a whole number"),
         (lambda c: c.update(architecture="MLP"), "expected a name and settings"),

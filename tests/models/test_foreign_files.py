@@ -19,8 +19,8 @@ from sklearn.preprocessing import FunctionTransformer
 from verax.data.base import Standardisation
 from verax.data.columns import Columns, columns_of
 from verax.models import ModelFileError, open_model
-from verax.models.raw_rows import RawRows, frame_of, on_standardised
 from verax.scoring.adapters import adapt
+from verax.scoring.raw_rows import RawRows, frame_of, on_standardised
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 Y = (X[:, 0] + X[:, 1] > 0).astype(int)

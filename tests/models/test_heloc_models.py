@@ -6,9 +6,9 @@ import pytest
 
 from verax.datasets import load_heloc
 from verax.models import MLP, Linear
-from verax.models.architecture import Architecture
 from verax.models.recipes import RECIPES, Recipe
 from verax.models.training import train
+from verax.scoring.model_files.architecture import Architecture
 
 CSV = Path(__file__).parents[3] / "shared" / "data" / "heloc.csv"
 pytestmark = pytest.mark.skipif(not CSV.exists(), reason=f"needs the HELOC data at {CSV}")

@@ -15,8 +15,8 @@ import verax
 from attribution.networks import rows
 from calls import attribute
 from verax.attribution import DeepLiftSHAP, Gradient, GuidedBackprop
-from verax.models import ARCHITECTURES, MLP, Architecture, InceptionV1, Linear
-from verax.models.architecture import from_form, initialise
+from verax.models import MLP, Architecture, InceptionV1, Linear
+from verax.scoring.model_files.architecture import from_form, initialise
 
 ALL = {
     "linear": (Linear(6), (6,)),
@@ -189,8 +189,8 @@ def test_deep_lift_is_complete(name: str) -> None:
 @cases
 def test_a_form_gives_the_architecture_back(name: str) -> None:
     architecture, _ = ALL[name]
-    assert from_form(architecture.form(), ARCHITECTURES) == architecture
-    assert hash(architecture) == hash(from_form(architecture.form(), ARCHITECTURES))
+    assert from_form(architecture.form()) == architecture
+    assert hash(architecture) == hash(from_form(architecture.form()))
 
 
 @pytest.mark.usefixtures("any_types")
@@ -237,7 +237,7 @@ def test_wrong_settings_are_named(make: Any, message: str) -> None:
 )
 def test_a_wrong_form_is_refused(form: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        from_form(form, ARCHITECTURES)
+        from_form(form)
 
 
 def test_a_part_without_a_rule_is_not_left_with_whatever_memory_held() -> None:

@@ -13,7 +13,7 @@ from verax.core.threads import one_thread_on_cpu
 from verax.lakes import score_lake
 from verax.metrics import Infidelity
 from verax.models import MLP, save
-from verax.models.scorers import open_scorer
+from verax.scoring.model_files.opening import open_scorer
 
 FEATURES = ("age", "income", "height", "weight")
 METRICS = ("pc", "dpc", Infidelity(samples=16))

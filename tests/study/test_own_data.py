@@ -13,7 +13,7 @@ from study.studies import IMAGE_METHODS, LINEAR, MLP, flip, ran, same, scores, s
 from verax.data.base import Dataset
 from verax.data.file import load_file
 from verax.models import Linear, load, save
-from verax.models.files import ModelFileError
+from verax.scoring.model_files.saved import ModelFileError
 from verax.study.run import run_study
 from verax.study.spec import StudySpec
 from verax.study.store import StoreError

@@ -22,8 +22,8 @@ import verax
 from study.studies import HERE, ran, scores, spec, table
 from verax.attribution import Gradient, IntegratedGradients, LimeTabular, Random, TreeShap
 from verax.metrics import Infidelity, PredictionChange
-from verax.models.files import ModelFileError
 from verax.models.recipes import Recipe
+from verax.scoring.model_files.saved import ModelFileError
 from verax.study.live import attributions_table
 from verax.study.run import Finished
 from verax.study.spec import StudySpec

@@ -20,7 +20,7 @@ from study.studies import (
     table,
     whole,
 )
-from verax.models.files import load
+from verax.scoring.model_files.saved import load
 from verax.study.machine import Machine
 from verax.study.run import run_study
 from verax.study.spec import StudySpec, parse_spec

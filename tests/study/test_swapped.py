@@ -10,7 +10,7 @@ from study.studies import HERE, ran, same, scores, spec, table, whole
 from verax.core.files import Sealed
 from verax.data.embedded import load_breast_cancer
 from verax.models import Linear, save
-from verax.models.files import ModelFileError
+from verax.scoring.model_files.saved import ModelFileError
 from verax.study.study import open_study
 from verax.study.trained_models import obtain_model
 from verax.study.verify import verify

@@ -165,10 +165,10 @@ def _problem(
 ) -> "Problem":
     """The model and what is asked about it, shown some rows of the lake."""
     from verax.data.array_files import listed, read_table, table_array
-    from verax.models.scorers import open_scorer
     from verax.problem.files import check_model
     from verax.problem.problem import Problem
     from verax.scale.lake import feature_columns, first_rows, open_lake
+    from verax.scoring.model_files.opening import open_scorer
 
     check_model(files)
     rows = open_lake("--inputs", inputs, most=_FIRST)

@@ -1,12 +1,32 @@
-"""Models: architectures as values that build networks, and files that hold trained ones."""
+"""Model files and architectures: open, save and load trained models."""
 
-from verax.models.architecture import Architecture
-from verax.models.dense import MLP, Linear
-from verax.models.files import ARCHITECTURES, ModelFileError, SavedModel, load, save
-from verax.models.foreign_files import open_model, register_model_file
-from verax.models.inception import InceptionOutputs, InceptionV1, load_googlenet_state
-from verax.models.raw_rows import standardised
+import importlib
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from verax.models.dense import MLP, Linear
+    from verax.models.inception import InceptionOutputs, InceptionV1, load_googlenet_state
+    from verax.scoring.model_files.architecture import ARCHITECTURES, Architecture
+    from verax.scoring.model_files.opening import open_model, register_model_file
+    from verax.scoring.model_files.saved import ModelFileError, SavedModel, load, save
+    from verax.scoring.raw_rows import standardised
+
+_HOMES = {
+    "ARCHITECTURES": "verax.scoring.model_files.architecture",
+    "MLP": "verax.models.dense",
+    "Architecture": "verax.scoring.model_files.architecture",
+    "InceptionOutputs": "verax.models.inception",
+    "InceptionV1": "verax.models.inception",
+    "Linear": "verax.models.dense",
+    "ModelFileError": "verax.scoring.model_files.saved",
+    "SavedModel": "verax.scoring.model_files.saved",
+    "load": "verax.scoring.model_files.saved",
+    "load_googlenet_state": "verax.models.inception",
+    "open_model": "verax.scoring.model_files.opening",
+    "register_model_file": "verax.scoring.model_files.opening",
+    "save": "verax.scoring.model_files.saved",
+    "standardised": "verax.scoring.raw_rows",
+}
 __all__ = [
     "ARCHITECTURES",
     "MLP",
@@ -23,3 +43,10 @@ __all__ = [
     "save",
     "standardised",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is used, when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'verax.models' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from verax.core.files import write_atomically
 from verax.core.sealing import BLANK, is_sealed, sealed
 from verax.data.base import PARTS, Dataset
-from verax.models.architecture import Architecture, stored
 from verax.models.inception import Inception, load_googlenet_state
 from verax.models.steps import Learner
+from verax.scoring.model_files.architecture import Architecture, stored
 
 _KEY, _FORMAT = "verax.checkpoint", 2
 

@@ -15,9 +15,9 @@ from verax.data.array_files import first_line, listed
 from verax.evaluation.evaluate import evaluate
 from verax.metrics.base import Metric
 from verax.metrics.choose import chosen
-from verax.models.foreign_files import file_hash
 from verax.problem.features import Groups
 from verax.problem.problem import Problem
+from verax.scoring.model_files.opening import file_hash
 
 INPUTS = ""  # the rows among the lakes, where attributions have their names
 METRICS = ("pc", "dpc", "infidelity")

@@ -8,9 +8,9 @@ from verax.core.registry import unknown
 from verax.data.base import Part
 from verax.data.catalogue import names, source_of
 from verax.data.labels import Asked
-from verax.models.foreign_files import check_model_name
 from verax.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns
+from verax.scoring.model_files.opening import check_model_name
 from verax.scoring.precision import Precision
 from verax.study.configurations import AttributionsSpec
 from verax.study.spec_table import Count, Name, SpecTable, unknown_name

@@ -15,10 +15,10 @@ from verax.attribution.base import Modality
 from verax.core.hashing import tensor_hash
 from verax.core.shapes import Float, Int
 from verax.data.base import Dataset
-from verax.models.files import SavedModel
 from verax.problem.baselines import baseline_tensor
 from verax.problem.features import FeatureMap, feature_map
 from verax.scoring.adapters import Adapter, Returns
+from verax.scoring.model_files.saved import SavedModel
 from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec, ModelSpec
 from verax.study.materials import Material, modality_of

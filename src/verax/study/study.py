@@ -13,8 +13,8 @@ import polars as pl
 from verax.data.base import Dataset
 from verax.data.catalogue import load_named, source_of
 from verax.models.checkpoints import CheckpointError, Epoch
-from verax.models.files import ModelFileError, SavedModel, load
 from verax.models.recipes import Recipe
+from verax.scoring.model_files.saved import ModelFileError, SavedModel, load
 from verax.study.cache import Cache
 from verax.study.data_spec import LIVE, DataSpec, ModelSpec
 from verax.study.explained_models import ExplainedModel, explained_model, usable

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 from verax.data.base import Dataset
-from verax.models.files import ModelFileError, SavedModel, load, save
 from verax.models.shipped import Progress, architecture_for, train_shipped
+from verax.scoring.model_files.saved import ModelFileError, SavedModel, load, save
 from verax.study.data_spec import ModelSpec
 from verax.study.explained_models import NAMES
 

@@ -11,8 +11,8 @@ from torch import nn
 
 import calls
 import verax
-from verax.models.foreign_files import file_hash
 from verax.problem.inputs import Inputs
+from verax.scoring.model_files.opening import file_hash
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")

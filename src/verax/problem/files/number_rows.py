@@ -18,13 +18,13 @@ from verax.data.array_files import (
     table_array,
     text_columns,
 )
-from verax.models import ModelFileError
-from verax.models.scorers import open_scorer
 from verax.problem.checked_inputs import checked_values
 from verax.problem.files.mixed_tables import mixed_table
 from verax.problem.files.said import STATISTICS, ProblemFiles, check_model, is_file, number, whole_numbers
 from verax.problem.inputs import Inputs
 from verax.problem.problem import Problem, problem_of
+from verax.scoring.model_files.opening import open_scorer
+from verax.scoring.model_files.saved import ModelFileError
 from verax.scoring.scorer import Scorer
 
 _BASELINES = (*STATISTICS, "zero", "missing")

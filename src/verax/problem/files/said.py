@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from verax.data.array_files import SUFFIXES, Array, read_inputs, read_words
-from verax.models.foreign_files import check_model_name
+from verax.scoring.model_files.opening import check_model_name
 from verax.scoring.scorer import checked_device
 
 STATISTICS = ("mean", "median", "mode")  # of the background

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from verax.core.packages import optional_package
 from verax.data.array_files import first_line
 from verax.data.limits import LimitError
-from verax.models.files import ModelFileError
-from verax.models.skops_files import NOT_SKOPS, check_size, is_known
-from verax.models.trial_load import check_loads
 from verax.scoring import adapters
 from verax.scoring.adapters.onnx import load_session
 from verax.scoring.adapters.torch_module import load_exported
+from verax.scoring.model_files.safe_loading import NOT_SKOPS, check_loads, check_size, is_known
+from verax.scoring.model_files.saved import ModelFileError, load
+from verax.scoring.scorer import Reopened, Scorer
 
 TRUSTED = "trust = true in a study, --trust-model on the command line"
 _WHAT = {
@@ -65,6 +67,35 @@ def open_model(path: str | Path, *, returns: adapters.Returns | None = None, tru
     if not place.is_file():
         raise FileNotFoundError(f"{path}: there is no such file.")
     return adapters.adapt(_OPENERS[suffix](place, trust), returns, None)
+
+
+def open_scorer(
+    path: Path,
+    *,
+    returns: adapters.Returns | None = None,
+    device: str | torch.device | None = None,
+    trust: bool = False,
+    takes_missing: bool | None = None,
+) -> Scorer:
+    """Open a model file of Verax or of another library; pickled, the scorer is opened anew from the same path.
+
+    Args:
+        path: ``.safetensors`` of ``verax train``, or whatever ``open_model`` opens.
+        returns: What the model returns, where the file does not say it.
+        device: Where the model runs.
+        trust: Whether a file may be opened that can run code.
+        takes_missing: Whether the model takes NaN, where it does not know itself.
+    """
+    settings: dict[str, Any] = {"device": device, "takes_missing": takes_missing}
+    if path.suffix.lower() == ".safetensors":
+        saved = load(path)
+        settings |= {"feature_names": saved.feature_names or None, "labels": saved.class_names or None}
+        scorer = Scorer(saved.module, returns=returns or saved.returns, **settings)
+    else:
+        scorer = Scorer(open_model(path, returns=returns, trust=trust), returns=returns, **settings)
+    place = path.expanduser().absolute()
+    scorer.reopened = Reopened(open_scorer, place, returns, device, trust, takes_missing)
+    return scorer
 
 
 def register_model_file(suffix: str, open_file: Callable[[Path], Any]) -> None:

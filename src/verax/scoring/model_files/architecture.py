@@ -1,6 +1,7 @@
 """Architectures as values: a name and settings that say everything about a network but its weights."""
 
 import dataclasses
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.arguments import checked_seed
+
+ARCHITECTURES = {"Linear": "verax.models.dense", "MLP": "verax.models.dense", "InceptionV1": "verax.models.inception"}
+"""Names of the architectures that files may hold, and the modules that define them, imported when a file names one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,12 +51,12 @@ class Architecture(ABC):
 
     def misfit(self, state: Mapping[str, Tensor]) -> str:
         """Why tensors are not those of this architecture; empty if they are."""
-        wanted = self.blank().state_dict()
-        if missing := [name for name in wanted if name not in state]:
+        expected = self.blank().state_dict()
+        if missing := [name for name in expected if name not in state]:
             return f"{len(missing)} tensors are missing, the first is {missing[0]}"
-        if extra := [name for name in state if name not in wanted]:
+        if extra := [name for name in state if name not in expected]:
             return f"{len(extra)} tensors are unknown, the first is {extra[0]}"
-        for name, tensor in wanted.items():
+        for name, tensor in expected.items():
             if state[name].shape != tensor.shape:
                 return f"{name}: expected shape {tuple(tensor.shape)}, got {tuple(state[name].shape)}"
             if state[name].is_floating_point() != tensor.is_floating_point():
@@ -60,19 +64,30 @@ class Architecture(ABC):
         return ""
 
 
-def from_form(form: Any, known: dict[str, type[Architecture]]) -> Architecture:
-    """Read an architecture from what ``Architecture.form`` gave; ``known`` are those that are accepted, by name."""
+def is_known(architecture: Architecture) -> bool:
+    """Whether ``from_form`` can read the architecture back."""
+    name = type(architecture).__name__
+    return name in ARCHITECTURES and _class_of(name) is type(architecture)
+
+
+def _class_of(name: str) -> type[Architecture]:
+    kind: type[Architecture] = getattr(importlib.import_module(ARCHITECTURES[name]), name)
+    return kind
+
+
+def from_form(form: Any) -> Architecture:
+    """Read an architecture from what ``Architecture.form`` gave."""
     name, settings = (form.get("name"), form.get("settings")) if isinstance(form, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(settings, dict):
         raise ValueError(f"architecture: expected a name and settings, got {form!r}.")
-    if name not in known:
-        raise ValueError(f"architecture: expected one of {', '.join(known)}, got {name!r}.")
-    wanted = {field.name for field in dataclasses.fields(known[name])}
-    if set(settings) != wanted:
-        found = ", ".join(sorted(settings)) or "none"
-        raise ValueError(f"architecture: {name} has the settings {', '.join(sorted(wanted))}, got {found}.")
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
-    return known[name](**values)
+    if name not in ARCHITECTURES:
+        raise ValueError(f"architecture: expected one of {', '.join(ARCHITECTURES)}, got {name!r}.")
+    kind = _class_of(name)
+    expected = {field.name for field in dataclasses.fields(kind)}
+    if set(settings) != expected:
+        names = ", ".join(sorted(settings)) or "none"
+        raise ValueError(f"architecture: {name} has the settings {', '.join(sorted(expected))}, got {names}.")
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
 
 
 def stored(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -21,14 +21,11 @@ from verax.core.version import __version__
 from verax.data.base import PARTS, Dataset, Standardisation
 from verax.data.labels import Task
 from verax.data.table import element_names
-from verax.models.architecture import Architecture, from_form, stored
-from verax.models.dense import MLP, Linear
-from verax.models.inception import InceptionV1
+from verax.scoring.model_files.architecture import ARCHITECTURES, Architecture, from_form, is_known, stored
 
-ARCHITECTURES: dict[str, type[Architecture]] = {one.__name__: one for one in (Linear, MLP, InceptionV1)}
 FORMAT = "verax model 1"
-_OWN_HASH = "sidecar_sha256"
-_KEYS = ("format", "architecture", "data", "hyperparameters", "metrics", "seed", "versions", "weights", _OWN_HASH)
+_SIDECAR_HASH = "sidecar_sha256"
+_KEYS = ("format", "architecture", "data", "hyperparameters", "metrics", "seed", "versions", "weights", _SIDECAR_HASH)
 
 
 class ModelFileError(ValueError):
@@ -105,7 +102,7 @@ def save(
     import safetensors.torch  # noqa: PLC0415  # not needed by who only computes metrics
 
     weights_path, sidecar_path = model_paths(path)
-    if ARCHITECTURES.get(type(architecture).__name__) is not type(architecture):
+    if not is_known(architecture):
         raise TypeError(f"architecture: expected one of {', '.join(ARCHITECTURES)}, got {architecture!r}.")
     state = stored(getattr(module, "_orig_mod", module).state_dict())  # also of a network that was compiled
     if reason := architecture.misfit(state):
@@ -149,7 +146,7 @@ def load(path: str | Path) -> SavedModel:
         raise ModelFileError(f"{weights_path}: not a safetensors file: {reason}.")
     info = _read_sidecar(sidecar_path)
     try:
-        architecture = from_form(info["architecture"], ARCHITECTURES)
+        architecture = from_form(info["architecture"])
         standardisation, class_names, feature_names = _read_data(info["data"])
         _check_weights(weights, info["weights"])
     except (ValueError, TypeError) as error:
@@ -207,10 +204,10 @@ def _read_data(data: Any) -> tuple[Standardisation | None, tuple[str, ...], tupl
     return Standardisation(mean, std), tuple(names[0]), tuple(names[1])
 
 
-def _member(name: str, found: Any, key: str) -> Any:
-    if not isinstance(found, dict) or key not in found:
-        raise ValueError(f"{name}: expected an object with {key}, got {found!r}.")
-    return found[key]
+def _member(name: str, value: Any, key: str) -> Any:
+    if not isinstance(value, dict) or key not in value:
+        raise ValueError(f"{name}: expected an object with {key}, got {value!r}.")
+    return value[key]
 
 
 def _sidecar_text(content: dict[str, Any]) -> str:
@@ -218,18 +215,18 @@ def _sidecar_text(content: dict[str, Any]) -> str:
         plain = json.loads(json.dumps(content, allow_nan=False, default=_plain_number))
     except (TypeError, ValueError) as error:
         raise ValueError(f"hyperparameters, metrics: expected finite numbers and JSON values: {error}.") from error
-    return json.dumps(plain | {_OWN_HASH: _content_hash(plain)}, indent=2) + "\n"
+    return json.dumps(plain | {_SIDECAR_HASH: _content_hash(plain)}, indent=2) + "\n"
 
 
 def _plain_number(value: Any) -> Any:
     """NumPy's and torch's single numbers as Python's."""
     if getattr(value, "ndim", None) == 0:
         return value.item()
-    raise TypeError(f"found {value!r}")
+    raise TypeError(f"got {value!r}")
 
 
 def _content_hash(content: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in content.items() if key != _OWN_HASH}
+    rest = {key: value for key, value in content.items() if key != _SIDECAR_HASH}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -246,7 +243,7 @@ def _read_sidecar(path: Path) -> dict[str, Any]:
         raise ModelFileError(f"{path}: not a whole sidecar of a model: it lacks {', '.join(missing)}.")
     if content["format"] != FORMAT:
         raise ModelFileError(f"{path}: expected the format {FORMAT!r}, got {content['format']!r}.")
-    if content[_OWN_HASH] != _content_hash(content):
+    if content[_SIDECAR_HASH] != _content_hash(content):
         raise ModelFileError(f"{path}: changed since it was saved: its content does not fit its own hash.")
     return content
 
@@ -263,8 +260,8 @@ def _not_safetensors(data: bytes) -> str:
     return ""
 
 
-def _check_weights(weights: bytes, said: Any) -> None:
-    size, digest = (_member("weights", said, key) for key in ("bytes", "sha256"))
+def _check_weights(weights: bytes, entry: Any) -> None:
+    size, digest = (_member("weights", entry, key) for key in ("bytes", "sha256"))
     if len(weights) != size:
         how = "is truncated" if len(weights) < size else "is another file"
         raise ValueError(f"it has {len(weights):,} bytes where {size:,} were saved; it {how}.")

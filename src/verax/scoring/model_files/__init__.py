@@ -1,0 +1,1 @@
+"""Model files: those that Verax saves, and those of other libraries."""
