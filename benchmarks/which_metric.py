@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import verax
 from verax.auditing import cases
 from verax.auditing.bench import Bench, refusal
-from verax.auditing.case import Case, Truth
+from verax.auditing.known_truth.base import Case, Truth
 from verax.auditing.subject import Ground, Subject, case_subject
 from verax.auditing.trials.falls_with_damage import FallsWithDamage
 from verax.auditing.trials.peaks_at_truth import PeaksAtTruth

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import verax
 from verax.auditing import Case, cases
-from verax.auditing.known_truth.games import product_shares
+from verax.auditing.known_truth.base import product_shares
 from verax.metrics import Infidelity, PredictionChange
 from verax.problem.features import Groups
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import verax
-from verax.auditing.case import Case, Truth
 from verax.auditing.explanations import damaged, false_explanations, half_reversed, inverse, permuted, present, randomly
+from verax.auditing.known_truth.base import Case, Truth
 from verax.auditing.subject import Ground, case_subject
 from verax.scoring.scorer import Scorer
 

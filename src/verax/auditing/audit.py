@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from verax.attribution.base import Attribution
-from verax.auditing.case import Case
 from verax.auditing.choices import (
     METHODS,
     cases_asked,
@@ -17,6 +16,7 @@ from verax.auditing.choices import (
     trials_asked,
 )
 from verax.auditing.finding import LeftOut
+from verax.auditing.known_truth.base import Case
 from verax.auditing.result import Audit
 from verax.auditing.run import Piece, Run, Tell, pieces_of
 from verax.auditing.subject import Subject, case_subject

@@ -6,8 +6,8 @@ from typing import Any
 
 from verax.attribution import Gradient, IntegratedGradients, KernelShap, LimeTabular
 from verax.attribution.base import Attribution
-from verax.auditing.case import Case
 from verax.auditing.known_truth import cases as all_cases
+from verax.auditing.known_truth.base import Case
 from verax.auditing.trials.base import TRIALS, Trial
 from verax.core.registry import unknown
 from verax.metrics import METRICS, DirectedPredictionChange, EffectCorrelation, Infidelity, Metric

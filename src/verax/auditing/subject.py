@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.auditing.case import Case, Truth
+from verax.auditing.known_truth.base import Case, Truth
 from verax.core import noise
 from verax.core.shapes import Float, Int, Shaped
 from verax.metrics.base import Kind

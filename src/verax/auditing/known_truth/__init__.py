@@ -1,18 +1,12 @@
-"""Cases: small models whose true explanations are known exactly, one module each."""
+"""Cases: small models whose true explanations are known exactly."""
 
-from verax.auditing.case import Case
-from verax.auditing.known_truth.additive import additive
-from verax.auditing.known_truth.conflicting import conflicting
-from verax.auditing.known_truth.decision_tree import decision_tree
-from verax.auditing.known_truth.idle_features import duplicated, uninformative
-from verax.auditing.known_truth.linear import linear
-from verax.auditing.known_truth.logic import logic
-from verax.auditing.known_truth.piecewise_linear import piecewise_linear
-from verax.auditing.known_truth.planted_patch import planted_patch
-from verax.auditing.known_truth.planted_word import planted_word
-from verax.auditing.known_truth.product import product
-from verax.auditing.known_truth.shattered_gradients import shattered_gradients
+from verax.auditing.known_truth.additive import additive, linear, shattered_gradients, uninformative
+from verax.auditing.known_truth.base import Case, Truth
+from verax.auditing.known_truth.interacting import conflicting, duplicated, logic, piecewise_linear, product
+from verax.auditing.known_truth.structured import decision_tree, planted_patch, planted_word
 from verax.core.arguments import checked_count, checked_seed
+
+__all__ = ["Case", "Truth", "cases"]
 
 _CASES = (
     linear,
