@@ -127,42 +127,23 @@ def draw_area(out: Path) -> Path:
     return save(figure, out / "area.svg")
 
 
-def draw_infidelity(out: Path) -> Path:
-    """Predicted against actual change over random draws: scale, fitted scale, and a wrong attribution."""
+def draw_effects(out: Path) -> Path:
+    """Predicted against actual change over random draws, for a true and for a random attribution."""
     generator = torch.Generator().manual_seed(0)
     w, other = (torch.randn(20, generator=generator) for _ in range(2))
     x = 0.1 * torch.ones(1, 20)
     noise = 0.2 * torch.randn(150, 20, generator=generator)
     actual = torch.sigmoid(x @ w) - torch.sigmoid((x - noise) @ w)
-    figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
-    for panel, (name, a, fit) in zip(
-        axes,
-        (("gradient of the logit, as it is", w, False), ("the same, scale fitted", w, True), ("random", other, True)),
-        strict=True,
-    ):
+    figure, axes = plt.subplots(1, 2, figsize=(7.4, 3), layout="constrained", sharey=True)
+    for panel, (name, a) in zip(axes, (("gradient", w), ("random", other)), strict=True):
         predicted = noise @ a
-        beta = float((predicted * actual).sum() / predicted.square().sum()) if fit else 1.0
-        panel.scatter(beta * predicted, actual, s=5, color=BLUE, alpha=0.6)
-        reach = float(max(abs(beta * predicted).max(), abs(actual).max()))
-        panel.plot([-reach, reach], [-reach, reach], color=GREY, linewidth=1)
-        value = float((beta * predicted - actual).square().mean())
-        panel.set(title=f"{name}\nInfidelity {value:.1e}", xlabel="predicted change, $P$", ylabel="actual change, $S$")
-    return save(figure, out / "infidelity.svg")
-
-
-def draw_hill(out: Path) -> Path:
-    """Where DPC misleads: the score turns on the way to the baseline."""
-    figure, panel = plt.subplots(figsize=(4.2, 2.6), layout="constrained")
-    line = np.linspace(-0.2, 1.25, 200)
-    panel.plot(line, np.sin(3 * line), color=GREY, linewidth=1)
-    slope = 3 * np.cos(3.0)
-    panel.plot([0.87, 1.13], np.sin(3.0) + slope * np.array([-0.13, 0.13]), color=GREEN, linewidth=2.5)
-    panel.annotate("", (0, 0), (1, np.sin(3.0)), arrowprops={"arrowstyle": "->", "color": BLUE, "linewidth": 1.5})
-    panel.plot([1, 0], [np.sin(3.0), 0], "o", color=BLUE, markersize=5)
-    panel.annotate("$x_1$, slope down", (1, np.sin(3.0)), xytext=(-20, 38), textcoords="offset points", color=GREEN)
-    panel.annotate("$b$", (0, 0), xytext=(4, -12), textcoords="offset points", color=BLUE)
-    panel.set(xlabel="$x_1$", ylabel="$\\sin 3 x_1$")
-    return save(figure, out / "hill.svg")
+        correlation = float((predicted * actual).sum() / (predicted.square().sum() * actual.square().sum()).sqrt())
+        panel.scatter(predicted, actual, s=6, color=BLUE, alpha=0.6)
+        panel.axhline(0, color=GREY, linewidth=0.8)
+        panel.axvline(0, color=GREY, linewidth=0.8)
+        panel.set(title=f"{name}: effect correlation {correlation:.2f}", xlabel="predicted change, $P$")
+    axes[0].set_ylabel("actual change, $S$")
+    return save(figure, out / "effects.svg")
 
 
 def programs(page: Path) -> list[str]:
@@ -207,7 +188,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FIGURES)
     parser.add_argument("--demo", type=Path, help="directory of a finished demo study")
     given = parser.parse_args()
-    for draw in (draw_cases, draw_linear, draw_area, draw_infidelity, draw_hill):
+    for draw in (draw_cases, draw_linear, draw_area, draw_effects):
         show(draw(given.out / "concepts"))
     for name, (made, kept) in PAGES.items():
         show(draw_page(ROOT / name, made, given.out / kept))
