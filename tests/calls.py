@@ -14,7 +14,7 @@ from verax.metrics.deciding import paper_metrics
 from verax.problem.inputs import Inputs
 
 auditing = importlib.import_module("verax.auditing.audit")
-search_settings = importlib.import_module("verax.tuning.settings")
+search_settings = importlib.import_module("verax.tuning.store")
 _SETTINGS = ("steps", "tolerance", "sigma", "subset", "samples", "normalize", "perturbation", "effect", "seed")
 _PAPER_STUDY = InfidelityUncertainty()
 

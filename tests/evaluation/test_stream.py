@@ -371,7 +371,7 @@ def test_what_cannot_be_done_is_said(scorer, x, given_two) -> None:
         stream(scorer, [(x[:5], {"a": x[:5]}), (x[:5].double(), {"a": x[:5]})]).totals()
     with pytest.raises(ValueError, match="expected keys among"):
         stream(scorer, [{"rows": x}]).totals()
-    with pytest.raises(ValueError, match="found none"):
+    with pytest.raises(ValueError, match="got none"):
         stream(scorer, []).totals()
     with pytest.raises(TypeError, match="iterable of batches"):
         stream(scorer, 3)

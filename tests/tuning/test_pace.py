@@ -9,7 +9,7 @@ from torch import Tensor
 import verax
 from verax.attribution import Attribution, KernelShap, LimeTabular, Occlusion, SmoothGrad
 from verax.metrics import EffectCorrelation
-from verax.tuning.pace import Pace
+from verax.tuning.measure import Pace
 
 CHEAP: tuple[Attribution, ...] = tuple(SmoothGrad(sigma / 50, samples=4) for sigma in range(1, 61))
 EXPENSIVE: tuple[Attribution, ...] = tuple(KernelShap(samples) for samples in (700, 800, 900))

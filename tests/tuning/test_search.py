@@ -22,8 +22,7 @@ from verax.attribution import (
     grid,
 )
 from verax.problem.features import feature_map
-from verax.tuning.search import propose
-from verax.tuning.space import Choice, choices, cost_of, groups, space_of
+from verax.tuning.space import Choice, choices, cost_of, groups, propose, space_of
 
 GIVEN = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
 PLACE = Place(torch.device("cpu"), 64)
@@ -135,8 +134,8 @@ def test_lime_means_that_for_the_data():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("smothgrad", "expected .* found 'smothgrad'; did you mean 'SmoothGrad'"),
-        ("lmie", "expected .*lime, .* found 'lmie'; did you mean 'lime'"),
+        ("smothgrad", "expected .* got 'smothgrad'; did you mean 'SmoothGrad'"),
+        ("lmie", "expected .*lime, .* got 'lmie'; did you mean 'lime'"),
         ("abc", "expected .*SmoothGrad, .* or a configuration, got 'abc'"),
         ("edges", "Edges is not for tabular data"),
         ("LimeImage", "LimeImage is not for tabular data"),

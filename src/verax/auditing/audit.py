@@ -22,9 +22,9 @@ from verax.auditing.run import Piece, Run, Tell, pieces_of
 from verax.auditing.subject import Subject, case_subject
 from verax.core.arguments import checked_seed
 from verax.core.warn import once_per_call
-from verax.evaluation.call import prepared
+from verax.evaluation.engine import problem_facts
+from verax.evaluation.evaluate import prepared
 from verax.evaluation.explained_class import with_known_class
-from verax.evaluation.identity import problem_facts
 from verax.metrics.base import Kind
 from verax.metrics.choose import chosen
 from verax.problem.problem import Problem

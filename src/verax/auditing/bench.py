@@ -8,9 +8,7 @@ from torch import Tensor
 
 from verax.auditing.subject import Subject
 from verax.core.shapes import Float
-from verax.evaluation.call import Call, follows_replacement
-from verax.evaluation.drawn import check_repeats
-from verax.evaluation.engine import run
+from verax.evaluation.engine import Call, check_repeats, follows_replacement, run
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.perturbation.draws import check_sigma, check_subset
 from verax.problem.attributed import Task, attributed

@@ -15,8 +15,7 @@ from verax.core.registry import unknown
 from verax.core.settings import made
 from verax.core.shapes import Float
 from verax.core.short_form import parsed
-from verax.evaluation.call import Call
-from verax.evaluation.engine import check_call
+from verax.evaluation.engine import Call, check_call
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.limits import limits

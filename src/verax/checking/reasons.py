@@ -15,7 +15,7 @@ from verax.core.arguments import checked_choice, checked_count, checked_level, c
 from verax.core.arrays import Layout
 from verax.core.shapes import Float, Int
 from verax.core.text_tables import Table, cost, counted, shortened
-from verax.evaluation.call import prepared
+from verax.evaluation.evaluate import prepared
 from verax.evaluation.limits import ROWS
 from verax.problem.features import Grid
 from verax.problem.problem import Problem

@@ -5,11 +5,11 @@ from typing import Any
 
 from verax.core.arguments import checked_level
 from verax.core.warn import warn
-from verax.evaluation.call import Call, follows_replacement, prepared
 from verax.evaluation.comparison import Comparison
-from verax.evaluation.engine import check_call, run
+from verax.evaluation.engine import Call, check_call, follows_replacement, run
+from verax.evaluation.evaluate import prepared
+from verax.evaluation.ranking_stability import Elsewhere
 from verax.evaluation.result import Evaluation
-from verax.evaluation.survival import Elsewhere
 from verax.evaluation.verdicts import with_reference
 from verax.metrics.base import Kind
 from verax.metrics.choose import Metrics

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from verax.core.saving import save_as
 from verax.core.text_tables import Table, cost, counted
-from verax.evaluation.difference import Difference
-from verax.evaluation.ranking import best_first, not_told_apart
+from verax.evaluation.ranking import Difference, best_first, not_told_apart
+from verax.evaluation.ranking_stability import Elsewhere, Survival, survivals
 from verax.evaluation.result import Evaluation
-from verax.evaluation.survival import Elsewhere, Survival, survivals
 from verax.evaluation.verdicts import REFERENCE, Judgement, Verdict
 from verax.metrics.base import Kind
 from verax.metrics.deciding import QUESTIONS, decider

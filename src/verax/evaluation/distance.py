@@ -1,15 +1,13 @@
 """Out of distribution, as a number: how far do the rows that guided metrics perturb lie from the data?"""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Bool, Float
-from verax.evaluation.call import Call
-from verax.evaluation.spaces import Space, spaces
+from verax.core.shapes import Bool, Float, Shaped
 from verax.metrics.base import GuidedMetric, Metric
 from verax.perturbation.block import Block, load
 from verax.perturbation.order import ranks, removal_order
@@ -17,18 +15,66 @@ from verax.perturbation.perturbed_rows import PerturbedRows
 from verax.perturbation.removed_sets import Experiment
 from verax.problem.attributed import Attributed, Task
 from verax.scoring.meter import Meter
+from verax.scoring.penultimate import features, last_linear
 from verax.scoring.session import Session
 from verax.statistics.intervals import LEVEL, Estimate
-from verax.statistics.mahalanobis import FAR, FEWEST
+from verax.statistics.mahalanobis import FAR, FEWEST, Reference
 from verax.statistics.proportions import proportion
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from verax.evaluation.engine import Call
     from verax.evaluation.result import Evaluation
 
 _STRETCHES, _LENGTH = 16, 8  # of inputs that are looked at, evenly spaced
 _POINTS = 5  # of each curve: after every fifth part of the features
+
+
+_MOST = 1024  # numbers of a row whose covariance is estimated
+
+
+@dataclass(frozen=True)
+class Space:
+    """A way to see rows as points, with the background among them.
+
+    Attributes:
+        name: ``"inputs"`` or ``"features"``.
+        points: What a row is in this space.
+        reference: The background in it.
+    """
+
+    name: str
+    points: Callable[[Tensor], Tensor]
+    reference: Reference
+
+    def distances(self, rows: Shaped[Tensor, "n *shape"]) -> Float[Tensor, " n"]:
+        """How far rows lie from the background."""
+        return self.reference.distances(self.points(rows))
+
+
+def spaces(session: Session, problem: Attributed) -> list[Space]:
+    """The inputs, where they are amounts and not too many, and a network's features, where it has some."""
+    found: list[tuple[str, Callable[[Tensor], Tensor]]] = []
+    codes = problem.given.codes
+    amounts = None if codes is None else (~codes).flatten().nonzero()[:, 0]
+    many = problem.inputs[0].numel() if amounts is None else len(amounts)
+    if problem.inputs.is_floating_point() and 0 < many <= _MOST:
+        found.append(("inputs", lambda rows: _amounts(rows, amounts)))
+    layer = last_linear(session, problem.inputs[:1].to(session.device))
+    if layer is not None:
+        found.append(("features", lambda rows: features(session, layer, rows)))
+    if not found or problem.background is None:
+        raise ValueError(
+            f"distance: rows of shape {tuple(problem.inputs.shape[1:])} have none here: wanted are at most {_MOST} "
+            "amounts, or a torch module with a linear layer at its end that takes rows alone."
+        )
+    return [Space(name, points, Reference(points(problem.background))) for name, points in found]
+
+
+def _amounts(rows: Shaped[Tensor, "n *shape"], which: Tensor | None) -> Float[Tensor, "n p"]:
+    flat = rows.flatten(1)
+    return (flat if which is None else flat[:, which.to(flat.device)]).double()
 
 
 @dataclass(frozen=True)
@@ -103,7 +149,7 @@ def check_distance(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
         raise ValueError(f"distance: expected a background of at least {FEWEST} rows, got {len(problem.background)}.")
 
 
-def with_distance(call: Call, evaluation: "Evaluation") -> "Evaluation":
+def with_distance(call: "Call", evaluation: "Evaluation") -> "Evaluation":
     """An evaluation that also says how far perturbed rows lie from the background.
 
     Args:

@@ -1,36 +1,75 @@
 """Runs what metrics need: the unperturbed inputs once, one guided pass, and each distinct set of random draws once."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from verax.core.shapes import Float
 from verax.core.warn import warn
-from verax.evaluation.call import Call
-from verax.evaluation.doubts import sure_share, warn_of_saturation, warn_of_scales
-from verax.evaluation.drawn import Drawn, check_repeats, repeats_of
-from verax.evaluation.identity import about_of
+from verax.evaluation.explained_class import other_references, warn_of_other_class
+from verax.evaluation.input_diagnostics import sure_share, warn_of_saturation, warn_of_scales
 from verax.evaluation.result import Evaluation, Saturation
-from verax.evaluation.whose import other_references, warn_of_other_class
-from verax.metrics.about import About
+from verax.metrics.about import About, class_counts
 from verax.metrics.base import AttributionMetric, GuidedMetric, Metric, SampledMetric, all_draws
-from verax.metrics.result import Context, Result
+from verax.metrics.result import Context, GuidedResult, Result
 from verax.perturbation.adaptive import adaptive_scores
 from verax.perturbation.curve_lines import AdaptiveExperiment
 from verax.perturbation.draws import Draws, check_sigma, check_subset
-from verax.perturbation.guided import guided_scores
+from verax.perturbation.guided import GuidedScores, guided_scores
 from verax.perturbation.removed_sets import Experiment
 from verax.perturbation.sampled import Gathered, sampled_effects
 from verax.problem.attributed import Attributed, Task
+from verax.problem.problem import Problem
+from verax.problem.replacement import Baseline, Replacement
 from verax.problem.replacement.words import needs_background
 from verax.problem.text_examples import text_examples
+from verax.scoring.adapters import Adapter, model_name
+from verax.scoring.class_scores import Output
 from verax.scoring.meter import Cost, Meter
 from verax.scoring.session import Session
 
 _MANY = 0.05  # of the inputs, from which it matters that the model is sure of them
+
+
+class Call(NamedTuple):
+    """What is measured, once or under several replacements: what ``engine.run`` takes.
+
+    Attributes:
+        rated: The problem and its attributions.
+        metrics: What is measured, by the names of results.
+        spent: What the methods among the attributions cost.
+    """
+
+    rated: Attributed
+    metrics: Mapping[str, Metric]
+    spent: Cost = Cost()
+
+    def under(self, replacement: Replacement) -> "Call":
+        """The same under another replacement, for those metrics that it makes a difference to and that can take it."""
+        rated = attributed_again(self.rated, replacement)
+        metrics = {
+            name: metric
+            for name, metric in self.metrics.items()
+            if follows_replacement(metric) and not metric.unsupported_reason(rated)
+        }
+        return Call(rated, metrics)
+
+
+def attributed_again(rated: Attributed, replacement: Replacement) -> Attributed:
+    """The same attributions with something else in the place of removed features."""
+    return replace(rated, replacement=replacement)
+
+
+def follows_replacement(metric: Metric) -> bool:
+    """Whether a metric removes features as its problem says; others add noise, or bring a replacement of their own."""
+    if isinstance(metric, GuidedMetric):
+        return metric.experiment.replacement is None
+    return isinstance(metric, SampledMetric) and any(draws.perturbation == "baseline" for draws in all_draws(metric))
 
 
 def run(call: Call, saturation: bool = False) -> Evaluation:
@@ -204,3 +243,95 @@ def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
             f"{metric.name}: expected one score per attribution and input, shape {wanted}, from its reduce, got "
             f"shape {tuple(scores.shape)}."
         )
+
+
+def repeats_of(metric: GuidedMetric, problem: Attributed) -> int:
+    """How many times a metric's replacement is drawn."""
+    return (metric.experiment.replacement or problem.replacement).repeats
+
+
+def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bool) -> None:
+    """Refuse what is defined for one value of each removed feature alone, where they are drawn several times."""
+    for name, metric in metrics.items():
+        if isinstance(metric, GuidedMetric) and repeats_of(metric, problem) > 1:
+            if isinstance(metric.experiment, AdaptiveExperiment):
+                raise ValueError(
+                    f"{name}: adaptive steps are for replacements that are not drawn; pass a number of steps."
+                )
+            if limits:
+                raise ValueError(f"limits: {name} has a replacement that is drawn, whose limits are not known.")
+
+
+class Drawn:
+    """Scores of metrics whose removed features are drawn, draw by draw.
+
+    Args:
+        session: The model.
+        task: Inputs and attributions.
+        metrics: What is measured, by name; all are drawn equally often.
+        repeats: How often.
+    """
+
+    def __init__(self, session: Session, task: Task, metrics: Mapping[str, GuidedMetric], repeats: int) -> None:
+        experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
+        self.metrics, self.repeats = metrics, repeats
+        values: dict[str, list[Tensor]] = {name: [] for name in metrics}
+        self.totals: dict[str, GuidedScores] = {}
+        for draw in range(repeats):
+            found = dict(zip(experiments, guided_scores(session, replace(task, draw=draw), experiments), strict=True))
+            for name, metric in metrics.items():
+                scores = found[metric.experiment]
+                values[name].append(metric.reduce(scores))
+                self.totals[name] = _added(self.totals[name], scores) if draw else scores
+        self.values = {name: torch.stack(several) for name, several in values.items()}
+
+    def results(self, context: Context) -> dict[str, Result]:
+        """The result of each metric: means over draws, and how far other draws would move them."""
+        found: dict[str, Result] = {}
+        for name, metric in self.metrics.items():
+            result = metric.result(_divided(self.totals[name], self.repeats), context)
+            if isinstance(result, GuidedResult):
+                spread = self.values[name].std(0) / self.repeats**0.5
+                result = replace(result, scores=self.values[name].mean(0), draw_errors=spread)
+            found[name] = result
+        return found
+
+
+def _added(first: GuidedScores, second: GuidedScores) -> GuidedScores:
+    """Sums of the scores of two draws; steps are the same in all."""
+    within = None if first.within is None or second.within is None else first.within + second.within
+    return replace(first, curves=first.curves + second.curves, within=within)
+
+
+def _divided(total: GuidedScores, count: int) -> GuidedScores:
+    within: Float[Tensor, "..."] | None = None if total.within is None else total.within / count
+    return replace(total, curves=total.curves / count, within=within)
+
+
+def about_of(adapter: Adapter, labels: Sequence[Any] | None, output: Output, predicted: bool, baseline: str) -> About:
+    """What tables and reports say of a call, dated today (UTC).
+
+    Args:
+        adapter: The model.
+        labels: Names of its classes or values.
+        output: The score that is followed.
+        predicted: Whether no class was given.
+        baseline: What removed features become.
+    """
+    values = adapter.returns == "values"
+    return About(
+        model=model_name(adapter),
+        score="value" if values else output,
+        labels=None if labels is None else tuple(map(str, labels)),
+        predicted=predicted and not values,
+        baseline=baseline,
+        date=datetime.now(UTC).date().isoformat(),
+    )
+
+
+def problem_facts(problem: Problem) -> dict[str, str]:
+    """Model, tracked class, baseline and date of a problem, in words."""
+    baseline = isinstance(problem.replacement, Baseline)
+    removed = problem.given.baseline_words if baseline else problem.replacement.short_form
+    about = about_of(problem.scorer.adapter, problem.labels, problem.output, problem.target is None, removed)
+    return about.facts(class_counts(problem.classes))

@@ -1,12 +1,20 @@
 """Several metrics in one pass, on attributions that are given or computed on the way."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from verax.evaluation.call import prepared
-from verax.evaluation.engine import check_call, run
+import torch
+
+from verax.attribution.base import Attribution, explain
+from verax.evaluation.engine import Call, check_call, run
+from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.result import Evaluation
-from verax.metrics.choose import Metrics
-from verax.problem.problem import Problem
+from verax.metrics.choose import Metrics, metrics_for
+from verax.problem.attributed import attributed
+from verax.problem.given_attributions import fitted_attributions, plain_attributions
+from verax.problem.problem import Problem, checked_problem
+from verax.scoring.meter import Meter
 
 
 def evaluate(problem: Problem, attributions: Any, metrics: Metrics | None = None) -> Evaluation:
@@ -38,3 +46,55 @@ def evaluate(problem: Problem, attributions: Any, metrics: Metrics | None = None
         ['gradient']
     """
     return run(prepared(problem, attributions, metrics, check_call))
+
+
+def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check: Callable[[Call], None]) -> Call:
+    """Check what ``verax.evaluate`` is given, and compute what are methods among the attributions.
+
+    Args:
+        problem: The model, the rows, and what is asked about them.
+        attributions: Arrays or methods.
+        metrics: Names or objects; ``metrics_for`` says what stands for several.
+        check: Raises for a call that cannot be measured; called before methods are computed, with zeros for theirs.
+    """
+    checked_problem(problem)
+    meter = Meter(problem.scorer.counts)
+    whose = with_known_class(attributions, problem)
+    problem, spent = whose.problem, meter.total()
+    fitted = plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted))
+    given = problem.order("attributions", fitted)
+    methods = _methods(given)
+    zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
+    rated = attributed(problem, {**given, **dict.fromkeys(methods, zeros)} if methods else given)
+    rated = replace(rated, remarks=whose.remarks)
+    named = metrics_for(problem, metrics)
+    if metrics == "all":
+        named = {name: metric for name, metric in named.items() if _fits(Call(rated, {name: metric}), check)}
+    call = Call(rated, named, spent)
+    check(call)
+    if not methods:
+        return call
+    computed = explain(problem, methods)
+    values = {name: problem.order("attributions", one) for name, one in computed.items()}
+    rated = attributed(problem, {**given, **values})
+    rated = replace(rated, remarks=whose.remarks, computed=frozenset(methods))
+    return Call(rated, named, spent + computed.cost)
+
+
+def _fits(call: Call, check: Callable[[Call], None]) -> bool:
+    try:
+        check(call)
+    except ValueError:  # what metrics raise for problems that they are not for
+        return False
+    return True
+
+
+def _methods(attributions: Any) -> dict[str, Attribution]:
+    """The methods among attributions, by name."""
+    if isinstance(attributions, Attribution):
+        raise TypeError(
+            f"attributions: expected arrays, or a dict of names to arrays or methods, got {type(attributions).__name__}"
+            f"; give it a name: {{'mine': {type(attributions).__name__}(...)}}."
+        )
+    listed = attributions.items() if isinstance(attributions, Mapping) else ()
+    return {name: method for name, method in listed if isinstance(method, Attribution)}

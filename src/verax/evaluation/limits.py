@@ -8,9 +8,8 @@ import torch
 from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
 from verax.core.warn import warn
-from verax.evaluation.call import Call
-from verax.evaluation.drawn import check_repeats
-from verax.evaluation.limit_elements import shared_out
+from verax.evaluation.engine import Call, check_repeats
+from verax.evaluation.limit_parts import shared_out
 from verax.evaluation.limit_search import Found, caution, found_limits
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import Metric

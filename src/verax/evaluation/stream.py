@@ -11,8 +11,7 @@ from verax.core.text_tables import counted
 from verax.core.warn import warn
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.explained_class import with_known_class
-from verax.evaluation.result import Evaluation
-from verax.evaluation.row_parts import joined, part_of
+from verax.evaluation.result import Evaluation, joined, part_of
 from verax.evaluation.stream_batches import Batch, BatchReader
 from verax.evaluation.stream_sources import (
     FEWEST,

@@ -11,8 +11,7 @@ from torch import Tensor
 from verax.core.blocks import pieces
 from verax.core.permutation import shuffled
 from verax.core.shapes import Int
-from verax.evaluation.joined_batches import joined_batches
-from verax.evaluation.stream_batches import Batch, BatchReader, of_rows, taken
+from verax.evaluation.stream_batches import Batch, BatchReader, joined_batches, of_rows, taken
 from verax.problem.problem import Problem
 from verax.problem.targets import target_of_rows
 

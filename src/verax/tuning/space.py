@@ -1,6 +1,9 @@
 """What can be chosen: configurations by the name of their method, or one's own, and the choices that single out one."""
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
@@ -8,6 +11,7 @@ from verax.attribution import METHODS, Attribution, Given, LimeTabular, Place, R
 from verax.attribution.base import Modality
 from verax.attribution.family import check_family
 from verax.attribution.grid import removals
+from verax.core.packages import optional_package
 from verax.core.registry import unknown
 
 _MANY = 1024  # features that are not worth being removed one by one
@@ -212,3 +216,81 @@ def cost_of(configuration: Attribution, given: Given, place: Place) -> float | N
     """Model rows per explained input of a configuration alone, backward passes counted; None where it is not known."""
     rows = configuration.family.rows([configuration], given, place)
     return None if rows is None else 1 + rows.total / len(given.inputs)  # 1: the input itself
+
+
+_DRAWS = 4  # for each wanted proposal; what was tried already is drawn again
+
+
+def optuna() -> Any:
+    """Optuna, or how to install it."""
+    return optional_package("optuna", "verax[tune]", "verax.tune")
+
+
+def propose(
+    configurations: Sequence[Attribution],
+    known: Sequence[tuple[Attribution, Sequence[float]]],
+    tried: set[Attribution],
+    directions: Sequence[str],
+    count: int,
+    key: str,
+) -> list[Attribution]:
+    """Configurations to try next, none of them ``tried``, at most ``count``; same key and history, same proposals."""
+    seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest(), "little")
+    first = choices(configurations)
+    proposals: dict[Attribution, None] = {}
+    with _quiet() as library:
+        study = library.create_study(sampler=library.samplers.TPESampler(seed=seed), directions=list(directions))
+        study.add_trials([_finished(first, configuration, values) for configuration, values in known])
+        for _ in range(_DRAWS * count):
+            if len(proposals) == count:
+                break
+            trial = study.ask()
+            configuration = _drawn(first, trial)
+            if configuration in tried or configuration in proposals:
+                study.tell(trial, state=library.trial.TrialState.FAIL)  # so that the sampler does not count with it
+            else:
+                proposals[configuration] = None
+    taken = {*tried, *proposals}
+    left = [configuration for configuration in configurations if configuration not in taken]
+    random.Random(seed).shuffle(left)  # noqa: S311  # no secret
+    return [*proposals, *left][:count]
+
+
+@contextmanager
+def _quiet() -> Iterator[Any]:
+    """Optuna, which does not announce its studies as long as the block runs."""
+    library = optuna()
+    before = library.logging.get_verbosity()
+    library.logging.set_verbosity(library.logging.WARNING)
+    try:
+        yield library
+    finally:
+        library.logging.set_verbosity(before)
+
+
+def _drawn(choice: Choice | Attribution, trial: Any) -> Attribution:
+    """The configuration that a trial's draws lead to."""
+    while isinstance(choice, Choice):
+        values = choice.values
+        if choice.ordered:  # a place in the list: steps of the grid are what is alike, also where they grow
+            value = values[trial.suggest_int(choice.name, 0, len(values) - 1)]
+        else:
+            words = [*map(repr, values)]
+            value = values[words.index(trial.suggest_categorical(choice.name, words))]
+        choice = choice.options[value]
+    return choice
+
+
+def _finished(choice: Choice | Attribution, configuration: Attribution, scores: Sequence[float]) -> Any:
+    """A finished trial, as Optuna would have it."""
+    library = optuna()
+    params: dict[str, Any] = {}
+    distributions: dict[str, Any] = {}
+    while isinstance(choice, Choice):
+        value, values = choice.value_of(configuration), choice.values
+        places = library.distributions.IntDistribution(0, len(values) - 1)
+        words = library.distributions.CategoricalDistribution([*map(repr, values)])
+        params[choice.name] = values.index(value) if choice.ordered else repr(value)
+        distributions[choice.name] = places if choice.ordered else words
+        choice = choice.options[value]
+    return library.trial.create_trial(values=list(scores), params=params, distributions=distributions)

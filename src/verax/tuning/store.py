@@ -7,19 +7,35 @@ may make other numbers, or end the program.
 
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from verax.attribution import Attribution
+from verax.attribution import Attribution, Place
+from verax.core import noise
+from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed
 from verax.core.files import write_atomically
+from verax.core.hashing import digest, tensor_hash
+from verax.core.registry import unknown
 from verax.core.sealing import BLANK, is_sealed, sealed
 from verax.core.shapes import Float
-from verax.tuning.race import Candidate
+from verax.metrics.base import METRICS, Kind, Metric, SampledMetric, all_draws
+from verax.metrics.choose import chosen, fewest_features, metric_of
+from verax.metrics.deciding import QUESTIONS, deciding_metrics, why_not
+from verax.problem.checked_inputs import CheckedInputs
+from verax.problem.features import Groups
+from verax.problem.problem import Problem
+from verax.problem.replacement import BASELINE
+from verax.scoring.targets import Columns, Target
+from verax.statistics.intervals import LEVEL
+from verax.tuning.race import Candidate, Rule
+from verax.tuning.space import Space
 
 FORMAT = 3  # raise it when the file, the rule of races or the way of proposing changes
 _KEY = "verax.tune"
@@ -83,3 +99,129 @@ def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metric
         plain = {name: row[name] for name in _PLAIN}
         candidates.append(Candidate(configuration=by_name[row["configuration"]], scores=scores, **plain))
     return candidates
+
+
+TOLERANCE = 0.02  # an advantage that is not worth further model rows, as a share of the best score
+COST = "cost"  # the objective that is no metric
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Settings of a search."""
+
+    trials: int  # at most
+    seconds: float  # after which no further round starts; infinity for no limit
+    seed: int  # of the order of the inputs and of the proposals
+    metrics: dict[str, Metric]  # by the names of the table's columns
+    rule: Rule
+    std: bool  # whether noise is that of each column of the background
+    unanswered: Mapping[Kind, str] = field(default_factory=dict)  # why a question cannot be asked of such a problem
+
+    @classmethod
+    def checked(
+        cls, trials: Any, seconds: Any, seed: Any, question: Any, metric: Any, problem: Problem
+    ) -> "SearchSettings":
+        """Read the settings, or say what is wrong with them; the rows have as many features as a metric may use."""
+        unanswered: Mapping[Kind, str] = {}
+        if metric is None:
+            metrics, cost, unanswered = _deciding(question, problem), False, why_not(problem)
+        elif question is not None:
+            raise ValueError("question, metric: a question has a metric that decides it; pass one of the two.")
+        else:
+            metrics, cost = _objectives(metric, fewest_features(problem))
+        signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
+        limit = math.inf if seconds is None else checked_positive("seconds", seconds)
+        rule = Rule(signs, cost, TOLERANCE, LEVEL, apart=metric is None and len(signs) > 1)
+        own = [draws.sigma for one in metrics.values() if isinstance(one, SampledMetric) for draws in all_draws(one)]
+        std = any(isinstance(one, str) and one == "std" for one in own)
+        return cls(checked_count("trials", trials), limit, checked_seed(seed), metrics, rule, std, unanswered)
+
+
+def _deciding(question: Any, problem: Problem) -> dict[str, Metric]:
+    """The metrics of the question that is asked, or of all that the problem can be asked."""
+    if question is not None:
+        checked_choice("question", question, tuple(QUESTIONS))
+        if question in (reasons := why_not(problem)):
+            raise ValueError(f'question: "{QUESTIONS[question]}" has no answer here: {reasons[question]}.')
+    return {name: one for name, one in deciding_metrics(problem).items() if question in (None, one.kind)}
+
+
+def _objectives(metric: Any, fewest: int) -> tuple[dict[str, Metric], bool]:
+    """The metrics by the names of their columns, and whether the cost counts as well."""
+    known = (*METRICS, COST)
+    listed = list(metric) if isinstance(metric, Iterable) and not isinstance(metric, str) else [metric]
+    for entry in listed:
+        if isinstance(entry, str) and entry not in known:
+            raise ValueError(f"metric: {unknown(entry, (*known, 'a metric object'))}")
+    metrics = [metric_of(entry, fewest, "metric") for entry in listed or [metric] if entry != COST]
+    if not metrics:
+        raise ValueError("metric: cost alone is no aim; name what it is weighed against, such as ('dpc', 'cost').")
+    return chosen(metrics, fewest), COST in listed
+
+
+def shuffled_problem(problem: Problem, seed: int) -> tuple[Problem, Float[Tensor, " n"], Place]:
+    """The rows in a random order, each with its class; its unperturbed score, and where the model runs."""
+    key = noise.input_keys(torch.zeros(1, 1), seed, "tune")
+    order = noise.words(key, 0, len(problem))[0].argsort(stable=True)
+    with problem.session() as session:
+        place = Place(session.device, session.batch_size)
+        _, clean = problem.begin(session)
+        scores = clean.double().cpu().clone()[order]
+    return problem[order.numpy()], scores, place
+
+
+def facts_of(settings: SearchSettings, problem: Problem, space: Space) -> dict[str, str]:
+    """What a search depends on, but for the model, by the name of the argument."""
+    baselines = problem.baselines
+    background = [rows for rows in (problem.background, problem.background_labels) if rows is not None]
+    metrics = [(name, repr(metric), metric.version) for name, metric in settings.metrics.items()]
+    return {
+        "inputs": _inputs_fact(problem.given),
+        "background": tensor_hash(*background),
+        "target": _target_fact(problem.target),
+        "baselines": tensor_hash(baselines if baselines.stride(0) else baselines[:1]),
+        "methods": digest(configurations=[(one.canonical, one.family.version) for one in space.configurations]),
+        "metric": repr((metrics, settings.rule.cost, *(["apart"] if settings.rule.apart else []), *_replaced(problem))),
+        "seed": str(settings.seed),
+        "tolerance": str(settings.rule.tolerance),
+        "level": str(settings.rule.level),
+        "output": problem.output,
+        "explained": problem.explained,
+    }
+
+
+def _inputs_fact(inputs: CheckedInputs) -> str:
+    beside = {} if inputs.companions is None else inputs.companions.alongside
+    groups = [inputs.features.numbers()] if isinstance(inputs.features, Groups) else []
+    return tensor_hash(inputs.values, *groups, *(beside[name] for name in sorted(beside)))
+
+
+def _replaced(problem: Problem) -> tuple[str, ...]:
+    """What removed features become, where it is not their baselines: said, and what it has of rows of its own."""
+    if problem.replacement is BASELINE:
+        return ()
+    rows = getattr(problem.replacement, "background", None)
+    return (repr(problem.replacement), *([] if rows is None else [tensor_hash(rows)]))
+
+
+def _target_fact(target: Target) -> str:
+    if target is None:
+        return "predicted"
+    if isinstance(target, Columns):
+        return tensor_hash(target.numbers)
+    return tensor_hash(torch.as_tensor(target)) if isinstance(target, int | Tensor) else digest(labels=target)
+
+
+def checked_store(store: Any) -> Path | None:
+    """Refuse a path that cannot hold the trials."""
+    if store is None:
+        return None
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"store: expected a path of a .parquet file, got {type(store).__name__}.")
+    path = Path(store)
+    if path.suffix != ".parquet" or path.is_dir():
+        raise ValueError(f"store: expected a path of a .parquet file, got {str(path)!r}.")
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ValueError(f"store: {path} cannot be written, {parent} is no folder that can be written to.")
+    return path

@@ -12,18 +12,17 @@ from verax.attribution.base import Modality
 from verax.attribution.given import given_of
 from verax.core.printable import printable
 from verax.core.warn import once_per_call
-from verax.evaluation.identity import problem_facts
+from verax.evaluation.engine import problem_facts
 from verax.metrics.base import Kind
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter, Rows
-from verax.tuning import search
 from verax.tuning import store as stores
 from verax.tuning.measure import Bench
 from verax.tuning.questions import TunedByQuestion, by_question
 from verax.tuning.race import Candidate, estimated, rounds
 from verax.tuning.result import Stopped, Tuned
-from verax.tuning.settings import SearchSettings, checked_store, facts_of, shuffled_problem
-from verax.tuning.space import Space, space_of
+from verax.tuning.space import Space, optuna, propose, space_of
+from verax.tuning.store import SearchSettings, checked_store, facts_of, shuffled_problem
 
 BATCH = 16  # trials that are proposed together: they share model rows, and each batch learns from those before
 _EVERY = 5.0  # seconds between two lines of progress within a batch
@@ -97,7 +96,7 @@ def tune(
         >>> tuned.table.height, tuned["local"].best(problem).shape
         (10, torch.Size([40, 4]))
     """
-    search.optuna()  # refused before any work where it is missing
+    optuna()  # refused before any work where it is missing
     checked_problem(problem)
     settings = SearchSettings.checked(trials, seconds, seed, question, metric, problem)
     path = checked_store(store)
@@ -220,7 +219,7 @@ class _Search:
         done, rule = len(self.candidates), self.settings.rule
         batch = 1 + max((candidate.batch for candidate in self.candidates), default=-1)
         directions = ["maximize" if sign > 0 else "minimize" for sign in rule.signs]
-        proposals = search.propose(
+        proposals = propose(
             self.space.configurations,
             [(candidate.configuration, candidate.values) for candidate in self.candidates if candidate.values],
             {candidate.configuration for candidate in self.candidates},

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from verax.evaluation.difference import Difference, all_pairs
+from verax.evaluation.ranking import Difference, all_pairs
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import REFERENCE
 from verax.metrics.base import GuidedMetric
