@@ -27,10 +27,10 @@ from typing import Literal
 
 import numpy as np
 
-from verax.analysis import canonical
-from verax.analysis.outliers import FRACTION, front
 from verax.statistics.intervals import t_quantile
 from verax.statistics.ranks import Floats, spearman, tied
+from verax.study.agreement import FRACTION, front
+from verax.study.summary import method_of, with_other_input_factor
 
 Rule = Literal["near", "near share", "above 0", "half", "factor of two"]
 TIMES_INPUTS = ("IntegratedGradients", "DeepLiftSHAP")
@@ -61,13 +61,13 @@ class Means:
     def box(self, method: str, *, times_inputs: bool = True) -> Floats:
         """The places of a method's configurations, of Integrated Gradients and DeepLiftSHAP one kind."""
         kind = f"multiply_by_inputs={times_inputs}" if method in TIMES_INPUTS else ""
-        chosen = [canonical.method(name) == method and kind in name for name in self.configurations]
+        chosen = [method_of(name) == method and kind in name for name in self.configurations]
         return np.flatnonzero(chosen)
 
     @property
     def methods(self) -> tuple[str, ...]:
         """All methods but random, in their order."""
-        return tuple(dict.fromkeys(name for name in map(canonical.method, self.configurations) if name != "Random"))
+        return tuple(dict.fromkeys(name for name in map(method_of, self.configurations) if name != "Random"))
 
     def medians(self, scores: Floats) -> dict[str, float]:
         """The median of each box, random's among them."""
@@ -81,7 +81,7 @@ class Means:
     @property
     def others(self) -> Floats:
         """The places of the 44 configurations that are neither LIME nor random."""
-        methods = map(canonical.method, self.configurations)
+        methods = map(method_of, self.configurations)
         return np.flatnonzero([name not in ("LimeTabular", "Random") for name in methods])
 
 
@@ -174,7 +174,7 @@ def local_twin_above(means: Means, method: str) -> float:
     """How far configurations without input multiplication are above their twins with it, the median of pairs."""
     with_inputs = means.box(method)
     places = {name: at for at, name in enumerate(means.configurations)}
-    twins = [places[str(canonical.with_other_input_factor(means.configurations[at]))] for at in with_inputs]
+    twins = [places[str(with_other_input_factor(means.configurations[at]))] for at in with_inputs]
     return float(np.median(means.dpc[twins] - means.dpc[with_inputs]))
 
 

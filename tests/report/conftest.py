@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from report.synthetic import PROVENANCE, examples, study, trusted
-from verax.analysis.tables import Example, Tables
 from verax.report import write_report
 from verax.report.view import View
+from verax.study.tables import Example, Tables
 
 
 @pytest.fixture(scope="session")

@@ -9,21 +9,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analysis.synthetic import METRICS
-from verax.analysis.tables import (
-    COSTS_SCHEMA,
-    UNCERTAINTY_SCHEMA,
-    Example,
-    ModelInfo,
-    Tables,
-    empty,
-    scores_schema,
-)
-from verax.analysis.trust import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust
+from paper.synthetic import METRICS
 from verax.attribution.base import Attribution
 from verax.attribution.grid import grid
 from verax.auditing import Audit, Finding, LeftOut, trials
 from verax.auditing.trials.tells_apart import WORSE
+from verax.study.tables import (
+    BEST_BY,
+    COSTS_SCHEMA,
+    DISTANCE_SCHEMA,
+    LIMITS_SCHEMA,
+    UNCERTAINTY_SCHEMA,
+    Example,
+    ModelInfo,
+    Tables,
+    Trust,
+    empty,
+    scores_schema,
+)
 
 # name, dataset, modality, architecture, AUROC, accuracy, features, size of PC, of DPC, of Infidelity
 MODELS = {

@@ -10,12 +10,11 @@ import pytest
 
 from report.html import Page
 from report.synthetic import PROVENANCE, examples, renamed, study, without
-from verax.analysis.tables import ALONE_SCHEMA, Tables, empty
-from verax.analysis.trust import DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust
-from verax.analysis.winners import winner
 from verax.report import write_report
 from verax.report.answers import QUESTIONS, Answer, cards
 from verax.report.view import View
+from verax.study.tables import ALONE_SCHEMA, DISTANCE_SCHEMA, LIMITS_SCHEMA, Tables, Trust, empty
+from verax.study.winners import winner
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.synthetic import METRICS
+from paper.synthetic import METRICS
 from report.synthetic import study
-from verax.analysis.tables import MetricInfo, Tables
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange
 from verax.problem.replacement import Nudge, Toward
 from verax.report import epsilon
 from verax.report.view import View
 from verax.study.metrics import described
+from verax.study.tables import MetricInfo, Tables
 
 EPSILONS = (1.0, 0.01, 0.1)
 

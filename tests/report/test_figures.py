@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from report.synthetic import examples, renamed, study, without
-from verax.analysis.tables import COSTS_SCHEMA, UNCERTAINTY_SCHEMA, Example, Tables, empty, scores_schema
 from verax.report import boxes, input_factor, scatter, uncertainty, write_figures
 from verax.report.svg import fixed_style
 from verax.report.view import View
+from verax.study.tables import COSTS_SCHEMA, UNCERTAINTY_SCHEMA, Example, Tables, empty, scores_schema
 
 ALL = [
     "methods-pc", "input-factor-pc", "methods-dpc", "input-factor-dpc", "scatter-lime", "scatter-others", "uncertainty",

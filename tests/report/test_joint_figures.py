@@ -8,10 +8,9 @@ import polars as pl
 import pytest
 
 from report.synthetic import study
-from verax.analysis.joined import joined
-from verax.analysis.tables import Tables
-from verax.report.paper import write_joint_figures
+from verax.report.study_figures import write_joint_figures
 from verax.report.view import View
+from verax.study.tables import Tables, joined
 
 HELOC, ISIC = "HELOC-Linear", "ISIC-Linear"
 METHODS = [

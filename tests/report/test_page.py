@@ -11,11 +11,15 @@ import polars as pl
 import pytest
 
 import verax.report
-from analysis.synthetic import COLUMNS, without_metrics
+from paper.synthetic import COLUMNS, without_metrics
 from report.html import Page, rows
 from report.synthetic import PROVENANCE, examples, renamed, study, without
-from verax.analysis.claims import claims
-from verax.analysis.tables import (
+from verax.core.palette import SPARE
+from verax.paper.claims import claims
+from verax.report import write_figures, write_report
+from verax.report.page import SECTIONS
+from verax.report.view import View
+from verax.study.tables import (
     COSTS_SCHEMA,
     UNCERTAINTY_SCHEMA,
     Example,
@@ -25,10 +29,6 @@ from verax.analysis.tables import (
     empty,
     scores_schema,
 )
-from verax.core.palette import SPARE
-from verax.report import write_figures, write_report
-from verax.report.page import SECTIONS
-from verax.report.view import View
 
 EVERYTHING = {
     "boxes-pc", "boxes-dpc_signed", "boxes-other", "input-factor-pc", "input-factor-dpc_signed", "scatter-lime",
@@ -113,7 +113,7 @@ def test_claims_show_words_and_symbols(page: Page, tables: Tables) -> None:
 
 
 def test_claims_are_shown_under_every_reading(page: Page, tables: Tables) -> None:
-    found = View(tables, ()).readings
+    found = View(tables, ()).paper.readings
     assert found is not None
     assert "The same claims under other readings" in page.text
     asked = [claim for row in found.rows for claim in row.claims if claim]

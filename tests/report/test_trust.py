@@ -7,10 +7,10 @@ import pytest
 
 from report.html import Page
 from report.synthetic import PROVENANCE
-from verax.analysis.tables import Tables
 from verax.report import write_report
 from verax.report.trust import section
 from verax.report.view import View
+from verax.study.tables import Tables
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 import verax
 from study.studies import HERE, SECONDS, TABLE_METHODS, content, ran, same, stamps, table
 from study.tiny import tiny_content
-from verax.analysis.tables import COST_COLUMNS
 from verax.cli import app
 from verax.metrics import Infidelity, PredictionChange
 from verax.study import engine
@@ -22,6 +21,7 @@ from verax.study.results import read_results
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import StoreError, read_facts
 from verax.study.study import open_study
+from verax.study.tables import COST_COLUMNS
 from verax.study.verify import verify
 
 FEW = TABLE_METHODS[:4]

@@ -12,8 +12,6 @@ import tomli_w
 
 import verax
 from study.studies import HERE, ran, spec, table
-from verax.analysis.matrices import matrix
-from verax.analysis.summary import configurations
 from verax.metrics import DirectedPredictionChange, Infidelity, LocalPredictionChange, PredictionChange, SensitivityN
 from verax.metrics.base import METRICS, SampledMetric
 from verax.perturbation.draws import Draws
@@ -21,11 +19,13 @@ from verax.perturbation.sampled import Effects
 from verax.problem.replacement import Toward
 from verax.report.findings import one_line
 from verax.report.view import View
+from verax.study.matrices import matrix
 from verax.study.metrics import MetricsSpec, metrics_of, written
 from verax.study.results import read_results
 from verax.study.spec import SpecError, parse_spec
 from verax.study.store import Store, read_facts
 from verax.study.study import Study, open_study
+from verax.study.summary import configurations
 from verax.study.units import forecast
 from verax.study.verify import verify
 

@@ -15,7 +15,6 @@ import torch
 from filelock import FileLock
 
 from study.studies import flip, scores, whole
-from verax.analysis.tables import COST_COLUMNS, UNCERTAINTY_SCHEMA, scores_schema
 from verax.core.files import Sealed
 from verax.scoring.meter import Cost, Rows
 from verax.study.cache import Cache
@@ -23,6 +22,7 @@ from verax.study.results import read_results
 from verax.study.run import run_study
 from verax.study.store import Store, StoreError, read_facts, read_tables, versions
 from verax.study.study import open_study
+from verax.study.tables import COST_COLUMNS, UNCERTAINTY_SCHEMA, scores_schema
 
 NAMES = ("dataset", "model", "modality", "method", "configuration")
 ORDER = ["model", "configuration", "input"]

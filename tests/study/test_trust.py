@@ -13,7 +13,6 @@ import calls
 import verax
 from study.conftest import _quick
 from study.studies import HERE, LINEAR, MLP, flip, images, ran, spec, table, whole
-from verax.analysis.trust import BEST_BY, Trust
 from verax.report.trust import section
 from verax.report.view import View
 from verax.study.explanations import explain
@@ -21,6 +20,7 @@ from verax.study.results import read_results
 from verax.study.run import plan_study
 from verax.study.spec import SpecError, StudySpec
 from verax.study.study import Study, open_study
+from verax.study.tables import BEST_BY, Trust
 
 ASKED = {"inputs": 9, "limit_rows": 2**14, "trials": ["tells_apart"]}
 

@@ -11,16 +11,16 @@ import torch
 
 import calls
 import verax
-from verax.analysis.paper import PAPER_DPC
-from verax.analysis.summary import configurations as summarise
-from verax.analysis.tables import Example
 from verax.attribution import IntegratedGradients, LimeImage
 from verax.datasets import load_breast_cancer, load_digits
 from verax.metrics import DirectedPredictionChange, Infidelity, InfidelityUncertainty, PredictionChange
 from verax.models import load
+from verax.paper.published import PAPER_DPC
 from verax.study.explained_models import ExplainedModel
 from verax.study.results import chosen_examples, read_results
 from verax.study.study import Study, open_study
+from verax.study.summary import configurations as summarise
+from verax.study.tables import Example
 
 METRICS = {
     "pc": PredictionChange(),

@@ -17,8 +17,8 @@ from verax.core.cores import available_cores
 from verax.core.text_tables import counted
 
 if TYPE_CHECKING:
-    from verax.analysis.claims import Claim
-    from verax.study.claims import AnsweredClaims
+    from verax.paper.answered import AnsweredClaims
+    from verax.paper.claims import Claim
     from verax.study.study import Study
 
 RUN = common.examples(
@@ -192,8 +192,8 @@ def claims(
     """
     with common.one_line_errors():
         _begin(imports)
-        from verax.analysis.claims import as_frame
-        from verax.study.claims import ENDINGS, answer_claims
+        from verax.paper.answered import ENDINGS, answer_claims
+        from verax.paper.claims import as_frame
 
         if out is not None:
             if out.suffix.lower() in ENDINGS:
@@ -221,7 +221,7 @@ def _written(answered: "AnsweredClaims", out: Path, *, whole: bool) -> list[Path
 
 def _claims_text(claims: "Sequence[Claim]", out: Path | None) -> str:
     """The answers, a line each; where they go to a file, how many of each kind."""
-    from verax.analysis.claims import SYMBOLS
+    from verax.paper.claims import SYMBOLS
 
     if out is not None:
         verdicts = Counter(str(claim.verdict) for claim in claims)

@@ -6,10 +6,10 @@ from verax.core.packages import optional_package
 
 if TYPE_CHECKING:
     from verax.report.page import write_report
-    from verax.report.paper import write_figures
+    from verax.report.study_figures import write_figures
 
 __all__ = ["write_figures", "write_report"]
-_MODULES = {"write_figures": "verax.report.paper", "write_report": "verax.report.page"}
+_MODULES = {"write_figures": "verax.report.study_figures", "write_report": "verax.report.page"}
 
 
 def __getattr__(name: str) -> Any:

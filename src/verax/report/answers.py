@@ -4,21 +4,20 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from verax.analysis.paper import PAPER_DPC, PAPER_PC
-from verax.analysis.tables import MetricInfo, ModelInfo
-from verax.analysis.winners import Price, Winner
 from verax.report.pasted_code import pasted
 from verax.report.quality import main_figure
 from verax.report.style import MINUS, number, seconds
 from verax.report.trust import possible
 from verax.report.view import View
 from verax.statistics.intervals import Estimate
+from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo, ModelInfo
+from verax.study.winners import Price, Winner
 
 QUESTIONS = {
     "local": "What would a small change of the input do?",
     "baseline": "What made the score what it is, and not the baseline's?",
 }
-_LEADING = {"local": PAPER_DPC, "baseline": PAPER_PC}
+_LEADING = {"local": LEADING_DPC, "baseline": LEADING_PC}
 _ONE = "the only other one"
 _NAMED = 4  # methods that are listed before the rest is counted
 

@@ -6,7 +6,6 @@ import altair as alt
 import numpy as np
 from matplotlib.figure import Figure
 
-from verax.analysis.tables import Example
 from verax.attribution.names import label_of_method, labels_in_order
 from verax.report.curves import ROLES, has_content, identified, input_key, input_label, members
 from verax.report.figure import panels, plain
@@ -15,6 +14,7 @@ from verax.report.rows import as_columns
 from verax.report.style import NEGATIVE, POSITIVE, number
 from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View
+from verax.study.tables import Example
 
 SHOWN = 3  # images per model in the page
 SMALL = 64  # pixels on a side: images that are enlarged show their pixels

@@ -8,11 +8,11 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from verax.analysis.tables import MetricInfo
 from verax.report.figure import panels, plain
 from verax.report.style import KIND_COLOURS
 from verax.report.vega import axis_title, by_model, metric_chart, scale_of, tooltips, vega_lite
 from verax.report.view import View
+from verax.study.tables import MetricInfo
 
 STEP = 23  # height of one method
 

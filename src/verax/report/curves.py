@@ -8,13 +8,13 @@ import altair as alt
 import numpy as np
 from matplotlib.figure import Figure
 
-from verax.analysis.tables import Example
 from verax.attribution.names import label_of_method, labels_in_order
 from verax.report.figure import CURVES, legend, panels, plain
 from verax.report.rows import as_columns
 from verax.report.style import number
 from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View
+from verax.study.tables import Example
 
 SIZE = (430, 170)
 ROLES = ("best", "worst")

@@ -10,11 +10,11 @@ import altair as alt
 import polars as pl
 from matplotlib.figure import Figure
 
-from verax.analysis.tables import MetricInfo
 from verax.attribution.names import label_of, method_colours
 from verax.report.figure import legend, panels, plain
 from verax.report.vega import by_model, tooltips, vega_lite
 from verax.report.view import View
+from verax.study.tables import MetricInfo
 
 FEWEST = 3  # columns that differ in epsilon alone: two points are no curve
 _VALUE = "score / epsilon"

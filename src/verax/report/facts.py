@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from verax.analysis.costs import by_kind, crossover, sharing
-from verax.analysis.tables import MetricInfo
 from verax.attribution.names import label_of
 from verax.report.quality import figure_names, figure_text
 from verax.report.style import number, percent, seconds
 from verax.report.view import View
+from verax.study.summary import by_kind, crossover, sharing
+from verax.study.tables import MetricInfo
 
 KIND_NAMES = {"attribution": "attributions", "guided": "metrics of removals", "sampled": "metrics of random draws"}
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from verax.analysis.paper import PAPER_DPC, PAPER_PC
-from verax.analysis.readings import Readings
-from verax.analysis.tables import MetricInfo
 from verax.attribution.names import REFERENCE, kind_of, label_of
 from verax.report.quality import main_figure
 from verax.report.style import DASH, number, signed
 from verax.report.view import View
 from verax.statistics.ranks import tied
+from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Best:
 
 def ranked(view: View) -> list[MetricInfo]:
     """The metrics whose best configurations the table by model names."""
-    return view.leading(PAPER_DPC, PAPER_PC, view.pair[1])
+    return view.leading(LEADING_DPC, LEADING_PC, view.pair[1])
 
 
 def best(view: View, model: str, metric: MetricInfo) -> Best | None:
@@ -67,10 +65,9 @@ def one_line(view: View) -> str:
 
 def sentences(view: View) -> list[str]:
     """The most important findings, most important first."""
-    found = [_preference(view, metric) for metric in view.leading(PAPER_DPC, PAPER_PC)]
+    found = [_preference(view, metric) for metric in view.leading(LEADING_DPC, LEADING_PC)]
     found += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
-    found += [_claims(view)] if view.claims else []
-    found += [_readings(view.readings)] if view.readings else []
+    found += view.paper.sentences() if view.paper else []
     found += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
     return found
 
@@ -103,20 +100,6 @@ def _sharing(view: View) -> str:
 
 def _of(many: int, total: int) -> str:
     return f"{many} of {_count(total, 'model')}"
-
-
-def _claims(view: View) -> str:
-    verdicts = Counter(claim.verdict for claim in view.claims)
-    measured = len(view.claims) - verdicts["not measured"]
-    text = f"Of the paper's claims, taken model by model, {verdicts['reproduced']} of {measured} measured were"
-    rest = "".join(f"; {name}: {verdicts[name]}" for name in ("cannot be told", "not measured") if verdicts[name])
-    return f"{text} reproduced{rest}."
-
-
-def _readings(readings: Readings) -> str:
-    counts = zip(readings.heads[1:], readings.survivors[1:], strict=True)
-    words = ", ".join(f"{label} {count}" for label, count in counts if count)
-    return f"Of those that hold as in the paper, and are about what another metric rates as well, it shares: {words}."
 
 
 def _count(many: int, what: str) -> str:

@@ -7,13 +7,13 @@ import altair as alt
 import polars as pl
 from matplotlib.figure import Figure
 
-from verax.analysis.tables import MetricInfo
 from verax.attribution.names import LOCAL, ORIENTED, TIMES, abbreviation
 from verax.report.boxes import draw_boxes
 from verax.report.figure import panels, plain
 from verax.report.style import KIND_COLOURS
 from verax.report.vega import axis_title, by_model, metric_chart, scale_of, tooltips, vega_lite
 from verax.report.view import View
+from verax.study.tables import MetricInfo
 
 HEIGHT = 190
 

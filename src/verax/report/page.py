@@ -10,16 +10,12 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
-from verax.analysis.claims import SYMBOLS
-from verax.analysis.paper import AS_READ, PAPER_READING
-from verax.analysis.tables import Example, Tables
 from verax.core.files import write_atomically
 from verax.core.text_tables import metric_head
 from verax.report import (
     answers,
     attributions,
     boxes,
-    claims,
     curves,
     epsilon,
     facts,
@@ -33,6 +29,7 @@ from verax.report.html import own_file, rendered
 from verax.report.rows import encoded, script_json
 from verax.report.style import signed
 from verax.report.view import View
+from verax.study.tables import Example, Tables
 
 SECTIONS = {
     "findings": "All metrics",
@@ -133,7 +130,7 @@ def _data(view: View) -> dict[str, Any]:
 
 def _head(view: View) -> dict[str, Any]:
     data = list(dict.fromkeys(model.dataset for model in view.tables.models))
-    absent = {key for key, shown in (("claims", view.claims), ("trust", view.tables.trust)) if not shown}
+    absent = {key for key, shown in (("claims", view.paper), ("trust", view.tables.trust)) if not shown}
     return {
         "title": f"Which explanation should I trust on {_listed(data)}?" if data else "An empty study",
         "cards": answers.cards(view),
@@ -175,12 +172,8 @@ def _body(view: View) -> dict[str, Any]:
         ],
         "galleries": [attributions.gallery(example) for example in shown if attributions.is_image(example)],
         "trust": trust.section(view),
-        "claims": view.claims,
-        "verdicts": claims.matrix(view),
-        "readings": view.readings,
-        "symbols": SYMBOLS,
-        "as_read": AS_READ,
-        "flaw": PAPER_READING.flaw,
+        "paper": view.paper,
+        "verdicts": view.paper.matrix(view.models) if view.paper else [],
         "costs": facts.costs(view),
         "cost_sentence": facts.cost_sentence(view),
     }

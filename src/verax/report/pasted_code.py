@@ -5,9 +5,9 @@ from types import ModuleType
 
 import verax.attribution
 import verax.metrics
-from verax.analysis import canonical
-from verax.analysis.tables import ModelInfo, Scale
-from verax.analysis.winners import Winner
+from verax.study.summary import method_of
+from verax.study.tables import ModelInfo, Scale
+from verax.study.winners import Winner
 
 _MODULES: tuple[ModuleType, ...] = (verax.attribution, verax.metrics)
 _CLASS = re.compile(r"\b([A-Z]\w*)\(")
@@ -73,7 +73,7 @@ def _call(label: str, method: str, metric: str) -> list[str]:
 
 def _with_pixels(configuration: str, scale: Scale) -> str:
     """LIME on segments as the study runs it: it undoes the standardisation before it looks for segments."""
-    if canonical.method(configuration) != "LimeImage":
+    if method_of(configuration) != "LimeImage":
         return configuration
     configuration = configuration.replace("pixel_mean=None", f"pixel_mean={scale.mean!r}")
     return configuration.replace("pixel_std=None", f"pixel_std={scale.std!r}")

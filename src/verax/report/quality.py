@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from verax.analysis.tables import ModelInfo
 from verax.report.style import number, percent
+from verax.study.tables import ModelInfo
 
 _LABELS = {
     "auroc": "AUROC",

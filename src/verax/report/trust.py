@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from verax.analysis.trust import BEST_BY, Trust
 from verax.auditing.result import Audit
 from verax.core.text_tables import counted
 from verax.evaluation.distance import percent
@@ -13,6 +12,7 @@ from verax.report.facts import Table
 from verax.report.style import DASH, number
 from verax.report.view import View
 from verax.statistics.intervals import Estimate
+from verax.study.tables import BEST_BY, Trust
 
 _SPACES = {"inputs": "the inputs", "features": "the network's features"}
 

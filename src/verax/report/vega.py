@@ -5,8 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from verax.analysis.tables import MetricInfo
 from verax.report.style import chart_config
+from verax.study.tables import MetricInfo
 
 WIDTH = 1040  # of all panels of a chart together
 

@@ -1,25 +1,28 @@
-"""What the pages and figures show, analysed once: this is the only module of the report that calls the analysis."""
+"""What the pages and figures show, analysed once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pkgutil import resolve_name
 from typing import Any
 
 import polars as pl
 
-from verax.analysis import canonical
-from verax.analysis.agreement import Agreement, agreement
-from verax.analysis.claims import Claim, claims, of_the_paper
-from verax.analysis.evidence import Evidence
-from verax.analysis.outliers import near_zero, pareto
-from verax.analysis.paper import NORMALISED_INFIDELITY, PAPER_DPC, PAPER_INFIDELITY, PAPER_PC
-from verax.analysis.readings import Readings, readings
-from verax.analysis.summary import configurations, methods
-from verax.analysis.tables import Example, MetricInfo, Tables
-from verax.analysis.uncertainty import curves
-from verax.analysis.winners import Winner, winner
 from verax.attribution.names import in_order, kind_of, label_of, label_of_method, labels_in_order, lime_methods
+from verax.study.agreement import Agreement, agreement, near_zero, pareto
+from verax.study.summary import configurations, curves, methods, settings_of, with_other_input_factor
+from verax.study.tables import (
+    LEADING_DPC,
+    LEADING_INFIDELITY,
+    LEADING_PC,
+    NORMALISED_INFIDELITY,
+    Example,
+    MetricInfo,
+    Tables,
+)
+from verax.study.winners import Winner, winner
 
+_PAPER = "verax.paper.answered:answer_report"  # above the report, so that it is imported by name
 _GOLDEN = 0.6180339887  # multiples of it, modulo 1, spread evenly whatever their number
 _KEYS = ["model", "configuration"]
 
@@ -44,8 +47,8 @@ class View:
     def pair(self) -> tuple[str, str]:
         """DPC and Infidelity, which are drawn against each other: the paper's, or the normalised one without it."""
         found = self._configurations
-        plain = PAPER_INFIDELITY in found.columns and found[PAPER_INFIDELITY].count()
-        return PAPER_DPC, PAPER_INFIDELITY if plain else NORMALISED_INFIDELITY
+        plain = LEADING_INFIDELITY in found.columns and found[LEADING_INFIDELITY].count()
+        return LEADING_DPC, LEADING_INFIDELITY if plain else NORMALISED_INFIDELITY
 
     @cached_property
     def summary(self) -> pl.DataFrame:
@@ -67,7 +70,7 @@ class View:
     @property
     def main(self) -> list[MetricInfo]:
         """The metrics that have charts of their own."""
-        return self.leading(PAPER_PC, PAPER_DPC)
+        return self.leading(LEADING_PC, LEADING_DPC)
 
     def boxes(self, metric: MetricInfo) -> pl.DataFrame:
         """Per model, method and variant the spread over configurations, in reading order."""
@@ -154,25 +157,15 @@ class View:
         return found.with_columns(pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"))
 
     @cached_property
-    def _evidences(self) -> list[Evidence]:
-        return [Evidence(self.tables, model, self._configurations) for model in self.tables.models]
-
-    @cached_property
-    def claims(self) -> list[Claim]:
-        """The paper's claims, with what the study says to each; none where it has no model of the paper."""
-        return claims(self.tables, evidences=self._evidences) if of_the_paper(self.tables) else []
-
-    @cached_property
-    def readings(self) -> Readings | None:
-        """Claims that depend on how a metric is read, under each reading of the study; None where it has one alone."""
-        found = readings(self.tables, own=self.claims, evidences=self._evidences) if self.claims else None
-        return found if found and found.metrics else None
+    def paper(self) -> Any:
+        """The paper's claims, answered by the study; None where it has no model of the paper."""
+        return resolve_name(_PAPER)(self.tables)
 
     @cached_property
     def settings(self) -> dict[str, list[Any]]:
         """LIME's settings that vary, by name: the values in the order of the rows, None for other methods."""
         rows = self.rows.select("configuration", "lime").iter_rows()
-        given = [canonical.settings(form) if lime else {} for form, lime in rows]
+        given = [settings_of(form) if lime else {} for form, lime in rows]
         names = dict.fromkeys(name for settings in given for name in settings)
         columns = {name: [settings.get(name) for settings in given] for name in names}
         return {name: values for name, values in columns.items() if len(set(values) - {None}) > 1}
@@ -180,4 +173,4 @@ class View:
 
 def _pair(configuration: str) -> str:
     """The same word for a configuration with and without the input as factor."""
-    return min(configuration, canonical.with_other_input_factor(configuration) or configuration)
+    return min(configuration, with_other_input_factor(configuration) or configuration)

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import torch
 
-from verax.analysis.tables import COST_COLUMNS, scores_schema
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, SampledMetric
@@ -19,6 +18,7 @@ from verax.study.explanations import Explanations, Tell, explain
 from verax.study.machine import Machine
 from verax.study.materials import said_before
 from verax.study.metrics import StudyMetrics, described, is_drawn
+from verax.study.tables import COST_COLUMNS, scores_schema
 
 
 @dataclass(frozen=True)

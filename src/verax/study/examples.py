@@ -10,8 +10,6 @@ from safetensors import safe_open
 from safetensors.numpy import save as save_arrays
 
 import verax
-from verax.analysis.paper import PAPER_READING
-from verax.analysis.tables import Example
 from verax.attribution import Attribution
 from verax.data.base import as_numbers
 from verax.data.columns import MISSING
@@ -25,6 +23,7 @@ from verax.study.machine import Machine
 from verax.study.materials import said_before
 from verax.study.said_names import words
 from verax.study.spec import StudySpec
+from verax.study.tables import LEADING_ORDER, Example
 
 Chosen = Sequence[tuple[Attribution, str]]  # with its role, "best" or "worst"
 _ARRAYS = (
@@ -144,7 +143,7 @@ def _text(value: float, words: tuple[str, ...] | None) -> str:
 
 def _metrics(spec: StudySpec) -> dict[str, Metric]:
     steps = spec.metrics.steps
-    dpc = DirectedPredictionChange(order=PAPER_READING.order, steps=steps)
+    dpc = DirectedPredictionChange(order=LEADING_ORDER, steps=steps)
     return {"pc": PredictionChange(steps=steps), "dpc": dpc}
 
 

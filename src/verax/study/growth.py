@@ -12,10 +12,10 @@ from math import inf
 
 import polars as pl
 
-from verax.analysis.tables import COST_COLUMNS
 from verax.attribution import Attribution
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import StudyMetrics, written
+from verax.study.tables import COST_COLUMNS
 from verax.study.units import Part, chunk_size
 
 _KEYS = ("model", "configuration", "input")

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from torch import Tensor
 
-from verax.analysis.paper import DPC_READINGS, PAPER_DPC, PAPER_INFIDELITY
-from verax.analysis.tables import MetricInfo, scores_schema
 from verax.core.settings import plain
 from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, GuidedMetric, Metric
@@ -17,6 +15,7 @@ from verax.metrics.choose import metric_from
 from verax.metrics.monte_carlo import EffectMetric
 from verax.problem.replacement.words import needs_background
 from verax.study.spec_table import Count, Mistakes, SpecTable, plain_name, unknown_name
+from verax.study.tables import LEADING_DPC, LEADING_INFIDELITY, MetricInfo, scores_schema
 
 _OWN = ("as", "none", "limit")  # keys of an entry that are no settings of its metric
 _SETTINGS = ("steps", "tolerance", "samples", "sigma", "subset", "seed")
@@ -31,13 +30,15 @@ _SAMPLED: tuple[Any, ...] = (
     {"metric": "infidelity", "perturbation": "baseline", "as": "infidelity_baseline"},
 )
 _LABELS = {
-    **{column: reading.label for column, reading in DPC_READINGS.items()},
-    PAPER_DPC: "DPC",
+    "dpc_magnitude": "DPC, magnitude order",
+    "dpc_signed": "DPC, signed order",
+    "dpc_literal": "DPC, literal",
+    LEADING_DPC: "DPC",
     "dpc_coherent": "DPC, coherent",
     "dpc_coherent_morf": "DPC, coherent, MoRF alone",
     "lpc_0.1": "LPC, epsilon 0.1",
     "lpc_1": "LPC, epsilon 1",
-    PAPER_INFIDELITY: "Infidelity, plain",
+    LEADING_INFIDELITY: "Infidelity, plain",
     "infidelity_baseline": "Infidelity, baseline-oriented",
 }
 _SUFFIXES = ("", "_se", "_error", "_mc_error")  # of columns that tables and their summaries have for a metric

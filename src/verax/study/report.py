@@ -7,16 +7,14 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from verax.analysis.tables import Example
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
-from verax.core.saving import table_bytes
 from verax.core.worker_processes import Worker
-from verax.study.claims import AnsweredClaims
 from verax.study.model_quality import weak_models
 from verax.study.results import Results, read_results
 from verax.study.store import StoreError
 from verax.study.study import Study
+from verax.study.tables import Example
 
 
 def need_study_extra() -> None:
@@ -33,7 +31,7 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
     """
     need_study_extra()
     from verax.report.page import page, vega  # noqa: PLC0415  # needs packages of an extra
-    from verax.report.paper import draw_examples, draw_figures  # noqa: PLC0415
+    from verax.report.study_figures import draw_examples, draw_figures  # noqa: PLC0415
     from verax.report.view import View  # noqa: PLC0415
 
     folder = study.store.folder
@@ -51,8 +49,8 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
             crew.callback(worker.end)
             drawing = worker.receive
         draw_figures(figures, view)
-        if view.claims:
-            _write_claims(folder, AnsweredClaims(view.claims, view.readings))
+        if view.paper is not None:
+            view.paper.save_report(folder)
         path = folder / "report.html"
         write_atomically(path, page(view, provenance(study, results)).encode())
         drawing()
@@ -61,16 +59,10 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
 
 def _draw_examples(pipe: Connection, folder: Path, examples: Sequence[Example]) -> None:
     """What the other process does."""
-    from verax.report.paper import draw_examples  # noqa: PLC0415  # needs packages of an extra
+    from verax.report.study_figures import draw_examples  # noqa: PLC0415  # needs packages of an extra
 
     draw_examples(folder, examples)
     pipe.send(None)
-
-
-def _write_claims(folder: Path, answered: AnsweredClaims) -> None:
-    answered.save(folder / "claims.md")
-    if answered.readings is not None:
-        write_atomically(folder / "claims-by-reading.csv", table_bytes(answered.readings.to_frame(), ".csv"))
 
 
 def provenance(study: Study, results: Results) -> dict[str, str]:

@@ -1,29 +1,11 @@
 """What a study found: its files read into the tables that analysis and report work on."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from verax.analysis.paper import NORMALISED_INFIDELITY, PAPER_DPC, PAPER_INFIDELITY
-from verax.analysis.runtime import Runtime, runtime_from
-from verax.analysis.summary import configurations as summarise
-from verax.analysis.summary import methods as summarise_methods
-from verax.analysis.tables import (
-    ALONE_SCHEMA,
-    COSTS_SCHEMA,
-    UNCERTAINTY_SCHEMA,
-    Example,
-    MetricInfo,
-    ModelInfo,
-    Scale,
-    Schema,
-    Tables,
-    empty,
-    scores_schema,
-)
 from verax.attribution import Attribution, Rows
 from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
@@ -34,6 +16,24 @@ from verax.study.own_models import is_own
 from verax.study.scope import scope_of
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
+from verax.study.summary import configurations as summarise
+from verax.study.summary import methods as summarise_methods
+from verax.study.tables import (
+    ALONE_SCHEMA,
+    COSTS_SCHEMA,
+    LEADING_DPC,
+    LEADING_INFIDELITY,
+    NORMALISED_INFIDELITY,
+    UNCERTAINTY_SCHEMA,
+    Example,
+    MetricInfo,
+    ModelInfo,
+    Scale,
+    Schema,
+    Tables,
+    empty,
+    scores_schema,
+)
 from verax.study.trust import read_trust
 from verax.study.uncertainty import uncertainty_tables
 from verax.study.units import Unit, forecast, rows_alone
@@ -72,7 +72,7 @@ def read_results(study: Study) -> Results:
         metrics=metrics,
         alone=_alone(study),
         trust=read_trust(study, scores),
-        runtimes=_runtimes(study),
+        runtimes=tuple(path for path in (study.store.folder / RUNTIME,) if path.exists()),
     )
     missing = tuple(unit for stem, unit in stems.items() if stem not in files)
     return Results(tables, _examples(study, tables.scores), missing)
@@ -92,7 +92,7 @@ def metric_infos(study: Study, scores: pl.DataFrame) -> tuple[MetricInfo, ...]:
     infos = {
         column: described(column, metric, f"{column}_se" in scores.columns) for column, metric in study.metrics.items()
     }
-    if PAPER_INFIDELITY in infos and NORMALISED_INFIDELITY in infos:
+    if LEADING_INFIDELITY in infos and NORMALISED_INFIDELITY in infos:
         infos[NORMALISED_INFIDELITY] = replace(infos[NORMALISED_INFIDELITY], label="Infidelity, normalised")
     return tuple(infos.values())
 
@@ -100,7 +100,7 @@ def metric_infos(study: Study, scores: pl.DataFrame) -> tuple[MetricInfo, ...]:
 def chosen_examples(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> list[tuple[Attribution, str]]:
     """The best and worst configuration of each method of a model, by the mean of the study's leading metric."""
     metrics = {metric.column: metric for metric in metric_infos(study, scores)}
-    leading = metrics.get(PAPER_DPC) or next(iter(metrics.values()))
+    leading = metrics.get(LEADING_DPC) or next(iter(metrics.values()))
     means = summarise(scores.filter(pl.col("model") == model.name), [leading])
     methods = summarise_methods(means, leading)
     best, worst = (
@@ -164,20 +164,6 @@ def _settings(study: Study) -> dict[str, Any]:
         settings["verified"] = {name: verdict[name] for name in ("different", "bitwise")}
         settings["verified"]["compared"] = verdict["values"]
     return settings
-
-
-def read_runtime(path: Path) -> Runtime:
-    """The runtime table of a file of ``benchmarks/runtime_table.py``."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read as JSON ({error}).") from None
-    return runtime_from(content, str(path))
-
-
-def _runtimes(study: Study) -> tuple[Runtime, ...]:
-    path = study.store.folder / RUNTIME
-    return (read_runtime(path),) if path.exists() else ()
 
 
 def _alone(study: Study) -> pl.DataFrame:

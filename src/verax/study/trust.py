@@ -4,9 +4,6 @@ from typing import Any
 
 import polars as pl
 
-from verax.analysis.tables import empty
-from verax.analysis.trust import DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust
-from verax.analysis.winners import best_configuration
 from verax.attribution import Attribution
 from verax.auditing.choices import trials_asked
 from verax.auditing.finding import LeftOut
@@ -17,7 +14,9 @@ from verax.study.machine import Machine
 from verax.study.metrics import described
 from verax.study.store import parquet, read_facts
 from verax.study.study import Study
+from verax.study.tables import DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust, empty
 from verax.study.trust_questions import LEVEL, QUESTIONS, Question
+from verax.study.winners import best_configuration
 
 TRUST = "trust"  # the folder
 _LATER = "not asked yet; run the study to the end."

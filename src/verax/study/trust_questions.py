@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import polars as pl
 
 import verax
-from verax.analysis.trust import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA
 from verax.attribution import Attribution
 from verax.auditing.store import finding_frame
 from verax.metrics.base import GuidedMetric, Metric
@@ -27,6 +26,7 @@ from verax.study.machine import Machine
 from verax.study.materials import said_before
 from verax.study.metrics import StudyMetrics, is_drawn
 from verax.study.spec import TrustSpec
+from verax.study.tables import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA
 
 _FORMAT = 1  # raise it when an answer is made in another way
 LEVEL = 0.95

@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from verax.analysis.tables import COST_COLUMNS
 from verax.core.files import write_atomically
 from verax.core.warn import warn
 from verax.study.cache import Cache
@@ -18,6 +17,7 @@ from verax.study.compute import compute
 from verax.study.machine import Machine, one_thread
 from verax.study.store import Store, StoreError, read_facts, seal_of, versions
 from verax.study.study import Study
+from verax.study.tables import COST_COLUMNS
 from verax.study.units import Unit
 
 NAMES = ("dataset", "model", "modality", "method", "configuration", "local", "input_id")

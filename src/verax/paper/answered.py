@@ -1,0 +1,239 @@
+"""The paper's claims, answered over one study or over several together."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from verax.core.files import write_atomically
+from verax.core.saving import table_bytes
+from verax.paper.claim_rules_costs import read_runtime
+from verax.paper.claims import ALL_MODELS, SYMBOLS, Claim, as_frame, as_markdown, claims, evidences_of
+from verax.paper.evidence import Evidence, Verdict
+from verax.paper.published import AS_READ, PAPER, PAPER_INFIDELITY, PAPER_READING
+from verax.paper.readings import Readings, readings
+from verax.study.agreement import agreement, compared, front_size
+from verax.study.results import read_results
+from verax.study.store import StoreError
+from verax.study.study import open_study
+from verax.study.tables import NORMALISED_INFIDELITY, Schema, Tables
+
+ENDINGS = (".md", ".csv", ".json")
+DIGITS = 6  # significant ones: more than any mean of a study is sure of
+RANKS: Schema = {
+    **dict.fromkeys(("model", "group", "metric", "infidelity"), pl.String()),
+    **dict.fromkeys(("configurations", "inputs"), pl.Int64()),
+    **dict.fromkeys(("spearman", "spearman_low", "spearman_high"), pl.Float64()),
+    **dict.fromkeys(("ties", "infidelity_ties"), pl.Int64()),
+    **dict.fromkeys(("pareto", "pareto_low", "pareto_high"), pl.Float64()),
+}
+GROUPS = {"all others": False, "LIME": True}  # of configurations, and whether they are LIME's
+
+
+Cell = tuple[Claim | None, int]  # a verdict, over so many columns
+Row = tuple[int, str, tuple[Cell, ...]]
+
+
+@dataclass(frozen=True)
+class AnsweredClaims:
+    """The claims as in the paper, those that depend on how a metric is read under each other reading, and what decided.
+
+    Attributes:
+        claims: As in the paper.
+        readings: None where no other reading was measured.
+        evidences: Of each model what was measured, for the tables beside the claims.
+    """
+
+    claims: list[Claim]
+    readings: Readings | None
+    evidences: Sequence[Evidence] = ()
+
+    as_read: ClassVar[str] = AS_READ
+    flaw: ClassVar[str] = PAPER_READING.flaw
+    symbols: ClassVar[Mapping[str, str]] = SYMBOLS
+
+    def matrix(self, models: Sequence[str]) -> list[Row]:
+        """The claims that concern these models, in the paper's order: a verdict per model, or one for all."""
+        verdicts: dict[tuple[int, str], dict[str, Claim]] = {}
+        for claim in self.claims:
+            verdicts.setdefault((claim.number, claim.claim), {})[claim.model] = claim
+        rows = []
+        for (number, text), by_model in verdicts.items():
+            cells: tuple[Cell, ...] = tuple((by_model.get(model), 1) for model in models)
+            if not any(claim for claim, _ in cells):
+                cells = ((by_model.get(ALL_MODELS), len(models)),)
+            if any(claim for claim, _ in cells):
+                rows.append((number, text, cells))
+        return rows
+
+    def sentences(self) -> list[str]:
+        """How many claims hold, and how many under other readings."""
+        verdicts = Counter(claim.verdict for claim in self.claims)
+        measured = len(self.claims) - verdicts["not measured"]
+        text = f"Of the paper's claims, taken model by model, {verdicts['reproduced']} of {measured} measured were"
+        names: tuple[Verdict, ...] = ("cannot be told", "not measured")
+        text += " reproduced" + "".join(f"; {name}: {verdicts[name]}" for name in names if verdicts[name]) + "."
+        if self.readings is None:
+            return [text]
+        counts = zip(self.readings.heads[1:], self.readings.survivors[1:], strict=True)
+        words = ", ".join(f"{label} {count}" for label, count in counts if count)
+        shared = "Of those that hold as in the paper, and are about what another metric rates as well, it shares"
+        return [text, f"{shared}: {words}."]
+
+    def as_markdown(self) -> str:
+        """All tables on one page, each claim with the rule of its verdict."""
+        text = as_markdown(self.claims)
+        if self.readings is None:
+            return text
+        return f"{text}\nUnder each reading that was measured:\n\n{self.readings.as_markdown()}"
+
+    def save(self, path: Path) -> None:
+        """Write the page (``.md``), or the claims as in the paper as a table (``.csv``, ``.json``)."""
+        ending = path.suffix.lower()
+        page = ending == ".md"
+        write_atomically(path, self.as_markdown().encode() if page else table_bytes(as_frame(self.claims), ending))
+
+    def save_report(self, folder: Path) -> None:
+        """What stands beside a study's report."""
+        self.save(folder / "claims.md")
+        if self.readings is not None:
+            write_atomically(folder / "claims-by-reading.csv", table_bytes(self.readings.to_frame(), ".csv"))
+
+    def save_all(self, folder: Path) -> list[Path]:
+        """Write the page and the claims as tables into a folder, with what they rest on as small tables.
+
+        ``claims.md``, ``claims.csv``, ``claims-by-reading.csv``, and of ``analysis.small_tables`` ``models.csv``,
+        ``ranks.csv`` (rank agreement, ties and sizes of Pareto sets), and ``means-MODEL.csv`` with ``errors-MODEL.csv``
+        (of each configuration and metric).
+        """
+        tables = dict(small_tables(self.evidences))
+        if self.readings is not None:
+            tables["claims-by-reading"] = self.readings.to_frame()
+        pages = [folder / f"claims{ending}" for ending in (".md", ".csv")]
+        for page in pages:
+            self.save(page)
+        paths = {folder / f"{name}.csv": table for name, table in tables.items()}
+        for path, table in paths.items():
+            write_atomically(path, table_bytes(table, ".csv"))
+        return [*pages, *paths]
+
+
+def answer_claims(folders: Sequence[Path], runtimes: Sequence[Path] = ()) -> AnsweredClaims:
+    """Answer the paper's claims over the models of all studies together.
+
+    Args:
+        folders: Of studies whose models have different names.
+        runtimes: Files of ``benchmarks/runtime_table.py``, beside ``runtime.json`` in the folders.
+    """
+    studies = [(folder, open_study(folder)) for folder in folders]
+    places: dict[str, Path] = {}
+    for folder, study in studies:
+        for name in study.models:
+            if name in places:
+                raise ValueError(f"DIR: expected each model in one study, got {name} in {places[name]} and {folder}.")
+            places[name] = folder
+    timed = tuple(read_runtime(path) for path in runtimes)  # before any work
+    first, *rest = [_measured(folder, read_results(study).tables) for folder, study in studies]
+    several = [replace(first, runtimes=first.runtimes + timed), *rest]
+    return _answered(*several)
+
+
+def answer_report(tables: Tables) -> AnsweredClaims | None:
+    """The claims for the report of a study; None where the paper claims nothing about its models."""
+    return _answered(tables) if of_the_paper(tables) else None
+
+
+def of_the_paper(tables: Tables) -> bool:
+    """Whether a study has a model of the paper, on its data, whose name its own begins with."""
+    return any(info.name in PAPER and info.name.lower().startswith(f"{info.dataset}-") for info in tables.models)
+
+
+def _answered(*studies: Tables) -> AnsweredClaims:
+    evidences = evidences_of(*studies)
+    own = claims(*studies, evidences=evidences)
+    read = readings(*studies, own=own, evidences=evidences)
+    return AnsweredClaims(own, read if read.metrics else None, evidences)
+
+
+def _measured(folder: Path, tables: Tables) -> Tables:
+    if tables.scores.is_empty():
+        raise StoreError(f"{folder}: no finished unit yet, so there is nothing to answer.")
+    return tables
+
+
+def small_tables(evidences: Sequence[Evidence]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Tables by the names of their files: ``models``, ``ranks``, and of each model ``means`` and ``errors``.
+
+    Numbers have six significant digits. References (Random, edges) have means, and take no part in ranks.
+    """
+    yield "models", _rounded(_models(evidences))
+    yield "ranks", _rounded(pl.concat([ranks(evidence) for evidence in evidences]))
+    for evidence in evidences:
+        columns = [metric.column for metric in evidence.tables.metrics]
+        yield f"means-{evidence.info.name}", _by_configuration(evidence, [*columns, "attribution_norm"])
+        yield f"errors-{evidence.info.name}", _by_configuration(evidence, [f"{column}_error" for column in columns])
+
+
+def ranks(evidence: Evidence) -> pl.DataFrame:
+    """One row per group of configurations, Infidelity and other metric: do they rank alike, and who is best by both?
+
+    ``spearman`` with its 95 % interval over inputs, ``ties`` and ``infidelity_ties`` (how many configurations share
+    their rank with another), ``pareto`` with its interval (the size of the Pareto set of the metric and Infidelity).
+    """
+    columns = [metric.column for metric in evidence.tables.metrics if _has_values(evidence, metric.column)]
+    losses = [column for column in (PAPER_INFIDELITY, NORMALISED_INFIDELITY) if column in columns]
+    higher = {metric.column: metric.higher_is_better for metric in evidence.tables.metrics}
+    rows = [
+        {"model": evidence.info.name, "group": group, "metric": metric, "infidelity": loss}
+        | _ranked(evidence, metric, loss, lime=lime, higher=higher[metric])
+        for group, lime in GROUPS.items()
+        for loss in losses
+        for metric in columns
+        if metric != loss
+    ]
+    return pl.DataFrame(rows, schema=dict(RANKS))
+
+
+def _has_values(evidence: Evidence, column: str) -> bool:
+    """Whether at least two inputs have values of a metric."""
+    if not evidence.configurations[column].count():
+        return False
+    return len(evidence.tables.matrix(evidence.info.name, column).inputs) > 1
+
+
+def _ranked(evidence: Evidence, metric: str, loss: str, *, lime: bool, higher: bool) -> dict[str, object]:
+    gains, losses = evidence.pair(metric, loss)
+    ranked = agreement(gains, losses, lime=lime, resamples=evidence.resamples, seed=evidence.seed)
+    facts: dict[str, object] = {"configurations": ranked.configurations, "inputs": ranked.inputs}
+    if not np.isfinite(ranked.spearman.mean):
+        return facts
+    places = compared(gains.configurations, lime=lime)
+    gains, losses = (part.part(places) for part in (gains if higher else gains.negated(), losses))
+    named = {"spearman": ranked.spearman, "pareto": front_size(gains, losses, evidence.resamples, evidence.seed)}
+    for name, figure in named.items():
+        facts |= {name: figure.mean, f"{name}_low": figure.low, f"{name}_high": figure.high}
+    return facts | dict(zip(("ties", "infidelity_ties"), ranked.ties, strict=True))
+
+
+def _models(evidences: Sequence[Evidence]) -> pl.DataFrame:
+    """One row per model and figure of its quality."""
+    rows = [
+        (info.name, info.dataset, info.inputs, info.features, part, name, value)
+        for info in (evidence.info for evidence in evidences)
+        for part, figures in info.metrics.items()
+        for name, value in figures.items()
+    ]
+    columns = ("model", "dataset", "inputs", "features", "split", "figure", "value")
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def _by_configuration(evidence: Evidence, columns: Sequence[str]) -> pl.DataFrame:
+    return _rounded(evidence.configurations.select("configuration", "inputs", *columns))
+
+
+def _rounded(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(pl.selectors.float().round_sig_figs(DIGITS))

@@ -1,0 +1,149 @@
+"""The paper's claims, each with what studies say to it. Every verdict is decided by a rule that is stated beside it.
+
+Claims about models are asked of every model of the studies given. Figures that the paper gives for one model are
+compared with the model of the same name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import polars as pl
+
+from verax.paper import claim_rules_agreement, claim_rules_costs, claim_rules_methods
+from verax.paper.claim_rules_costs import Runtime, read_runtime
+from verax.paper.evidence import Answer, Evidence, NotMeasuredError, Question, Verdict
+from verax.paper.published import AS_READ, PAPER
+from verax.study.summary import configurations
+from verax.study.tables import Tables
+
+ALL_MODELS = "all models"
+NOTHING = "-"
+SYMBOLS = {  # so that colour is not needed
+    "reproduced": "✓",
+    "not reproduced": "✗",
+    "cannot be told": "?",
+    "not measured": "\N{EN DASH}",
+}
+QUESTIONS = sorted(  # in the paper's order
+    [*claim_rules_methods.QUESTIONS, *claim_rules_agreement.QUESTIONS, *claim_rules_costs.QUESTIONS],
+    key=lambda question: question.number,
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper and what the studies say to it.
+
+    Attributes:
+        paper, ours: Figures, or ``"-"``; an interval in brackets is the 95 % bootstrap interval over inputs.
+        note: What a reader should know besides; for what was not measured, why.
+    """
+
+    number: int
+    claim: str
+    model: str
+    paper: str
+    ours: str
+    verdict: Verdict
+    note: str
+    rule: str
+
+
+def claims(
+    *studies: Tables,
+    resamples: int = 1000,
+    seed: int = 0,
+    questions: Sequence[Question] = QUESTIONS,
+    evidences: Sequence[Evidence] | None = None,
+) -> list[Claim]:
+    """Ask studies about claims of the paper, in its order: each model, all models at once, or each runtime table.
+
+    Who asks more than once gives the ``evidences_of`` the studies, in which what was made for one question serves the
+    next.
+
+    Args:
+        studies: Whose models have different names.
+        resamples: Of the bootstrap.
+        seed: Of the bootstrap.
+        questions: Those to ask.
+        evidences: Of the studies, where they are there.
+    """
+    evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
+    timed = [table for tables in studies for table in tables.runtimes]
+    runtimes = [table if isinstance(table, Runtime) else read_runtime(table) for table in timed]
+    answered: list[Claim] = []
+    for question in questions:
+        if question.about == "all models":
+            answered.append(_claim(question, ALL_MODELS, str(question.paper), _answered(question, evidences)))
+        elif question.about == "runtimes":
+            answered += _timed(question, runtimes)
+        else:
+            answered += _asked(question, evidences)
+    return answered
+
+
+def evidences_of(*studies: Tables, resamples: int = 1000, seed: int = 0) -> list[Evidence]:
+    """What studies have measured about each of their models."""
+    found = []
+    for tables in studies:
+        summary = configurations(tables.scores, tables.metrics)
+        found += [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
+    return found
+
+
+def as_markdown(claims: Sequence[Claim]) -> str:
+    """How metrics are read, the claims as a Markdown table, and the rule of each."""
+    lines = [AS_READ, "", "| # | claim | model | paper | ours | verdict | note |", "|---|---|---|---|---|---|---|"]
+    for claim in claims:
+        number = str(claim.number) if claim.number else ""
+        lines.append(markdown_row(number, claim.claim, claim.model, claim.paper, claim.ours, claim.verdict, claim.note))
+    rules = dict.fromkeys((claim.number, claim.claim, claim.rule) for claim in claims)
+    listed = [f"- {f'{number}, ' if number else ''}{text}: {rule}" for number, text, rule in rules]
+    return "\n".join([*lines, "", "How each verdict is decided:", "", *listed, ""])
+
+
+def as_frame(claims: Sequence[Claim]) -> pl.DataFrame:
+    """One row per claim and model."""
+    columns = ("claim", "model", "paper", "ours", "verdict", "note", "rule")
+    schema = {"number": pl.Int64(), **dict.fromkeys(columns, pl.String())}
+    return pl.DataFrame([asdict(claim) for claim in claims], schema=schema)
+
+
+def markdown_row(*cells: str) -> str:
+    r"""A row of a Markdown table.
+
+    Example:
+        >>> print(markdown_row("claim", "|DPC|"))
+        | claim | \|DPC\| |
+    """
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _asked(question: Question, evidences: Sequence[Evidence]) -> list[Claim]:
+    answered = []
+    for evidence in evidences:
+        name = evidence.info.name
+        if question.concerns(name, linear=evidence.info.architecture == "linear"):
+            paper = question.paper_value(PAPER[name]) if name in PAPER else NOTHING
+            answered.append(_claim(question, name, paper, _answered(question, evidence)))
+    return answered
+
+
+def _timed(question: Question, runtimes: Sequence[Runtime]) -> list[Claim]:
+    """One answer for each table that it concerns; where there is none, that it was not measured."""
+    concerned: list[Runtime | None] = [each for each in runtimes if question.concerns(each.subject, linear=False)]
+    return [
+        _claim(question, NOTHING if table is None else table.subject, str(question.paper), _answered(question, table))
+        for table in concerned or [None]
+    ]
+
+
+def _answered(question: Question, *about: object) -> Answer:
+    try:
+        return question.ask(*about)
+    except NotMeasuredError as missing:
+        return Answer(NOTHING, "not measured", str(missing))
+
+
+def _claim(question: Question, model: str, paper: str, answer: Answer) -> Claim:
+    return Claim(question.number, question.claim, model, paper, answer.ours, answer.verdict, answer.note, question.rule)

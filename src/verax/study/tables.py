@@ -1,0 +1,294 @@
+"""The tables of a study, in memory: what every analysis and every figure is made from."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy.typing as npt
+import polars as pl
+
+from verax.auditing.result import Audit
+from verax.core.registry import unknown
+from verax.study.matrices import Matrix, matrix
+
+Array = npt.NDArray[Any]
+Schema = Mapping[str, Any]  # from column to polars type
+
+# The columns that reports show first.
+LEADING_PC = "pc"
+LEADING_DPC = "dpc_signed"
+LEADING_ORDER: Literal["magnitude", "signed", "literal"] = "signed"  # of that DPC
+LEADING_INFIDELITY = "infidelity_plain"  # the paper's equation, in which the scale of an attribution counts
+NORMALISED_INFIDELITY = "infidelity"
+
+COST_COLUMNS = (
+    "attribution_rows",
+    "attribution_rows_backward",
+    "attribution_seconds",
+    "guided_rows",
+    "guided_seconds",
+    "sampled_rows",
+    "sampled_seconds",
+)
+
+_NAME = pl.Categorical()
+_SCORED: Schema = {
+    "dataset": _NAME,
+    "model": _NAME,
+    "modality": _NAME,
+    "input": pl.Int64(),
+    "input_id": pl.String(),
+    "target": pl.Int64(),
+    "method": _NAME,
+    "configuration": _NAME,
+    "local": pl.Boolean(),
+}
+_DEVIATIONS = ("resampled_sd", "analytic_se", "independent_sd", "per_input_resampled", "per_input_analytic")
+_ROWS = ("rows_forward", "rows_backward", "rows_forward_unshared", "rows_backward_unshared")
+UNCERTAINTY_SCHEMA: Schema = {
+    **dict.fromkeys(("dataset", "model", "method", "configuration"), pl.String()),
+    **dict.fromkeys(("draws", "inputs"), pl.Int64()),
+    **dict.fromkeys(("value", *_DEVIATIONS), pl.Float64()),
+}
+ALONE_SCHEMA: Schema = {
+    **dict.fromkeys(("model", "configuration"), pl.String()),
+    **dict.fromkeys(("rows_forward", "rows_backward"), pl.Float64()),
+}
+COSTS_SCHEMA: Schema = {
+    **dict.fromkeys(("dataset", "model", "unit"), pl.String()),
+    **dict.fromkeys(("inputs", "configurations"), pl.Int64()),
+    **dict.fromkeys(("seconds", "model_seconds", *_ROWS), pl.Float64()),
+    "device": pl.String(),
+}
+BEST_BY = "the best by "  # before the metric's column: what an explanation is called in an audit
+DISTANCE_SCHEMA: Mapping[str, Any] = {
+    **dict.fromkeys(("model", "metric", "replacement", "configuration", "space"), pl.String()),
+    **dict.fromkeys(("ratio", "beyond", "low", "high"), pl.Float64()),
+    "inputs": pl.Int64(),
+}
+LIMITS_SCHEMA: Mapping[str, Any] = {
+    **dict.fromkeys(("model", "metric", "configuration"), pl.String()),
+    **dict.fromkeys(("score", "possible", "share", "low", "high"), pl.Float64()),
+    "exact": pl.Boolean(),
+    "found_by": pl.String(),
+    "inputs": pl.Int64(),
+}
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """A metric of a study.
+
+    Attributes:
+        column: Its column in the scores.
+        label: What people read.
+        kind: What it rates, ``"local"`` or ``"baseline"`` attributions.
+        noisy: Whether it rests on random draws: its Monte-Carlo error is in the column ``<column>_se``.
+        chance: What attributions that know nothing get on average; None where no number is known.
+        epsilon: How far its perturbations reach, where that is a setting of it; None where it is not.
+        series: All that it is apart from epsilon, the same text for metrics that differ in nothing else.
+        code: What makes it in Python, with the names of ``verax.metrics``; empty where that is not known.
+    """
+
+    column: str
+    label: str
+    higher_is_better: bool
+    kind: str
+    noisy: bool
+    chance: float | None = None
+    epsilon: float | None = None
+    series: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the rows of a study were standardised: its settings belong to such rows.
+
+    Attributes:
+        mean, std: Of the training rows, one number for each column, or for each channel of an image.
+        columns: Names of the columns; empty for images.
+        wrapped: Whether the model takes rows in their own units, so that it has to be wrapped.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    columns: tuple[str, ...]
+    wrapped: bool
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model of a study.
+
+    Attributes:
+        name: Unique in the study, e.g. ``"HELOC-MLP"``.
+        modality: ``"tabular"`` or ``"image"``.
+        architecture: ``"linear"``, ``"mlp"``, ``"inception"`` or a name of the user's own.
+        metrics: Figures by split, ``{"test": {"auroc": 0.8, "accuracy": 0.73}}``; empty when unknown.
+        inputs, features: How many inputs were explained, and how many features each has.
+        task: ``"classification"`` (scores are probabilities) or ``"regression"`` (scores are in the target's unit).
+        weakness: Why the model is no better than its base rate; empty where it is better, or where that is not known.
+        scope: Of which score, baseline and rows the numbers are, by name, in words.
+        measured_on: The rows that ``metrics`` are from, in words.
+        scale: How its rows were standardised; None where one formula does not say it, as with categories.
+    """
+
+    name: str
+    dataset: str
+    modality: str
+    architecture: str
+    metrics: Mapping[str, Mapping[str, float]]
+    inputs: int
+    features: int
+    task: str = "classification"
+    weakness: str = ""
+    measured_on: str = "test split"
+    scale: Scale | None = None
+    scope: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What a study asked beside its scores, on a few inputs of each model.
+
+    Attributes:
+        inputs: How many of each model were to be looked at.
+        distance: How far perturbed rows lie from the training rows: one row per model, space and metric, under the
+            metric's best configuration; ``metric`` is empty for the inputs as they are. Columns as in
+            ``DISTANCE_SCHEMA``.
+        limits: Of each model and metric whose limits are known: what its best configuration scores on these inputs,
+            what the best possible attribution would, and the first as a share of the second, on a scale where 0 is
+            chance. Columns as in ``LIMITS_SCHEMA``.
+        audits: By model: which metrics tell its best explanations from worse ones.
+        left_out: Sentences, by model: what was not asked, and why.
+    """
+
+    inputs: int
+    distance: pl.DataFrame
+    limits: pl.DataFrame
+    audits: Mapping[str, Audit]
+    left_out: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Everything that a finished study measured.
+
+    Attributes:
+        scores: One row per model, configuration and input; columns as in ``scores_schema``, String or Categorical.
+        uncertainty: One row per model, configuration and number of draws; may be empty.
+        settings: Settings of the metrics, e.g. ``{"steps": 20, "samples": 1280, "sigma": 0.2}``.
+        costs: One row per unit of work; columns as in ``COSTS_SCHEMA``; may be empty.
+        metrics: What was measured, in the order of the columns.
+        alone: Model rows per input that each configuration needs where it shares none with others; columns as in
+            ``ALONE_SCHEMA``; without those of which it is not known.
+        trust: How far all this can be trusted; None where the study did not ask.
+        runtimes: Runtime tables (what one attribution alone takes), or their files.
+    """
+
+    scores: pl.DataFrame
+    uncertainty: pl.DataFrame
+    models: tuple[ModelInfo, ...]
+    settings: Mapping[str, Any]
+    costs: pl.DataFrame
+    metrics: tuple[MetricInfo, ...]
+    alone: pl.DataFrame = field(default_factory=lambda: empty(ALONE_SCHEMA))
+    trust: Trust | None = None
+    runtimes: tuple[Any, ...] = ()
+    _matrices: dict[tuple[str, str], Matrix] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def matrix(self, model: str, metric: str) -> Matrix:
+        """The scores of one model under one metric, made once, when they are first asked for."""
+        if (model, metric) not in self._matrices:
+            self._matrices[model, metric] = matrix(self.scores, model, metric)
+        return self._matrices[model, metric]
+
+    def metric(self, column: str) -> MetricInfo:
+        """The metric of that column, or what there is instead."""
+        known = {metric.column: metric for metric in self.metrics}
+        if column not in known:
+            raise ValueError(f"metric: {unknown(column, known or ['a study with metrics'])}")
+        return known[column]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A few explained inputs of one model, for pictures: ``E`` inputs under ``C`` configurations.
+
+    Attributes:
+        modality: ``"tabular"`` or ``"image"``.
+        feature_names: One per feature of a table; empty for images.
+        inputs: ``(E, ...)`` in raw units: values of a table, or pixels ``(E, C, H, W)`` between 0 and 1.
+        targets, probabilities: ``(E,)``, the class that was explained, and the model's probability of it.
+        roles: ``"best"`` or ``"worst"`` of its method by mean DPC.
+        attributions: ``(C, E, ...)``, shaped like the inputs.
+        pc_morf, pc_lerf: ``(C, E, steps + 1)`` class scores while features are removed, most or least relevant first.
+        dpc_morf, dpc_lerf: The same for the directed curves.
+        dpc, pc: ``(C, E)`` weighted area between the curves; DPC in the reading that is taken for the paper's.
+        texts: What each input has for each feature of a table, in words, where numbers do not do: categories and gaps.
+    """
+
+    model: str
+    dataset: str
+    modality: str
+    class_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    inputs: Array
+    input_ids: tuple[str, ...]
+    targets: Array
+    probabilities: Array
+    configurations: tuple[str, ...]
+    methods: tuple[str, ...]
+    roles: tuple[str, ...]
+    attributions: Array
+    pc_morf: Array
+    pc_lerf: Array
+    dpc_morf: Array
+    dpc_lerf: Array
+    dpc: Array
+    pc: Array
+    texts: tuple[tuple[str, ...], ...] = ()
+
+
+def scores_schema(metrics: Sequence[MetricInfo]) -> Schema:
+    """The columns of the scores of a study that measured these metrics."""
+    schema = dict(_SCORED)
+    for metric in metrics:
+        schema[metric.column] = pl.Float64() if metric.noisy else pl.Float32()
+        if metric.noisy:
+            schema[f"{metric.column}_se"] = pl.Float32()
+    return schema | dict.fromkeys(("attribution_norm", *COST_COLUMNS), pl.Float32())
+
+
+def empty(schema: Schema) -> pl.DataFrame:
+    """A table of these columns without rows."""
+    return pl.DataFrame(schema=dict(schema))
+
+
+def joined(several: Sequence[Tables]) -> Tables:
+    """One set of tables with the models of several studies, and the metrics that all of them measured.
+
+    Settings and costs belong to a single study each, and are left out.
+
+    Args:
+        several: Tables of studies whose models have different names.
+    """
+    first, *others = several
+    names = Counter(model.name for tables in several for model in tables.models)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise ValueError(f"studies: models need different names to be shown together, got twice: {', '.join(twice)}.")
+    shared = {metric.column for metric in first.metrics}.intersection(
+        *({metric.column for metric in tables.metrics} for tables in others)
+    )
+    columns = [name for name in first.scores.columns if all(name in tables.scores.columns for tables in several)]
+    return Tables(
+        scores=pl.concat([tables.scores.select(columns) for tables in several]),
+        uncertainty=pl.concat([tables.uncertainty for tables in several]),
+        models=tuple(model for tables in several for model in tables.models),
+        settings={},
+        costs=first.costs.clear(),
+        metrics=tuple(metric for metric in first.metrics if metric.column in shared),
+    )

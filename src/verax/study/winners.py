@@ -1,0 +1,169 @@
+"""Which explanation of a model to trust: the best configuration under a metric, how sure that is, and what it costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from verax.attribution.names import is_reference
+from verax.statistics.intervals import LEVEL, Estimate, estimates
+from verax.statistics.paired import paired_difference, paired_differences
+from verax.statistics.ranks import tied
+from verax.study.matrices import Matrix, matrix
+from verax.study.summary import method_of
+from verax.study.tables import MetricInfo, Tables
+
+_RANDOM = "Random"
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an explanation of one input costs.
+
+    Attributes:
+        forward: Model rows.
+        backward: Those of them through which gradients are taken.
+        seconds: Measured; in proportion to the rows where the configuration shared some.
+        shared: Whether these are the costs beside others of its family, because those of it alone are not known.
+    """
+
+    forward: float
+    backward: float
+    seconds: float
+    shared: bool
+
+    @property
+    def rows(self) -> float:
+        """Rows forward and backward."""
+        return self.forward + self.backward
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The explanation of a model that a metric rates best; references do not compete.
+
+    Attributes:
+        configuration: In its canonical form.
+        score: Its mean over inputs.
+        inputs: How many inputs that is.
+        others: With how many other configurations it was compared.
+        ties: Those of them that are not told apart from it, best first.
+        gain: How much better than chance, positive where it is better; None where chance is not known.
+        random: Whether chance is the study's random attributions; else it is the metric's own number.
+        price: What it costs.
+        cheapest: The tie that needs the fewest model rows alone, and what it costs; None where no tie's are known.
+    """
+
+    metric: MetricInfo
+    configuration: str
+    score: Estimate
+    inputs: int
+    others: int
+    ties: tuple[str, ...]
+    gain: Estimate | None
+    random: bool
+    price: Price
+    cheapest: tuple[str, Price] | None
+
+    @property
+    def beats_chance(self) -> bool | None:
+        """Whether it is told apart from chance; None where chance is not known, or there is one input alone."""
+        if self.gain is None or self.inputs < 2:
+            return None
+        return self.gain.low > 0
+
+
+def winner(tables: Tables, model: str, metric: MetricInfo) -> Winner | None:
+    """The best configuration of a model under a metric, or None where no explanation was measured.
+
+    The best of many is compared with each of the others by the paired t-test over inputs, at ``1 - 0.05 / others``:
+    however many there are, the one that is truly best is the winner or among its ties in 95 of 100 studies. Of
+    configurations whose means differ by rounding alone the first is the winner and the others are ties.
+    """
+    scores = tables.matrix(model, metric.column)
+    competing, values = _competing(scores, metric)
+    if not competing:
+        return None
+    sign = _sign(metric)
+    means = torch.from_numpy(tied(values.mean(1).numpy()))
+    first, *rest = (int(place) for place in torch.sort(means, descending=True, stable=True).indices)
+    level = 1 - (1 - LEVEL) / max(len(rest), 1)
+    best = values[first]
+    differences = zip(rest, paired_differences(best, values[rest], level) if rest else [], strict=True)
+    ties = [
+        competing[place] for place, difference in differences if means[place] == means[first] or difference.may_be_zero
+    ]
+    chance, random = _chance(scores, metric)
+    costs = prices(tables, model)
+    return Winner(
+        metric=metric,
+        configuration=competing[first],
+        score=estimates(sign * best[None])[0],
+        inputs=len(scores.inputs),
+        others=len(rest),
+        ties=tuple(ties),
+        gain=None if chance is None else paired_difference(best, sign * chance, level),
+        random=random,
+        price=costs[competing[first]],
+        cheapest=_cheapest(ties, costs),
+    )
+
+
+def best_configuration(scores: pl.DataFrame, model: str, metric: MetricInfo) -> str | None:
+    """The configuration that wins, without asking how sure that is; None where no explanation was measured.
+
+    Args:
+        scores: Of a study.
+        model: The model's name.
+        metric: What decides.
+    """
+    competing, values = _competing(matrix(scores, model, metric.column), metric)
+    return competing[int(tied(values.mean(1).numpy()).argmax())] if competing else None
+
+
+def _competing(scores: Matrix, metric: MetricInfo) -> tuple[list[str], Tensor]:
+    """Configurations that are no references, and their scores, the higher the better."""
+    names = [name for name in scores.configurations if not is_reference(method_of(name))]
+    return names, _sign(metric) * torch.tensor(scores.values[scores.places(names)])
+
+
+def _sign(metric: MetricInfo) -> float:
+    return 1.0 if metric.higher_is_better else -1.0
+
+
+def prices(tables: Tables, model: str) -> dict[str, Price]:
+    """What each configuration of a model costs per input, alone where that is known."""
+    own = pl.col("model") == model
+    costs = pl.col("attribution_rows", "attribution_rows_backward", "attribution_seconds").cast(pl.Float64)
+    means = tables.scores.filter(own).group_by("configuration").agg(costs.mean().fill_null(0.0))
+    alone = {name: (forward, backward) for _, name, forward, backward in tables.alone.filter(own).iter_rows()}
+    return {
+        name: _price(forward, backward, seconds, alone.get(name))
+        for name, forward, backward, seconds in means.iter_rows()
+    }
+
+
+def _price(forward: float, backward: float, seconds: float, alone: tuple[float, float] | None) -> Price:
+    if alone is None:
+        return Price(forward, backward, seconds, shared=True)
+    shared = forward + backward
+    scale = sum(alone) / shared if shared else 1.0
+    return Price(alone[0], alone[1], seconds * scale, shared=False)
+
+
+def _chance(scores: Matrix, metric: MetricInfo) -> tuple[Tensor | None, bool]:
+    """Per input what chance gets, and whether it was measured."""
+    random = [name for name in scores.configurations if method_of(name) == _RANDOM]
+    if random:
+        return torch.tensor(scores.values[scores.places(random)]).mean(0), True
+    if metric.chance is None:
+        return None, False
+    return torch.full((len(scores.inputs),), metric.chance, dtype=torch.float64), False
+
+
+def _cheapest(configurations: Sequence[str], costs: Mapping[str, Price]) -> tuple[str, Price] | None:
+    """Of equals the first; what is shared depends on what else the study has, and is not compared."""
+    known = [(name, costs[name]) for name in configurations if not costs[name].shared]
+    return min(known, key=lambda each: each[1].rows) if known else None
