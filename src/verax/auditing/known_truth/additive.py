@@ -24,7 +24,7 @@ def linear(inputs: int, seed: int) -> Case:
     return table_case(
         "linear",
         "A weighted sum of eight features.",
-        Formula(lambda own, rows: rows @ own.weights, weights=_LINEAR),
+        Formula(lambda formula, rows: rows @ formula.weights, weights=_LINEAR),
         x,
         weights.repeat(inputs, 1),
         weights * x,
@@ -38,7 +38,11 @@ def additive(inputs: int, seed: int) -> Case:
     return table_case(
         "additive",
         "A sum of waves and parabolas, one of each per feature.",
-        Formula(lambda own, rows: (2 * rows).sin() @ own.waves + rows**2 @ own.squares, waves=_WAVES, squares=_SQUARES),
+        Formula(
+            lambda formula, rows: (2 * rows).sin() @ formula.waves + rows**2 @ formula.squares,
+            waves=_WAVES,
+            squares=_SQUARES,
+        ),
         x,
         2 * waves * (2 * x).cos() + 2 * squares * x,
         waves * (2 * x).sin() + squares * x**2,
@@ -58,7 +62,7 @@ def shattered_gradients(inputs: int, seed: int) -> Case:
         "shattered gradients",
         "A weighted sum under a fast, small wave.",
         Formula(
-            lambda own, rows: rows @ own.weights + _AMPLITUDE * (_SPEED * rows + own.phases).sin().sum(1),
+            lambda formula, rows: rows @ formula.weights + _AMPLITUDE * (_SPEED * rows + formula.phases).sin().sum(1),
             weights=_TREND,
             phases=_PHASES,
         ),
@@ -77,7 +81,7 @@ def uninformative(inputs: int, seed: int) -> Case:
     return table_case(
         "uninformative",
         "Six features add up, four are never read.",
-        Formula(lambda own, rows: rows[:, :6].tanh() @ own.weights, weights=_BOUNDED),
+        Formula(lambda formula, rows: rows[:, :6].tanh() @ formula.weights, weights=_BOUNDED),
         x,
         nn.functional.pad(weights * (1 - bounded**2), (0, 4)),
         nn.functional.pad(weights * bounded, (0, 4)),

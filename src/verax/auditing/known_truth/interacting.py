@@ -1,6 +1,7 @@
 """Models whose features count together: products, copies, conflicts, logic, and a network of ReLUs."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,9 +38,9 @@ def product(inputs: int, seed: int) -> Case:
     A factor's slope is the product of the others; of the product itself each gets what Owen's integral says.
     """
 
-    def score(own: Formula, rows: Tensor) -> Tensor:
-        factors = rows[:, :5] + own.shifts
-        added: Tensor = factors[:, :2].prod(1) + factors[:, 2:].prod(1) + rows[:, 5:] @ own.weights
+    def score(formula: Any, rows: Tensor) -> Tensor:
+        factors = rows[:, :5] + formula.shifts
+        added: Tensor = factors[:, :2].prod(1) + factors[:, 2:].prod(1) + rows[:, 5:] @ formula.weights
         return added
 
     x, shifts, weights = normal_rows("product", inputs, 8, seed), double(_SHIFTS), double(_WEIGHTS)
@@ -60,9 +61,10 @@ def product(inputs: int, seed: int) -> Case:
 def duplicated(inputs: int, seed: int) -> Case:
     """Two products of two features each. Four further columns repeat these; the truth of the copies is 0."""
 
-    def score(own: Formula, rows: Tensor) -> Tensor:
-        factors = rows[:, :4] + own.shifts
-        return factors[:, :2].prod(1) + factors[:, 2:].prod(1)
+    def score(formula: Any, rows: Tensor) -> Tensor:
+        factors = rows[:, :4] + formula.shifts
+        product: Tensor = factors[:, :2].prod(1) + factors[:, 2:].prod(1)
+        return product
 
     x, shifts = normal_rows("duplicated", inputs, 4, seed), double(_COPIED_SHIFTS)
     p, q = x + shifts, shifts[None]
@@ -90,7 +92,8 @@ def conflicting(inputs: int, seed: int) -> Case:
         "conflicting",
         "Four features have an effect, and a partner of each takes it away.",
         Formula(
-            lambda own, rows: (rows[:, :4] * (-_CANCELLING * rows[:, 4:]).sigmoid()) @ own.weights, weights=_EFFECTS
+            lambda formula, rows: (rows[:, :4] * (-_CANCELLING * rows[:, 4:]).sigmoid()) @ formula.weights,
+            weights=_EFFECTS,
         ),
         x,
         torch.cat(slopes, dim=1),
@@ -105,10 +108,10 @@ def logic(inputs: int, seed: int) -> Case:
     AND is the product of truths, NOT is 1 minus one, and OR is NOT (NOT AND NOT ...).
     """
 
-    def score(own: Formula, rows: Tensor) -> Tensor:
-        true = (_STEEPNESS * (rows - own.thresholds)).sigmoid()
+    def score(formula: Any, rows: Tensor) -> Tensor:
+        true = (_STEEPNESS * (rows - formula.thresholds)).sigmoid()
         parts = (true[:, :3].prod(1), 1 - (1 - true[:, 3:6]).prod(1), true[:, 6] * (1 - true[:, 7]))
-        added: Tensor = torch.stack(parts, dim=1) @ own.strengths
+        added: Tensor = torch.stack(parts, dim=1) @ formula.strengths
         return added
 
     x, thresholds = normal_rows("logic", inputs, 8, seed), double(_THRESHOLDS)

@@ -48,7 +48,9 @@ def decision_tree(inputs: int, seed: int) -> Case:
     shares = torch.stack(terms).sum(0)
     telling = ((shares != 0).sum(1) >= _TELLING).nonzero()[:inputs, 0]
     tree = Formula(
-        lambda own, rows: _answers(rows, own.thresholds).prod(2) @ own.leaves, thresholds=_THRESHOLDS, leaves=_LEAVES
+        lambda formula, rows: _answers(rows, formula.thresholds).prod(2) @ formula.leaves,
+        thresholds=_THRESHOLDS,
+        leaves=_LEAVES,
     )
     return Case(
         "decision tree",
