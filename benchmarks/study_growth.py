@@ -20,12 +20,12 @@ import polars as pl
 import torch
 
 import verax.study.run
+from verax.report.study_report import write_study_report
 from verax.scoring.meter import Cost, Rows
 from verax.study.cache import Cache
 from verax.study.compute import compute
 from verax.study.machine import Machine
 from verax.study.plan import plan_of
-from verax.study.report import write_study_report
 from verax.study.results import read_results
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import Store, parquet, versions

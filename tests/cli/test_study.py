@@ -116,5 +116,7 @@ def test_verify(copied: Path) -> None:
 
 
 def test_a_report(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verax.study.report.write_study_report", lambda study: study.store.folder / "report.html")
+    monkeypatch.setattr(
+        "verax.report.study_report.write_study_report", lambda study: study.store.folder / "report.html"
+    )
     assert facts("study", "report", copied) == {"study": "small", "report": str(copied / "report.html")}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from study.studies import ran, spec, table
+from verax.report.study_report import provenance
 from verax.study.model_quality import weak_models
-from verax.study.report import provenance
 from verax.study.results import read_results
 from verax.study.study import open_study
 

@@ -157,7 +157,7 @@ def report(folder: Folder, imports: common.Imports = None, as_json: AsJson = Fal
     """
     with common.one_line_errors():
         _begin(imports)
-        from verax.study.report import write_study_report
+        from verax.report.study_report import write_study_report
         from verax.study.study import open_study
 
         study = open_study(folder)

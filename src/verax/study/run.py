@@ -9,6 +9,7 @@ import polars as pl
 
 from verax.core.files import DiskError, named_disk_errors
 from verax.core.printable import printable
+from verax.report.study_report import need_study_extra, write_study_report
 from verax.study.engine import run_local
 from verax.study.examples import examples_stem, make_examples
 from verax.study.machine import Machine, one_thread
@@ -18,7 +19,6 @@ from verax.study.plan import Plan, plan_of
 from verax.study.pool import UNCERTAINTY, run_gpus, run_pool
 from verax.study.progress import Watcher, watching
 from verax.study.ray_engine import Cluster, connected, run_ray
-from verax.study.report import need_study_extra, write_study_report
 from verax.study.results import chosen_examples, read_results
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError

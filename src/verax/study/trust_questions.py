@@ -12,9 +12,11 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-import verax
 from verax.attribution import Attribution
+from verax.auditing.audit import audit
 from verax.auditing.store import finding_frame
+from verax.evaluation.evaluate import evaluate
+from verax.evaluation.limits import limits as possible_limits
 from verax.metrics.base import GuidedMetric, Metric
 from verax.metrics.weighted_area import WeightedArea
 from verax.problem.replacement import BASELINE
@@ -144,7 +146,7 @@ class FromTheData(Question):
         values = explain(model, self.shown, self.rows, machine, cache).values
         problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True)
         metrics = {column: _in_one_step(metric) for column, metric in self._measured().items()}
-        found = verax.evaluate(problem, values, metrics).with_distance()
+        found = evaluate(problem, values, metrics).with_distance()
         best = {column: method.canonical for column, method in self.best.items()}
         rows = [
             {
@@ -204,10 +206,10 @@ class OfThePossible(Question):
         model, metrics = self.model, self._measured()
         problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=False)
         values = explain(model, self.shown, self.rows, machine, cache).values
-        found = verax.evaluate(problem, values, metrics)
+        found = evaluate(problem, values, metrics)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="limits: .* model rows allow")  # the table says of how many
-            limits = verax.limits(problem, metrics, rows=self.asked.limit_rows)
+            limits = possible_limits(problem, metrics, rows=self.asked.limit_rows)
         rows = []
         for column in metrics:
             name = self.best[column].canonical
@@ -270,7 +272,7 @@ class ToldApart(Question):
     def answered(self, machine: Machine, cache: Cache) -> Answer:
         """An audit of one's own model, with the study's metrics as they are."""
         model = self.model
-        found = verax.audit(
+        found = audit(
             model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True),
             {name: model.used(method) for name, method in self.explanations.items()},
             metrics=self.metrics.on_data(self.rows, model.background),
