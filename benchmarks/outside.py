@@ -1,0 +1,93 @@
+"""Verax beside material that nobody here made: data, published numbers and test fixtures of others.
+
+Writes benchmarks/results/outside.json and the tables of docs/outside.md. Each part can be run alone; the results of the
+others stay as they are.
+"""
+
+import argparse
+import importlib
+import json
+import pkgutil
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import common
+import outside_parts
+
+JSON = common.RESULTS / "outside.json"
+PAGE = Path(__file__).parents[1] / "docs" / "outside.md"
+BLOCK = re.compile(r"(<!-- (?P<part>\w+)/(?P<table>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def main() -> None:
+    options = _options()
+    names = options.part or ([] if options.pages else part_names())
+    for name in names:
+        if absent := missing(name, options.data):
+            raise SystemExit(f"{name}: expected {', '.join(absent)} in {options.data}, got no such folder.")
+    for name in names:
+        seconds = run(name, options.data)
+        print(f"{name}: {seconds:.1f} s")
+    PAGE.write_text(rendered(PAGE.read_text(), stored()))
+
+
+def part_names() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(outside_parts.__path__))
+
+
+def part(name: str) -> ModuleType:
+    return importlib.import_module(f"outside_parts.{name}")
+
+
+def missing(name: str, data: Path) -> list[str]:
+    """Folders that a part needs and that are not in the data."""
+    return [folder for folder in getattr(part(name), "FOLDERS", ()) if not (data / folder).is_dir()]
+
+
+def run(name: str, data: Path) -> float:
+    """Measure a part and store it, beside what is stored of the others."""
+    start = time.perf_counter()
+    measured = part(name).measure(data)
+    seconds = time.perf_counter() - start
+    facts = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": round(seconds, 1)}
+    content = {**facts, "machine": common.machine(), "versions": common.versions(), "measured": measured}
+    parts = {**stored(), name: content}
+    JSON.write_text(json.dumps({key: parts[key] for key in sorted(parts)}, indent=2) + "\n")
+    return seconds
+
+
+def stored() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(JSON.read_text()) if JSON.exists() else {}
+    return found
+
+
+def rendered(page: str, parts: dict[str, Any]) -> str:
+    """The page with its tables as the stored results have them."""
+    tables = {name: part(name).tables(content["measured"]) for name, content in parts.items()}
+
+    def block(match: re.Match[str]) -> str:
+        return f"{match[1]}{tables[match['part']][match['table']].strip()}\n{match[4]}"
+
+    return BLOCK.sub(block, page)
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown: the first column to the left, the others to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/outside"), help="folder of the material")
+    parser.add_argument("--part", action="append", choices=part_names(), help="run this part alone; repeatable")
+    parser.add_argument("--pages", action="store_true", help="measure nothing, write the tables from the stored JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
