@@ -7,7 +7,7 @@ from beartype import beartype
 from jaxtyping import Float
 from torch import Tensor
 
-from verax.core.text_tables import counted
+from verax.core.display import counted
 from verax.metrics import PredictionChange
 from verax.statistics.intervals import Estimate
 from verax.statistics.paired import paired_difference

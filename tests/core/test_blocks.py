@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verax.core.blocks import pieces, stretch_of
-from verax.core.permutation import shuffled
+from verax.core.blocks import chunk_size, pieces
+from verax.core.noise import random_order
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
@@ -22,18 +22,18 @@ def test_pieces_of_a_call_are_those_of_its_stretches(count: int, size: int, stre
 
 
 def test_a_stretch_is_at_least_one_batch() -> None:
-    assert stretch_of(8, row_bytes=1 << 40) == 8
+    assert chunk_size(8, row_bytes=1 << 40) == 8
 
 
 @settings(derandomize=True, max_examples=30, deadline=None)
 @given(st.integers(1, 700), st.integers(0, 5))
 def test_a_shuffled_order_holds_every_row_once(count: int, seed: int) -> None:
-    order = shuffled(torch.arange(count), count, seed)
+    order = random_order(torch.arange(count), count, seed)
     assert sorted(order.tolist()) == list(range(count))
 
 
 def test_shuffled_orders_look_random() -> None:
-    orders = torch.stack([shuffled(torch.arange(50), 50, seed) for seed in range(400)]).double()
+    orders = torch.stack([random_order(torch.arange(50), 50, seed) for seed in range(400)]).double()
     assert (orders.mean(0) - 24.5).abs().max() < 4 * 14.43 / 20  # of uniform numbers, four standard errors
     first, second = orders[:, :-1].flatten(), orders[:, 1:].flatten()
     assert abs(float(torch.corrcoef(torch.stack((first, second)))[0, 1]) + 1 / 49) < 0.02

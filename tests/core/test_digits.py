@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verax.core.digits import digits_of_interval, significant
+from verax.core.display import digits_of_interval, significant
 
 reaches = st.floats(1e-12, 1e12)
 numbers = st.floats(-1e12, 1e12)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from verax.core.repeatable import repeatable_convolutions, scatter_sums
+from verax.core.determinism import deterministic_convolutions, deterministic_scatter_add
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -11,7 +11,7 @@ def test_scatter_sums_are_those_of_float64(dtype: torch.dtype) -> None:
     drawn = torch.Generator().manual_seed(0)
     values = (torch.randn(3, 4, 999, generator=drawn) * torch.randn(3, 4, 999, generator=drawn).exp()).to(dtype)
     places = torch.randint(0, 120, values.shape, generator=drawn)
-    found = scatter_sums(values, places, torch.zeros(3, 4, 121, dtype=dtype))
+    found = deterministic_scatter_add(values, places, torch.zeros(3, 4, 121, dtype=dtype))
     wanted = torch.zeros(3, 4, 121, dtype=torch.float64).scatter_add_(-1, places, values.double())
     assert found.dtype == dtype
     torch.testing.assert_close(found.double(), wanted, rtol=torch.finfo(dtype).eps, atol=1e-13)
@@ -22,7 +22,9 @@ def test_the_order_of_adding_leaves_no_trace() -> None:
     values, places = torch.randn(1, 5000, generator=drawn), torch.randint(0, 7, (1, 5000), generator=drawn)
     zeros = torch.zeros(1, 7)
     other = torch.randperm(5000, generator=drawn)
-    first, second = (scatter_sums(values[:, order], places[:, order], zeros) for order in (torch.arange(5000), other))
+    first, second = (
+        deterministic_scatter_add(values[:, order], places[:, order], zeros) for order in (torch.arange(5000), other)
+    )
     assert torch.equal(first, second)
     plain = [zeros.scatter_add(-1, places[:, order], values[:, order]) for order in (torch.arange(5000), other)]
     assert not torch.equal(*plain)  # which is what the whole numbers are for
@@ -30,14 +32,16 @@ def test_the_order_of_adding_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_not_finite_spoils_its_line_alone(bad: float) -> None:
-    found = scatter_sums(torch.tensor([[bad, 1.0], [2.0, 3.0]]), torch.tensor([[0, 1], [0, 0]]), torch.zeros(2, 2))
+    found = deterministic_scatter_add(
+        torch.tensor([[bad, 1.0], [2.0, 3.0]]), torch.tensor([[0, 1], [0, 0]]), torch.zeros(2, 2)
+    )
     assert found[0].isnan().all()
     assert found[1].tolist() == [5.0, 0.0]
 
 
 def test_zeros_and_the_ends_of_the_format_are_kept() -> None:
     values = torch.tensor([[0.0, -0.0], [3e38, -3e38], [1e-44, 1e-44]])
-    found = scatter_sums(values, torch.zeros(3, 2, dtype=torch.int64), torch.zeros(3, 1))
+    found = deterministic_scatter_add(values, torch.zeros(3, 2, dtype=torch.int64), torch.zeros(3, 1))
     assert found.flatten().tolist() == [0.0, 0.0, 0.0]  # numbers far below 2**-126 are rounded away
 
 
@@ -45,7 +49,7 @@ def test_the_setting_of_cudnn_is_restored() -> None:
     before = torch.backends.cudnn.deterministic
 
     def fail() -> None:
-        with repeatable_convolutions():
+        with deterministic_convolutions():
             assert torch.backends.cudnn.deterministic
             raise RuntimeError("inside")
 

@@ -13,7 +13,7 @@ import torch
 
 import calls
 import verax
-from verax.core.saving import ENDINGS
+from verax.core.files import ENDINGS
 from verax.report.comparison import comparison_page
 
 NAMES = ("pc", "dpc", "infidelity", "sensitivity_n")

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from safetensors.torch import save as save_tensors
 from sklearn.metrics import roc_auc_score
 
-from verax.core.sealing import BLANK, is_sealed, sealed
+from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
 from verax.data.base import assembled
 from verax.data.embedded import load_breast_cancer, load_digits
 from verax.models import MLP, InceptionV1, Linear, save
@@ -280,7 +280,7 @@ class TestResume:
         save_file({"a": torch.zeros(2)}, path)
         with pytest.raises(CheckpointError, match="no checkpoint of a run"):
             train(SMALL, table, SHORT, device="cpu", checkpoint=path)
-        path.write_bytes(sealed(save_tensors({"a": torch.zeros(2)}, {"seal": BLANK})))
+        path.write_bytes(with_checksum(save_tensors({"a": torch.zeros(2)}, {"seal": BLANK_CHECKSUM})))
         with pytest.raises(CheckpointError, match="no checkpoint of a run"):
             train(SMALL, table, SHORT, device="cpu", checkpoint=path)
 
@@ -290,11 +290,11 @@ class TestResume:
         with pytest.raises(Stop):
             train(SMALL, table, SHORT, device="cpu", checkpoint=path, progress=stop_after(1))
         whole = path.read_bytes()
-        assert is_sealed(whole)
+        assert has_valid_checksum(whole)
         for place in range(len(whole)):
             changed = bytearray(whole)
             changed[place] ^= 1 << (place % 8)
-            assert not is_sealed(bytes(changed)), place
+            assert not has_valid_checksum(bytes(changed)), place
         for damaged in (whole[:-10], whole + b"\0", bytes(changed), b""):
             path.write_bytes(damaged)
             with pytest.raises(CheckpointError, match="damaged"):
@@ -308,7 +308,7 @@ class TestResume:
         header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])["__metadata__"]
         tensors = load_file(path)
         some = {name: tensors[name] for name in tensors if name != "best.fc.bias"}
-        path.write_bytes(sealed(save_tensors(some, header)))
+        path.write_bytes(with_checksum(save_tensors(some, header)))
         with pytest.raises(CheckpointError, match=r"(?s)damaged .*fc\.bias"):
             train(SMALL, table, SHORT, device="cpu", checkpoint=path)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from verax.core.settings import made, plain
+from verax.core.settings import from_dict, to_dict
 from verax.metrics import PredictionChange
 from verax.problem.replacement import REPLACEMENTS
 from verax.problem.replacement.words import needs_background, replacement_from, sayable
@@ -15,9 +15,9 @@ from verax.replacement import Marginal, NoisyLinear, Nudge, Replacement
 def test_every_replacement_is_said_by_its_name_in_words_and_in_files(name):
     said = replacement_from(sayable()[name].replace("NUMBER", "0.5"))
     assert type(said) is REPLACEMENTS.get(name)
-    written = plain(PredictionChange(replacement=said))["replacement"]
+    written = to_dict(PredictionChange(replacement=said))["replacement"]
     assert written["name"] == name
-    assert made(PredictionChange, {"replacement": written}).replacement.short_form == said.short_form
+    assert from_dict(PredictionChange, {"replacement": written}).replacement.short_form == said.short_form
 
 
 def test_settings_are_read_by_their_types():

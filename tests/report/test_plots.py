@@ -9,8 +9,8 @@ from matplotlib import pyplot as plt
 import calls
 import verax
 from report.examples import HOSTILE, classifier, evaluation, rows
+from verax.core.display import MOST_ROWS
 from verax.core.palette import BLUE, GREY, VERMILION
-from verax.core.text_tables import MOST_ROWS
 from verax.report.figure import Chart
 from verax.report.plots import MOST_PANELS
 from verax.statistics.intervals import t_quantile

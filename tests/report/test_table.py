@@ -9,7 +9,7 @@ import torch
 import calls
 import verax
 from report.examples import HOSTILE, classifier, evaluation, read_html, read_text, rows
-from verax.core.text_tables import MOST_ROWS, Table
+from verax.core.display import MOST_ROWS, TextTable
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.result import Evaluation
 from verax.scoring.meter import Cost
@@ -166,7 +166,7 @@ def test_many_attributions_are_cut():
 
 
 def test_notes_stand_below():
-    table = Table(("name", "mean"), (("a", "1"),), "One", ("<first>", "second"))
+    table = TextTable(("name", "mean"), (("a", "1"),), "One", ("<first>", "second"))
     assert table.text().splitlines()[2:] == ["One.", "", "<first>", "second"]
     assert table.html().endswith("<ul><li>&lt;first&gt;</li><li>second</li></ul>")
 

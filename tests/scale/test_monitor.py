@@ -11,7 +11,7 @@ import calls
 import verax
 from calls import stream
 from verax.core.arrays import Layout
-from verax.core.sealing import BLANK, sealed
+from verax.core.hashing import BLANK_CHECKSUM, with_checksum
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import METRICS
 from verax.metrics.result import Context, Result
@@ -103,7 +103,7 @@ def test_a_state_written_before_chance_was_kept_is_read(tmp_path) -> None:
     monitor.fold(results(drawn(200)))
     held = json.loads(monitor.content())
     del held["tracks"][0]["chance"]
-    (tmp_path / "state.json").write_bytes(sealed(json.dumps(held | {"seal": BLANK}, indent=1).encode()))
+    (tmp_path / "state.json").write_bytes(with_checksum(json.dumps(held | {"seal": BLANK_CHECKSUM}, indent=1).encode()))
     assert Monitor.load(tmp_path / "state.json").fold(results(drawn(100, seed=1)))[0].window == 2
 
 

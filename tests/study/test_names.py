@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from study.studies import LINEAR, content, ran, table, whole
-from verax.core.printable import printable
+from verax.core.display import escape
 from verax.study.progress import Watcher, watching
 from verax.study.spec import SpecError, parse_spec
 
@@ -73,5 +73,5 @@ def say(watcher: Watcher) -> None:
 
 def test_what_is_harmless_stays() -> None:
     text = "Größe 体重 ±\n\tx"
-    assert printable(text) == text
-    assert printable("a\x00b\x7f\u2028") == "a\\x00b\\x7f\\u2028"
+    assert escape(text) == text
+    assert escape("a\x00b\x7f\u2028") == "a\\x00b\\x7f\\u2028"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from verax.core.text_tables import Table, shortened
-from verax.core.text_tables import cost as spent
+from verax.core.display import TextTable, first_rows
+from verax.core.display import cost as spent
 from verax.scoring.meter import Cost
 
 
@@ -22,10 +22,10 @@ class Attributions(dict[str, Any]):
         self.delta, self.cost = delta, cost
         self.rows, self.rows_backward, self.seconds = cost.rows.forward, cost.rows.backward, cost.seconds
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         gaps = {name: f"{gap:.2g}" for name, gap in self.delta.items()}
         rows = [(name, str(tuple(values.shape)), gaps.get(name, "")) for name, values in self.items()]
-        return Table(("attribution", "shape", "largest gap"), shortened(rows), spent(self.rows, self.seconds))
+        return TextTable(("attribution", "shape", "largest gap"), first_rows(rows), spent(self.rows, self.seconds))
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -21,8 +21,8 @@ from verax.attribution.family import Family, check_family
 from verax.attribution.given import Explained, Given, Piece, Place, given_of
 from verax.core.arrays import Layout, joined_rows
 from verax.core.blocks import pieces
-from verax.core.code import code_of
 from verax.core.registry import Registry
+from verax.core.settings import code_of
 from verax.core.shapes import Float
 from verax.problem.checked_inputs import CheckedInputs
 from verax.problem.problem import Problem, checked_problem
@@ -230,7 +230,7 @@ def explain(problem: Problem, methods: Mapping[str, Attribution] | Sequence[Attr
     named = methods if isinstance(methods, Mapping) else {method.canonical: method for method in _listed(methods)}
     groups = families(list(named.values()))
     meter = Meter(problem.scorer.counts)
-    length = problem.scorer.stretch(problem.rows.values, problem.batch_size, problem.device)
+    length = problem.scorer.chunk_size(problem.rows.values, problem.batch_size, problem.device)
     parts = [
         _computed(groups, problem[rows] if len(problem) > length else problem) for rows in pieces(len(problem), length)
     ]

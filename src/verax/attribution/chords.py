@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.nonlinear_calls import Call, Evaluate
-from verax.core.repeatable import scatter_sums
+from verax.core.determinism import deterministic_scatter_add
 
 _OTHER_WAY = (
     "model: DeepLIFT needs the same functions to be called for every row, but the model's way through its layers "
@@ -150,5 +150,5 @@ class _Sloped(torch.autograd.Function):
 def _scattered(values: Tensor, places: Tensor, like: Tensor, axes: int) -> Tensor:
     """Add values at their places among the last axes; windows that overlap add up."""
     flat, where, what = torch.zeros_like(like).flatten(-axes), places.flatten(-axes), values.flatten(-axes)
-    sums = scatter_sums(what, where, flat) if flat.is_cuda else flat.scatter_add_(-1, where, what)
+    sums = deterministic_scatter_add(what, where, flat) if flat.is_cuda else flat.scatter_add_(-1, where, what)
     return sums.reshape(like.shape)

@@ -20,7 +20,7 @@ from torch import Tensor
 from verax.attribution.chords import Chords
 from verax.attribution.nonlinear_calls import Call, CaughtCalls, Recording
 from verax.core.blocks import pieces
-from verax.core.repeatable import repeatable_convolutions
+from verax.core.determinism import deterministic_convolutions
 from verax.core.shapes import Float, Int
 from verax.scoring.class_scores import class_scores, target_scores
 from verax.scoring.meter import Rows
@@ -129,7 +129,7 @@ class _Graph:
         pairs, outputs = self.ends = self.ends or self._run(recording.calls)
         self.chords.meet(recording.calls)
         arriving = self._last_step(outputs.detach(), reference_outputs.detach().repeat(len(self.inputs), 1))
-        with session.clocked(), repeatable_convolutions():
+        with session.clocked(), deterministic_convolutions():
             (gradient,) = torch.autograd.grad(outputs, pairs, arriving, True, allow_unused=True)
         if gradient is None:
             raise TypeError(_INDEPENDENT)

@@ -24,10 +24,10 @@ from verax.attribution.segmentation import (
 )
 from verax.core import palette
 from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
+from verax.core.arrays import on_host, to_device
 from verax.core.blocks import block_bytes, pieces
-from verax.core.cores import available_cores
 from verax.core.shapes import Float, Int
-from verax.core.transfer import on_host, to_device
+from verax.core.worker_processes import available_cores
 from verax.scoring.meter import Rows
 
 Distance = Literal["masks", "inputs"]

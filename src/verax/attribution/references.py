@@ -22,9 +22,9 @@ from verax.core.arguments import (
     checked_seed,
     settle,
 )
+from verax.core.arrays import on_host, to_device
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
-from verax.core.transfer import on_host, to_device
 from verax.scoring.meter import Rows
 
 Detector = Literal["sobel", "canny"]

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from verax.core.arrays import send
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
-from verax.core.transfer import send
 
 _FEW = 32  # features: with the nine alphas of the paper's grid, eigenvectors are faster from there on
 _SURE = 1e-5  # a penalty far above the rounding of sums over thousands of rows: the matrix stays positive definite

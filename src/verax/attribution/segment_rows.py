@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from verax.core import noise
+from verax.core.arrays import to_device
 from verax.core.blocks import pieces
 from verax.core.image_rows import can_write, rows_by_segment
 from verax.core.shapes import Bool, Float, Int
-from verax.core.transfer import to_device
 from verax.scoring.inference import Runner
 
 Replacement = Literal["segment", "image", "dataset"]

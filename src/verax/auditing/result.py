@@ -10,8 +10,8 @@ from verax.auditing.finding import COLUMNS, Finding, LeftOut
 from verax.auditing.sentences import blind_spots, by, case_sentences, cut, misled, model_sentences, name_of, told_apart
 from verax.auditing.store import finding_frame
 from verax.auditing.trials.base import Trial
-from verax.core.saving import save_as
-from verax.core.text_tables import Table, cost, shortened
+from verax.core.display import TextTable, cost, first_rows
+from verax.core.files import save_as
 from verax.metrics.about import fact_line
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Audit:
         """
         save_as(path, self.to_frame, self._page)
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """By metric and replacement: how many trials of each family were passed, of those that were made."""
         families = list(dict.fromkeys(one.family for one in self.findings if one.passed is not None))
         needed = self.inputs_needed if self.inputs else {}
@@ -115,7 +115,7 @@ class Audit:
             rows.append((first.metric, first.kind, first.replacement, *extra, *cells))
         head = ("metric", "rates", "replacement", *(["inputs needed"] if self.inputs else []), *families)
         caption = f"Trials passed of those made, {100 * self.level:.4g} % intervals; {cost(self.rows, self.seconds)}"
-        return Table(head, tuple(rows), caption, about=fact_line(self.facts))
+        return TextTable(head, tuple(rows), caption, about=fact_line(self.facts))
 
     def _page(self) -> str:
         from verax.report.audit import audit_page  # noqa: PLC0415  # to keep ``import verax`` light
@@ -126,7 +126,7 @@ class Audit:
         notes = self.notes
         more = [f"... and {len(notes) - _NOTES} more left out; see .notes."] if len(notes) > _NOTES else []
         whole = self.table()
-        table = replace(whole, rows=shortened(whole.rows)) if whole.rows else whole
+        table = replace(whole, rows=first_rows(whole.rows)) if whole.rows else whole
         return "\n".join([*self.sentences, "", table.text(), *notes[:_NOTES], *more])
 
     def _repr_html_(self) -> str:

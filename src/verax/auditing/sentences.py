@@ -7,7 +7,7 @@ from itertools import groupby
 from verax.auditing.bench import own_replacement
 from verax.auditing.finding import Finding
 from verax.auditing.trials.tells_apart import WORSE
-from verax.core.text_tables import counted
+from verax.core.display import counted
 from verax.metrics import LocalPredictionChange
 
 _GOOD = 0.9  # share of false explanations that a metric which is to be used puts below the truth

@@ -15,7 +15,7 @@ from verax.auditing.subject import Subject
 from verax.auditing.trials.base import Trial
 from verax.core.files import Sealed, write_atomically
 from verax.core.hashing import digest, stable_form, tensor_hash
-from verax.core.version import __version__
+from verax.core.packages import __version__
 from verax.core.warn import warn
 from verax.metrics.base import Metric
 from verax.problem.replacement import Replacement

@@ -16,7 +16,7 @@ from verax.checking.result import Check, Checked
 from verax.core.arrays import as_tensor
 from verax.core.blocks import pieces
 from verax.core.hashing import tensor_hash
-from verax.core.permutation import shuffled
+from verax.core.noise import random_order
 from verax.core.shapes import Float, Int
 from verax.core.warn import once_per_call
 from verax.evaluation.stream_sources import looks
@@ -98,7 +98,7 @@ def run_check(plan: Plan, run: Run) -> Check:
 def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iterator[Rows]:
     """Inputs in a random order, all at once, or in growing blocks after each of which there is a look."""
     many = count if inputs is None else inputs
-    order = shuffled(torch.arange(many), count, seed).numpy()
+    order = random_order(torch.arange(many), count, seed).numpy()
     for look in looks(many, most=1 << 15) if until else [slice(0, many)]:
         yield np.sort(order[look])
 

@@ -19,8 +19,8 @@ from verax.checking.measure import Plan, method_of, planned
 from verax.checking.requirement import Requirement, Segments, requirements_of
 from verax.core.files import write_atomically
 from verax.core.hashing import digest
+from verax.core.packages import __version__
 from verax.core.registry import unknown
-from verax.core.version import __version__
 from verax.data.array_files import SUFFIXES, TABLES, read_table
 from verax.problem.files import attributions_of, open_problem
 from verax.problem.files.said import is_file

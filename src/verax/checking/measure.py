@@ -12,9 +12,8 @@ from verax.attribution import METHODS, Attribution, Random
 from verax.checking.reason_metrics import ReasonMetric, reasons_for
 from verax.checking.requirement import Measure, Requirement
 from verax.core.registry import unknown
-from verax.core.settings import made
+from verax.core.settings import from_dict, parse_short_form
 from verax.core.shapes import Float
-from verax.core.short_form import parsed
 from verax.evaluation.engine import Call, check_call
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.explained_class import with_known_class
@@ -183,10 +182,10 @@ def _named(problem: Problem, attributions: Any) -> dict[str, Any]:
 
 def method_of(words: str) -> Attribution:
     """The method that a short form means, such as ``KernelShap(samples=256)``; capital letters do not matter."""
-    said, settings = parsed(words)
+    said, settings = parse_short_form(words)
     name = {known.lower(): known for known in METHODS}.get(said.lower(), said)
     try:
-        method: Attribution = made(METHODS.get(name), settings)
+        method: Attribution = from_dict(METHODS.get(name), settings)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{words}: {error}") from None
     return method

@@ -13,8 +13,8 @@ from verax.checking.reason_effects import Direction, effects_scale, judged, name
 from verax.checking.stability import KINDS, agreement
 from verax.core.arguments import checked_choice, checked_count, checked_level, checked_not_negative, checked_seed
 from verax.core.arrays import Layout
+from verax.core.display import TextTable, cost, counted, first_rows
 from verax.core.shapes import Float, Int
-from verax.core.text_tables import Table, cost, counted, shortened
 from verax.evaluation.evaluate import prepared
 from verax.evaluation.limits import ROWS
 from verax.problem.features import Grid
@@ -154,7 +154,7 @@ class Reasons:
         """The name of a feature, or its number where it has none."""
         return str(feature) if self.names is None else self.names[feature]
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """Totals with their intervals: a line per attribution, and per segment where there are some."""
         segments: dict[str, Any] = {"": slice(None)}
         if self._by is not None:
@@ -167,7 +167,7 @@ class Reasons:
         inputs = counted(self._values["top"].shape[1], "input")
         caption = f"Top {self.k} features that {_WORDS[self.direction]} the {self.score}, means over {inputs} with "
         caption += f"{100 * self.level:.4g} % intervals; {cost(self.rows, self.cost.seconds)}"
-        return Table(("attribution", *TOTALS), shortened(rows), caption, tuple(self._notes()))
+        return TextTable(("attribution", *TOTALS), first_rows(rows), caption, tuple(self._notes()))
 
     def _notes(self) -> list[str]:
         """What the totals mean, and what they are of where it is not all inputs."""

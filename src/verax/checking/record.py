@@ -13,8 +13,8 @@ from typing import Any
 
 from verax.checking.files import FORMAT, CheckFile, CheckFileError, changes, hashes, read_lock, versions
 from verax.checking.result import Check, Checked
-from verax.core.saving import finite
-from verax.core.sealing import BLANK, is_sealed, sealed
+from verax.core.files import finite
+from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
 
 _PLACE = re.compile(r'<pre hidden id="verax-check">(.*?)</pre>', re.DOTALL)
 _TOLERANCE = 1e-4  # of the numbers compared, where device or versions differ
@@ -33,7 +33,7 @@ def record_of(check: CheckFile, result: Check, page: Path, imports: Sequence[str
     now = hashes(check, imports)
     return {
         "format": FORMAT,
-        "seal": BLANK,
+        "seal": BLANK_CHECKSUM,
         "check": check.path.name,
         "folder": os.path.relpath(check.path.absolute().parent, page.absolute().parent),
         "text": check.text,
@@ -55,7 +55,7 @@ def embedded(record: Mapping[str, Any]) -> str:
 
 def sealed_page(page: str) -> bytes:
     """A page with the hash of itself in its record: a changed byte shows."""
-    return sealed(page.encode())
+    return with_checksum(page.encode())
 
 
 def read_record(page: Path) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def read_record(page: Path) -> dict[str, Any]:
     place = _PLACE.search(content.decode("utf-8", errors="replace"))
     if place is None:
         raise CheckFileError(f"{page}: expected the page of a check, got another file.")
-    if not is_sealed(content):
+    if not has_valid_checksum(content):
         raise CheckFileError(f"{page}: it was changed since it was written, or is damaged.")
     record: dict[str, Any] = json.loads(html.unescape(place[1]))
     return record

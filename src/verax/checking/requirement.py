@@ -20,7 +20,7 @@ from verax.core.arguments import (
     settle,
 )
 from verax.core.registry import unknown
-from verax.core.short_form import parsed
+from verax.core.settings import parse_short_form
 from verax.metrics.base import METRICS, Metric
 from verax.metrics.choose import metric_from, metric_of
 from verax.problem.features import Grid
@@ -270,7 +270,7 @@ def measure_of(metric: Any) -> Measure:
     """The metric that a name, a short form or an object means."""
     if not isinstance(metric, str):
         return metric if isinstance(metric, ReasonMetric) else metric_of(metric, argument="metric")
-    name, settings = parsed(metric)
+    name, settings = parse_short_form(metric)
     if name in REASON_METRICS:
         return reason_metric(name, settings)
     if name not in METRICS:

@@ -9,10 +9,8 @@ from xml.etree import ElementTree
 
 from verax.checking.outcome import Outcome
 from verax.checking.requirement import Bound, Requirement
-from verax.core.digits import digits_of_interval, significant
-from verax.core.files import write_atomically
-from verax.core.saving import save_as
-from verax.core.text_tables import Table, cost, counted
+from verax.core.display import TextTable, cost, counted, digits_of_interval, significant
+from verax.core.files import save_as, write_atomically
 from verax.scoring.meter import Cost
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ class Check:
         else:
             save_as(path, self.to_frame, self._page)
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """A line per requirement, explanation and segment."""
         rows = []
         for one in self.requirements:
@@ -156,7 +154,7 @@ class Check:
             )
         head = ("outcome", "requirement", "explanation", "segment", "value", "threshold", "inputs", "inputs needed")
         notes = tuple(dict.fromkeys(one.note for one in self.requirements if one.note))
-        return Table(head, tuple(rows), f"{self.outcome}; {cost(self.rows, self.cost.seconds)}", notes)
+        return TextTable(head, tuple(rows), f"{self.outcome}; {cost(self.rows, self.cost.seconds)}", notes)
 
     def _page(self) -> str:
         from verax.report.check import check_page  # noqa: PLC0415  # to keep ``import verax`` light

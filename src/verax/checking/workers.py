@@ -13,8 +13,8 @@ from verax.checking.check import Rows, run_check
 from verax.checking.files import CheckFile
 from verax.checking.measure import Measured, Plan
 from verax.checking.result import Check
-from verax.core import extensions
-from verax.core.threads import one_thread_on_cpu
+from verax.core.determinism import one_thread_on_cpu
+from verax.core.registry import load_plugins, loaded_plugins
 from verax.core.warn import once_per_call
 from verax.core.worker_processes import Worker, ready
 
@@ -31,7 +31,7 @@ def run_file(check: CheckFile, workers: int = 1) -> Check:
         if workers == 1:
             return run_check(plan, lambda part, numbers, blocks: map(part.measure, blocks))
         with contextlib.ExitStack() as stack:
-            held = [Worker(_work, str(check.path), extensions.loaded(), environment={}) for _ in range(workers)]
+            held = [Worker(_work, str(check.path), loaded_plugins(), environment={}) for _ in range(workers)]
             for one in held:
                 stack.callback(one.end)
             return run_check(plan, lambda part, numbers, blocks: _shared(held, numbers, blocks))
@@ -57,7 +57,7 @@ def _shared(workers: Sequence[Worker], numbers: Sequence[int], blocks: Iterable[
 
 def _work(pipe: Connection, path: str, imports: Sequence[str]) -> None:
     """What a worker does until it is ended."""
-    extensions.load(imports)
+    load_plugins(imports)
     plan: Plan = CheckFile.read(Path(path)).open()
     while True:
         numbers, rows = pipe.recv()

@@ -6,7 +6,7 @@ import typer
 
 from verax.cli import audit, check, doctor, evaluate, lake, monitor, study, train, tune
 from verax.cli.common import EXIT_CODES, PLAIN, Commands, examples
-from verax.core.version import __version__
+from verax.core.packages import __version__
 
 START = examples(
     "verax doctor                     # is everything there?",

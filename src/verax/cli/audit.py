@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.cli import builtin_names, common, complete, model_options
-from verax.core import extensions
-from verax.core.saving import ENDINGS
+from verax.core.files import ENDINGS
+from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
     from verax.auditing import Audit
@@ -100,7 +100,7 @@ def audit(
         from verax.auditing import audit as audited
         from verax.problem.files import ProblemFiles, open_explained
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         metrics = model_options.metrics_of(metric or ()) or None
         model_options.check_output(output)
         moves = _replacements(replacement or (), model, background)
@@ -190,10 +190,10 @@ def _shown() -> Iterator[Callable[[str], None]]:
         return
     from rich.console import Console
 
-    from verax.core.printable import printable
+    from verax.core.display import escape
 
     with Console(stderr=True).status("begins") as status:
-        yield lambda line: status.update(printable(line))
+        yield lambda line: status.update(escape(line))
 
 
 def _write(found: "Audit", out: Path | None, folder: bool) -> list[Path]:

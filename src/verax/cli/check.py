@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from verax.cli import common
-from verax.core import extensions
+from verax.core.registry import load_plugins
 
 NOT_PASSED = {"passed": 0, "failed": 4, "undecided": 5}  # the exit codes that CI looks for
 _COMMANDS = ("freeze", "run")
@@ -51,7 +51,7 @@ def freeze(
     with common.one_line_errors():
         from verax.checking import files
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         check = files.CheckFile.read(file)
         lock = files.freeze(check, imports or ())
     text = f"Frozen: {len(lock['files'])} files, hash {lock['hash']}"
@@ -78,7 +78,7 @@ def run(
         from verax.checking import files, record
         from verax.checking.workers import run_file
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         check = files.CheckFile.read(file)
         page, tests = report or file.with_suffix(".html"), junit or file.with_suffix(".xml")
         taken = [file, *check.files.values()]
@@ -125,7 +125,7 @@ def verify_page(page: Path, as_json: bool, imports: list[str]) -> bool:
     from verax.checking.workers import run_file
 
     kept = record.read_record(page)
-    extensions.load([*kept["imports"], *imports])
+    load_plugins([*kept["imports"], *imports])
     check = files.CheckFile.read(page.parent / kept["folder"] / kept["check"])
     again = run_file(check)
     different, exact = record.differences(kept, again, files.hashes(check, kept["imports"]))

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from verax.core.printable import printable
+from verax.core.display import escape
+from verax.core.files import finite
 from verax.core.registry import unknown
-from verax.core.saving import finite
 
 Imports = Annotated[
     list[str] | None,
@@ -72,7 +72,7 @@ def _warnings_in_a_line() -> Iterator[None]:
     def in_a_line(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
-        return printable(f"verax: warning: {_as_options(' '.join(str(message).split()))}") + "\n"
+        return escape(f"verax: warning: {_as_options(' '.join(str(message).split()))}") + "\n"
 
     before = warnings.formatwarning
     warnings.formatwarning = in_a_line
@@ -193,14 +193,14 @@ def why_not_writable(folder: Path) -> str:
 
 def show(facts: Any, text: str, *, as_json: bool, written: Iterable[Path] = ()) -> None:
     """Print what was found as text, or as JSON, then the only thing on the standard output; and name the files."""
-    typer.echo(json.dumps(finite(facts), indent=2, allow_nan=False) if as_json else printable(text))
+    typer.echo(json.dumps(finite(facts), indent=2, allow_nan=False) if as_json else escape(text))
     for path in written:
-        typer.echo(printable(f"Saved as {path}"), err=as_json)
+        typer.echo(escape(f"Saved as {path}"), err=as_json)
 
 
 def tell(line: str) -> None:
     """Say what happens, on the standard error, where it is in nobody's way."""
-    typer.echo(printable(line), err=True)
+    typer.echo(escape(line), err=True)
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:

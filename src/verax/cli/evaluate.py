@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperCommand
 
 from verax.cli import common, model_options
-from verax.core import extensions
-from verax.core.saving import table_bytes
+from verax.core.files import table_bytes
+from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
     from verax import Problem
@@ -92,7 +92,7 @@ def evaluate(
         from verax.evaluation.compare import compare
         from verax.problem.files import ProblemFiles, open_explained
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         _check_no_lake(inputs)
         metrics, methods = model_options.metric_choice(metric or ()), model_options.methods_of(method or ())
         paths = list(attributions or ())

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from verax.cli.common import why_not_writable
 from verax.cli.extras import extra_of, module_name, requirements
-from verax.core.cores import available_cores
+from verax.core.worker_processes import available_cores
 from verax.data.array_files import first_line
 
 ADDS = {

@@ -11,8 +11,8 @@ import typer
 
 from verax.cli import common, complete, model_options
 from verax.cli.extras import check_extra
-from verax.core import extensions
 from verax.core.arguments import checked_level
+from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
     from verax.lakes import LakeScores
@@ -95,7 +95,7 @@ def lake(
         from verax.problem.files import ProblemFiles
         from verax.scale.scoring import METRICS
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         addresses = named_addresses(attributions or ())
         explanations = model_options.joined(addresses, model_options.methods_of(method or ()))
         if not explanations:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.cli import builtin_names, common, complete
-from verax.core.settings import made
-from verax.core.short_form import parsed
+from verax.core.settings import from_dict, parse_short_form
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution
@@ -219,7 +218,7 @@ def methods_of(words: Sequence[str]) -> "dict[str, Attribution]":
         said = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
         label = f"{name}({said})" if said else name
         try:
-            method: Attribution = made(METHODS.get(name), settings)
+            method: Attribution = from_dict(METHODS.get(name), settings)
         except (TypeError, ValueError) as error:
             raise ValueError(f"--method: {name}: {error}") from None
         methods = joined(methods, {label: method})
@@ -238,7 +237,7 @@ def _parsed(
 ) -> tuple[str, dict[str, Any]]:
     """Name and settings of a short form; an unknown name is an error that lists the known ones."""
     try:
-        name, settings = parsed(word)
+        name, settings = parse_short_form(word)
     except ValueError as error:
         raise ValueError(f"{option}: {error}.") from None
     return common.checked_name(option, (spelt or {}).get(name.lower(), name), known), settings

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.cli import common, model_options
-from verax.core import extensions
 from verax.core.arguments import checked_choice
-from verax.core.printable import printable
-from verax.core.saving import finite
-from verax.core.short_form import parsed
+from verax.core.display import escape
+from verax.core.files import finite
+from verax.core.registry import load_plugins
+from verax.core.settings import parse_short_form
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution
@@ -95,7 +95,7 @@ def monitor(
         from verax.metrics.about import fact_line
         from verax.problem.files import ProblemFiles, attributions_of, check_model, open_explained
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         model_options.check_output(output)
         metrics = _metrics(metric or ["effect_correlation"], kind)
         named, methods = _named(attributions or ()), model_options.methods_of(method or ())
@@ -139,7 +139,7 @@ def monitor(
                 common.tell(f"verax: {note}")
         _write(held, state, report, {"model file": str(model)} | followed)
     for one in windows:
-        typer.echo(json.dumps(finite(asdict(one)), allow_nan=False) if as_json else printable(_line(one)))
+        typer.echo(json.dumps(finite(asdict(one)), allow_nan=False) if as_json else escape(_line(one)))
     if held.alarmed:
         raise typer.Exit(ALARM)
 
@@ -193,7 +193,7 @@ def _metrics(words: Sequence[str], kind: str | None) -> "list[str | Metric]":
     if kind is not None:
         checked_choice("--kind", kind, tuple(PERTURBATIONS))
         return model_options.metrics_of(words, defaults={"perturbation": PERTURBATIONS[kind]})
-    for name, settings in map(parsed, words):
+    for name, settings in map(parse_short_form, words):
         if "perturbation" in METRICS.get(name).__dataclass_fields__ and "perturbation" not in settings:
             raise ValueError(
                 f"--kind: {name} must know what the attributions are; pass --kind contributions (SHAP, Integrated "

@@ -12,9 +12,9 @@ import typer
 
 from verax.cli import builtin_names, common, complete
 from verax.cli.extras import check_extra
-from verax.core import extensions
-from verax.core.cores import available_cores
-from verax.core.text_tables import counted
+from verax.core.display import counted
+from verax.core.registry import load_plugins
+from verax.core.worker_processes import available_cores
 
 if TYPE_CHECKING:
     from verax.paper.answered import AnsweredClaims
@@ -121,7 +121,7 @@ def run(
 def _begin(imports: list[str] | None) -> None:
     """Run the user's own code, and say what is missing, before a study is read."""
     check_extra("verax study", "study")
-    extensions.load(imports or ())
+    load_plugins(imports or ())
 
 
 def _processes(engine: EngineName, device: str, workers: int | None) -> int:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.cli import builtin_names, common, complete
-from verax.core import extensions
-from verax.core.registry import unknown
+from verax.core.registry import load_plugins, unknown
 
 if TYPE_CHECKING:
     from verax.models.checkpoints import Epoch
@@ -64,7 +63,7 @@ def train(
         from verax.models.objectives import told
         from verax.models.shipped import train_shipped
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         _check(dataset, model, recipe, data)
         common.check_file("--out", out, ".safetensors", [path for path in (data, init) if path is not None])
         where = None if device is None else common.checked_device_name(device)

@@ -8,10 +8,10 @@ import typer
 
 from verax.cli import builtin_names, common, complete, model_options
 from verax.cli.extras import check_extra
-from verax.core import extensions
 from verax.core.arguments import checked_choice
-from verax.core.saving import table_bytes
-from verax.core.settings import plain
+from verax.core.files import table_bytes
+from verax.core.registry import load_plugins
+from verax.core.settings import to_dict
 
 if TYPE_CHECKING:
     from verax.tuning import Tuned, TunedByQuestion
@@ -92,7 +92,7 @@ def tune(
         from verax.problem.files import ProblemFiles, open_explained
         from verax.tuning import tune as search
 
-        extensions.load(imports or ())
+        load_plugins(imports or ())
         if question is not None:
             checked_choice("--question", question, ("local", "baseline"))
         metrics = model_options.metrics_of(metric, ["cost"]) if metric else None
@@ -137,7 +137,7 @@ def tune(
 
 def settings(configuration: Any) -> dict[str, Any]:
     """A configuration as a table with ``method``, in the form that a study's spec takes."""
-    return {"method": type(configuration).__name__} | plain(configuration)
+    return {"method": type(configuration).__name__} | to_dict(configuration)
 
 
 def all_facts(found: "Tuned | TunedByQuestion") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-_BATCHES, _STRETCH_BYTES = 16, 1 << 32
+_BATCHES, _CHUNK_BYTES = 16, 1 << 32
 
 
 def block_bytes(device: torch.device) -> int:
@@ -38,31 +38,31 @@ def rectangles(start: int, stop: int, width: int) -> Iterator[tuple[slice, slice
         start += rows * (columns.stop - columns.start)
 
 
-def pieces(count: int, size: int, stretch: int | None = None) -> Iterator[slice]:
-    """Cut ``count`` things into slices of at most ``size``; with a ``stretch``, anew after each so many of them.
+def pieces(count: int, size: int, chunk: int | None = None) -> Iterator[slice]:
+    """Cut ``count`` things into slices of at most ``size``; with a ``chunk``, anew after each so many of them.
 
     Example:
-        >>> [(one.start, one.stop) for one in pieces(8, 3, stretch=5)]
+        >>> [(piece.start, piece.stop) for piece in pieces(8, 3, chunk=5)]
         [(0, 3), (3, 5), (5, 8)]
     """
-    whole = stretch or max(1, count)
+    whole = chunk or max(1, count)
     for begin in range(0, count, whole):
         end = min(begin + whole, count)
         for start in range(begin, end, size):
             yield slice(start, min(start + size, end))
 
 
-def stretch_of(batch_size: int, row_bytes: int) -> int:
+def chunk_size(batch_size: int, row_bytes: int) -> int:
     """Inputs after which work is cut anew: whole batches, 16 while their inputs are below 4 GiB.
 
     The last bits of a model's answers may depend on the rows beside a row. A call makes the same model calls as one
-    call for each of its stretches; that is what makes the numbers of ``verax.stream`` those of ``verax.evaluate``.
+    call for each of its chunks; that is what makes the numbers of ``verax.stream`` those of ``verax.evaluate``.
 
     Example:
-        >>> stretch_of(2048, row_bytes=80), stretch_of(1024, row_bytes=4 * 3 * 224 * 224)
+        >>> chunk_size(2048, row_bytes=80), chunk_size(1024, row_bytes=4 * 3 * 224 * 224)
         (32768, 6144)
     """
-    return batch_size * max(1, min(_BATCHES, _STRETCH_BYTES // (batch_size * row_bytes)))
+    return batch_size * max(1, min(_BATCHES, _CHUNK_BYTES // (batch_size * row_bytes)))
 
 
 def whole_batches(count: int, rows: int, batch_size: int) -> int:

@@ -1,12 +1,16 @@
-"""Hashes of values: the same values give the same hash in every process and on every machine."""
+"""Hashes of values, the same in every process and on every machine, and checksums inside files."""
 
 import hashlib
 import json
+import re
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+BLANK_CHECKSUM = "sealed:" + 64 * "0"
+_CHECKSUM = re.compile(rb"sealed:[0-9a-f]{64}")
 
 
 def digest(**parts: Any) -> str:
@@ -32,3 +36,24 @@ def stable_form(value: Any) -> str:
         settings = ", ".join(f"{field.name}={stable_form(getattr(value, field.name))}" for field in fields(value))
         return f"{type(value).__module__}.{type(value).__qualname__}({settings})"
     return repr(value)
+
+
+def with_checksum(content: bytes) -> bytes:
+    """Put the hash of a file where it holds ``BLANK_CHECKSUM`` or an older checksum; it is taken with the blank there.
+
+    Example:
+        >>> with_checksum(b"values " + BLANK_CHECKSUM.encode())[:22]
+        b'values sealed:9bd70a89'
+    """
+    blank = _CHECKSUM.sub(BLANK_CHECKSUM.encode(), content)
+    return blank.replace(BLANK_CHECKSUM.encode(), f"sealed:{hashlib.sha256(blank).hexdigest()}".encode())
+
+
+def has_valid_checksum(content: bytes) -> bool:
+    """Whether a file holds the hash of itself: every byte is what was written.
+
+    Example:
+        >>> has_valid_checksum(with_checksum(BLANK_CHECKSUM.encode())), has_valid_checksum(BLANK_CHECKSUM.encode())
+        (True, False)
+    """
+    return bool(_CHECKSUM.search(content)) and content == with_checksum(content)

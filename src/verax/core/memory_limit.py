@@ -12,9 +12,9 @@ from typing import Any
 NEEDED = 1_500_000_000  # bytes; below it even ``verax doctor`` hangs or is ended
 
 
-def check_room() -> None:
+def check_memory_limit() -> None:
     """End the command ``verax`` in a line where it may use too little; a program that imports the library goes on."""
-    if _is_command() and (limit := _limit()) is not None and limit < NEEDED:
+    if _is_command() and (limit := _address_space_limit()) is not None and limit < NEEDED:
         sys.stderr.write(
             f"verax: not enough memory to start: at most {limit / 1e9:.1f} GB of address space are allowed "
             f"(ulimit -v), at least {NEEDED / 1e9:.1f} GB are needed; raise the limit.\n"
@@ -27,7 +27,7 @@ def _is_command() -> bool:
     return Path(sys.argv[0]).stem == "verax" or (sys.argv[0] == "-m" and "verax" in sys.orig_argv)
 
 
-def _limit() -> int | None:
+def _address_space_limit() -> int | None:
     try:
         resource: Any = importlib.import_module("resource")
     except ImportError:  # Windows has no such limits
@@ -36,4 +36,4 @@ def _limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-check_room()
+check_memory_limit()

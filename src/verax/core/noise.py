@@ -16,6 +16,7 @@ _STEP = -0x61C8864680B583EB  # the golden-ratio increment of SplitMix64, as a si
 _NAN = 0x7FC00000  # processors differ in the bits of what is no number
 _MIX_1 = -0x40A7B892E31B1A47
 _MIX_2 = -0x6B2FB644ECCEEE15
+_ROUNDS = 4  # of a Feistel network, from which on it is as good as random (Luby and Rackoff)
 
 
 def input_keys(
@@ -96,3 +97,30 @@ def _normal_table() -> Float[Tensor, "65536"]:
     means = (density[:-1] - density[1:]) * 65536
     means = (means - means.flip(0)) / 2  # exactly symmetric
     return torch.div(means, means.square().mean().sqrt())
+
+
+def random_order(places: Int[Tensor, " m"], count: int, seed: int) -> Int[Tensor, " m"]:
+    """The rows at some places of a random order of ``count`` rows; the same seed gives the same order.
+
+    A Feistel network permutes the numbers of so many bits; what falls beyond ``count`` goes through it again.
+
+    Example:
+        >>> order = random_order(torch.arange(6), 6, seed=0)
+        >>> sorted(order.tolist()), torch.equal(random_order(torch.arange(2, 4), 6, seed=0), order[2:4])
+        ([0, 1, 2, 3, 4, 5], True)
+    """
+    half = max(1, ((count - 1).bit_length() + 1) // 2)
+    (key,) = input_keys(torch.zeros(1, 1), seed, "shuffled").tolist()
+    found = _permuted(places, half, key)
+    while bool((beyond := found >= count).any()):
+        found[beyond] = _permuted(found[beyond], half, key)
+    return found
+
+
+def _permuted(numbers: Int[Tensor, " m"], half: int, key: int) -> Int[Tensor, " m"]:
+    mask = (1 << half) - 1
+    left, right = numbers >> half, numbers & mask
+    for turn in range(_ROUNDS):
+        mixed = words(right + torch.tensor(key), turn, 1)[:, 0]
+        left, right = right, left ^ ((mixed >> 20) & mask)
+    return (left << half) | right

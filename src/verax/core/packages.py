@@ -1,9 +1,10 @@
-"""Packages that Verax can do without: imported where they are used, and named where they are missing."""
+"""The version of Verax, and packages that it can do without: named where they are missing."""
 
 import importlib
 import warnings
 from typing import Any
 
+__version__ = "0.1.0"
 PIP_NAMES = {"skimage": "scikit-image", "sklearn": "scikit-learn", "PIL": "pillow", "vl_convert": "vl-convert-python"}
 """What pip calls a module that has another name there."""
 

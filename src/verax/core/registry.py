@@ -1,8 +1,11 @@
-"""Classes by name: what a program defines is known by its name from then on, and what it misspells is refused."""
+"""Classes by name, and the modules of one's own that define more of them."""
 
 import difflib
+import importlib
+import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 Kind = TypeVar("Kind")
@@ -13,6 +16,7 @@ _STABILITY = (
 _ELSEWHERE = dict.fromkeys(  # names that resemble some here and mean another thing, without case and signs
     ("sensitivitymax", "maxsensitivity", "avgsensitivity", "sensitivity"), _STABILITY
 )
+_plugins: list[str] = []
 
 
 class Registry(Generic[Kind]):
@@ -89,3 +93,30 @@ def unknown(name: object, known: Iterable[str]) -> str:
 
 def _place(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def load_plugins(modules: Sequence[str]) -> None:
+    """Import modules by their dotted names, from the working directory or the path.
+
+    Args:
+        modules: What the user named. What worker processes are to import as well is remembered.
+    """
+    if modules and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise  # the module is there, and lacks one of its own
+            raise ImportError(
+                f"--import: there is no module {name!r} in {os.getcwd()} or on Python's path; "
+                "give its dotted name, without .py."
+            ) from None
+        if name not in _plugins:
+            _plugins.append(name)
+
+
+def loaded_plugins() -> tuple[str, ...]:
+    """The modules that were imported so far, for workers to import."""
+    return tuple(_plugins)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import torch
-
 TRIES = 4  # processes that may die with the same task, before it is the task's fault
 _NO_TASK = object()
 
@@ -140,6 +138,8 @@ def _run(work: Callable[..., None], arguments: tuple[Any, ...], pipe: Connection
     """What runs in a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    import torch  # noqa: PLC0415  # who asks for the number of cores needs none of it
+
     torch.set_num_threads(1)
     try:
         work(pipe, *arguments)
@@ -153,3 +153,9 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def available_cores() -> int:
+    """The cores that this process may use, which can be fewer than the machine has."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

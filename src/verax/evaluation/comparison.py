@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from verax.core.saving import save_as
-from verax.core.text_tables import Table, cost, counted
+from verax.core.display import TextTable, cost, counted
+from verax.core.files import save_as
 from verax.evaluation.ranking import Difference, best_first, not_told_apart
 from verax.evaluation.ranking_stability import Elsewhere, Survival, survivals
 from verax.evaluation.result import Evaluation
@@ -230,7 +230,7 @@ class Comparison:
         """What the table shows."""
         return self.table().caption
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """Means with intervals; beside a metric that answers a question, on how many inputs each wins, and its verdict.
 
         In other columns the best is bold, and a star marks what is not told apart from it.
@@ -295,7 +295,7 @@ class Comparison:
 
         return rankings(self)
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         deciding = [judgement.column for judgement in self.judgements.values()]
         others = [metric for metric in self.metrics if metric not in deciding]
         words = [

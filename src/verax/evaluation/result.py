@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from verax.core.saving import save_as
-from verax.core.text_tables import Table, cost, counted, metric_head, shortened
+from verax.core.display import TextTable, cost, counted, first_rows, metric_head
+from verax.core.files import save_as
 from verax.evaluation.distance import Distances
 from verax.evaluation.ranking import not_told_apart
 from verax.metrics.base import Metric
@@ -164,7 +164,7 @@ class Evaluation(dict[str, Any]):
 
         return means(self)
 
-    def table(self, level: float = LEVEL, after: str = "", notes: tuple[str, ...] = ()) -> Table:
+    def table(self, level: float = LEVEL, after: str = "", notes: tuple[str, ...] = ()) -> TextTable:
         """Means with intervals: the best of a column is bold, a star marks what is not told apart from it.
 
         Args:
@@ -181,7 +181,7 @@ class Evaluation(dict[str, Any]):
             columns.append([f"{mean}{' *' if place in best else ''}" for place, mean in means])
         rows = list(zip(self.labels, *columns, strict=True))
         caption = self.caption(level) + after
-        return Table(("attribution", *self.heads()), tuple(rows), caption, notes, frozenset(bold), self.identity)
+        return TextTable(("attribution", *self.heads()), tuple(rows), caption, notes, frozenset(bold), self.identity)
 
     def distance_words(self, level: float = LEVEL, under: str = "") -> list[str]:
         """How far perturbed rows lie from the data, a sentence per metric and space; nothing where it was not asked.
@@ -207,10 +207,10 @@ class Evaluation(dict[str, Any]):
 
         return results_page(self, self.rows, self.seconds)
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         notes = (*self.distance_words(), *self.cautions(), *self.notes)
         whole = self.table(after=f"; {cost(self.rows, self.seconds)}", notes=notes)
-        return replace(whole, rows=shortened(whole.rows))
+        return replace(whole, rows=first_rows(whole.rows))
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from verax.core.arguments import kind_in_words
-from verax.core.text_tables import counted
+from verax.core.display import counted
 from verax.core.warn import warn
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.explained_class import with_known_class
@@ -210,7 +210,7 @@ def stream(
         return found.extended(found, batch.spent)
 
     def length(batch: Batch) -> int:
-        return problem.scorer.stretch(batch.inputs.values, problem.batch_size, problem.device)
+        return problem.scorer.chunk_size(batch.inputs.values, problem.batch_size, problem.device)
 
     return Stream(_stretches(batches, reader, length, reaches, stratify), measure, reaches, quantiles)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.core.blocks import pieces
-from verax.core.permutation import shuffled
+from verax.core.noise import random_order
 from verax.core.shapes import Int
 from verax.evaluation.stream_batches import Batch, BatchReader, joined_batches, of_rows, taken
 from verax.problem.problem import Problem
@@ -124,7 +124,7 @@ class RowSource:
         order = None if strata is None else stratified(strata, len(self), seed)
         for look in looks(len(self), most):
             places = torch.arange(look.start, look.stop)
-            rows = shuffled(places, len(self), seed) if order is None else order[places]
+            rows = random_order(places, len(self), seed) if order is None else order[places]
             batch = self.batch(np.sort(rows.numpy()))  # within a look the order is free, and files want it rising
             yield Stretch(batch, ((len(places), True),))
 
@@ -170,7 +170,7 @@ def stratified(strata: Any, count: int, seed: int) -> Int[Tensor, " n"]:
     """
     if len(strata) != count:
         raise ValueError(f"stratify: expected one label for each of {count} rows, got {len(strata)}.")
-    order = shuffled(torch.arange(count), count, seed)
+    order = random_order(torch.arange(count), count, seed)
     _, place, sizes = np.unique(np.asarray(strata)[order.numpy()], return_inverse=True, return_counts=True)
     grouped = np.argsort(place, kind="stable")
     rank = np.empty(count)

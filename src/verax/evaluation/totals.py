@@ -11,9 +11,9 @@ from torch import Tensor
 
 from verax.core.arguments import checked_level, kind_in_words
 from verax.core.arrays import Layout
-from verax.core.saving import save_as
+from verax.core.display import TextTable, cost, counted, first_rows, metric_head
+from verax.core.files import save_as
 from verax.core.shapes import Float, Int
-from verax.core.text_tables import Table, cost, counted, metric_head, shortened
 from verax.evaluation.result import Evaluation
 from verax.metrics.about import NOTHING_KNOWN, About, fact_line
 from verax.metrics.result import Result
@@ -247,15 +247,15 @@ class Totals(dict[str, Total]):
         """
         save_as(path, self.to_frame, lambda: self.table().page())
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """Means with their intervals, one line per attribution."""
         labels = next(iter(self.values())).labels if self else ()
         columns = [[str(mean) for mean in total.listed_means()] for total in self.values()]
         heads = [metric_head(total.metric.label, total.metric.higher_is_better) for total in self.values()]
         means = f"Means over {counted(self.count, 'input')} with 95 % intervals{self._validity()}"
         caption = f"{means}; {cost(self.rows, self.seconds)}"
-        rows, about = shortened(list(zip(labels, *columns, strict=True))), fact_line(self.facts)
-        return Table(("attribution", *heads), rows, caption, self.about.notes, about=about)
+        rows, about = first_rows(list(zip(labels, *columns, strict=True))), fact_line(self.facts)
+        return TextTable(("attribution", *heads), rows, caption, self.about.notes, about=about)
 
     @property
     def facts(self) -> dict[str, str]:

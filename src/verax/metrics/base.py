@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from verax.core.code import code_of
 from verax.core.registry import Registry
+from verax.core.settings import code_of
 from verax.core.shapes import Float
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.perturbation.draws import Draws

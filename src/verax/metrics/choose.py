@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Literal
 
 from verax.core.registry import unknown
-from verax.core.settings import made
+from verax.core.settings import from_dict
 from verax.metrics.base import CONTRACTS, METRICS, AttributionMetric, GuidedMetric, Metric, SampledMetric
 from verax.metrics.deciding import deciding_metrics, paper_metrics
 from verax.problem.problem import Problem
@@ -96,5 +96,5 @@ def metric_from(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric
     kind = METRICS.get(table.get("metric"), "metric")
     own = {field.name for field in fields(kind)}
     given = {name: value for name, value in table.items() if name != "metric"}
-    found: Metric = made(kind, {name: value for name, value in defaults.items() if name in own} | given)
+    found: Metric = from_dict(kind, {name: value for name, value in defaults.items() if name in own} | given)
     return found

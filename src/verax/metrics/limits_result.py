@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from verax.core.digits import significant
-from verax.core.saving import save_as
+from verax.core.display import TextTable, cost, counted, significant
+from verax.core.files import save_as
 from verax.core.shapes import Float, Int
-from verax.core.text_tables import Table, cost, counted
 from verax.metrics.result import Context, Result
 from verax.statistics.intervals import LEVEL, Estimate, estimates
 from verax.statistics.ratios import ratios_of_means
@@ -184,7 +183,7 @@ class Limits:
         (found,) = estimates(values[self._known()][None], level=level)
         return found
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         return _table({self.metric.label: self})
 
     def __repr__(self) -> str:
@@ -236,7 +235,7 @@ def limits_frame(found: Mapping[str, Limits]) -> "pl.DataFrame":
     return pl.DataFrame(columns)
 
 
-def _table(found: Mapping[str, Limits]) -> Table:
+def _table(found: Mapping[str, Limits]) -> TextTable:
     rows = [
         (name, str(one.mean()), significant(one._mean(one.random).mean), str(one._mean(one.lowest)), _words(one))
         for name, one in found.items()
@@ -245,7 +244,7 @@ def _table(found: Mapping[str, Limits]) -> Table:
     known, count = len(first.inputs), len(first.highest)
     many = counted(count, "input") if known == count else f"{known:,} of {counted(count, 'input')}"
     caption = f"What attributions could score, means over {many} with 95 % intervals; {cost(first.rows, first.seconds)}"
-    return Table(("metric", "best possible", "chance", "worst possible", "found by"), tuple(rows), caption)
+    return TextTable(("metric", "best possible", "chance", "worst possible", "found by"), tuple(rows), caption)
 
 
 def _words(limits: Limits) -> str:

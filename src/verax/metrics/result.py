@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from verax.core.arrays import Layout
-from verax.core.digits import significant
-from verax.core.saving import save_as
+from verax.core.display import TextTable, cost, counted, first_rows, significant
+from verax.core.files import save_as
 from verax.core.shapes import Float, Int
-from verax.core.text_tables import Table, cost, counted, shortened
 from verax.metrics.about import NOTHING_KNOWN, About, class_counts
 from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.guided import GuidedScores
@@ -195,7 +194,7 @@ class Result:
         """What a metric has to show beside the mean, one number per attribution."""
         return {}
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         found, further = self.listed_means(), self._further_columns()
         rows = [
             (label, one.digits()[0], significant(one.standard_error, 2), "[{1}, {2}]".format(*one.digits()), *extra)
@@ -208,7 +207,7 @@ class Result:
         many = counted(self.scores.shape[1], "input")
         caption = f"{self.metric.short_form}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
         notes = (*filter(None, (self.caution,)), *self.context.about.notes)
-        return Table(head, shortened(rows), caption, notes, about=self.context.identity)
+        return TextTable(head, first_rows(rows), caption, notes, about=self.context.identity)
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -22,7 +22,7 @@ from safetensors.torch import load, load_file, save
 from torch import Tensor, nn
 
 from verax.core.files import write_atomically
-from verax.core.sealing import BLANK, is_sealed, sealed
+from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
 from verax.data.base import PARTS, Dataset
 from verax.models.inception import Inception, load_googlenet_state
 from verax.models.steps import Learner
@@ -66,7 +66,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         content = path.read_bytes()
     except IsADirectoryError:
         content = b""
-    if not is_sealed(content):
+    if not has_valid_checksum(content):
         raise CheckpointError(f"checkpoint: {path} is damaged, or no checkpoint of a run; delete it to start anew.")
     try:
         length = int.from_bytes(content[:8], "little")
@@ -115,8 +115,8 @@ def write_run(
     groups = {**states, "best": best, "optimizer": moments}
     tensors = {f"{group}.{name}": value for group, part in groups.items() for name, value in stored(part).items()}
     epochs = [dataclasses.asdict(epoch) for epoch in history]
-    state = {"format": _FORMAT, "seal": BLANK, "identity": run, "history": epochs}
-    write_atomically(path, sealed(save(tensors, metadata={_KEY: json.dumps(state)})))
+    state = {"format": _FORMAT, "seal": BLANK_CHECKSUM, "identity": run, "history": epochs}
+    write_atomically(path, with_checksum(save(tensors, metadata={_KEY: json.dumps(state)})))
 
 
 def read_run(path: Path, wanted: Mapping[str, Any], learner: Learner) -> tuple[dict[str, Tensor], list[Epoch]] | None:

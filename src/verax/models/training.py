@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from verax.core.determinism import one_thread_on_cpu
 from verax.core.shapes import Float
-from verax.core.threads import one_thread_on_cpu
 from verax.data.base import PARTS, Dataset, Part
 from verax.models import checkpoints
 from verax.models.augmentation import Augmentation, Rows, TabularNoise, generator, key, moved, seeded

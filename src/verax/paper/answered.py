@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from verax.core.files import write_atomically
-from verax.core.saving import table_bytes
+from verax.core.files import table_bytes, write_atomically
 from verax.paper.claim_rules_costs import read_runtime
 from verax.paper.claims import ALL_MODELS, SYMBOLS, Claim, as_frame, as_markdown, claims, evidences_of
 from verax.paper.evidence import Evidence, Verdict

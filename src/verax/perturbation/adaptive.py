@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from verax.core.arrays import send
 from verax.core.blocks import block_bytes
 from verax.core.shapes import Float, Int
-from verax.core.transfer import send
 from verax.perturbation.block import joint_blocks, load
 from verax.perturbation.curve_lines import AdaptiveExperiment, CurveLines
 from verax.perturbation.digests import Known
@@ -82,7 +82,7 @@ def adaptive_scores(
 def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperiment, AdaptiveScores]) -> None:
     replaced = everything_replaced(session, task)
     predicted = any(experiment.rule != "sum" for experiment in results)
-    stretch = session.stretch(task.problem.inputs)
+    stretch = session.chunk_size(task.problem.inputs)
     for rows, parts in joint_blocks(task.problem, *_SIZES, block_bytes(session.device), stretch):
         known = Known(session, task, rows, replaced[rows])
         for which in parts:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from verax.core.arrays import send, to_device
 from verax.core.blocks import pieces, whole_batches
 from verax.core.shapes import Float, Int, Shaped
-from verax.core.transfer import send, to_device
 from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums, predicted_sums
 from verax.problem.attributed import Attributed, Task
 from verax.problem.checked_inputs import undirected

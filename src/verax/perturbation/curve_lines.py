@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from verax.core.arrays import send
 from verax.core.shapes import Float, Int
-from verax.core.transfer import send
 from verax.perturbation.block import Block
 from verax.perturbation.digests import Known
 from verax.perturbation.order import ranks, removal_order

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from verax.core import noise
+from verax.core.arrays import to_device
 from verax.core.shapes import Float, Int
-from verax.core.transfer import to_device
 from verax.perturbation.block import Block
 from verax.perturbation.perturbed_rows import PerturbedRows, features_that_matter
 from verax.perturbation.removed_sets import RemovedSets

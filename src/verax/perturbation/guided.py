@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from verax.core.arrays import send
 from verax.core.blocks import block_bytes, rectangles
 from verax.core.shapes import Float, Int
-from verax.core.transfer import send
 from verax.perturbation import bit_masks
 from verax.perturbation.alike import Alike, alike
 from verax.perturbation.block import Block, joint_blocks, load, lone_blocks, shared_blocks
@@ -75,7 +75,7 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
         for experiment in experiments
     )
     budget = block_bytes(session.device)
-    sizes = (len(experiments) + 3 * split, jobs, budget, session.stretch(problem.inputs))  # split ones are longer
+    sizes = (len(experiments) + 3 * split, jobs, budget, session.chunk_size(problem.inputs))  # split ones are longer
     # an input with fewer features than steps repeats its last row, which only those who compare sets will see
     repeats = int(problem.features.counts(slice(None)).min()) < min(problem.features.most, experiments[0].steps)
     if problem.features.most <= bit_masks.MOST_FEATURES:

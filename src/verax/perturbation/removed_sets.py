@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from verax.core.arrays import send
 from verax.core.shapes import Bool, Int, Shaped
-from verax.core.transfer import send
 from verax.perturbation import bit_masks
 from verax.perturbation.block import Block
 from verax.perturbation.feature_sums import FeatureSums, signs, size_times_sign

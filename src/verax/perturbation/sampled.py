@@ -88,7 +88,7 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
     # one buffer for all blocks: memory that is new to a process costs more than the numbers written to it
     height = min(height, len(problem))
     buffer = torch.empty(height, k, draws.samples, dtype=problem.layout.dtype, device=session.device)
-    for rows in pieces(len(problem), height, session.stretch(problem.inputs)):
+    for rows in pieces(len(problem), height, session.chunk_size(problem.inputs)):
         inputs = problem.inputs[rows].to(session.device)
         predicted = buffer[: len(inputs)]
         clean = [task.clean] if task.logits is None else [task.clean, task.logits]

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from verax.core import noise
-from verax.core.arrays import Layout, as_tensor
+from verax.core.arrays import Layout, as_tensor, to_device
 from verax.core.shapes import Bool, Float, Int, Shaped
-from verax.core.transfer import to_device
 from verax.problem.checked_inputs import CheckedInputs, check_finite, undirected
 from verax.problem.features import FeatureMap, Grid, Groups, Shape, spread
 from verax.problem.given_attributions import advice, with_rows

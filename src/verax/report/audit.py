@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from verax.core.digits import significant
+from verax.core.display import significant
 from verax.report.html import rendered
 
 if TYPE_CHECKING:

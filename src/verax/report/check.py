@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from verax.checking.record import embedded
-from verax.core.text_tables import cost
+from verax.core.display import cost
 from verax.report.html import rendered
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from verax.core.packages import __version__
 from verax.core.palette import BLUE, VERMILION
-from verax.core.version import __version__
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.distance import percent
 from verax.evaluation.result import Evaluation

@@ -8,8 +8,8 @@ from typing import Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from verax.core.display import escape
 from verax.core.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
-from verax.core.printable import printable
 
 LINES = tuple(zip((BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY), "osD^vX", strict=True))  # colour and marker
 CURVES = {"MoRF, most relevant first": VERMILION, "LeRF, least relevant first": BLUE}
@@ -82,7 +82,7 @@ def short(name: str) -> str:
 
 def plain(text: str) -> str:
     """Text that matplotlib shows as it is: a dollar sign starts no formula, and SVG takes no control characters."""
-    return printable(text).replace("$", r"\$")
+    return escape(text).replace("$", r"\$")
 
 
 def room_for(names: Iterable[str]) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from verax.core.version import __version__
+from verax.core.packages import __version__
 
 _STILL = "default-src 'none'; style-src 'unsafe-inline'"  # nothing runs, and nothing is fetched
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from verax.core.display import counted
 from verax.core.packages import optional_package
 from verax.core.palette import BLUE, FONT, GREY, VERMILION
-from verax.core.text_tables import counted
 from verax.report.html import rendered
 from verax.statistics.intervals import Estimate
 

@@ -10,8 +10,8 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
+from verax.core.display import metric_head
 from verax.core.files import write_atomically
-from verax.core.text_tables import metric_head
 from verax.report import (
     answers,
     attributions,

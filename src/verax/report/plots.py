@@ -6,9 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from verax.core.digits import significant
+from verax.core.display import MOST_ROWS, counted, significant
 from verax.core.palette import BLUE, GREY, VERMILION
-from verax.core.text_tables import MOST_ROWS, counted
 from verax.evaluation.comparison import Comparison, Ranked
 from verax.evaluation.ranking import best_first
 from verax.metrics.infidelity_uncertainty import UncertaintyResult

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from verax.auditing.result import Audit
-from verax.core.text_tables import counted
+from verax.core.display import counted
 from verax.evaluation.distance import percent
 from verax.report.facts import Table
 from verax.report.style import DASH, number

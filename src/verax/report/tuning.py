@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from verax.core.display import metric_head
 from verax.core.packages import optional_package
-from verax.core.text_tables import metric_head
 from verax.report.html import rendered
 from verax.report.style import number
 from verax.statistics.intervals import Estimate

@@ -14,11 +14,10 @@ import numpy as np
 import polars as pl
 import torch
 
-from verax.core.cores import available_cores
+from verax.core.determinism import one_thread_on_cpu
 from verax.core.folders import File, Folder
 from verax.core.packages import optional_package
-from verax.core.threads import one_thread_on_cpu
-from verax.core.worker_processes import run_tasks
+from verax.core.worker_processes import available_cores, run_tasks
 from verax.data.array_files import first_line
 from verax.scale.lake import Lake
 from verax.scale.scoring import INPUTS, BatchScorer, RowError

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from verax.core.cores import available_cores
 from verax.core.folders import MAGIC, File, Folder
 from verax.core.packages import optional_package
+from verax.core.worker_processes import available_cores
 from verax.scale.lake import Lake
 from verax.scale.scoring import INPUTS, BatchScorer
 

@@ -12,8 +12,7 @@ import torch
 
 from verax.core.arguments import checked_count
 from verax.core.files import write_atomically
-from verax.core.hashing import digest, tensor_hash
-from verax.core.sealing import BLANK, is_sealed, sealed
+from verax.core.hashing import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum
 from verax.core.warn import warn
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import Result
@@ -142,7 +141,7 @@ class Monitor:
         """The state as the content of a file."""
         held = {
             "format": FORMAT,
-            "seal": BLANK,
+            "seal": BLANK_CHECKSUM,
             "about": self.about,
             "reference": self.reference,
             "window": self.window,
@@ -151,7 +150,7 @@ class Monitor:
             "notes": list(self.notes),
             "tracks": [track.to_json() for track in self.tracks],
         }
-        return sealed(json.dumps(held, indent=1).encode())
+        return with_checksum(json.dumps(held, indent=1).encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Monitor":
@@ -161,7 +160,7 @@ class Monitor:
             path: Its file.
         """
         content = Path(path).read_bytes()
-        if FORMAT.encode() not in content or not is_sealed(content):
+        if FORMAT.encode() not in content or not has_valid_checksum(content):
             raise ValueError(f"{path}: no state of a monitor, or damaged or edited since it was written.")
         held = json.loads(content)
         monitor = cls(reference=held["reference"], window=held["window"], alarm=held["alarm"], about=held["about"])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verax.core.text_tables import Table, counted, metric_head
+from verax.core.display import TextTable, counted, metric_head
 from verax.metrics.base import Metric
 from verax.scale.store import Totals
 from verax.statistics.intervals import LEVEL, Estimate
@@ -31,12 +31,12 @@ class LakeScores:
         """The mean over all rows with its interval, by attribution."""
         return {name: sums[metric].estimate(level) for name, sums in self.totals.items()}
 
-    def table(self, level: float = LEVEL) -> Table:
+    def table(self, level: float = LEVEL) -> TextTable:
         """Means with intervals, a row for each attribution."""
         heads = [metric_head(metric.label, metric.higher_is_better) for metric in self.metrics.values()]
         rows = [(name, *(str(self.mean(metric, level)[name]) for metric in self.metrics)) for name in self.totals]
         caption = f"Means over {counted(self.rows, 'row')} with {100 * level:.4g} % intervals"
-        return Table(("attribution", *heads), tuple(rows), caption)
+        return TextTable(("attribution", *heads), tuple(rows), caption)
 
     def __repr__(self) -> str:
         return self.table().text()

@@ -12,7 +12,7 @@ import torch
 from verax.core.files import Sealed
 from verax.core.folders import File, open_folder
 from verax.core.hashing import digest
-from verax.core.version import __version__
+from verax.core.packages import __version__
 from verax.statistics.totals import ScoreSums
 
 _LOG = logging.getLogger("verax.lakes")

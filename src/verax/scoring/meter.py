@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from verax.core.transfer import wait_for
+from verax.core.arrays import wait_for
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from verax.core.arrays import ArrayKind, as_tensor
-from verax.core.blocks import stretch_of
+from verax.core.blocks import chunk_size
 from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
@@ -218,11 +218,11 @@ class Scorer:
             elements = numbers_of(self.adapter.module, elements)
         return checked_batch_size(batch_size) or self.batch_size or automatic_batch_size(elements, place)
 
-    def stretch(self, inputs: Any, batch_size: int | None, device: str | torch.device | None) -> int:
-        """Inputs after which a session with such inputs cuts its work anew (``verax.core.blocks.stretch_of``)."""
+    def chunk_size(self, inputs: Any, batch_size: int | None, device: str | torch.device | None) -> int:
+        """Inputs after which a session with such inputs cuts its work anew (``verax.core.blocks.chunk_size``)."""
         row = as_tensor("inputs", inputs[:1])
         row = row if row.is_floating_point() else row.long()
-        return stretch_of(self.rows_per_call(row, batch_size, device), row.nbytes)
+        return chunk_size(self.rows_per_call(row, batch_size, device), row.nbytes)
 
     @contextlib.contextmanager
     def session(

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
-from verax.core.blocks import stretch_of
-from verax.core.repeatable import repeatable_convolutions
+from verax.core.blocks import chunk_size
+from verax.core.determinism import deterministic_convolutions
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
 from verax.scoring.class_scores import (
@@ -88,9 +88,9 @@ class Session:
         """The furthest that a score can move; a logit and a value know no end."""
         return 1.0 if self.output == "probability" and self.returns != "values" else math.inf
 
-    def stretch(self, inputs: Shaped[Tensor, "n *shape"]) -> int:
-        """Inputs after which work is cut anew (``verax.core.blocks.stretch_of``)."""
-        return stretch_of(self.batch_size, inputs[0].nbytes)
+    def chunk_size(self, inputs: Shaped[Tensor, "n *shape"]) -> int:
+        """Inputs after which work is cut anew (``verax.core.blocks.chunk_size``)."""
+        return chunk_size(self.batch_size, inputs[0].nbytes)
 
     @property
     def module(self) -> nn.Module | None:
@@ -222,7 +222,7 @@ class Session:
                 scores = target_scores(raw, picked, self.returns, self.output)
                 if scores.grad_fn is None:
                     raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
-                with self.clocked(), repeatable_convolutions():
+                with self.clocked(), deterministic_convolutions():
                     (found,) = torch.autograd.grad(scores.sum(), leaf)
             return found.contiguous()
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_choice, checked_count, checked_level
-from verax.core.digits import digits_of_interval
+from verax.core.display import digits_of_interval
 from verax.core.shapes import Float
 from verax.statistics.bootstrap import resampled_means
 

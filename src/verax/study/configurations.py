@@ -9,7 +9,7 @@ from verax.attribution import METHODS, Attribution, grid
 from verax.attribution.base import Modality
 from verax.attribution.grid import removals
 from verax.attribution.lime_image import Distance
-from verax.core.settings import made
+from verax.core.settings import from_dict
 from verax.scoring.class_scores import Scale
 from verax.study.spec_table import Count, Mistakes, SpecTable, unknown_name
 
@@ -98,5 +98,5 @@ def configuration(settings: Any) -> Attribution:
         raise unknown_name(str(error)) from None
     if not isinstance(settings, Mapping):
         raise ValueError(f"expected a table with method, got {settings!r}")
-    method: Attribution = made(kind, {name: value for name, value in settings.items() if name != "method"})
+    method: Attribution = from_dict(kind, {name: value for name, value in settings.items() if name != "method"})
     return method

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from verax.attribution import families
-from verax.core import extensions
+from verax.core.registry import load_plugins, loaded_plugins
 from verax.study.compute import UnitResult, compute
 from verax.study.explanations import Tell
 from verax.study.machine import Machine
@@ -38,13 +38,13 @@ class StudyAddress:
     @classmethod
     def of(cls, study: Study) -> "StudyAddress":
         """The address of a study that is open here."""
-        modules = dict.fromkeys((*extensions.loaded(), *study.imports))
+        modules = dict.fromkeys((*loaded_plugins(), *study.imports))
         return cls(str(study.store.folder.absolute()), tuple(modules), tuple(sys.path))
 
     def open(self) -> Study:
         """Open the study there."""
         sys.path += [entry for entry in self.path if entry not in sys.path]
-        extensions.load(self.modules)
+        load_plugins(self.modules)
         return open_study(self.folder)
 
 

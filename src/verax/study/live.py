@@ -9,7 +9,7 @@ import torch
 
 from verax.attribution import METHODS, Attribution
 from verax.core.arguments import kind_in_words
-from verax.core.settings import plain
+from verax.core.settings import to_dict
 from verax.data.base import Dataset, Part, assembled
 from verax.data.columns import columns_of, numbers_of
 from verax.data.held_out import held_out_rows
@@ -187,7 +187,7 @@ def attributions_table(given: Any) -> dict[str, Any]:
                 f"{label}: expected a method of verax.attribution, which the study computes, or its name, got "
                 f"{kind_in_words(one)}; attributions that are computed already go to verax.compare."
             )
-        table = {"method": type(method).__name__, **plain(method)}
+        table = {"method": type(method).__name__, **to_dict(method)}
         if configuration(table) != method:
             raise ValueError(f"{label}: {method.canonical} has a setting that a file cannot hold; leave it out.")
         others.append(table)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from verax.core.threads import one_thread_on_cpu
+from verax.core.determinism import one_thread_on_cpu
 
 
 @dataclass(frozen=True)

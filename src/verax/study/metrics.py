@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from torch import Tensor
 
-from verax.core.settings import plain
+from verax.core.settings import to_dict
 from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, GuidedMetric, Metric
 from verax.metrics.choose import metric_from
@@ -169,7 +169,7 @@ def written(column: str, metric: Metric) -> dict[str, Any]:
         >>> written("loss", Infidelity(samples=5))["none"], written("loss", Infidelity(samples=5))["samples"]
         (['subset', 'effect'], 5)
     """
-    settings = plain(metric)
+    settings = to_dict(metric)
     none = [field.name for field in fields(metric) if field.name not in settings]
     return {"metric": metric.name, "as": column, **settings} | ({"none": none} if none else {})
 

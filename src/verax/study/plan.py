@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from verax.attribution import Rows
-from verax.core.text_tables import counted
+from verax.core.display import counted
 from verax.study.cache import Cache
 from verax.study.compute import compute
 from verax.study.explained_models import ExplainedModel

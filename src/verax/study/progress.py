@@ -9,7 +9,7 @@ from typing import Protocol, TextIO, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from verax.core.printable import printable
+from verax.core.display import escape
 
 PLAIN_SECONDS = 60.0
 
@@ -66,11 +66,11 @@ class Bar:
 
     def log(self, line: str) -> None:
         """Print above the bar."""
-        self.bar.console.print(printable(line), highlight=False, markup=False)
+        self.bar.console.print(escape(line), highlight=False, markup=False)
 
     def family(self, name: str) -> None:
         """Show beside the bar."""
-        self.now = printable(name)
+        self.now = escape(name)
         self._show()
 
     def done(self, rows: int) -> None:
@@ -92,11 +92,11 @@ class Lines:
 
     def log(self, line: str) -> None:
         """Print."""
-        print(printable(line), file=self.to, flush=True)  # this is what it is for
+        print(escape(line), file=self.to, flush=True)  # this is what it is for
 
     def family(self, name: str) -> None:
         """Say so, at most once a minute."""
-        self.now = printable(name)
+        self.now = escape(name)
         if time.monotonic() - self.last >= PLAIN_SECONDS:
             self._say()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from verax.core.cores import available_cores
+from verax.core.worker_processes import available_cores
 
 Job = TypeVar("Job")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
+from verax.core.display import escape
 from verax.core.files import DiskError, named_disk_errors
-from verax.core.printable import printable
 from verax.report.study_report import need_study_extra, write_study_report
 from verax.study.engine import run_local
 from verax.study.examples import examples_stem, make_examples
@@ -76,7 +76,7 @@ def run_study(
     store = Store(folder)
 
     def say(line: str) -> None:
-        log(printable(line))
+        log(escape(line))
 
     with connected(cluster), store.lock():  # a cluster that is not there is noticed before anything is trained
         try:

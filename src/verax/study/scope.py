@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from verax.core.text_tables import counted
+from verax.core.display import counted
 from verax.scoring.adapters import labels_of
 from verax.study.explained_models import ExplainedModel
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from verax.attribution import Attribution, Family, Given, Place, Rows, families
-from verax.core.transfer import wait_for
+from verax.core.arrays import wait_for
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.scoring.scorer import automatic_batch_size
 from verax.study.explained_models import ExplainedModel

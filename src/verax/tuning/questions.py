@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from verax.core.saving import save_as
+from verax.core.files import save_as
 from verax.evaluation.verdicts import flat_share
 from verax.metrics.base import Kind
 from verax.scoring.meter import Meter

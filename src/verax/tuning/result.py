@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from verax.attribution import Attribution
-from verax.core.digits import significant
-from verax.core.saving import save_as
-from verax.core.text_tables import Table
+from verax.core.display import TextTable, significant
+from verax.core.files import save_as
 from verax.evaluation.verdicts import flat_words
 from verax.metrics.about import fact_line
 from verax.metrics.base import Kind, Metric
@@ -239,7 +238,7 @@ class Tuned:
         ]
         caption = f"{len(rows)} of {len(self.candidates)} trials, the best first; all of them: .table"
         said = "".join(f"<p>{html.escape(line)}</p>" for line in (best, *lines) if line)
-        return f"{said}<pre>{html.escape(self.code)}</pre>{Table(head, tuple(rows), caption).html()}"
+        return f"{said}<pre>{html.escape(self.code)}</pre>{TextTable(head, tuple(rows), caption).html()}"
 
     def _caution(self) -> list[str]:
         limitation = self.best.known_limitation

@@ -21,9 +21,8 @@ from verax.attribution import Attribution, Place
 from verax.core import noise
 from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed
 from verax.core.files import write_atomically
-from verax.core.hashing import digest, tensor_hash
+from verax.core.hashing import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum
 from verax.core.registry import unknown
-from verax.core.sealing import BLANK, is_sealed, sealed
 from verax.core.shapes import Float
 from verax.metrics.base import METRICS, Kind, Metric, SampledMetric, all_draws
 from verax.metrics.choose import chosen, fewest_features, metric_of
@@ -73,10 +72,15 @@ def write(path: Path, asked: Asked, candidates: Sequence[Candidate], metrics: Se
     for at, name in enumerate(metrics):
         columns[f"scores_{name}"] = [candidate.scores[at].tolist() for candidate in candidates]
         schema[f"scores_{name}"] = pl.List(pl.Float64)
-    about = {"format": FORMAT, "seal": BLANK, "facts": dict(asked.facts), "clean": asked.clean.double().tolist()}
+    about = {
+        "format": FORMAT,
+        "seal": BLANK_CHECKSUM,
+        "facts": dict(asked.facts),
+        "clean": asked.clean.double().tolist(),
+    }
     buffer = io.BytesIO()
     pl.DataFrame(columns, schema_overrides=schema).write_parquet(buffer, metadata={_KEY: json.dumps(about)})
-    write_atomically(path, sealed(buffer.getvalue()))
+    write_atomically(path, with_checksum(buffer.getvalue()))
 
 
 def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metrics: Sequence[str]) -> list[Candidate]:
@@ -84,7 +88,7 @@ def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metric
     import polars as pl  # noqa: PLC0415
 
     content = path.read_bytes()
-    if not is_sealed(content):
+    if not has_valid_checksum(content):
         raise ValueError(f"store: {path} is no file of verax.tune, or it is damaged; wanted is another path.")
     about = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
     if about["format"] != FORMAT:

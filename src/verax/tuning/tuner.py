@@ -10,7 +10,7 @@ from typing import Any
 
 from verax.attribution.base import Modality
 from verax.attribution.given import given_of
-from verax.core.printable import printable
+from verax.core.display import escape
 from verax.core.warn import once_per_call
 from verax.evaluation.engine import problem_facts
 from verax.metrics.base import Kind
@@ -143,7 +143,7 @@ class _Progress:
         if self.tell is not None:
             self.tell(line)
         else:
-            sys.stderr.write(printable(f"tune: {line}") + "\n")
+            sys.stderr.write(escape(f"tune: {line}") + "\n")
 
 
 class _Search:

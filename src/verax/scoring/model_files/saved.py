@@ -17,7 +17,7 @@ from torch import nn
 
 from verax.core.arguments import checked_seed
 from verax.core.files import write_atomically
-from verax.core.version import __version__
+from verax.core.packages import __version__
 from verax.data.base import PARTS, Dataset, Standardisation
 from verax.data.labels import Task
 from verax.data.table import element_names

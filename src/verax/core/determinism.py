@@ -1,4 +1,4 @@
-"""Repeatable sums on a GPU, which otherwise adds in an order of its own, so that last bits differ from run to run."""
+"""The same bits every time: sums that do not depend on their order, one thread on a CPU."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _LEAST = -74  # exponent, so that the unit is no smaller than the smallest norma
 
 
 @contextlib.contextmanager
-def repeatable_convolutions() -> Iterator[None]:
+def deterministic_convolutions() -> Iterator[None]:
     """Let cuDNN take algorithms only that give the same bits every time, and restore torch's setting."""
     before = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
@@ -23,7 +23,7 @@ def repeatable_convolutions() -> Iterator[None]:
         torch.backends.cudnn.deterministic = before
 
 
-def scatter_sums(
+def deterministic_scatter_add(
     values: Float[Tensor, "*batch m"], places: Int[Tensor, "*batch m"], zeros: Float[Tensor, "*batch n"]
 ) -> Float[Tensor, "*batch n"]:
     """Add values at their places along the last axis of zeros, in whole numbers, whose sums know no order.
@@ -32,7 +32,7 @@ def scatter_sums(
     A value that is not finite makes the sums of its line NaN.
 
     Example:
-        >>> scatter_sums(torch.tensor([0.5, 3.0, 0.25]), torch.tensor([1, 0, 1]), torch.zeros(3))
+        >>> deterministic_scatter_add(torch.tensor([0.5, 3.0, 0.25]), torch.tensor([1, 0, 1]), torch.zeros(3))
         tensor([3.0000, 0.7500, 0.0000])
     """
     largest = values.abs().amax(-1, keepdim=True)
@@ -41,3 +41,14 @@ def scatter_sums(
     counted = (values / unit).to(torch.int64)
     sums = torch.zeros_like(zeros, dtype=torch.int64).scatter_add_(-1, places, counted)
     return sums.to(values.dtype) * unit
+
+
+@contextlib.contextmanager
+def one_thread_on_cpu(device: str | torch.device) -> Iterator[None]:
+    """Compute with one thread on a CPU, however many there are; another device is left alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if torch.device(device).type == "cpu" else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
