@@ -13,7 +13,7 @@ from study_subjects import COLOURS, MARKERS, Subject
 from torch import Tensor
 
 from verax.metrics import DirectedPredictionChange
-from verax.perturbation.order import cut_points
+from verax.perturbation.block import cut_points
 from verax.perturbation.removed_sets import Rule
 from verax.report.figure import legend, panels
 

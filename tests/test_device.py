@@ -240,7 +240,7 @@ def test_kernels_write_the_rows_that_are_made_otherwise(precision, replacement, 
         ]
 
     written = found()
-    monkeypatch.setattr("verax.perturbation.perturbed_rows.can_write", lambda device, layout: False)
+    monkeypatch.setattr("verax.perturbation.block.can_write", lambda device, layout: False)
     for one, other in zip(written, found(), strict=True):
         assert torch.equal(one, other)
 

@@ -14,9 +14,9 @@ import calls
 from verax.metrics import DirectedPredictionChange, GuidedMetric, PredictionChangeResult, SampledMetric, SensitivityN
 from verax.metrics.base import all_draws
 from verax.metrics.weighted_area import Curve, Reading
-from verax.perturbation.draws import Perturbation
-from verax.perturbation.order import Order
+from verax.perturbation.block import Order
 from verax.perturbation.removed_sets import Area, Rule
+from verax.perturbation.sampled import Perturbation
 from verax.problem.replacement import Nudge, Toward
 
 ROWS, FEATURES, ATTRIBUTIONS = 9, 12, 3

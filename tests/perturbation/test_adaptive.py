@@ -17,7 +17,7 @@ from perturbation.test_guided import Case, check_many
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.metrics.areas import decay_weights
 from verax.metrics.weighted_area import checked_steps
-from verax.perturbation.curve_lines import change_weights
+from verax.perturbation.adaptive_curves import change_weights
 
 FULL = 10**6  # more steps than features: one each
 TOLERANCE = 0.02

@@ -16,7 +16,6 @@ import reference
 import verax
 from verax.evaluation.result import Evaluation
 from verax.metrics import DirectedPredictionChange, PredictionChange
-from verax.perturbation import bit_masks as memo
 from verax.perturbation import guided
 
 READINGS = ("magnitude", "signed", "literal")
@@ -217,7 +216,7 @@ def test_the_64th_feature_alone_is_removed() -> None:
 def test_every_distinct_row_is_scored_once(
     monkeypatch: pytest.MonkeyPatch, groups: str, baseline: str, steps: int, rounded: bool, most: int
 ) -> None:
-    monkeypatch.setattr(memo, "MOST_FEATURES", most)
+    monkeypatch.setattr(guided, "MOST_FEATURES", most)
     case = Case.random(7, 9, baseline=baseline, groups=groups, rounded=rounded, attributions=4)
     signed = case.evaluate({"pc": PredictionChange(steps=steps)})
     assert signed.rows == case.distinct_rows({"signed"}, steps)
@@ -256,7 +255,7 @@ def test_attributions_with_the_same_order_cost_as_one(elements: int) -> None:
 def test_ranks_and_bit_masks_agree(monkeypatch: pytest.MonkeyPatch, groups: str, baseline: str, steps: int) -> None:
     case = Case.random(11, 12, baseline=baseline, groups=groups, rounded=True, inputs=5, attributions=3)
     by_bits = case.evaluate(all_metrics(steps))
-    monkeypatch.setattr(memo, "MOST_FEATURES", 0)
+    monkeypatch.setattr(guided, "MOST_FEATURES", 0)
     assert_same(case.evaluate(all_metrics(steps)), by_bits)
 
 
@@ -265,7 +264,7 @@ def test_ranks_and_bit_masks_agree(monkeypatch: pytest.MonkeyPatch, groups: str,
 @pytest.mark.parametrize("most", [64, 0], ids=["bits", "ranks"])
 def test_blocks_of_any_size_agree(monkeypatch: pytest.MonkeyPatch, budget: int, groups: str, most: int) -> None:
     case = Case.random(12, 12, baseline="each", groups=groups, inputs=7, attributions=5)
-    monkeypatch.setattr(memo, "MOST_FEATURES", most)
+    monkeypatch.setattr(guided, "MOST_FEATURES", most)
     whole = case.evaluate(all_metrics(6))
     monkeypatch.setattr(guided, "block_bytes", lambda device: budget)
     parts = case.evaluate(all_metrics(6))

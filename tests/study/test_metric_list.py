@@ -14,8 +14,7 @@ import verax
 from study.studies import HERE, ran, spec, table
 from verax.metrics import DirectedPredictionChange, Infidelity, LocalPredictionChange, PredictionChange, SensitivityN
 from verax.metrics.base import METRICS, SampledMetric
-from verax.perturbation.draws import Draws
-from verax.perturbation.sampled import Effects
+from verax.perturbation.sampled import Draws, Effects
 from verax.problem.replacement import Toward
 from verax.report.findings import one_line
 from verax.report.view import View

@@ -10,7 +10,7 @@ from verax.auditing.subject import Subject
 from verax.core.shapes import Float
 from verax.evaluation.engine import Call, check_repeats, follows_replacement, run
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
-from verax.perturbation.draws import check_sigma, check_subset
+from verax.perturbation.sampled import check_sigma, check_subset
 from verax.problem.attributed import Task, attributed
 from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement

@@ -13,9 +13,9 @@ from verax.core import noise
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
 from verax.evaluation.limit_parts import Part, parts
-from verax.perturbation.bit_masks import MOST_FEATURES, score_sets, set_type
-from verax.perturbation.block import Block, load
-from verax.perturbation.perturbed_rows import PerturbedRows
+from verax.perturbation.block import Block, PerturbedRows, load
+from verax.perturbation.removed_sets import MOST_FEATURES, set_type
+from verax.perturbation.set_scores import score_sets
 from verax.problem.attributed import Attributed, Task, attributed
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import Scale

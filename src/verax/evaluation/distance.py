@@ -9,9 +9,7 @@ from torch import Tensor
 
 from verax.core.shapes import Bool, Float, Shaped
 from verax.metrics.base import GuidedMetric, Metric
-from verax.perturbation.block import Block, load
-from verax.perturbation.order import ranks, removal_order
-from verax.perturbation.perturbed_rows import PerturbedRows
+from verax.perturbation.block import Block, PerturbedRows, load, ranks, removal_order
 from verax.perturbation.removed_sets import Experiment
 from verax.problem.attributed import Attributed, Task
 from verax.scoring.meter import Meter

@@ -18,11 +18,10 @@ from verax.metrics.about import About, class_counts
 from verax.metrics.base import AttributionMetric, GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.perturbation.adaptive import adaptive_scores
-from verax.perturbation.curve_lines import AdaptiveExperiment
-from verax.perturbation.draws import Draws, check_sigma, check_subset
+from verax.perturbation.adaptive_curves import AdaptiveExperiment
 from verax.perturbation.guided import GuidedScores, guided_scores
 from verax.perturbation.removed_sets import Experiment
-from verax.perturbation.sampled import Gathered, sampled_effects
+from verax.perturbation.sampled import Draws, Gathered, check_sigma, check_subset, sampled_effects
 from verax.problem.attributed import Attributed, Task
 from verax.problem.problem import Problem
 from verax.problem.replacement import Baseline, Replacement

@@ -11,10 +11,10 @@ from verax.attribution.coalitions import removable, spread_evenly, spread_over
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
 from verax.metrics.weighted_area import WeightedArea
-from verax.perturbation import bit_masks
-from verax.perturbation.block import Block, load
+from verax.perturbation.block import Block, PerturbedRows, load
 from verax.perturbation.feature_sums import direction_sums
-from verax.perturbation.perturbed_rows import PerturbedRows
+from verax.perturbation.removed_sets import set_type
+from verax.perturbation.set_scores import score_sets
 from verax.problem.attributed import Task
 from verax.problem.checked_inputs import undirected
 from verax.problem.features import FeatureMap
@@ -49,9 +49,9 @@ class Part:
 
     def all_scores(self, block: Block) -> Float[Tensor, "b sets"]:
         """Scores of all removed sets, feature ``i`` removed where bit ``i`` of the place is 1."""
-        kind = bit_masks.set_type(self.features)
+        kind = set_type(self.features)
         sets = torch.arange(2**self.features, dtype=kind, device=self.session.device).expand(len(block.inputs), -1)
-        return bit_masks.score_sets(self.session, self.task, block, sets)
+        return score_sets(self.session, self.task, block, sets)
 
     def scores_of(self, block: Block) -> Callable[[Tensor], Tensor]:
         """What scores any removed sets ``(b, sets, features)`` of a block's inputs."""

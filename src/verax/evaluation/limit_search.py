@@ -15,8 +15,8 @@ from verax.metrics.limit_beam import beam_extremes, beam_rows
 from verax.metrics.limit_reading import ChainReading, Extremes
 from verax.metrics.limits import exact_extremes
 from verax.metrics.weighted_area import DirectedArea, WeightedArea
+from verax.perturbation.block import cut_points, ranks, removal_order
 from verax.perturbation.guided import GuidedScores, guided_scores
-from verax.perturbation.order import cut_points, ranks, removal_order
 from verax.problem.attributed import Attributed, Task
 from verax.problem.features import FeatureMap
 from verax.problem.replacement import Replacement

@@ -17,7 +17,7 @@ from verax.metrics.choose import Metrics, chosen, fewest_features
 from verax.metrics.limits_result import Limits, LimitsByMetric
 from verax.metrics.result import Context
 from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea
-from verax.perturbation.order import removal_order
+from verax.perturbation.block import removal_order
 from verax.problem.attributed import Attributed, Task, attributed
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Meter

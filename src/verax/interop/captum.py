@@ -21,8 +21,8 @@ from verax.interop.flatten import FlatCall, flat_call
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
 from verax.metrics.base import Metric
 from verax.metrics.weighted_area import Reading
-from verax.perturbation.draws import Effect, Perturbation
-from verax.perturbation.order import Order
+from verax.perturbation.block import Order
+from verax.perturbation.sampled import Effect, Perturbation
 from verax.problem.attributed import attributed
 from verax.problem.problem import Problem
 from verax.scoring.adapters import Returns

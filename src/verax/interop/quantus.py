@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from verax import metrics
 from verax.core.packages import optional_package
 from verax.metrics.weighted_area import Reading
-from verax.perturbation.order import Order
+from verax.perturbation.block import Order
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer

@@ -19,10 +19,9 @@ from verax.metrics.prediction_change import DirectedPredictionChange, Prediction
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.metrics.sensitivity import SensitivityN, SensitivityResult
 from verax.metrics.weighted_area import AdaptiveResult, PredictionChangeResult
-from verax.perturbation.draws import Draws
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
-from verax.perturbation.sampled import Effects, Gathered
+from verax.perturbation.sampled import Draws, Effects, Gathered
 from verax.statistics.anytime import ScoreRange
 from verax.statistics.intervals import Estimate
 

@@ -17,10 +17,9 @@ from verax.core.registry import Registry
 from verax.core.settings import code_of
 from verax.core.shapes import Float
 from verax.metrics.result import Context, GuidedResult, Result
-from verax.perturbation.draws import Draws
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
-from verax.perturbation.sampled import Effects, Gathered
+from verax.perturbation.sampled import Draws, Effects, Gathered
 from verax.problem.attributed import Attributed
 from verax.problem.problem import Problem
 from verax.statistics.anytime import ScoreRange

@@ -12,8 +12,7 @@ from verax.core.shapes import Float
 from verax.metrics.moments import Moments, Tile, tiles
 from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
-from verax.perturbation.draws import Effect, Perturbation
-from verax.perturbation.sampled import Effects, Gathered
+from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange
 from verax.statistics.intervals import t_quantile
 

@@ -14,8 +14,7 @@ from verax.core.warn import warn
 from verax.metrics.moments import Moments, tiles
 from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
-from verax.perturbation.draws import Effect, Perturbation
-from verax.perturbation.sampled import Effects, Gathered
+from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange
 from verax.statistics.rare_effects import carrying, mean_square_interval, rests_on_few
 

@@ -19,8 +19,7 @@ from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.infidelity import Infidelity, reduced
 from verax.metrics.moments import Moments, cuts
 from verax.metrics.result import Context, Result
-from verax.perturbation.draws import Draws
-from verax.perturbation.sampled import Effects, Gathered
+from verax.perturbation.sampled import Draws, Effects, Gathered
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from torch import Tensor
 from verax.core.shapes import Float
 from verax.metrics.areas import decay_weights
 from verax.metrics.weighted_area import Curve
-from verax.perturbation.curve_lines import Signing
-from verax.perturbation.order import cut_points
+from verax.perturbation.adaptive_curves import Signing
+from verax.perturbation.block import cut_points
 from verax.perturbation.removed_sets import Area
 
 

@@ -11,7 +11,7 @@ from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.moments import Moments
 from verax.metrics.result import Context, Result
-from verax.perturbation.draws import Draws, Effect, Perturbation, checked_sigma
+from verax.perturbation.sampled import Draws, Effect, Perturbation, checked_sigma
 
 FEW = 20  # draws: below, scores are too uncertain to go without a warning
 

@@ -9,7 +9,7 @@ from verax.core.arguments import checked_choice, checked_positive, settle
 from verax.core.shapes import Float
 from verax.metrics.base import Kind
 from verax.metrics.weighted_area import AnyScores, Curve, DirectedArea, Reading, Steps, WeightedArea, checked_steps
-from verax.perturbation.order import Order
+from verax.perturbation.block import Order
 from verax.perturbation.removed_sets import Area, Experiment, Rule
 from verax.problem.replacement import Replacement, checked_replacement
 

@@ -11,8 +11,7 @@ from verax.core.arguments import checked_count, checked_seed, settle
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, Metric, SampledMetric
 from verax.metrics.result import Context, Result
-from verax.perturbation.draws import Draws
-from verax.perturbation.sampled import Effects, Gathered
+from verax.perturbation.sampled import Draws, Effects, Gathered
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from verax.metrics.base import GuidedMetric, Kind
 from verax.metrics.limits_result import Limits
 from verax.metrics.result import Context, GuidedResult
 from verax.perturbation.adaptive import AdaptiveScores
-from verax.perturbation.curve_lines import ONE_EACH, AdaptiveExperiment, Signing
+from verax.perturbation.adaptive_curves import ONE_EACH, AdaptiveExperiment, Signing
+from verax.perturbation.block import Order
 from verax.perturbation.guided import GuidedScores
-from verax.perturbation.order import Order
 from verax.perturbation.removed_sets import Area, Experiment, Rule
 from verax.problem.attributed import Attributed
 from verax.problem.replacement import Replacement

@@ -22,13 +22,19 @@ from torch import Tensor
 from verax.core.arrays import send
 from verax.core.blocks import block_bytes
 from verax.core.shapes import Float, Int
-from verax.perturbation.block import joint_blocks, load
-from verax.perturbation.curve_lines import AdaptiveExperiment, CurveLines
-from verax.perturbation.digests import Known
+from verax.perturbation.adaptive_curves import (
+    LEAST,
+    AdaptiveExperiment,
+    CurveLines,
+    Intervals,
+    cut,
+    first_intervals,
+    several_kinds,
+)
+from verax.perturbation.block import cut_points, joint_blocks, load
 from verax.perturbation.guided import everything_replaced
-from verax.perturbation.intervals import LEAST, Intervals, cut, first_intervals, several_kinds
-from verax.perturbation.order import cut_points
 from verax.perturbation.removed_sets import Experiment
+from verax.perturbation.set_scores import SetScoreCache
 from verax.problem.attributed import Task
 from verax.scoring.session import Session
 
@@ -84,7 +90,7 @@ def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperi
     predicted = any(experiment.rule != "sum" for experiment in results)
     stretch = session.chunk_size(task.problem.inputs)
     for rows, parts in joint_blocks(task.problem, *_SIZES, block_bytes(session.device), stretch):
-        known = Known(session, task, rows, replaced[rows])
+        known = SetScoreCache(session, task, rows, replaced[rows])
         for which in parts:
             block = load(session, task, rows, which, predicted)
             for experiment, result in results.items():

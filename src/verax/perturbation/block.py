@@ -1,17 +1,74 @@
-"""Blocks: how inputs and attributions are cut so that working memory stays bounded, whatever their number."""
+"""Order: from attributions to the sequence in which features are removed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
+import torch
 from torch import Tensor
 
 from verax.core.arrays import send, to_device
 from verax.core.blocks import pieces, whole_batches
-from verax.core.shapes import Float, Int, Shaped
+from verax.core.image_rows import can_write, rows_by_rank
+from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums, predicted_sums
 from verax.problem.attributed import Attributed, Task
+from verax.problem.baselines import differs, must_choose, replaced
 from verax.problem.checked_inputs import undirected
+from verax.problem.features import Grid
 from verax.scoring.session import Session
+
+Order = Literal["signed", "magnitude"]
+
+
+def removal_order(
+    attributions: Float[Tensor, "*batch features"], order: Order, counts: Int[Tensor, " inputs"] | None = None
+) -> Int[Tensor, "*batch features"]:
+    """List the features of each input from the most to the least important.
+
+    Ties keep the order of the features (a stable sort), so the result is the same on every machine. With ``counts``,
+    features beyond the count of their input (rows of a ragged group map) come last.
+
+    Example:
+        >>> removal_order(torch.tensor([[0.5, -2.0, 0.5, 1.0]]), "signed")
+        tensor([[3, 0, 2, 1]])
+        >>> removal_order(torch.tensor([[0.5, -2.0, 0.5, 1.0]]), "magnitude")
+        tensor([[1, 3, 0, 2]])
+    """
+    key = attributions.abs() if order == "magnitude" else attributions
+    if counts is not None:
+        absent = torch.arange(key.shape[-1], device=key.device) >= counts.to(key.device)[:, None]
+        key = key.masked_fill(absent, -torch.inf)
+    return key.sort(dim=-1, descending=True, stable=True).indices
+
+
+def ranks(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch features"]:
+    """Invert a removal order: the place of each feature in it, 0 for the first to go.
+
+    Example:
+        >>> ranks(torch.tensor([[3, 0, 2, 1]]))
+        tensor([[1, 3, 2, 0]], dtype=torch.int32)
+    """
+    places = torch.arange(sequence.shape[-1], device=sequence.device, dtype=torch.int32).expand(sequence.shape)
+    return torch.empty_like(places, memory_format=torch.contiguous_format).scatter_(-1, sequence, places)
+
+
+def cut_points(counts: Int[Tensor, " inputs"], steps: int, most: int) -> Int[Tensor, "inputs points"]:
+    """Features removed at each point ``t`` of a curve: ``(t * d) // n`` with ``n = min(steps, d)``.
+
+    Inputs of a call may differ in their number of features (a group map for each); where one has ended before the
+    curve of the input with the ``most`` features, its last point is repeated.
+
+    The cut points of n steps are among those of every multiple of n, and all are among those of one feature per step:
+    in one call, the finer number brings the scores of the coarser one. Others share what happens to coincide, as 20 and
+    24 do at every fourth part.
+
+    Example:
+        >>> cut_points(torch.tensor([7]), steps=3, most=7)
+        tensor([[0, 2, 4, 7]])
+    """
+    own = counts.clamp(max=steps)[:, None]
+    return torch.minimum(torch.arange(min(steps, most) + 1), own) * counts[:, None] // own
 
 
 @dataclass(frozen=True)
@@ -95,3 +152,84 @@ def lone_blocks(problem: Attributed, jobs: int, budget: int, batch_size: int, st
 def _ranked_bytes(problem: Attributed, experiments: int, jobs: int) -> int:
     """Of one attribution of one input: itself; a sequence and ranks for every experiment, float64 sums for one."""
     return problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48) + 32 * jobs
+
+
+Cuts = tuple[Int[Tensor, " m"], Int[Tensor, " m"], Bool[Tensor, " m"]]
+
+
+class PerturbedRows:
+    """Makes rows of a block's inputs from the features that go.
+
+    Args:
+        session: The model.
+        task: What removed features become.
+        block: The inputs.
+    """
+
+    def __init__(self, session: Session, task: Task, block: Block) -> None:
+        self.task, self.block = task, block
+        dtype, self.layout = session.runner.dtype, session.runner.layout
+        self.inputs = block.inputs.to(dtype, memory_format=self.layout)
+        self.alike = block.baselines.stride(0) == 0  # the same for all inputs: nothing to look up
+        baselines = block.baselines[:1] if self.alike else block.baselines
+        self.baselines = baselines.to(dtype, memory_format=self.layout)
+        self.chosen = must_choose(self.inputs, self.baselines)
+        self.context = task.context(block.rows, session.device) if task.moves.setwise else None
+        self.at_once = writes_at_once(session, task)
+
+    def cut(
+        self, ranks: Int[Tensor, "lines features"], cuts: Cuts, at: Int[Tensor, " m"]
+    ) -> Shaped[Tensor, "m *shape"]:
+        """Rows whose features before a cut of a ranking are gone, or those behind it.
+
+        Args:
+            ranks: The place of each feature in some rankings.
+            cuts: For each row its line in ``ranks``, the rank where it is cut, and whether the features before stay.
+            at: The place of each row's input in the block.
+        """
+        if self.at_once:
+            inputs, baselines = (one.contiguous(memory_format=self.layout) for one in (self.inputs, self.baselines))
+            return rows_by_rank(inputs, baselines, at, ranks, cuts)
+        line, bound, least = cuts
+        return self((ranks[line] < bound[:, None]) != least[:, None], at)
+
+    def __call__(self, removed: Shaped[Tensor, "m features"], at: Int[Tensor, " m"]) -> Shaped[Tensor, "m *shape"]:
+        """Rows of their own, which a model may overwrite.
+
+        Args:
+            removed: Which features go, as truth values or as ones and zeros.
+            at: The place of each row's input in the block.
+        """
+        mask = self.task.problem.features.expand(removed, at + self.block.rows.start)
+        if self.context is not None:
+            return self._filled(mask.bool(), at)
+        # advanced indexing keeps channels last; without them index_select is the faster one
+        images = self.layout is torch.channels_last
+        rows = self.inputs[at] if images else self.inputs.index_select(0, at)
+        own = self.baselines if self.alike else self.baselines[at] if images else self.baselines.index_select(0, at)
+        return replaced(rows, own, mask, chosen=self.chosen).to(memory_format=self.layout)
+
+    def _filled(self, mask: Bool[Tensor, "m *#shape"], at: Int[Tensor, " m"]) -> Shaped[Tensor, "m *shape"]:
+        """Rows whose removed elements depend on which others go."""
+        rows = self.context.at(at)  # type: ignore[union-attr]
+        mask = self.task.removable(mask.expand(rows.values.shape), at + self.block.rows.start)
+        found = self.task.moves.fill(rows, mask)
+        return torch.where(mask, found, rows.values).to(self.inputs.dtype).to(memory_format=self.layout)
+
+
+def writes_at_once(session: Session, task: Task) -> bool:
+    """Whether a kernel writes rows straight from ranks: pixels of images go, each to a baseline of its own."""
+    features = task.problem.features
+    pixelwise = isinstance(features, Grid) and features.most == task.problem.inputs[0, 0].numel()
+    return pixelwise and not task.moves.setwise and can_write(session.device, session.runner.layout)
+
+
+def features_that_matter(
+    task: Task, rows: slice, inputs: Shaped[Tensor, "b *shape"], baselines: Shaped[Tensor, "b *shape"]
+) -> Bool[Tensor, "b features"]:
+    """Which features of some inputs differ from what they become: removing the others changes nothing."""
+    features = task.problem.features
+    if task.moves.setwise:  # what one becomes depends on the others
+        counts = features.counts(rows).to(inputs.device)[:, None]
+        return (torch.arange(features.most, device=inputs.device) < counts).expand(len(inputs), -1)
+    return features.reduce(differs(inputs, baselines, task.problem.given.missing).double(), rows) > 0

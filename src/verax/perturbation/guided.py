@@ -10,18 +10,27 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from verax.core import noise
 from verax.core.arrays import send
 from verax.core.blocks import block_bytes, rectangles
-from verax.core.shapes import Float, Int
-from verax.perturbation import bit_masks
-from verax.perturbation.alike import Alike, alike
-from verax.perturbation.block import Block, joint_blocks, load, lone_blocks, shared_blocks
-from verax.perturbation.digests import Known
-from verax.perturbation.perturbed_rows import PerturbedRows, writes_at_once
-from verax.perturbation.removed_sets import Experiment, RemovedSets
-from verax.perturbation.split_steps import SplitSets
+from verax.core.shapes import Float, Int, Shaped
+from verax.perturbation.block import (
+    Block,
+    PerturbedRows,
+    joint_blocks,
+    load,
+    lone_blocks,
+    shared_blocks,
+    writes_at_once,
+)
+from verax.perturbation.feature_sums import FeatureSums
+from verax.perturbation.removed_sets import MOST_FEATURES, CoherentSets, Experiment, RemovedSets, prefix_bits
+from verax.perturbation.set_scores import SetScoreCache, score_sets
 from verax.problem.attributed import Task
 from verax.scoring.session import Session
+
+_FEWEST = 8  # attributions among which to search
+_WORTH = 0.75  # of them that may be left: to find fewer pays for the search
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,73 @@ class GuidedScores:
     predicted_sign: Int[Tensor, "k n curves steps"] | None = None
     within: Float[Tensor, "k n curves steps 2"] | None = None
     mixed: Int[Tensor, "k n"] | None = None
+
+
+@dataclass(frozen=True)
+class SharedRankings:
+    """Attributions that rank features alike, with the same signs: their curves are the same and computed once.
+
+    Attributes:
+        chosen: One of each kind; inputs that have fewer kinds repeat their first.
+        kind: The kind of each attribution, as a place among the chosen.
+    """
+
+    chosen: Int[Tensor, "kinds b"]
+    kind: Int[Tensor, "k b"]
+
+    def only(self, block: Block) -> Block:
+        """A block of the chosen ones."""
+        predicted = None if block.predicted is None else self._only(block.predicted)
+        return replace(block, attribution=self._only(block.attribution), predicted=predicted)
+
+    def _only(self, sums: FeatureSums) -> FeatureSums:
+        exact = torch.zeros(len(self.chosen), 1, 1, device=self.chosen.device)  # as signs of single numbers are
+        return FeatureSums(_along(sums.values, self.chosen), None, None, exact)
+
+    def to_all(self, found: Shaped[Tensor, "kinds b *rest"]) -> Shaped[Tensor, "k b *rest"]:
+        """What was found for the chosen ones, for all."""
+        return _along(found, self.kind)
+
+
+def shared_rankings(block: Block, removals: Sequence[RemovedSets]) -> SharedRankings | None:
+    """Find attributions that rank their features alike, with the same signs; None where too few do."""
+    if len(block.attributions) < _FEWEST:
+        return None
+    if block.attribution.sizes is not None or any(removal.longest > 1 for removal in removals):
+        return None  # sums of several numbers count, too
+    digests = _digests(block, removals)
+    ordered, position = digests.T.contiguous().sort(dim=1, stable=True)
+    fresh = torch.ones_like(ordered, dtype=torch.bool)
+    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    place = fresh.cumsum(1) - 1
+    kinds = int(place[:, -1].max()) + 1
+    if kinds > _WORTH * len(digests):
+        return None
+    chosen = position[:, :1].repeat(1, kinds)
+    (row, at) = fresh.nonzero(as_tuple=True)
+    chosen[row, place[row, at]] = position[row, at]
+    kind = torch.empty_like(position).scatter_(1, position, place)
+    return SharedRankings(chosen.T, kind.T)
+
+
+def _digests(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, "k b"]:
+    """Sums of random words: for the place of each feature in each ranking, and for its signs."""
+    features, device = block.attributions.shape[-1], block.attributions.device
+    orders = {removal.experiment.order: removal.sequence for removal in removals}
+    streams = torch.arange(len(orders) + 1, device=device) << 32  # far apart
+    of_signs, *of_places = noise.words(streams, 0, features * features)
+    found: Tensor = (block.attribution.signs().long() * of_signs[:features]).sum(-1)
+    first = torch.arange(0, features * features, features, device=device)
+    for words, sequence in zip(of_places, orders.values(), strict=True):
+        found += words.take(first + sequence).sum(-1)
+    return found
+
+
+def _along(values: Shaped[Tensor, "k b *rest"], which: Int[Tensor, "m b"]) -> Shaped[Tensor, "m b *rest"]:
+    """Pick one of the first axis for each input."""
+    count = values.shape[1]
+    line = which * count + torch.arange(count, device=which.device)
+    return values.flatten(0, 1).index_select(0, line.flatten()).reshape(*which.shape, *values.shape[2:])
 
 
 def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
@@ -78,21 +154,21 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
     sizes = (len(experiments) + 3 * split, jobs, budget, session.chunk_size(problem.inputs))  # split ones are longer
     # an input with fewer features than steps repeats its last row, which only those who compare sets will see
     repeats = int(problem.features.counts(slice(None)).min()) < min(problem.features.most, experiments[0].steps)
-    if problem.features.most <= bit_masks.MOST_FEATURES:
+    if problem.features.most <= MOST_FEATURES:
         for rows, (which,) in shared_blocks(problem, *sizes):
             block = load(session, task, rows, which, predicted)
             removals = [_sets(block, experiment) for experiment in experiments]
-            same = alike(block, removals)
+            same = shared_rankings(block, removals)
             if same is not None:
                 jobs, block = sum(removal.jobs for removal in removals), same.only(block)
                 removals = [removal.only(block, same.chosen) for removal in removals]
                 session.counts.rows_spared += len(block.inputs) * (jobs - sum(removal.jobs for removal in removals))
-            scores = bit_masks.score_sets(session, task, block, _removed_sets(block, removals))
+            scores = score_sets(session, task, block, _removed_sets(block, removals))
             _store(results, removals, block, scores[:, 1:], scores[:, 0], same)
     elif len(problem.attributions) * len(experiments) > 1 or split or repeats or task.moves.setwise:
         replaced = everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):
-            known = Known(session, task, rows, replaced[rows])
+            known = SetScoreCache(session, task, rows, replaced[rows])
             for which in parts:
                 block = load(session, task, rows, which, predicted)
                 removals = [_sets(block, experiment) for experiment in experiments]
@@ -108,13 +184,13 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
 
 
 def _sets(block: Block, experiment: Experiment) -> RemovedSets:
-    return (SplitSets if experiment.rule == "coherent" else RemovedSets)(block, experiment)
+    return (CoherentSets if experiment.rule == "coherent" else RemovedSets)(block, experiment)
 
 
 def _removed_sets(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, "b jobs"]:
     """The set of everything, then the sets of each removal, as bits."""
     features = torch.arange(block.attributions.shape[-1], device=block.attributions.device)
-    everything = bit_masks.prefix_bits(features)[send(block.counts, features.device)][:, None]
+    everything = prefix_bits(features)[send(block.counts, features.device)][:, None]
     widths = [1, *(removal.jobs for removal in removals)]
     sets = torch.empty(len(block.inputs), sum(widths), dtype=everything.dtype, device=features.device)
     first, *others = torch.split(sets, widths, dim=1)
@@ -195,7 +271,7 @@ def _store(
     block: Block,
     scores: Tensor,
     replaced: Float[Tensor, " b"],
-    same: Alike | None = None,
+    same: SharedRankings | None = None,
 ) -> None:
     k, b = block.attributions.shape[:2]
     to_all = same.to_all if same is not None else _as_they_are

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import calls
 import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
-from verax.perturbation import alike as module
+from verax.perturbation import guided
 
 METRICS = {
     "pc": PredictionChange(),
@@ -42,7 +42,7 @@ def test_the_same_bits_and_rows_as_without(steps: int) -> None:
     given, model = rankings(x, kinds=5, copies=6), verax.Scorer(network(8))
     metrics = {name: replace(metric, steps=steps) for name, metric in METRICS.items()}
     together, spared = calls.evaluate(model, x, given, metrics), model.rows_spared
-    with mock.patch.object(module, "_WORTH", 0.0):
+    with mock.patch.object(guided, "_WORTH", 0.0):
         apart = calls.evaluate(model, x, given, metrics)
     assert together.rows == apart.rows
     assert model.rows_spared == 2 * spared
@@ -56,15 +56,16 @@ def test_signs_and_ties_tell_attributions_apart() -> None:
     lines = [(3, 2, 1), (3, -2, 1), (3, 2, 0), (-2, -2, 1)]
     given = torch.tensor([line for line in lines for _ in (0, 1)]).float()[:, None].expand(8, 3, 3)
     given = given * torch.tensor([1.0, 2.0] * 4)[:, None, None]
-    found: list[module.Alike] = []
+    found: list[guided.SharedRankings] = []
+    search = guided.shared_rankings
 
-    def spied(block: module.Block, removals: list[module.RemovedSets]) -> module.Alike | None:
-        answer = module.alike(block, removals)
+    def spied(block: guided.Block, removals: list[guided.RemovedSets]) -> guided.SharedRankings | None:
+        answer = search(block, removals)
         assert answer is not None
         found.append(answer)
         return answer
 
-    with mock.patch("verax.perturbation.guided.alike", spied):
+    with mock.patch("verax.perturbation.guided.shared_rankings", spied):
         calls.evaluate(network(3), x, given, {"pc": PredictionChange(), "dpc": DirectedPredictionChange()})
     assert found[0].chosen.shape == (4, 3)
     assert torch.equal(found[0].kind[::2], found[0].kind[1::2])
@@ -74,5 +75,5 @@ def test_signs_and_ties_tell_attributions_apart() -> None:
 def test_attributions_that_differ_are_left_alone() -> None:
     x = torch.randn(4, 8, generator=torch.Generator().manual_seed(2))
     given = torch.randn(10, 4, 8, generator=torch.Generator().manual_seed(3))
-    with mock.patch("verax.perturbation.guided.Alike.only", side_effect=AssertionError):
+    with mock.patch("verax.perturbation.guided.SharedRankings.only", side_effect=AssertionError):
         assert calls.evaluate(network(8), x, given, METRICS).rows > 0

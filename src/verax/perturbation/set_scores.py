@@ -1,0 +1,197 @@
+"""Each distinct removed set of an input is scored once.
+
+Sets of up to 64 features are integers. Of inputs with more features they are known by digests: sums of random 64-bit
+words, one for each feature. Attributions of one method under many settings often rank the segments of an image alike,
+and then remove the same pixels. Two sets of an input with the same digest are taken for the same; with a hundred
+thousand sets this is wrong with a probability of 3e-10.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from verax.core import noise
+from verax.core.arrays import to_device
+from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.perturbation.block import Block, PerturbedRows, features_that_matter
+from verax.perturbation.removed_sets import RemovedSets
+from verax.problem.attributed import Task
+from verax.scoring.session import BuildRows, Session
+
+_PIECE = 1 << 19  # elements of the rows that are made at a time
+
+
+def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b jobs"]) -> Float[Tensor, "b jobs"]:
+    """Score removed sets, asking the model once for each distinct row of an input.
+
+    Features that already equal their baseline are left out of the sets: removing them changes nothing.
+    """
+    clean, features = task.clean[block.rows], task.problem.features.most
+    keys = sets & _bits(features_that_matter(task, block.rows, block.inputs, block.baselines), sets.dtype)[:, None]
+    ordered, owner, position = sorted_keys(keys, features)
+    fresh = ordered != 0  # nothing removed: that score is known
+    fresh[1:] &= (ordered[1:] != ordered[:-1]) | (owner[1:] != owner[:-1])
+    slot = fresh.cumsum(0, dtype=torch.int32)
+    (at,) = fresh.nonzero(as_tuple=True)
+    distinct, owner = ordered.index_select(0, at), owner.index_select(0, at)
+    rows = PerturbedRows(session, task, block)
+
+    def build(start: int, stop: int) -> Tensor:
+        return rows(unpacked(distinct[start:stop], features, rows.inputs.dtype), owner[start:stop])
+
+    session.counts.rows_spared += keys.numel() - len(owner)
+    ahead = in_large_pieces(build, len(owner), _PIECE // block.inputs[0].numel())
+    found = session.target_scores(ahead, owner + block.rows.start, task.target, streamed=True)
+    # slot 0 stands before the first distinct set of all; an empty set takes the clean score instead
+    known = torch.cat((found.new_zeros(1), found)).index_select(0, slot)
+    scores = torch.empty_like(known).scatter_(0, position, known).reshape(keys.shape)
+    return torch.where(keys == 0, clean.to(scores)[:, None], scores)
+
+
+def in_large_pieces(build: BuildRows, count: int, size: int) -> BuildRows:
+    """Make many rows at a time and hand them out batch by batch: fewer calls, and enough work for all cores.
+
+    Rows are handed out once, because a model may overwrite them; asked for again, they are made again.
+    """
+    rows, begin, done = torch.empty(0), 0, 0
+
+    def batch(start: int, stop: int) -> Tensor:
+        nonlocal rows, begin, done
+        if start != done or stop > begin + len(rows):
+            begin, rows = start, build(start, min(count, max(stop, start + size)))
+        done = stop
+        return rows[start - begin : stop - begin]
+
+    return batch
+
+
+def sorted_keys(
+    keys: Int[Tensor, "b jobs"], bits: int
+) -> tuple[Int[Tensor, " all"], Int[Tensor, " all"], Int[Tensor, " all"]]:
+    """Sort the keys of each input, one input after the other; also say which input, and where in the flattened keys.
+
+    On a CPU, keys that leave room for it are put behind the number of their input and sorted in one go: torch sorts a
+    flat array of whole numbers by their digits, the faster the shorter they are.
+
+    Example:
+        >>> for found in sorted_keys(torch.tensor([[5, 2, 7], [1, 0, 1]]), bits=3):
+        ...     print(found.tolist())
+        [2, 5, 7, 0, 1, 1]
+        [0, 0, 0, 1, 1, 1]
+        [1, 0, 2, 4, 3, 5]
+    """
+    count, jobs = keys.shape
+    needed = bits + (count - 1).bit_length()
+    if keys.device.type == "cpu" and needed < 64:
+        keys = keys.int() if needed < 32 else keys.long()
+        numbered = torch.arange(count, dtype=keys.dtype)[:, None] << bits | keys
+        found = numbered.flatten().sort(stable=True)
+        return found.values & ((1 << bits) - 1), found.values >> bits, found.indices
+    ordered, position = keys.sort(dim=1)
+    owner = torch.arange(count, device=keys.device)[:, None].expand(keys.shape)
+    return ordered.flatten(), owner.flatten(), (position + jobs * owner).flatten()
+
+
+def unpacked(sets: Int[Tensor, " n"], features: int, dtype: torch.dtype) -> Shaped[Tensor, "n features"]:
+    """The features of each set, as weights 1 and 0.
+
+    Example:
+        >>> unpacked(torch.tensor([5, 2]), 3, torch.float32)
+        tensor([[1., 0., 1.],
+                [0., 1., 0.]])
+    """
+    octets = sets.contiguous().view(torch.uint8).reshape(len(sets), -1)[:, : (features + 7) // 8]
+    return _octets(sets.device, dtype).index_select(0, octets.int().flatten()).reshape(len(sets), -1)[:, :features]
+
+
+@functools.cache
+def _octets(device: torch.device, dtype: torch.dtype) -> Shaped[Tensor, "256 8"]:
+    """For every byte its eight bits: eight features in one look-up."""
+    return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device, dtype)
+
+
+def _bits(present: Bool[Tensor, "b features"], dtype: torch.dtype) -> Int[Tensor, " b"]:
+    place = torch.arange(present.shape[1], dtype=dtype, device=present.device)
+    return (present.to(dtype) << place).sum(1, dtype=dtype)
+
+
+class SetScoreCache:
+    """Scores of the removed sets of some inputs, by digest; grows from block to block of attributions.
+
+    Nothing removed and everything removed are known from the start. Features that equal their baseline do not count:
+    removing them changes nothing.
+    """
+
+    def __init__(self, session: Session, task: Task, rows: slice, replaced: Float[Tensor, " b"]) -> None:
+        self.session, self.task = session, task
+        features = task.problem.features
+        device = session.device
+        inputs = to_device(task.problem.inputs[rows], device)
+        matters = features_that_matter(task, rows, inputs, task.replaced(rows, device))
+        own = torch.arange(len(inputs) + 1, device=device) << 32  # far apart: a stream of words for each
+        self.words = noise.words(own[:1], 0, features.most) * matters
+        self.salt = noise.words(own[1:], 0, 1)  # sets of different inputs differ
+        self.digests = torch.cat((self.salt[:, 0], self.salt[:, 0] + self.words.sum(1)))
+        self.scores = torch.cat((task.clean[rows].to(replaced), replaced))
+        self._sort()
+
+    def score(self, block: Block, removals: Sequence[RemovedSets]) -> Float[Tensor, "b jobs"]:
+        """Score the sets of all removals, asking the model only for those that are not known."""
+        digests = torch.cat([removal.digests(self.words) for removal in removals], dim=1) + self.salt
+        return self.find(digests, lambda jobs: self._ask(block, removals, jobs))
+
+    def find(self, digests: Int[Tensor, "*jobs"], ask: Callable[[Tensor], Tensor]) -> Float[Tensor, "*jobs"]:
+        """Look up the scores of salted digests.
+
+        Args:
+            digests: Of removed sets.
+            ask: Scores some of the sets, given their numbers among all: those that are not known.
+        """
+        ordered, position = digests.flatten().sort()
+        fresh = torch.ones_like(ordered, dtype=torch.bool)
+        fresh[1:] = ordered[1:] != ordered[:-1]
+        fresh &= self.digests[self._place(ordered)] != ordered
+        chosen = fresh.nonzero()[:, 0]  # the one moment at which a GPU is waited for
+        self._add(ordered[chosen], ask(position[chosen]))
+        self.session.counts.rows_spared += digests.numel() - len(chosen)
+        return self.scores[self._place(digests)]
+
+    def _ask(self, block: Block, removals: Sequence[RemovedSets], jobs: Int[Tensor, " m"]) -> Float[Tensor, " m"]:
+        """Run the model on some of a block's jobs, which are numbered input by input."""
+        session, task = self.session, self.task
+        rows = PerturbedRows(session, task, block)
+        ranks = [removal.ranks() for removal in removals]
+        line, bound, least = (part.flatten()[jobs] for part in _lines(removals, [len(one) for one in ranks]))
+        places = torch.cat(ranks)
+        row = jobs // sum(removal.jobs for removal in removals)
+
+        def build(start: int, stop: int) -> Tensor:
+            chosen = slice(start, stop)
+            return rows.cut(places, (line[chosen], bound[chosen], least[chosen]), row[chosen])
+
+        return session.target_scores(build, row + block.rows.start, task.target, streamed=True)
+
+    def _add(self, digests: Int[Tensor, " m"], scores: Float[Tensor, " m"]) -> None:
+        self.digests = torch.cat((self.digests, digests))
+        self.scores = torch.cat((self.scores, scores.to(self.scores)))
+        self._sort()
+
+    def _sort(self) -> None:
+        self.digests, order = self.digests.sort()
+        self.scores = self.scores[order]
+
+    def _place(self, digests: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+        """Where a digest is among those known, if it is."""
+        return torch.searchsorted(self.digests, digests).clamp(max=len(self.digests) - 1)
+
+
+def _lines(removals: Sequence[RemovedSets], heights: Sequence[int]) -> list[Tensor]:
+    """The lines, bounds and sides of all removals' jobs, with lines counted through the ranks of all."""
+    found, before = [], 0
+    for removal, height in zip(removals, heights, strict=True):
+        line, bound, least = removal.lines()
+        found.append((line + before, bound, least))
+        before += height
+    return [torch.cat(parts, dim=1) for parts in zip(*found, strict=True)]
