@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import beta
 
 import verax
-from verax.statistics.falling import FallTest
+from verax.statistics.anytime import BettingTest
 
 RATE, REFERENCE, ROWS, WINDOWS = 0.05, 1000, 100, 1000
 FALLS, QUIET, PATIENCE = (0.1, 0.2, 0.3, 0.5, 1.0), (1, 100, 900), 500
@@ -69,10 +69,10 @@ def drawn_from(scores: Any) -> Draw:
     return lambda draws, count: draws.choice(scores, size=count)
 
 
-def begun(draw: Draw, run: int) -> tuple[np.random.Generator, FallTest, float]:
+def begun(draw: Draw, run: int) -> tuple[np.random.Generator, BettingTest, float]:
     draws = np.random.default_rng([run, 7])
     reference = draw(draws, REFERENCE)
-    return draws, FallTest.against(reference, RATE), float(reference.std())
+    return draws, BettingTest.against(reference, RATE), float(reference.std())
 
 
 def first_alarm(draw: Draw, run: int) -> int | None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.statistics.rare_effects import mean_square_interval, rests_on_few
+from verax.statistics.rare_effects import depends_on_few_draws, mean_square_interval
 
 FEATURES, SIGMA = 8, 0.2
 MARGINS, MOVES = (0, 4, 8, 16, 32), (0.2, 1, 2, 4, 8)
@@ -70,7 +70,7 @@ def measured(margin: float, tau: float, samples: int, trials: int) -> list[dict[
     maps = {name: -one for name, one in maps.items()}
     problem = verax.Problem(Logistic(slope), rows, target=1)
     found = verax.metrics.Infidelity(samples=samples, sigma=SIGMA)(problem, maps)
-    doubt = rests_on_few(found.carried, samples)
+    doubt = depends_on_few_draws(found.carried, samples)
     nobody = torch.full_like(found.carried, float(samples))
     before = mean_square_interval(found.scores, found.errors, nobody, samples, 1.0, 0.95)
     after = found.interval()

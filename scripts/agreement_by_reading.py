@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from verax.statistics.bootstrap import resampled_means
-from verax.statistics.intervals import resampled_estimate
+from verax.statistics.intervals import resampled_estimate, resampled_means
 from verax.statistics.ranks import spearman
 
 READINGS = ("pc", "dpc_magnitude", "dpc_signed", "dpc_literal", "dpc_coherent", "lpc", "effect_correlation")

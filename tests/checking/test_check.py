@@ -16,8 +16,8 @@ from verax.checking.outcome import Sample, inputs_to_decide, outcome_of
 from verax.checking.requirement import Threshold
 from verax.metrics import EffectCorrelation, PredictionChange
 from verax.statistics.anytime import ScoreRange
-from verax.statistics.bounded import bounded_mean
 from verax.statistics.intervals import Estimate, estimates
+from verax.statistics.rare_effects import bounded_mean
 
 REMOVAL = "effect_correlation(perturbation=baseline, samples=40)"
 

@@ -8,7 +8,7 @@ from scipy import stats
 import calls
 import verax
 from verax.replacement import Baseline, Conditional, Marginal, Nudge, Toward
-from verax.statistics.kendall import kendall, rank_agreement
+from verax.statistics.ranks import kendall, rank_agreement
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -19,8 +19,7 @@ from verax.core.arrays import Layout
 from verax.evaluation.verdicts import REFERENCE, Judgement, Verdict
 from verax.metrics import DirectedPredictionChange, EffectCorrelation, Infidelity, PredictionChange, Result
 from verax.metrics.result import Context
-from verax.statistics.holm import holm
-from verax.statistics.paired import paired_p_values
+from verax.statistics.paired import holm, paired_p_values
 
 BEST, TIED, BETTER, NO_BETTER, WORSE = get_args(Verdict)
 WEIGHTS = torch.tensor([2.0, -1.5, 1.2, -0.9, 0.7, -0.5, 0.3, 0.2])

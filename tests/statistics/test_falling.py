@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from verax.statistics.falling import _SHARES, FallTest
+from verax.statistics.anytime import _STAKES_ON_FALL, BettingTest
 from verax.statistics.totals import ScoreSums
 
 
 def test_the_capital_is_the_sum_over_beginnings_and_stakes() -> None:
     draws = np.random.default_rng(0)
-    test = FallTest.against(draws.uniform(size=50), rate=0.1)
+    test = BettingTest.against(draws.uniform(size=50), rate=0.1)
     windows = [draws.uniform(size=5) for _ in range(3)]
     for scores in windows:
         test = test.after(scores)
@@ -20,22 +20,22 @@ def test_the_capital_is_the_sum_over_beginnings_and_stakes() -> None:
     bound = (test.bound - test.floor) / span
     capital = 1 / 4  # what is kept for windows to come
     for begin in range(3):
-        for share in _SHARES:
+        for share in _STAKES_ON_FALL:
             scores = np.clip((np.concatenate(windows[begin:]) - test.floor) / span, 0, 1)
             product = np.prod(1 + share / (1 - bound) * (bound - scores))
-            capital += product / len(_SHARES) / ((begin + 1) * (begin + 2))
+            capital += product / len(_STAKES_ON_FALL) / ((begin + 1) * (begin + 2))
     assert test.log_evidence == pytest.approx(math.log(capital), rel=1e-12)
 
 
 def test_without_a_score_it_knows_nothing() -> None:
-    test = FallTest.against(np.array([0.0, 0.5, 1.0]), rate=0.05)
+    test = BettingTest.against(np.array([0.0, 0.5, 1.0]), rate=0.05)
     assert test.log_evidence == pytest.approx(0.0)
     assert not test.alarm
 
 
 def test_gains_of_parts_add_up() -> None:
     draws = np.random.default_rng(1)
-    test = FallTest.against(draws.normal(size=100), rate=0.05)
+    test = BettingTest.against(draws.normal(size=100), rate=0.05)
     scores = draws.normal(size=40)
     parts = test.gains(scores[:13]) + test.gains(scores[13:])
     assert parts == pytest.approx(test.gains(scores), abs=1e-12)
@@ -57,7 +57,7 @@ def test_false_alarms_are_rare_over_many_windows(kind: str) -> None:
 
     alarms = 0
     for _ in range(25):
-        test = FallTest.against(scores(300), rate=0.05)
+        test = BettingTest.against(scores(300), rate=0.05)
         for _ in range(60):
             test = test.after(scores(20))
             if test.alarm:
@@ -68,7 +68,7 @@ def test_false_alarms_are_rare_over_many_windows(kind: str) -> None:
 
 def test_a_fall_is_found_also_after_long_quiet() -> None:
     draws = np.random.default_rng(3)
-    test = FallTest.against(draws.normal(0.5, 0.2, size=1000), rate=0.05)
+    test = BettingTest.against(draws.normal(0.5, 0.2, size=1000), rate=0.05)
     for _ in range(200):
         test = test.after(draws.normal(0.5, 0.2, size=50))
     assert not test.alarm
@@ -81,4 +81,4 @@ def test_a_fall_is_found_also_after_long_quiet() -> None:
 
 def test_a_reference_of_equal_scores_is_refused() -> None:
     with pytest.raises(ValueError, match=r"all 3 scores are 0\.2"):
-        FallTest.from_sums(ScoreSums.of(torch.full((3,), 0.2)), 0.2, 0.2, 0.05)
+        BettingTest.from_sums(ScoreSums.of(torch.full((3,), 0.2)), 0.2, 0.2, 0.05)

@@ -13,8 +13,7 @@ import torch
 import calls
 import verax
 from verax.metrics import Estimate, Result
-from verax.statistics.bootstrap import resampled_means
-from verax.statistics.intervals import estimates
+from verax.statistics.intervals import estimates, resampled_means
 
 
 def normal(*shape, seed=0):

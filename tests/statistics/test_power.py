@@ -6,9 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from verax.statistics.power import POWER, effect_size, inputs_needed, power
-from verax.statistics.proportions import proportion
-from verax.statistics.signed_ranks import signed_rank_p
+from verax.statistics.intervals import proportion
+from verax.statistics.paired import POWER, effect_size, inputs_needed, power, signed_rank_p
 
 
 @pytest.mark.parametrize(("effect", "inputs"), [(0.0, 12), (0.4, 30), (-0.9, 12)])

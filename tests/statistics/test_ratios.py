@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from verax.statistics.ratios import ratios_of_means
+from verax.statistics.intervals import ratios_of_means
 
 
 def test_a_constant_part_has_no_spread() -> None:

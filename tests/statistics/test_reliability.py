@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import rankdata
 
-from verax.statistics.reliability import krippendorff_alpha, split_half_agreement
+from verax.statistics.ranks import krippendorff_alpha, split_half_agreement
 
 
 def by_pairs(scores):

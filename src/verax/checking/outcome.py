@@ -10,8 +10,8 @@ from torch import Tensor
 from verax.checking.requirement import Bound
 from verax.core.shapes import Float
 from verax.statistics.anytime import AnytimeSums, ScoreRange
-from verax.statistics.bounded import bounded_mean
 from verax.statistics.intervals import Estimate, estimates
+from verax.statistics.rare_effects import bounded_mean
 
 Outcome = Literal["passed", "failed", "undecided"]
 _MOST = 1 << 17  # inputs that are counted on

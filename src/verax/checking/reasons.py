@@ -20,8 +20,8 @@ from verax.evaluation.limits import ROWS
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Meter
-from verax.statistics.bounded import bounded_mean
 from verax.statistics.intervals import LEVEL, Estimate
+from verax.statistics.rare_effects import bounded_mean
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,9 +15,8 @@ from verax.problem.attributed import Attributed, Task
 from verax.scoring.meter import Meter
 from verax.scoring.penultimate import features, last_linear
 from verax.scoring.session import Session
-from verax.statistics.intervals import LEVEL, Estimate
+from verax.statistics.intervals import LEVEL, Estimate, proportion
 from verax.statistics.mahalanobis import FAR, FEWEST, Reference
-from verax.statistics.proportions import proportion
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,7 +9,7 @@ from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import REFERENCE
 from verax.metrics.base import GuidedMetric
 from verax.statistics.intervals import Estimate
-from verax.statistics.kendall import rank_agreement
+from verax.statistics.ranks import rank_agreement
 
 _SHOWN = 3  # pairs in a sentence
 

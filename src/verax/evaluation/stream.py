@@ -27,7 +27,7 @@ from verax.metrics.choose import Metrics, metrics_for
 from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter
-from verax.statistics.quantiles import sketches
+from verax.statistics.totals import sketches
 
 Until = float | Mapping[str, float] | None
 

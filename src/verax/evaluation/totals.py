@@ -19,8 +19,7 @@ from verax.metrics.about import NOTHING_KNOWN, About, fact_line
 from verax.metrics.result import Result
 from verax.statistics.anytime import AnytimeSums
 from verax.statistics.intervals import LEVEL, Estimate
-from verax.statistics.quantiles import QuantileSketch, merged_sketches
-from verax.statistics.totals import ScoreSums
+from verax.statistics.totals import QuantileSketch, ScoreSums, merged_sketches
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,9 +16,8 @@ from verax.metrics.deciding import QUESTIONS
 from verax.metrics.effect_correlation import EffectCorrelationResult
 from verax.metrics.result import Result
 from verax.problem.attributed import Attributed
-from verax.statistics.holm import holm
 from verax.statistics.intervals import Estimate
-from verax.statistics.paired import paired_p_values, real_differences
+from verax.statistics.paired import holm, paired_p_values, real_differences
 
 REFERENCE = "random (reference)"
 Verdict = Literal[

@@ -16,7 +16,7 @@ from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult
 from verax.metrics.result import Context
 from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange
-from verax.statistics.rare_effects import carrying, mean_square_interval, rests_on_few
+from verax.statistics.rare_effects import depends_on_few_draws, mean_square_interval, participation_ratio
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Infidelity(EffectMetric):
     def collect(self, effects: Effects, gathered: Gathered) -> None:
         """Keep the sums over draws and the standard error, too."""
         gathered.put(effects.rows, reduced(effects, self.normalize))
-        gathered.put(effects.rows, {"carried": carrying(effects.actual)[None]})
+        gathered.put(effects.rows, {"carried": participation_ratio(effects.actual)[None]})
 
     def result(self, gathered: Sequence[Gathered], context: Context) -> "InfidelityResult":
         """Make the result of all inputs."""
@@ -181,7 +181,7 @@ class InfidelityResult(MonteCarloResult):
             level: Share of such intervals that hold the score.
         """
         samples, most = self.metric.samples, self.context.largest_change
-        if count := int(rests_on_few(self.carried, samples).sum()):
+        if count := int(depends_on_few_draws(self.carried, samples).sum()):
             other = ', or follow the logit: output="logit"' if most == 1 else ""
             warn(
                 f"Infidelity: of {count} of {len(self.carried)} inputs, few of the {samples} draws carry the score "

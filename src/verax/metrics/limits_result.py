@@ -12,8 +12,7 @@ from verax.core.display import TextTable, cost, counted, significant
 from verax.core.files import save_as
 from verax.core.shapes import Float, Int
 from verax.metrics.result import Context, Result
-from verax.statistics.intervals import LEVEL, Estimate, estimates
-from verax.statistics.ratios import ratios_of_means
+from verax.statistics.intervals import LEVEL, Estimate, estimates, ratios_of_means
 
 if TYPE_CHECKING:
     import polars as pl

@@ -30,7 +30,7 @@ class Monitor:
     Results come in batches and are cut into windows. The first windows are the reference; every later one is asked
     whether the mean score fell since. The test may be asked for ever: over all windows, metrics and attributions
     together, the chance of a false alarm stays below ``alarm``, whatever the distribution of the scores (see
-    ``verax.statistics.falling.FallTest``). An alarm stays; for a model that was mended begin a new monitor.
+    ``verax.statistics.anytime.BettingTest``). An alarm stays; for a model that was mended begin a new monitor.
 
     A reference whose mean is not above chance is an error, because nothing could fall below it. DPC is blind to
     contributions such as SHAP values; watch the effect correlation: ``perturbation="baseline"`` for contributions,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from verax.statistics.falling import FallTest
+from verax.statistics.anytime import BettingTest
 from verax.statistics.intervals import Estimate
 from verax.statistics.totals import ScoreSums
 
@@ -78,7 +78,7 @@ class Track:
     sums: ScoreSums = field(default_factory=ScoreSums)
     floor: float = math.inf
     ceiling: float = -math.inf
-    test: FallTest | None = None
+    test: BettingTest | None = None
     open_sums: ScoreSums = field(default_factory=ScoreSums)
     open_gains: list[float] | None = None
 
@@ -118,7 +118,7 @@ class Track:
         if self.test is None:
             self.sums += self.open_sums
             if len(self.windows) + 1 >= self.reference and self.sums.count >= FEWEST:
-                self.test = FallTest.from_sums(self.sums, self.floor, self.ceiling, self.rate)
+                self.test = BettingTest.from_sums(self.sums, self.floor, self.ceiling, self.rate)
                 self._check_above_chance()
         else:
             self.test = self.test.after_gains(self.open_gains or [])
@@ -179,7 +179,7 @@ class Track:
             sums=ScoreSums.from_json(held["sums"]),
             floor=floor,
             ceiling=ceiling,
-            test=None if test is None else FallTest(**{**test, "capitals": tuple(map(float, test["capitals"]))}),
+            test=None if test is None else BettingTest(**{**test, "capitals": tuple(map(float, test["capitals"]))}),
             open_sums=ScoreSums.from_json(held["open_sums"]),
             open_gains=held["open_gains"],
         )

@@ -1,6 +1,7 @@
 """Means over a data set with an interval: how far would they move with other inputs of the same kind?"""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
@@ -8,13 +9,53 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from verax.core import noise
 from verax.core.arguments import checked_choice, checked_count, checked_level
+from verax.core.blocks import pieces
 from verax.core.display import digits_of_interval
-from verax.core.shapes import Float
-from verax.statistics.bootstrap import resampled_means
+from verax.core.shapes import Float, Shaped
 
+_AT_ONCE = 128  # resamples: how often each of many inputs is drawn in all of them would not fit into memory
 Method = Literal["t", "normal", "bootstrap"]
 LEVEL = 0.95
+
+
+def resampled_means(values: Float[Tensor, "k n"], resamples: int, seed: int) -> Float[Tensor, "resamples k"]:
+    """Means over inputs drawn with replacement: how often each is drawn, times the values.
+
+    Example:
+        >>> resampled_means(torch.tensor([[1.0, 1.0], [2.0, 2.0]]), 3, seed=0).tolist()
+        [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    """
+    return means_of(values, times_drawn(values.shape[1], resamples, seed))
+
+
+def means_of(values: Float[Tensor, "k n"], times: Iterable[Float[Tensor, "part n"]]) -> Float[Tensor, "resamples k"]:
+    """Those means, from what ``times_drawn`` gave: who averages much over the same draws makes them once."""
+    values = values.double().cpu()
+    return torch.cat([part @ values.T / values.shape[1] for part in times])
+
+
+def times_drawn(count: int, resamples: int, seed: int) -> Iterator[Float[Tensor, "part n"]]:
+    """How often each of so many inputs is drawn in each resample, in parts."""
+    key = noise.input_keys(torch.zeros(1, 1), seed, "bootstrap")
+    for part in pieces(resamples, _AT_ONCE):
+        size = part.stop - part.start
+        drawn = noise.words(key, part.start * count, size * count).reshape(size, count) % count
+        times = torch.zeros(size, count, dtype=torch.float64)
+        yield times.scatter_add_(1, drawn, torch.ones_like(times))
+
+
+def resampled_columns(means: Float[Tensor, "resamples k"], seed: int) -> Float[Tensor, "resamples k"]:
+    """In each resample the columns drawn with replacement: where what is averaged is a draw itself, not chosen.
+
+    Example:
+        >>> resampled_columns(torch.tensor([[1.0, 2.0]] * 8), seed=0).mean(1).unique().tolist()
+        [1.0, 1.5, 2.0]
+    """
+    key = noise.input_keys(torch.zeros(1, 1), seed, "redrawn")
+    drawn = noise.words(key, 0, means.numel()).reshape(means.shape) % max(1, means.shape[1])
+    return means.gather(1, drawn)
 
 
 @dataclass(frozen=True)
@@ -122,3 +163,53 @@ def t_quantile(probability: float, degrees: int) -> float:
     from scipy.special import stdtrit  # noqa: PLC0415  # to keep ``import verax`` light
 
     return float(stdtrit(degrees, probability)) if degrees > 0 else math.nan
+
+
+def proportion(hits: Shaped[Tensor, " n"], level: float = LEVEL) -> Estimate:
+    """The share of inputs that are hits, with Wilson's interval, which holds for few inputs and for shares near 0 or 1.
+
+    Args:
+        hits: One truth value per input.
+        level: Coverage of the interval.
+
+    Example:
+        >>> import torch
+        >>> print(proportion(torch.tensor([True, True, True, False])))
+        0.75 [0.30, 0.95]
+    """
+    from scipy.stats import binomtest  # noqa: PLC0415  # to keep ``import verax`` light
+
+    count = len(hits)
+    if count == 0:
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
+    share = float(hits.double().mean())
+    interval = binomtest(int(hits.sum()), count).proportion_ci(level, method="wilson")
+    error = math.sqrt(share * (1 - share) / count)
+    return Estimate(share, error, min(share, float(interval.low)), max(share, float(interval.high)))
+
+
+def ratios_of_means(parts: Float[Tensor, "k n"], whole: Float[Tensor, " n"], level: float = LEVEL) -> list[Estimate]:
+    """Mean of a part over the mean of the whole, for each of several parts.
+
+    The mean of each input's ratio would hang on inputs whose whole is near 0; here they count little. The interval is
+    Student's t on the residuals ``part - ratio * whole`` (the classical ratio estimator: Cochran, Sampling Techniques,
+    chapter 6).
+
+    Args:
+        parts: One row per ratio, one column per input.
+        whole: What they are parts of.
+        level: Coverage of the intervals.
+
+    Example:
+        >>> print(ratios_of_means(torch.tensor([[1.0, 2.0, 3.5]]), torch.tensor([2.0, 4.0, 6.0]))[0])
+        0.54 [0.40, 0.68]
+    """
+    parts, whole = parts.double().cpu(), whole.double().cpu()
+    count, mean = len(whole), float(whole.mean()) or math.nan
+    ratio = parts.mean(1) / mean
+    if count < 2:
+        return [Estimate(one, math.nan, math.nan, math.nan) for one in ratio.tolist()]
+    residual = parts - ratio[:, None] * whole
+    error = residual.square().sum(1).div(count - 1).sqrt() / (count**0.5 * abs(mean))
+    reach = error * t_quantile((1 + level) / 2, count - 1)
+    return [Estimate(*row) for row in torch.stack((ratio, error, ratio - reach, ratio + reach), dim=1).tolist()]

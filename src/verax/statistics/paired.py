@@ -1,14 +1,20 @@
-"""Two attributions on the same inputs: is one better? Differences are paired, input by input."""
+"""Two attributions on the same inputs: is one better, surely, by how much, and how many inputs would show it?
+
+Differences are paired, input by input.
+"""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from verax.core.shapes import Float
-from verax.statistics.intervals import LEVEL, Estimate, estimates
+from verax.statistics.intervals import LEVEL, Estimate, estimates, t_quantile
 
 _ROUNDING = 1e-6  # of a score; models compute in single precision
+POWER = 0.95
+_MOST = 1 << 30  # inputs; what needs more is never found
 
 
 def paired_difference(
@@ -73,3 +79,118 @@ def real_differences(
     difference = first - others
     same = difference.abs() <= (_ROUNDING * torch.maximum(first.abs(), others.abs())).clamp(min=rounding)
     return torch.where(same, 0.0, difference)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Each p-value as it counts among several; whoever is below ``alpha`` then, is so at that family-wise level.
+
+    ``max over smaller ones of min(1, (m - rank) p)``; a p-value that is not known counts as 1.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics, 1979.
+
+    Example:
+        >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+        [0.03, 0.06, 0.06]
+    """
+    known = [1.0 if math.isnan(p) else p for p in p_values]
+    corrected, highest = [1.0] * len(known), 0.0
+    for rank, place in enumerate(sorted(range(len(known)), key=known.__getitem__)):
+        highest = max(highest, min(1.0, (len(known) - rank) * known[place]))
+        corrected[place] = highest
+    return corrected
+
+
+def signed_rank_p(differences: Float[Tensor, " n"]) -> float:
+    """The p-value of Wilcoxon's signed-rank test that paired differences are spread evenly around 0, two-sided.
+
+    Differences of 0 do not count; where all are 0 nothing speaks against it and the value is 1.
+
+    Args:
+        differences: One per input.
+
+    Example:
+        >>> import torch
+        >>> round(signed_rank_p(torch.arange(1.0, 7.0)), 4), signed_rank_p(torch.zeros(5))
+        (0.0312, 1.0)
+    """
+    from scipy.stats import wilcoxon  # noqa: PLC0415  # to keep ``import verax`` light
+
+    values = differences.double().cpu()
+    moved = values[values != 0]
+    return 1.0 if len(moved) == 0 else float(wilcoxon(moved.numpy()).pvalue)
+
+
+def effect_size(differences: Float[Tensor, " n"], level: float = LEVEL) -> Estimate:
+    """The mean of paired differences in units of their standard deviation, with an interval.
+
+    The error is that of large samples, ``sqrt(1/n + d^2 / (2n))`` (Hedges and Olkin, Statistical methods for
+    meta-analysis, chapter 5). Differences that are all 0 have effect 0; equal ones of another size have an infinite
+    one.
+
+    Args:
+        differences: One per input.
+        level: Coverage of the interval.
+
+    Example:
+        >>> import torch
+        >>> print(effect_size(torch.tensor([1.0, 2.0, 3.0, 2.0])))
+        2.4 [-0.7, 5.6]
+    """
+    values = differences.double().cpu()
+    count = len(values)
+    mean, spread = float(values.mean()), float(values.std()) if count > 1 else math.nan
+    if mean == 0 and not spread > 0:
+        return Estimate(0.0, 0.0, 0.0, 0.0) if count > 1 else Estimate(0.0, math.nan, math.nan, math.nan)
+    if spread <= abs(mean) * 1e-12:
+        sure = math.copysign(math.inf, mean)
+        return Estimate(sure, 0.0, sure, sure)
+    effect = mean / spread
+    error = math.sqrt(1 / count + effect * effect / (2 * count))
+    reach = error * t_quantile((1 + level) / 2, count - 1)
+    return Estimate(effect, error, effect - reach, effect + reach)
+
+
+def power(effect: float, inputs: int, level: float = LEVEL) -> float:
+    """The chance that a two-sided paired t-test finds an effect, to either side, with so many inputs.
+
+    Args:
+        effect: Mean over standard deviation of the differences.
+        inputs: How many.
+        level: One minus the test's rate of false alarms.
+
+    Example:
+        >>> round(power(0.5, 34), 2), round(power(0.0, 34), 2)
+        (0.81, 0.05)
+    """
+    from scipy.special import nctdtr  # noqa: PLC0415  # to keep ``import verax`` light
+
+    if inputs < 2 or math.isnan(effect):
+        return 0.0
+    bound, centre = t_quantile((1 + level) / 2, inputs - 1), abs(effect) * math.sqrt(inputs)
+    if centre > bound + 40:  # beyond what the distribution function computes, and certain
+        return 1.0
+    above = 1 - float(nctdtr(inputs - 1, centre, bound))
+    return min(1.0, above + float(nctdtr(inputs - 1, centre, -bound)))
+
+
+def inputs_needed(effect: float, level: float = LEVEL, wanted: float = POWER) -> float:
+    """The fewest inputs with which a paired t-test finds an effect so often; infinity where no number is enough.
+
+    Args:
+        effect: Mean over standard deviation of the differences.
+        level: One minus the test's rate of false alarms.
+        wanted: The chance to find it.
+
+    Example:
+        >>> inputs_needed(0.5), inputs_needed(-0.5), inputs_needed(0.0)
+        (54.0, 54.0, inf)
+    """
+    if math.isnan(effect) or power(effect, _MOST, level) < wanted:
+        return math.inf
+    low, high = 1, 2
+    while power(effect, high, level) < wanted:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(effect, middle, level) >= wanted else (middle, high)
+    return float(high)

@@ -1,13 +1,23 @@
-"""Rank agreement: do two lists of scores rank alike?"""
+"""Rank agreement: do lists of scores, metrics or inputs rank alike?"""
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from verax.core import noise
+from verax.core.blocks import pieces
+from verax.core.shapes import Float
+from verax.statistics.intervals import LEVEL, Estimate, resampled_estimate, resampled_means
 
 Floats = npt.NDArray[np.float64]
 TIE = 1e-10  # of the spread: a hundred times what rounding does to scores, a thousandth of any standard error of them
 LAST_DIGITS = 1e-12  # of a value: what sums of many numbers lose
+_TOGETHER = 1 << 22  # comparisons at once
+_RESAMPLES, _SPLITS = 1000, 100
 
 
 def tied(values: Floats, tolerance: float | None = None) -> Floats:
@@ -77,20 +87,12 @@ def ranks(values: Floats) -> Floats:
         >>> ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist()
         [1.0, -1.5, 1.0, -0.5]
     """
+    from scipy.stats import rankdata  # noqa: PLC0415  # to keep ``import verax`` light
+
     if not values.shape[-1]:
         return values
-    order = np.argsort(values, axis=-1)
-    ordered = np.take_along_axis(values, order, axis=-1)
-    new = ordered[..., 1:] != ordered[..., :-1]
-    end = np.ones((*values.shape[:-1], 1), dtype=bool)
-    place = np.arange(1.0, values.shape[-1] + 1)
-    first = np.maximum.accumulate(np.where(np.concatenate((end, new), axis=-1), place, 0), axis=-1)
-    last = np.where(np.concatenate((new, end), axis=-1), place, np.inf)
-    last = np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]
-    found = np.empty(values.shape)
-    np.put_along_axis(found, order, (first + last) / 2, axis=-1)
-    found[np.isnan(values).any(-1)] = np.nan
-    centred: Floats = found - found.mean(-1, keepdims=True)
+    placed = rankdata(values, axis=-1)
+    centred: Floats = placed - placed.mean(-1, keepdims=True)
     return centred
 
 
@@ -98,3 +100,116 @@ def rank_correlation(a: Floats, b: Floats) -> Any:
     """Spearman correlation of what has these ``ranks``: who compares one list with many ranks it once."""
     scale = np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
     return np.where(scale > 0, (a * b).sum(-1) / np.where(scale > 0, scale, 1.0), np.nan)
+
+
+def kendall(first: Float[Tensor, "*batch k"], second: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+    """Kendall's tau-b: pairs that are ordered alike minus pairs that are not, as a share; ties count for neither.
+
+    1 where both rank alike, -1 where one is the other upside down, not a number where one of them has no order.
+
+    Example:
+        >>> kendall(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])).item()  # one pair of three turns
+        0.3333333333333333
+    """
+    pairs = torch.triu_indices(first.shape[-1], first.shape[-1], offset=1)
+    one, other = ((values[..., pairs[0]] - values[..., pairs[1]]).sign().double() for values in (first, second))
+    return (one * other).sum(-1) / (one.abs().sum(-1) * other.abs().sum(-1)).sqrt()
+
+
+def rank_agreement(
+    first: Float[Tensor, "k n"],
+    second: Float[Tensor, "k n"],
+    level: float = LEVEL,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Estimate:
+    """Kendall's tau of the means of two tables of scores, with a percentile bootstrap over their common inputs.
+
+    Args:
+        first: One row for each thing that is ranked, one column per input.
+        second: The same things and inputs, measured otherwise.
+        level: Coverage of the interval.
+        resamples: Of the bootstrap.
+        seed: Of the bootstrap.
+
+    Example:
+        >>> scores = torch.arange(5.0)[:, None] + torch.zeros(5, 9)
+        >>> print(rank_agreement(scores, -scores))
+        -1 [-1, -1]
+    """
+    first, second = first.double().cpu(), second.double().cpu()
+    tau = float(kendall(first.mean(1), second.mean(1)))
+    if first.shape[1] < 2:  # one input says nothing about others
+        return Estimate(tau, math.nan, math.nan, math.nan)
+    means = resampled_means(torch.cat((first, second)), resamples, seed)
+    parts = pieces(resamples, max(1, _TOGETHER // len(first) ** 2))
+    taus = [kendall(*means[part].chunk(2, dim=1)) for part in parts]
+    return resampled_estimate(tau, torch.cat(taus), level)
+
+
+def krippendorff_alpha(scores: Float[Tensor, "k n"], level: float = LEVEL, seed: int = 0) -> Estimate:
+    """Krippendorff's alpha: inputs are the raters, attributions are rated, and ratings are ranks within an input.
+
+    ``1 - observed / expected disagreement`` with squared differences of ranks; ties share their mean rank. 1 where all
+    inputs rank alike, 0 where they rank as by chance. Without ties that is the ordinal alpha. The interval resamples
+    inputs. NaN where there is one attribution, one input, or all are tied.
+
+    Source: Krippendorff, Computing Krippendorff's alpha-reliability, 2011; for inputs as raters: Tomsett et al., Sanity
+    checks for saliency metrics, AAAI 2020.
+
+    Args:
+        scores: One per attribution and input.
+        level: Coverage of the interval.
+        seed: Of the resampling.
+
+    Example:
+        >>> print(krippendorff_alpha(torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])).mean)
+        1.0
+    """
+    from scipy.stats import rankdata  # noqa: PLC0415  # to keep ``import verax`` light
+
+    kinds, count = scores.shape
+    if kinds < 2 or count < 2:
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
+    ranks = torch.from_numpy(rankdata(scores.double().cpu().numpy(), axis=0))
+    both = torch.cat((ranks, ranks.square()))
+    alpha = _alpha(both.mean(1)[None], count)
+    return resampled_estimate(float(alpha), _alpha(resampled_means(both, _RESAMPLES, seed), count), level)
+
+
+def _alpha(means: Float[Tensor, "r moments"], count: int) -> Float[Tensor, " r"]:
+    """Alpha from means of ranks and of their squares: the disagreement within a column is twice its variance."""
+    first, second = means.chunk(2, dim=1)
+    total = first.shape[1] * count
+    within = (second - first.square()).mean(1) * count / (count - 1)
+    overall = (second.mean(1) - first.mean(1).square()) * total / (total - 1)
+    return torch.where(overall > 1e-12, 1 - within / overall.clamp(min=1e-12), torch.nan)
+
+
+def split_half_agreement(scores: Float[Tensor, "k n"], level: float = LEVEL, seed: int = 0) -> Estimate:
+    """Rank correlation of the attributions' mean scores on one half of the inputs and on the other.
+
+    The mean over a hundred random splits, with the middle of their values as an interval. NaN with fewer than four
+    inputs, or where a half ties all attributions.
+
+    Args:
+        scores: One per attribution and input.
+        level: Coverage of the interval.
+        seed: Of the splits.
+
+    Example:
+        >>> print(split_half_agreement(torch.tensor([[1.0] * 8, [2.0] * 8, [3.0] * 8])).mean)
+        1.0
+    """
+    kinds, count = scores.shape
+    if kinds < 2 or count < 4:
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
+    key = noise.input_keys(torch.zeros(1, 1), seed, "split halves")
+    order = noise.drawn_words(key, 0, _SPLITS, count)[0].argsort(dim=1, stable=True)
+    halves = torch.zeros(_SPLITS, count, dtype=torch.float64)
+    halves.scatter_(1, order[:, : count // 2], 1.0)
+    values = scores.double().cpu()
+    one, other = (half @ values.T / half.sum(1, keepdim=True) for half in (halves, 1 - halves))
+    found = torch.from_numpy(np.asarray(spearman(one.numpy(), other.numpy())))
+    known = found[~found.isnan()]
+    return resampled_estimate(float(known.mean()) if len(known) else math.nan, found, level)

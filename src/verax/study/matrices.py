@@ -15,8 +15,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from verax.statistics import bootstrap
-from verax.statistics.intervals import Estimate, resampled_estimate
+from verax.statistics.intervals import Estimate, means_of, resampled_columns, resampled_estimate, times_drawn
 from verax.statistics.ranks import ranks, tied
 
 Floats = npt.NDArray[np.float64]
@@ -113,20 +112,20 @@ def common(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
 
 def resampled_means(values: Floats, resamples: int, seed: int) -> Floats:
     """Means over resampled inputs, ``(resamples, C)``."""
-    means: Floats = bootstrap.means_of(torch.tensor(values), _drawn(values.shape[1], resamples, seed)).numpy()
+    means: Floats = means_of(torch.tensor(values), _drawn(values.shape[1], resamples, seed)).numpy()
     return means
 
 
 @lru_cache(maxsize=1)
 def _drawn(inputs: int, resamples: int, seed: int) -> tuple[Tensor, ...]:
     """The draws of all matrices of a study, in less room than one of them takes."""
-    return tuple(bootstrap.times_drawn(inputs, resamples, seed))
+    return tuple(times_drawn(inputs, resamples, seed))
 
 
 def redrawn(means: Floats, places: Places, seed: int) -> Floats:
     """The means, with those of some configurations, which are draws themselves, drawn anew in each resample."""
     found = means.copy()
-    found[:, places] = bootstrap.redrawn(torch.tensor(means[:, places]), seed).numpy()
+    found[:, places] = resampled_columns(torch.tensor(means[:, places]), seed).numpy()
     return found
 
 

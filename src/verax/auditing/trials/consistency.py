@@ -18,8 +18,7 @@ from verax.core.shapes import Bool, Float
 from verax.problem.problem import Problem
 from verax.problem.typical_rows import spreads
 from verax.statistics.intervals import Estimate, estimates
-from verax.statistics.paired import real_differences
-from verax.statistics.signed_ranks import signed_rank_p
+from verax.statistics.paired import real_differences, signed_rank_p
 
 _FEWEST = 3  # inputs to compare
 _HALF = 0.5  # the damage of the middle one of three explanations

@@ -15,8 +15,7 @@ from verax.auditing.subject import Ground
 from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.core.shapes import Float
 from verax.statistics.intervals import Estimate, estimates
-from verax.statistics.paired import real_differences
-from verax.statistics.power import POWER, effect_size, power
+from verax.statistics.paired import POWER, effect_size, power, real_differences
 from verax.statistics.ranks import spearman
 
 DAMAGES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0)

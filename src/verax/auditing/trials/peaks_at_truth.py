@@ -15,9 +15,8 @@ from verax.core import noise
 from verax.core.shapes import Float
 from verax.evaluation.limits import limits
 from verax.metrics.weighted_area import WeightedArea
-from verax.statistics.intervals import Estimate
+from verax.statistics.intervals import Estimate, ratios_of_means
 from verax.statistics.paired import real_differences
-from verax.statistics.ratios import ratios_of_means
 
 RANDOM = ("random", "random 1", "random 2", "random 3")
 _FEW = 10  # features whose exact limits cost little

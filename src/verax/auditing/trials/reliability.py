@@ -12,7 +12,7 @@ from verax.auditing.subject import Ground
 from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.auditing.trials.falls_with_damage import FallsWithDamage
 from verax.statistics.intervals import Estimate
-from verax.statistics.reliability import krippendorff_alpha, split_half_agreement
+from verax.statistics.ranks import krippendorff_alpha, split_half_agreement
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from verax.auditing.subject import Ground
 from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.core.shapes import Float
 from verax.statistics.intervals import Estimate
-from verax.statistics.paired import real_differences
-from verax.statistics.power import effect_size, inputs_needed
+from verax.statistics.paired import effect_size, inputs_needed, real_differences
 
 NOISE, PERMUTED, NEGATED = WORSE = ("noise of its size", "its permutation", "its negation")
 

@@ -11,9 +11,8 @@ from verax.auditing.explanations import false_explanations
 from verax.auditing.subject import Ground
 from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.core.shapes import Bool, Float
-from verax.statistics.intervals import Estimate, estimates
+from verax.statistics.intervals import Estimate, estimates, proportion
 from verax.statistics.paired import real_differences
-from verax.statistics.proportions import proportion
 
 _EQUAL = 1e-9  # relative: an explanation that differs by no more is the truth
 
