@@ -516,7 +516,7 @@ def test_wrong_settings(setting: dict[str, Any], message: str) -> None:
     [
         (0.25, None, r"^background_labels: a stratified background needs the class of each background row, 0 or 1"),
         (0.25, [0, 1, 2, 0], r"^background_labels: expected classes 0 and 1 for a stratified background, got 2"),
-        (0.25, [0, 1, -1, 0], r"found -1"),
+        (0.25, [0, 1, -1, 0], r"got -1"),
         (
             0.25,
             [0, 0, 0, 0],

@@ -349,7 +349,7 @@ def test_bad_settings_are_named(settings, error, name):
 
 
 def test_inputs_that_are_not_images_are_refused():
-    with pytest.raises(ValueError, match=r"inputs: LimeImage needs images .* found shape \(2, 5\)"):
+    with pytest.raises(ValueError, match=r"inputs: LimeImage needs images .* got shape \(2, 5\)"):
         LimeImage()(calls.problem(nn.Linear(5, 2), rows(2, 5)))
-    with pytest.raises(ValueError, match="found 2 channels"):
+    with pytest.raises(ValueError, match="got 2 channels"):
         LimeImage()(calls.problem(linear(2, 4).float(), rows(1, 2, 4, 4)))

@@ -314,7 +314,7 @@ def test_a_plain_callable_gives_log_odds() -> None:
     ],
 )
 def test_wrong_settings_are_named(setting: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"^{setting}: expected .* found {value!r}"):
+    with pytest.raises(ValueError, match=f"^{setting}: expected .* got {value!r}"):
         settled(**{setting: value})
 
 

@@ -145,7 +145,7 @@ def test_bad_settings_are_named(make, name):
 
 
 def test_edges_need_images_and_the_library(monkeypatch):
-    with pytest.raises(ValueError, match=r"inputs: Edges needs images .* found shape \(2, 6\)"):
+    with pytest.raises(ValueError, match=r"inputs: Edges needs images .* got shape \(2, 6\)"):
         Edges()(verax.Problem(mlp(), rows(2, 6)))
     monkeypatch.setitem(sys.modules, "skimage.filters", None)
     with pytest.raises(ImportError, match=r"scikit-image.*verax\[study\]"):

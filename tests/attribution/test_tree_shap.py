@@ -205,8 +205,8 @@ def test_other_models_are_refused_before_they_run():
     x, y = data(3)
     cases = {
         "Sequential|TorchModule": torch.nn.Sequential(torch.nn.Linear(FEATURES, 3)).double(),
-        "found LogisticRegression": LogisticRegression().fit(x, y),
-        "found Pipeline.*without a pipeline": make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(x, y),
+        "got LogisticRegression": LogisticRegression().fit(x, y),
+        "got Pipeline.*without a pipeline": make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(x, y),
         "more than two classes": GradientBoostingClassifier(n_estimators=2, **SMALL).fit(x, y),
         "splits by category": HistGradientBoostingClassifier(max_iter=2, categorical_features=[0]).fit(
             np.abs(x.round()), y

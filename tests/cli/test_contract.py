@@ -35,9 +35,9 @@ MONITOR = "monitor --state {new}.json --model {model} --inputs {x.npy} --attribu
 # What can be wrong, by command: what is typed, and what the line must say.
 CASES: dict[str, dict[str, tuple[str, str]]] = {
     "audit": {
-        "an unknown metric": ("audit --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
-        "an unknown case": ("audit --case liner", "found 'liner'; did you mean 'linear'?"),
-        "an unknown trial": ("audit --trial truth_win", "found 'truth_win'; did you mean 'truth_wins'?"),
+        "an unknown metric": ("audit --metric dcp", "got 'dcp'; did you mean 'dpc'?"),
+        "an unknown case": ("audit --case liner", "got 'liner'; did you mean 'linear'?"),
+        "an unknown trial": ("audit --trial truth_win", "got 'truth_win'; did you mean 'truth_wins'?"),
         "rows without a model": ("audit --inputs {x.npy}", "--inputs: it belongs to a model"),
         "a model without rows": ("audit --model {model}", "--inputs: a model of your own needs rows"),
         "missing inputs": ("audit --model {model} --inputs {new}.npy", "no such file"),
@@ -60,7 +60,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
     },
     "monitor": {
         "no arguments": ("monitor", "Missing option '--state'"),
-        "an unknown metric": (f"{MONITOR} --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
+        "an unknown metric": (f"{MONITOR} --metric dcp", "got 'dcp'; did you mean 'dpc'?"),
         "attributions of no kind": (MONITOR.removesuffix(" --kind contributions"), "pass --kind contributions"),
         "a share that is none": (f"{MONITOR} --alarm 7", "alarm: expected a share of false alarms"),
         "a state that is none": (
@@ -73,8 +73,8 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
     "lake": {
         "no arguments": ("lake", "Missing option '--model'"),
         "an unknown option": (f"{LAKE} --report {{new}}.html", "No such option: --report"),
-        "an unknown metric": (f"{LAKE} --metric dcp", "found 'dcp'; did you mean 'dpc'?"),
-        "an unknown method": (f"{LAKE} --method Gradeint", "found 'Gradeint'; did you mean 'Gradient'?"),
+        "an unknown metric": (f"{LAKE} --metric dcp", "got 'dcp'; did you mean 'dpc'?"),
+        "an unknown method": (f"{LAKE} --method Gradeint", "got 'Gradeint'; did you mean 'Gradient'?"),
         "nothing to rate": (LAKE.removesuffix(" --method Gradient"), "expected files or a method, got neither"),
         "a missing model": (LAKE.replace("{model}", "{new}.onnx"), "there is no file"),
         "missing inputs": (LAKE, "no such"),
@@ -90,9 +90,9 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "an unknown metric": (
             f"{EVALUATE} --metric dcp",
-            "found 'dcp'; did you mean 'dpc'? One of your own needs --import",
+            "got 'dcp'; did you mean 'dpc'? One of your own needs --import",
         ),
-        "no method": (f"{EVALUATE} --method Gradeint", "found 'Gradeint'; did you mean 'Gradient'?"),
+        "no method": (f"{EVALUATE} --method Gradeint", "got 'Gradeint'; did you mean 'Gradient'?"),
         "missing inputs": ("evaluate --model {model} --inputs {new}.npy --attributions {a.npy}", "no such file"),
         "missing attributions": ("evaluate --model {model} --inputs {x.npy} --attributions {new}.npy", "no such file"),
         "damaged attributions": ("evaluate --model {model} --inputs {x.npy} --attributions {junk.npy}", "junk.npy"),
@@ -124,7 +124,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "no arguments": ("train", "Missing argument 'dataset'"),
         "an unknown data set": (
             "train helco linear --out {new}.safetensors",
-            "found 'helco'; did you mean 'heloc'? One of your own needs --import MODULE.",
+            "got 'helco'; did you mean 'heloc'? One of your own needs --import MODULE.",
         ),
         "an unknown model": (
             "train digits forest --out {new}.safetensors",

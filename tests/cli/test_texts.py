@@ -266,7 +266,7 @@ SPOILT: dict[str, tuple[Callable[[Path], Any], str]] = {
     "too many layers": (lambda folder: config(folder, num_hidden_layers=10**12), "expected at most 10,000 in num_hid"),
     "another head": (
         lambda folder: config(folder, architectures=["GPT2LMHeadModel"]),
-        "found GPT2LMHeadModel. Language models are scored in Python: verax.text.generation",
+        "got GPT2LMHeadModel. Language models are scored in Python: verax.text.generation",
     ),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "its tokenizer cannot be opened"),
 }

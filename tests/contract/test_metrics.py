@@ -109,7 +109,7 @@ class Nameless(verax.metrics.Metric):
     [
         (Nameless(), r"derive from verax.metrics.GuidedMetric .*SampledMetric .*; got an object of Nameless\.$"),
         (3, r"derive from verax.metrics.GuidedMetric .*; got 3\.$"),
-        (PredictionChange, r"found the class PredictionChange; create one: PredictionChange\(\)\.$"),
+        (PredictionChange, r"got the class PredictionChange; create one: PredictionChange\(\)\.$"),
         ("fidelity", "did you mean 'infidelity'"),
     ],
     ids=["object", "number", "class", "name"],

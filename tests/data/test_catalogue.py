@@ -31,7 +31,7 @@ def test_the_shipped_ones_are_listed_once() -> None:
 def test_a_misspelt_name_is_never_taken_for_a_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", inputs=np.random.default_rng(0).normal(size=(20, 2)), labels=np.arange(20) % 2)
     assert len(load_named("file", tmp_path / "d.npz")) == 20
-    with pytest.raises(ValueError, match=r"data set: expected heloc, .* found 'helco'; did you mean 'heloc'\?"):
+    with pytest.raises(ValueError, match=r"data set: expected heloc, .* got 'helco'; did you mean 'heloc'\?"):
         load_named("helco", tmp_path / "d.npz")
 
 

@@ -98,9 +98,9 @@ def test_the_fingerprint_follows_the_content(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "no labels": ({"inputs": TABLE}, ["expected an array 'labels'", "found inputs"]),
-    "no inputs": ({"labels": LABELS, "data": TABLE}, ["expected an array 'inputs'", "found data, labels"]),
-    "nothing": ({}, ["expected an array 'inputs'", "found none"]),
+    "no labels": ({"inputs": TABLE}, ["expected an array 'labels'", "got inputs"]),
+    "no inputs": ({"labels": LABELS, "data": TABLE}, ["expected an array 'inputs'", "got data, labels"]),
+    "nothing": ({}, ["expected an array 'inputs'", "got none"]),
     "one axis": ({"inputs": TABLE[:, 0], "labels": LABELS}, ["inputs", "(N, features)", "float64 (50,)"]),
     "three axes": ({"inputs": TABLE[:, None], "labels": LABELS}, ["inputs", "float64 (50, 1, 3)"]),
     "no axis": ({"inputs": np.array(1.0), "labels": LABELS}, ["inputs", "float64 ()"]),

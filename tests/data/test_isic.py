@@ -291,9 +291,9 @@ WRONG_TABLES = {
     "unknown word": ("image_id,label\nISIC_1,benign\nISIC_2,perhaps", r"gt.csv, line 3 \(ISIC_2\): label: .*'perhaps'"),
     "unknown number": ("image_name,target\nISIC_1,2", r"gt.csv, line 2 \(ISIC_1\): target: expected 0 or 1, got '2'"),
     "not a number": ("image_name,target\nISIC_1,", "expected 0 or 1, got ''"),
-    "both of 2017": ("image_id,melanoma,seborrheic_keratosis\nISIC_1,1,1", "found both"),
-    "two diagnoses": (f"{HOT}\nISIC_1,1,1,0,0,0,0,0", "line 2 .*found MEL, NV"),
-    "no diagnosis": (f"{HOT}\nISIC_1,0,0,0,0,0,0,0", "found none"),
+    "both of 2017": ("image_id,melanoma,seborrheic_keratosis\nISIC_1,1,1", "got both"),
+    "two diagnoses": (f"{HOT}\nISIC_1,1,1,0,0,0,0,0", "line 2 .*got MEL, NV"),
+    "no diagnosis": (f"{HOT}\nISIC_1,0,0,0,0,0,0,0", "got none"),
     "2016 without id": ("name,label\nISIC_1,benign", "of 2016 needs the column image_id; got name, label"),
     "2017 without melanoma": ("image_id,seborrheic_keratosis\nISIC_1,0", "of 2017 needs the column melanoma"),
     "2018 without some": ("image,MEL,NV,AKIEC,DF,VASC\nISIC_1,1,0,0,0,0", "of 2018 needs the columns BCC, BKL"),
@@ -325,7 +325,7 @@ def test_a_labels_csv_without_labels_names_the_column(tmp_path: Path, load: Call
 
 
 def test_no_labels_says_what_was_found_and_wanted(tmp_path: Path, load: Callable[..., Dataset]) -> None:
-    with pytest.raises(ValueError, match=r"no labels found .*no CSV file(.|\n)*image_id, melanoma"):
+    with pytest.raises(ValueError, match=r"no labels got .*no CSV file(.|\n)*image_id, melanoma"):
         load(tmp_path)
     table(tmp_path / "sub" / "ages.csv", "image_id,age\nISIC_1,50")
     with pytest.raises(ValueError, match=r"Found: sub/ages.csv \(image_id, age\)"):

@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "one value": ([1.5, 1.5, 1.5], "auto", "labels: is 1.5 in every row.*nothing to predict"),
     "names": ([f"n{row}" for row in range(9)], "auto", 'has 9 different labels in 9 rows.*task = "regression"'),
     "no end": ([1.5, np.inf, 3.5], "auto", "labels: expected finite numbers"),
-    "words to regress": (["a", "b", "a", "b"], "regression", "found 'a'; say task = \"classification\""),
+    "words to regress": (["a", "b", "a", "b"], "regression", "got 'a'; say task = \"classification\""),
     "too few": ([[1], [2]], "auto", r"one label for each of 2 rows, got shape \(2, 1\)"),
 }
 
@@ -186,7 +186,7 @@ FILES: dict[str, tuple[str, str | None, str]] = {
     "a misspelt label": ("price,b\n1,2\n", "prize", "label: expected price or b, got 'prize'; did you mean 'price'?"),
     "a label alone": ("a\n1\n2\n", "a", "expected columns beside the label 'a'"),
     "an index": (",a\n1,2\n", "a", "looks like an index"),
-    "no rows": ("a,b\n", "a", "found 0 rows"),
+    "no rows": ("a,b\n", "a", "got 0 rows"),
     "ragged": ("a,b\n1,2,3\n", "a", "cannot be read as .csv file"),
     "a gap": ("a,b\n1,x\n2,\n3,y\n", "b", "label 'b': expected a label in every row, missing in 1"),
 }

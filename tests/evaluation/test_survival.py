@@ -133,7 +133,7 @@ def test_wrong_replacements_are_named(linear):
     for wrong in (Toward(0.5), lambda inputs, removed: inputs, "nudge", 3):
         with pytest.raises(TypeError, match="replacements: expected a list of replacements or a dict"):
             calls.compare(model, x, attributions, replacements=wrong)
-    with pytest.raises(TypeError, match=r"found None; say verax\.replacement\.Baseline"):
+    with pytest.raises(TypeError, match=r"got None; say verax\.replacement\.Baseline"):
         calls.compare(model, x, attributions, replacements=[None])
     with pytest.raises(TypeError, match=r"replacement: expected one of verax\.replacement"):
         calls.compare(model, x, attributions, replacements=["nudge"])

@@ -167,7 +167,7 @@ def test_the_only_score_of_a_row_is_followed(name, shape, target):
 
 
 def test_an_only_score_has_no_second_output():
-    with pytest.raises(ValueError, match=r"target: forward_func returns one score per row.*found 1"):
+    with pytest.raises(ValueError, match=r"target: forward_func returns one score per row.*got 1"):
         ours.prediction_change(lambda x: x[:, 0], X, A, target=1, returns="logits")
 
 
@@ -257,14 +257,14 @@ ERRORS = {
     "whole numbers": ((MODEL, (X, X.long()), A), {}, TypeError, r"inputs\[1\]: expected floating-point.*int64"),
     "other rows": ((MODEL, (X, X[:2]), A), {}, ValueError, r"inputs\[1\]: expected one row per example.*\(2, 12\)"),
     "no tensor": ((MODEL, (), A), {}, ValueError, r"inputs: .*empty tuple"),
-    "attributions": ((MODEL, X, A[:, :3]), {}, ValueError, r"attributions: .*\(6, 12\).*found \[\(6, 3\)\]"),
+    "attributions": ((MODEL, X, A[:, :3]), {}, ValueError, r"attributions: .*\(6, 12\).*got \[\(6, 3\)\]"),
     "too few": ((InParts(), in_parts(X), A), {}, ValueError, r"attributions: expected the shapes of the inputs"),
     "baselines": ((MODEL, X, A, X[:, :3]), {}, ValueError, r"baselines: shape \(6, 3\) does not broadcast"),
     "one baseline": ((InParts(), in_parts(X), in_parts(A), 0.0), {}, ValueError, r"baselines: .*3 inputs, got 1"),
     "mask": ((MODEL, X, A), {"feature_mask": TARGET[None]}, ValueError, r"feature_mask: shape \(1, 6\) does not"),
     "mask of numbers": ((MODEL, X, A), {"feature_mask": X}, TypeError, r"features: group numbers must be whole"),
     "masks": ((MODEL, X, A), {"feature_mask": (TARGET, TARGET)}, ValueError, r"feature_mask: .*1 inputs, got 2"),
-    "tuple": ((MODEL, X, A), {"target": (1, 2)}, TypeError, r"target: .*found \(1, 2\)"),
+    "tuple": ((MODEL, X, A), {"target": (1, 2)}, TypeError, r"target: .*got \(1, 2\)"),
     "tuples": ((MODEL, X, A), {"target": [(1, 2)] * ROWS}, TypeError, r"target: .*one class per row"),
     "class": ((MODEL, X, A), {"target": 3}, ValueError, r"target: class 3 does not exist"),
 }

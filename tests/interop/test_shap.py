@@ -51,13 +51,13 @@ def test_data_become_floating_point_numbers(given, wanted):
 
 ERRORS = {
     "no explanation": (X, None, TypeError, "explanation: expected an object like shap.Explanation, got none of its"),
-    "no data": (explanation(VALUES, None), 1, TypeError, "found none of its data"),
+    "no data": (explanation(VALUES, None), 1, TypeError, "got none of its data"),
     "text": (explanation(VALUES, X.astype(str)), 1, TypeError, "expected data to hold numbers, got <U"),
-    "one row": (explanation(VALUES[0], X[0]), 1, ValueError, r"found shape \(4,\); take a slice of one row"),
+    "one row": (explanation(VALUES[0], X[0]), 1, ValueError, r"got shape \(4,\); take a slice of one row"),
     "other rows": (explanation(VALUES[:3]), 1, ValueError, r"values of shape \(3, 4, 3\) do not fit data .*\(20, 4\)"),
     "no class": (explanation(VALUES), None, ValueError, "target: the values explain 3 classes; say which"),
     "class of one output": (explanation(VALUES[..., 0]), 1, ValueError, "target: .*leave target out"),
-    "no such class": (explanation(VALUES), 3, ValueError, "target: expected a class number, one of 0 to 2.*found 3"),
+    "no such class": (explanation(VALUES), 3, ValueError, "target: expected a class number, one of 0 to 2.*got 3"),
     "too few classes": (explanation(VALUES), [1, 2], ValueError, "one for each of 20 rows; got"),
     "name of a class": (explanation(VALUES), "yes", TypeError, "target: expected a class number.*'yes'"),
 }

@@ -33,10 +33,10 @@ def test_settings_are_read_by_their_types():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("nudje:epsilon=1", "found 'nudje'; did you mean 'nudge'?"),
+        ("nudje:epsilon=1", "got 'nudje'; did you mean 'nudge'?"),
         ("own", "expected blur, conditional"),
         ("nudge", "nudge needs epsilon; say nudge:epsilon=NUMBER."),
-        ("nudge:0.1", "found '0.1'; it has epsilon."),
+        ("nudge:0.1", "got '0.1'; it has epsilon."),
         ("nudge:epsilon=far", "epsilon: expected NUMBER, got 'far'"),
         ("marginal:draws=2.5", "draws: expected COUNT, got '2.5'"),
         ("marginal:background=train", "it has draws, seed"),

@@ -333,7 +333,7 @@ def test_boosters_are_sent_to_the_interface_of_scikit_learn():
     frame = pd.DataFrame({"age": np.arange(40.0), "town": pd.Categorical(["Graz", "Wien"] * 20)})
     model = lightgbm.LGBMClassifier(n_estimators=2, min_child_samples=1, verbose=-1).fit(frame, [0, 1] * 20)
     for one in (model.booster_, verax.Scorer(model.booster_)):
-        with pytest.raises(TypeError, match="found a booster, which takes numbers alone"):
+        with pytest.raises(TypeError, match="got a booster, which takes numbers alone"):
             verax.tables.problem(one, frame)
 
 

@@ -59,5 +59,5 @@ def test_only_metrics_of_all_studies_are_kept(several: list[Tables]) -> None:
 
 
 def test_models_of_one_name_are_refused(several: list[Tables]) -> None:
-    with pytest.raises(ValueError, match=f"found twice: {HELOC}"):
+    with pytest.raises(ValueError, match=f"got twice: {HELOC}"):
         joined([several[0], several[0]])

@@ -162,7 +162,7 @@ def test_what_cannot_be_done_is_said() -> None:
         monitor.fold(results(drawn(10), label="lime"))
     with pytest.raises(ValueError, match="finite scores"):
         monitor.fold(results(np.array([math.nan])))
-    with pytest.raises(ValueError, match="found none"):
+    with pytest.raises(ValueError, match="got none"):
         monitor.fold([])
     with pytest.raises(ValueError, match="all 200 scores are 0"):
         Monitor().fold(results(np.zeros(200)))

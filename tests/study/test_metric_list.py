@@ -95,13 +95,13 @@ def test_a_frozen_list_does_not_depend_on_defaults(
 
 
 WRONG: dict[str, tuple[Any, list[str]]] = {
-    "no list": ("pc", ["metrics.list", "expected a list of names and tables", "found 'pc'"]),
+    "no list": ("pc", ["metrics.list", "expected a list of names and tables", "got 'pc'"]),
     "an empty list": ([], ["metrics.list", "at least one"]),
     "an unknown name": (["pc", "dcp"], ["list.1: metric: expected ", "did you mean 'dpc'?", "--import MODULE"]),
-    "a name that is none": ([3], ["list.0: expected the name of a metric", "found 3"]),
-    "a table without one": ([{"steps": 3}], ["list.0: metric: expected ", "found None"]),
+    "a name that is none": ([3], ["list.0: expected the name of a metric", "got 3"]),
+    "a table without one": ([{"steps": 3}], ["list.0: metric: expected ", "got None"]),
     "an unknown setting": ([{"metric": "pc", "draws": 3}], ["list.0: draws", "it has order, steps, curve"]),
-    "a wrong setting": ([{"metric": "pc", "steps": 0}], ["list.0: steps: expected", "found 0"]),
+    "a wrong setting": ([{"metric": "pc", "steps": 0}], ["list.0: steps: expected", "got 0"]),
     "no column": ([{"metric": "pc", "as": ""}], ["list.0: as: expected the name of a column"]),
     "a column twice": (["pc", {"metric": "pc", "steps": 3}], ["list.1: as: 'pc' clashes with the column 'pc'"]),
     "a column of the table": (

@@ -85,7 +85,7 @@ def test_own_code_goes_through_a_study_with_workers(forking: Forking, place: Pat
 
     lacking = forking.verax(place, "study", "status", "study")
     assert lacking.returncode == 2
-    assert all(f"found '{name}'" in lacking.stderr for name in ("Inputs", "first_step"))
+    assert all(f"got '{name}'" in lacking.stderr for name in ("Inputs", "first_step"))
     assert lacking.stderr.count("What is not part of Verax needs --import own_code.\n") == 4
 
 
@@ -93,6 +93,6 @@ def test_a_module_that_was_not_imported_is_named(forking: Forking, place: Path) 
     lacking = forking.verax(place, "study", "run", "own.toml", "--out", "study")
     assert lacking.returncode == 2
     for line, name in zip(lacking.stderr.splitlines(), ("Inputs",) * 2 + ("first_step",) * 2, strict=True):
-        assert f"found '{name}'" in line
+        assert f"got '{name}'" in line
         assert line.endswith("What is not part of Verax needs --import MODULE.")
     assert not (place / "study" / "scores").exists()

@@ -140,8 +140,8 @@ def test_a_regressor_that_knows_nothing_is_warned_of(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no label said": ({"label": None}, r"homes.csv: say which column is to be predicted, label = \"COLUMN\""),
-    "no such column": ({"label": "lable"}, "label: expected .* found 'lable'; did you mean 'label'?"),
-    "a label for the wrong task": ({"task": "regression"}, "found '.*'; say task = \"classification\""),
+    "no such column": ({"label": "lable"}, "label: expected .* got 'lable'; did you mean 'label'?"),
+    "a label for the wrong task": ({"task": "regression"}, "got '.*'; say task = \"classification\""),
     "no such file": ({"path": "/none/homes.csv"}, "/none/homes.csv: there is no such file"),
 }
 
@@ -335,7 +335,7 @@ class TestLive:
             verax.run_study("demo", tmp_path, models={"a": 1})
         with pytest.raises(TypeError, match=r"data: expected \(rows, labels\)"):
             verax.run_study(models={"a": 1}, data=NUMBERS, out=tmp_path)
-        with pytest.raises(ValueError, match=r"attributions: expected .*found 'Gradent'; did you mean 'Gradient'"):
+        with pytest.raises(ValueError, match=r"attributions: expected .*got 'Gradent'; did you mean 'Gradient'"):
             verax.run_study(models={"a": 1}, data=(NUMBERS, PRICES), attributions=["Gradent"], out=tmp_path)
         with pytest.raises(TypeError, match=r"model: expected a torch.nn.Module"):
             verax.run_study(models={"a": 1}, data=(NUMBERS, PRICES), attributions=["Random"], out=tmp_path)

@@ -37,7 +37,7 @@ def test_texts_come_back_as_they_are(tmp_path: Path) -> None:
         assert read_texts(tmp_path / f"x{suffix}", "review") == TEXTS
     assert read_texts(lines(tmp_path / "plain.jsonl", TEXTS)) == TEXTS
     (tmp_path / "packed.csv").write_bytes(b"\x1f\x8b" + b"0" * 20)
-    with pytest.raises(ValueError, match="found a compressed file"):
+    with pytest.raises(ValueError, match="got a compressed file"):
         read_texts(tmp_path / "packed.csv")
 
 
@@ -46,7 +46,7 @@ def test_texts_come_back_as_they_are(tmp_path: Path) -> None:
     [
         ("x.txt", b"good", "expected a file that ends in .csv, .jsonl, .parquet"),
         ("x.csv", b"review\ngood\n", "expected a column 'text' with texts, got review; --text-column"),
-        ("x.csv", b"text,number\ngood,1\n,2\n", "found None in row 1"),
+        ("x.csv", b"text,number\ngood,1\n,2\n", "got None in row 1"),
         ("x.jsonl", b'{"review": "good"}', "line 1: expected a text, or an object with one as 'text', got the keys"),
         ("x.jsonl", b'"good"\n7', "line 2: expected a text"),
         ("x.jsonl", b'"\\ud800"', "line 1: expected a text, got half of a character"),

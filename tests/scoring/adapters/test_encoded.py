@@ -231,7 +231,7 @@ ERRORS = {
     "no column transformer": (
         make_pipeline(StandardScaler(), LogisticRegression()),
         ValueError,
-        "pipeline: expected one ColumnTransformer.*found the steps StandardScaler, LogisticRegression",
+        "pipeline: expected one ColumnTransformer.*got the steps StandardScaler, LogisticRegression",
     ),
     "no classifier": (make_pipeline(ColumnTransformer([])), ValueError, "then a classifier; got the steps Column"),
     "not fitted": (
