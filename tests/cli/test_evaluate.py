@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import calls
 import verax
 from verax.cli import app
-from verax.evaluation.verdicts import REFERENCE
+from verax.evaluation.ranking import REFERENCE
 from verax.metrics.deciding import QUESTIONS
 from verax.models import Linear, save
 

@@ -11,9 +11,9 @@ import calls
 import verax
 from verax.core.arrays import Layout
 from verax.evaluation.comparison import Comparison
-from verax.evaluation.ranking import NOT_TOLD_APART
+from verax.evaluation.ranking import NOT_TOLD_APART, REFERENCE
 from verax.evaluation.result import Evaluation
-from verax.evaluation.verdicts import REFERENCE, with_reference
+from verax.evaluation.verdicts import with_reference
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, Result
 from verax.metrics.result import Context
 from verax.problem.attributed import attributed

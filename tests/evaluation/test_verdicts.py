@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 import verax
 from verax.cli.evaluate import ranking_facts
 from verax.core.arrays import Layout
-from verax.evaluation.verdicts import REFERENCE, Judgement, Verdict
+from verax.evaluation.ranking import REFERENCE
+from verax.evaluation.verdicts import Judgement, Verdict
 from verax.metrics import DirectedPredictionChange, EffectCorrelation, Infidelity, PredictionChange, Result
 from verax.metrics.result import Context
 from verax.statistics.paired import holm, paired_p_values

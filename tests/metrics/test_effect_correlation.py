@@ -13,7 +13,7 @@ import calls
 import reference
 import verax
 from verax.core import noise
-from verax.evaluation.verdicts import REFERENCE
+from verax.evaluation.ranking import REFERENCE
 from verax.metrics import EffectCorrelation, Infidelity
 from verax.perturbation import sampled
 from verax.study.metrics import MetricsSpec, metrics_of

@@ -10,7 +10,7 @@ import calls
 import verax
 from report.html import Page
 from verax.evaluation.comparison import Comparison
-from verax.evaluation.verdicts import REFERENCE
+from verax.evaluation.ranking import REFERENCE
 from verax.problem.text.example import small_classifier, small_tokenizer
 from verax.problem.text.tokens import tokenized
 from verax.report.comparison import comparison_page

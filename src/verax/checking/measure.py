@@ -18,8 +18,8 @@ from verax.evaluation.engine import Call, check_call
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.limits import limits
+from verax.evaluation.ranking import REFERENCE
 from verax.evaluation.stream_batches import of_rows
-from verax.evaluation.verdicts import REFERENCE
 from verax.metrics.base import Metric
 from verax.metrics.choose import fewest_features
 from verax.metrics.weighted_area import WeightedArea

@@ -8,7 +8,7 @@ from verax.core.warn import warn
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.engine import Call, check_call, follows_replacement, run
 from verax.evaluation.evaluate import prepared
-from verax.evaluation.ranking_stability import Elsewhere
+from verax.evaluation.ranking import AlternativeResult
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import with_reference
 from verax.metrics.base import Kind
@@ -65,8 +65,8 @@ def compare(
         {'noise': 'no better than random', 'exact': 'best'}
         >>> print(comparison.answers["baseline"])  # doctest: +ELLIPSIS
         For "what made the score what it is", believe exact (Effect correlation (removal) 0.9..., significantly ...
-        >>> comparison.rows / 50  # for any number of explanations
-        321.0
+        >>> comparison.rows // 50  # for any number of explanations
+        321
         >>> two = {"x": x, "minus x": -x}  # does their ranking survive another replacement?
         >>> comparison = verax.compare(problem, two, ["pc"], replacements=[verax.replacement.Toward(0.5)])
         >>> comparison.survival()[0].there, comparison.survival()[0].tau.mean
@@ -116,7 +116,7 @@ def _named(replacements: Any) -> dict[str, Replacement]:
     return found
 
 
-def _elsewhere(call: Call, name: str, replacement: Replacement) -> Elsewhere:
+def _elsewhere(call: Call, name: str, replacement: Replacement) -> AlternativeResult:
     """Measure what another replacement makes a difference to."""
     there = call.under(replacement)
     lost = {name: metric for name, metric in call.metrics.items() if name not in there.metrics}
@@ -124,4 +124,4 @@ def _elsewhere(call: Call, name: str, replacement: Replacement) -> Elsewhere:
         name: metric.unsupported_reason(there.rated) for name, metric in lost.items() if follows_replacement(metric)
     }
     evaluation = run(there) if there.metrics else Evaluation({}, Cost(), call=there)
-    return Elsewhere(name, evaluation, refused)
+    return AlternativeResult(name, evaluation, refused)

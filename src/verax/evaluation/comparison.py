@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from verax.core.display import TextTable, cost, counted
 from verax.core.files import save_as
-from verax.evaluation.ranking import Difference, best_first, not_told_apart
-from verax.evaluation.ranking_stability import Elsewhere, Survival, survivals
+from verax.evaluation.ranking import (
+    REFERENCE,
+    AlternativeResult,
+    Difference,
+    Survival,
+    best_first,
+    not_told_apart,
+    survivals,
+)
 from verax.evaluation.result import Evaluation
-from verax.evaluation.verdicts import REFERENCE, Judgement, Verdict
+from verax.evaluation.verdicts import Judgement, Verdict
 from verax.metrics.base import Kind
 from verax.metrics.deciding import QUESTIONS, decider
 from verax.metrics.result import Result
@@ -53,7 +60,7 @@ class Comparison:
     evaluation: Evaluation
     level: float
     replacement: str = ""
-    elsewhere: tuple[Elsewhere, ...] = ()
+    elsewhere: tuple[AlternativeResult, ...] = ()
     unanswered: Mapping[Kind, str] = field(default_factory=dict)
 
     @cached_property

@@ -11,8 +11,13 @@ from torch import Tensor
 
 from verax.core.shapes import Float
 from verax.core.warn import warn
-from verax.evaluation.explained_class import other_references, warn_of_other_class
-from verax.evaluation.input_diagnostics import sure_share, warn_of_saturation, warn_of_scales
+from verax.evaluation.diagnostics import (
+    other_references,
+    sure_share,
+    warn_of_other_class,
+    warn_of_saturation,
+    warn_of_scales,
+)
 from verax.evaluation.result import Evaluation, Saturation
 from verax.metrics.about import About, class_counts
 from verax.metrics.base import AttributionMetric, GuidedMetric, Metric, SampledMetric, all_draws
@@ -157,7 +162,7 @@ def _run_guided(
 ) -> dict[str, Result]:
     repeats = {name: repeats_of(metric, task.problem) for name, metric in metrics.items()}
     drawn = [
-        Drawn(session, task, {name: metrics[name] for name in metrics if repeats[name] == count}, count)
+        RepeatedDraws(session, task, {name: metrics[name] for name in metrics if repeats[name] == count}, count)
         for count in dict.fromkeys(repeats.values())
         if count > 1
     ]
@@ -261,7 +266,7 @@ def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bo
                 raise ValueError(f"limits: {name} has a replacement that is drawn, whose limits are not known.")
 
 
-class Drawn:
+class RepeatedDraws:
     """Scores of metrics whose removed features are drawn, draw by draw.
 
     Args:

@@ -8,11 +8,11 @@ import torch
 
 from verax.attribution.base import Attribution, explain
 from verax.evaluation.engine import Call, check_call, run
-from verax.evaluation.explained_class import with_known_class
+from verax.evaluation.explained_class import Known, with_known_class
 from verax.evaluation.result import Evaluation
 from verax.metrics.choose import Metrics, metrics_for
 from verax.problem.attributed import attributed
-from verax.problem.given_attributions import fitted_attributions, plain_attributions
+from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Meter
 
@@ -59,7 +59,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     """
     checked_problem(problem)
     meter = Meter(problem.scorer.counts)
-    whose = with_known_class(attributions, problem)
+    whose = with_known_class(attributions, problem) if explanations_of(attributions) else Known(attributions, problem)
     problem, spent = whose.problem, meter.total()
     fitted = plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted))
     given = problem.order("attributions", fitted)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from verax.core import noise
 from verax.core.shapes import Float
-from verax.evaluation.ranking import best_first
+from verax.evaluation.ranking import REFERENCE, best_first
 from verax.metrics.base import Kind
 from verax.metrics.deciding import QUESTIONS
 from verax.metrics.effect_correlation import EffectCorrelationResult
@@ -19,7 +19,6 @@ from verax.problem.attributed import Attributed
 from verax.statistics.intervals import Estimate
 from verax.statistics.paired import holm, paired_p_values, real_differences
 
-REFERENCE = "random (reference)"
 Verdict = Literal[
     "best",
     "not significantly different from the best",

@@ -12,8 +12,8 @@ from verax.core.packages import __version__
 from verax.core.palette import BLUE, VERMILION
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.distance import percent
+from verax.evaluation.ranking import REFERENCE
 from verax.evaluation.result import Evaluation
-from verax.evaluation.verdicts import REFERENCE
 from verax.metrics.result import GuidedResult, Result
 from verax.report.figure import CURVES
 from verax.report.html import rendered

@@ -9,7 +9,7 @@ from torch import Tensor
 from verax.core.palette import BLUE, VERMILION
 from verax.core.shapes import Float
 from verax.evaluation.comparison import Comparison
-from verax.evaluation.verdicts import REFERENCE
+from verax.evaluation.ranking import REFERENCE
 from verax.problem.text_examples import TextExamples
 from verax.report.style import number
 

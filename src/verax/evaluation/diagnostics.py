@@ -1,0 +1,316 @@
+"""What makes scores mean little although nothing is wrong with the arguments: warnings and notes, once per call."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from verax.attribution.tree_shap import made_of_trees
+from verax.core.shapes import Float, Int, Shaped
+from verax.core.warn import warn
+from verax.metrics.about import About, class_name
+from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
+from verax.metrics.effect_correlation import EffectCorrelation
+from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange
+from verax.metrics.result import GuidedResult, Result
+from verax.problem.attributed import Attributed, Task
+from verax.problem.replacement import Baseline, Toward
+from verax.problem.typical_rows import spreads as typical_spreads
+from verax.scoring.session import Session
+from verax.scoring.targets import Columns
+from verax.statistics.intervals import Estimate, estimates
+
+_FEWEST = 20  # rows whose range tells something about the data
+_ORDERS = 100.0  # the largest spread over the smallest, from which one sigma does not fit all
+_SEVERAL = 5  # inputs that are not all the same by chance
+_SATURATED = 1e-6  # of a probability, to 0 or 1
+_NEARLY_SURE = 1e-3  # the same, from which few draws move a probability more than all others together
+_SHOWN = 5  # names of a message
+_FEWEST_INPUTS = 8  # inputs of a class that say something about it
+_CHANCE = 0.02  # of a warning that is wrong, over all that is looked at
+_CONSTANT = 0.01  # spread of f(x) minus the sum of attributions, as a share of the spread of the sums
+_OTHER = 0.05  # distance of that constant from the baseline's score, as a share of the same
+_SURE = 1e-4  # probabilities nearer to 0 or 1 have logits that are known too badly
+
+
+def warn_of_scales(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
+    """Warn of baselines that no row of a table has, and of noise of one size for columns of many."""
+    if problem.inputs.ndim != 2 or not problem.inputs.is_floating_point():
+        return
+    sampled = [draws for metric in metrics.values() if isinstance(metric, SampledMetric) for draws in all_draws(metric)]
+    replaces = any(draws.perturbation == "baseline" for draws in sampled)
+    guided = [metric.experiment.replacement for metric in metrics.values() if isinstance(metric, GuidedMetric)]
+    become = [one or problem.replacement for one in (*guided, *([None] if replaces else []))]
+    if any(isinstance(one, Baseline | Toward) for one in become):
+        _warn_of_baselines(problem)
+    noisy = any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled)
+    local = [metric.label for metric in metrics.values() if isinstance(metric, GuidedMetric) and metric.kind == "local"]
+    if (noisy or local) and (spreads := _unlike_spreads(problem)) is not None:
+        _warn_of_units(spreads, noisy, local)
+
+
+def warn_of_saturation(task: Task, session: Session) -> None:
+    """Warn where the model is so sure of all inputs that its probabilities hardly move."""
+    if session.output != "probability" or session.returns == "values":
+        return
+    distance = torch.minimum(task.clean, 1 - task.clean)
+    if len(distance) >= _SEVERAL and bool((distance < _SATURATED).all()):
+        warn(
+            "All scores are saturated: the model gives every input a probability within 1e-6 of 0 or 1, so that "
+            'removing a feature hardly shows. Follow the logit: output="logit".',
+        )
+
+
+def sure_share(task: Task, session: Session) -> float:
+    """The share of inputs whose followed probability is within 0.001 of 0 or 1.
+
+    0 where no probability is followed, and for trees, whose probabilities jump there as they do elsewhere.
+    """
+    if session.output != "probability" or session.returns == "values" or made_of_trees(session.plain.adapter):
+        return 0.0
+    return float((torch.minimum(task.clean, 1 - task.clean) < _NEARLY_SURE).double().mean())
+
+
+def _warn_of_baselines(problem: Attributed) -> None:
+    rows = problem.inputs if problem.background is None else problem.background
+    if len(rows) < _FEWEST:
+        return
+    low, high = _range(rows.to(problem.inputs.device))
+    baselines = problem.baselines[:1] if problem.baselines.stride(0) == 0 else problem.baselines
+    outside = ((baselines < low) | (baselines > high)) & (problem.inputs != baselines).any(0)
+    if problem.given.codes is not None:
+        outside &= ~problem.given.codes
+    columns = outside.any(0).nonzero()[:, 0].tolist()
+    if not columns:
+        return
+    first = columns[0]
+    row = int(outside[:, first].nonzero()[0])
+    found = f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[row, first]):.3g}"
+    warn(
+        f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds {found}), so "
+        "perturbed rows are unlike "
+        'any that the model has seen. Pass baselines="mean" with background=train_inputs, or standardise.',
+    )
+
+
+def _warn_of_units(spreads: str, noisy: bool, local: list[str]) -> None:
+    if noisy:
+        warn(
+            f"sigma: one number for columns whose spreads go from {spreads}: noise that drowns one column does not "
+            'touch another. Give the metric sigma="std", and the problem background=train_inputs.',
+        )
+    if local:
+        warn(
+            f"{local[0]} ranks features by the size of their attributions, and the spreads of the columns go from "
+            f"{spreads}: slopes per unit are not alike. Give slopes per standard deviation (times the column's "
+            "spread), or standardise the columns.",
+        )
+
+
+def _unlike_spreads(problem: Attributed) -> str | None:
+    """The smallest and the largest spread of columns that hold amounts, where they differ by orders of magnitude."""
+    if problem.spread is not None:
+        spread = problem.spread
+    elif len(problem.inputs) >= _FEWEST:
+        spread = typical_spreads(problem.inputs)
+    else:
+        return None
+    if problem.given.codes is not None:
+        spread = spread[~problem.given.codes]
+    moving = spread[spread > 0]
+    if len(moving) < 2 or float(moving.max() / moving.min()) < _ORDERS:
+        return None
+    return f"{float(moving.min()):.2g} to {float(moving.max()):.2g}"
+
+
+def _range(rows: Shaped[Tensor, "m d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+    gaps = rows.isnan()
+    return rows.masked_fill(gaps, torch.inf).amin(0), rows.masked_fill(gaps, -torch.inf).amax(0)
+
+
+def _listed(columns: list[int], problem: Attributed) -> str:
+    names = problem.given.names
+    own = names is not None and len(names) == problem.inputs.shape[1]
+    shown = [str(names[one]) if own and names is not None else f"column {one}" for one in columns[:_SHOWN]]
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    return ", ".join(shown) + more
+
+
+def other_references(task: Task, session: Session, results: Mapping[str, Result]) -> tuple[str, ...]:
+    """Say which attributions sum to ``f(x) - c`` with another ``c`` than the score of the call's baseline.
+
+    Only where some metric removes features towards that baseline. Curves end at the baseline's score; where there are
+    none, a few baselines are scored, as soon as some attribution sums to ``f(x) - c`` at all.
+    """
+    removal = _removal(task, results)
+    if removal is None:
+        return ()
+    words = []
+    for place, label in enumerate(removal.labels):
+        sums = task.problem.attributions[place].double().cpu().flatten(1).sum(1)
+        for constant in _constants(task, removal.context.about, sums):
+            if (baseline := constant.of_baseline(_at_baselines(task, session, removal, place, constant.rows))) is None:
+                continue
+            c, b = constant.mean, baseline
+            if abs(c - b) > _OTHER * constant.spread:
+                words.append(
+                    f"{label}: its values sum to f(x) {'-' if c >= 0 else '+'} {abs(c):.3g} ({constant.words}), but "
+                    f"the baseline of this call scores {b:.3g}; a difference in {removal.metric.label} may come from "
+                    "this alone. Pass what it was explained against as baselines=, or explain it against this baseline."
+                )
+            break
+    return tuple(words)
+
+
+def _removal(task: Task, results: Mapping[str, Result]) -> Result | None:
+    """A result of features that become the baselines of the call, curves first; None where there is none."""
+    usual = isinstance(task.problem.replacement, Baseline)
+
+    def removes(result: Result) -> bool:
+        if isinstance(result, GuidedResult):
+            own = result.metric.experiment.replacement
+            return usual if own is None else isinstance(own, Baseline)
+        sampled = usual and isinstance(result.metric, SampledMetric)
+        return sampled and any(draws.perturbation == "baseline" for draws in all_draws(result.metric))
+
+    first = sorted(results.values(), key=lambda result: not isinstance(result, GuidedResult))
+    return next(filter(removes, first), None)
+
+
+class _Constant(NamedTuple):
+    """Attributions of one class that sum to the score, on some scale, minus a constant.
+
+    Attributes:
+        words: The scale, to be read.
+        rows: The inputs of that class.
+        mean: The constant.
+        spread: Of the sums.
+        logit: Whether the scale is the logit of a probability.
+    """
+
+    words: str
+    rows: Int[Tensor, " m"]
+    mean: float
+    spread: float
+    logit: bool
+
+    def of_baseline(self, scores: Float[Tensor, " k"]) -> float | None:
+        """The mean of scores of baselines on this scale; None where they differ."""
+        held = torch.logit(scores, _SURE) if self.logit else scores
+        alike = len(held) < 2 or float(held.std()) <= _CONSTANT * self.spread
+        return float(held.mean()) if alike else None
+
+
+def _constants(task: Task, about: About, sums: Float[Tensor, " n"]) -> Iterator[_Constant]:
+    """On each scale on which attributions are additive: what they leave of the score."""
+    clean, target = task.clean.double().cpu(), task.target.cpu()
+    own = target == target.mode().values  # of a class, because what is 0.3 for one is 0.7 for the other
+    scales = [(False, clean, own)]
+    if about.score == "probability":
+        scales.append((True, torch.logit(clean, _SURE), own & (clean > _SURE) & (clean < 1 - _SURE)))
+    for logit, scores, held in scales:
+        rows = held.nonzero()[:, 0]
+        if len(rows) < _FEWEST_INPUTS:
+            continue
+        left, spread = (scores - sums)[rows], float(sums[rows].std())
+        if spread > 0 and float(left.std()) <= _CONSTANT * spread:
+            name = "logit" if logit else about.score
+            words = name if name == "value" else f"{name} of {class_name(int(target[rows][0]), about.labels)}"
+            yield _Constant(words, rows, float(left.mean()), spread, logit)
+
+
+def _at_baselines(
+    task: Task, session: Session, removal: Result, place: int, rows: Int[Tensor, " m"]
+) -> Float[Tensor, " k"]:
+    """Scores of inputs without their features: where curves end, or those of a few that the model is asked for."""
+    if isinstance(removal, GuidedResult):
+        return removal.guided.curves[place, rows, 0, -1].double().cpu()
+    given = task.problem.given
+    fixed = given.fixed(slice(None))
+    alike = given.baselines.stride(0) == 0 and fixed is None
+    asked = rows[: 1 if alike else _FEWEST_INPUTS]
+    removed = given.baselines[asked]
+    if fixed is not None:
+        held = fixed[asked] if len(fixed) > 1 else fixed
+        removed = torch.where(held.to(removed.device), given.values[asked], removed)
+    return session.scores_of(removed, asked, task.target).double().cpu()
+
+
+def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Result]) -> None:
+    """Warn of attributions of a binary classifier that seem to explain one class for all inputs, or the other one.
+
+    Under metrics that negate their score when attributions are negated, what negation would give is known.
+    """
+    if session.classes != 2 or session.returns == "values" or isinstance(task.problem.problem.target, Columns):
+        return  # columns come from calls of Verax itself, which computed the attributions for them
+    predicted = _predicted(task, session)
+    if predicted is None or min(int((predicted == one).sum()) for one in (0, 1)) < _FEWEST_INPUTS:
+        return
+    odd = {name: result for name, result in results.items() if _negates(result)}
+    level = 1 - _CHANCE / max(1, sum(2 * len(result.labels) for result in odd.values()))
+    # explanations of what is followed: those that the call computed, and those that are alike in both classes elsewhere
+    sound = task.problem.computed.union(*(_alike(result, predicted, level) for result in odd.values()))
+    for result in odd.values():
+        wrong = [one for one in _reversed(result, predicted, level) if one[0] not in sound]
+        if wrong:
+            warn(_warning(result, wrong, predicted, task))
+            return
+
+
+def _predicted(task: Task, session: Session) -> Int[Tensor, " n"] | None:
+    """The class that is predicted for each input; None where the followed score does not say it."""
+    if task.problem.problem.target is None:
+        return task.target.cpu()
+    if session.output == "logit" and session.returns == "logits":  # of two logits one says nothing
+        return None
+    sure = task.clean >= (0.5 if session.output == "probability" else 0.0)
+    return torch.where(sure, task.target, 1 - task.target).cpu()
+
+
+def _negates(result: Result) -> bool:
+    """Whether attributions that are negated have their score negated, exactly."""
+    metric = result.metric
+    if isinstance(metric, PredictionChange | DirectedPredictionChange):
+        return metric.order == "signed" and metric.area == "between"
+    return isinstance(metric, EffectCorrelation)
+
+
+def _reversed(
+    result: Result, predicted: Int[Tensor, " n"], level: float
+) -> Iterator[tuple[str, int, Estimate, Estimate]]:
+    """Attributions that are surely below 0 for one class and above 0 for the other: name, class, both means."""
+    scores = result.scores.double().cpu()
+    means = [estimates(scores[:, predicted == one], level=level) for one in (0, 1)]
+    for place, label in enumerate(result.labels):
+        for low in (0, 1):
+            below, above = means[low][place], means[1 - low][place]
+            if below.high < 0 < above.low:
+                yield label, low, below, above
+
+
+def _alike(result: Result, predicted: Int[Tensor, " n"], level: float) -> set[str]:
+    """Attributions that are surely above 0 for both classes, or below it for both."""
+    scores = result.scores.double().cpu()
+    means = [estimates(scores[:, predicted == one], level=level) for one in (0, 1)]
+    pairs = zip(result.labels, *means, strict=True)
+    return {label for label, one, other in pairs if min(one.low, other.low) > 0 or max(one.high, other.high) < 0}
+
+
+def _warning(
+    result: Result, wrong: list[tuple[str, int, Estimate, Estimate]], predicted: Int[Tensor, " n"], task: Task
+) -> str:
+    label, low, below, above = wrong[0]
+    labels, metric = result.context.about.labels, result.metric.label
+    named = ", ".join(dict.fromkeys(name for name, *_ in wrong))
+    scores = result.scores[result.labels.index(label)].double().cpu()
+    better = float(torch.where(predicted == low, -scores, scores).mean())
+    says = (
+        f"{named} score below 0 for inputs predicted as {class_name(low, labels)} ({metric} {below.mean:.3g}) and "
+        f"above 0 for the others ({above.mean:.3g}); negated there, {label} would score {better:.3g} instead of "
+        f"{float(scores.mean()):.3g}"
+    )
+    if task.problem.problem.target is None:
+        other = f'"{labels[1 - low]}"' if labels is not None else str(1 - low)
+        return f"target: {says}. If they explain {class_name(1 - low, labels)} for all inputs, pass target={other}."
+    return f"target: {says}. If they explain the predicted class of each input, leave target out."
