@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import verax
 from verax.attribution import Gradient, Occlusion, SmoothGrad
 from verax.datasets import load_breast_cancer, load_diabetes, load_digits
-from verax.models import InceptionV1
+from verax.paper.models import InceptionV1
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

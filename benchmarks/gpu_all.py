@@ -186,7 +186,7 @@ def claims(options: argparse.Namespace, result: Result, seconds: float) -> Resul
 
 def study_spec(options: argparse.Namespace) -> dict[str, Any]:
     """The shipped study with the trained models; docs/reproduction.md says why it differs from it."""
-    shipped = resources.files("verax.study") / "specs" / "paper-isic.toml"
+    shipped = resources.files("verax.paper") / "specs" / "paper-isic.toml"
     spec: dict[str, Any] = tomllib.loads(shipped.read_text(encoding="utf-8"))
     for metric in spec["metrics"]["list"]:
         if isinstance(metric, dict) and (few := FEW.get(metric.get("as") or metric["metric"])):

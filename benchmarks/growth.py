@@ -16,7 +16,7 @@ import torch
 
 import verax
 from verax.metrics import DirectedPredictionChange, PredictionChange
-from verax.models import InceptionV1
+from verax.paper.models import InceptionV1
 from verax.scoring.scorer import automatic_batch_size
 
 METRICS = ("pc", DirectedPredictionChange(order="signed"))

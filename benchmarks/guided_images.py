@@ -12,7 +12,7 @@ from peers import Quantus
 
 import verax
 from verax.metrics import DirectedPredictionChange, PredictionChange
-from verax.models import InceptionV1
+from verax.paper.models import InceptionV1
 
 STEPS, SIDE = 24, 64
 METRICS = (PredictionChange(steps=STEPS), DirectedPredictionChange("signed", STEPS))

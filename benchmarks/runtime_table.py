@@ -24,7 +24,8 @@ import verax
 from verax.attribution import Gradient
 from verax.datasets import load_digits, load_heloc, load_isic
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange
-from verax.models import MLP, InceptionV1, load
+from verax.models import load
+from verax.paper.models import MLP, InceptionV1
 from verax.scoring.model_files.architecture import Architecture
 from verax.scoring.precision import DTYPES
 from verax.study.store import versions

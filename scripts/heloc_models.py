@@ -11,9 +11,9 @@ from statistics import mean
 from isic_models import write_epochs
 
 from verax.datasets import load_heloc
-from verax.models import MLP, Linear
-from verax.models.recipes import Recipe, recipe_for
-from verax.models.training import train
+from verax.paper.models import MLP, Linear
+from verax.paper.models.recipes import Recipe, recipe_for
+from verax.paper.models.training import train
 from verax.scoring.model_files.architecture import Architecture
 
 SEEDS = range(5)

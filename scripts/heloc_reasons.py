@@ -21,9 +21,9 @@ import verax
 from verax.attribution import Attribution, KernelShap, LimeTabular
 from verax.core.files import write_atomically
 from verax.datasets import load_heloc
-from verax.models import MLP
-from verax.models.recipes import recipe_for
-from verax.models.training import train
+from verax.paper.models import MLP
+from verax.paper.models.recipes import recipe_for
+from verax.paper.models.training import train
 
 METHODS: dict[str, type[Attribution]] = {"KernelShap": KernelShap, "LIME": LimeTabular}
 DIRECTIONS = ("either", "raises")

@@ -73,7 +73,7 @@ def answered(options: argparse.Namespace, seed: int) -> bool:
 
 def spec_with(seed: int) -> dict[str, Any]:
     """The shipped study with another seed of the split and of both trainings."""
-    shipped = resources.files("verax.study") / "specs" / "paper-heloc.toml"
+    shipped = resources.files("verax.paper") / "specs" / "paper-heloc.toml"
     spec: dict[str, Any] = tomllib.loads(shipped.read_text(encoding="utf-8"))
     (data,) = spec["data"]
     data["seed"] = seed

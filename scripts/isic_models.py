@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from verax.datasets import load_isic
-from verax.models.recipes import VARIANTS, Recipe
-from verax.models.shipped import train_shipped
-from verax.models.training import Epoch
+from verax.paper.models.recipes import VARIANTS, Recipe
+from verax.paper.models.shipped import train_shipped
+from verax.paper.models.training import Epoch
 
 MODELS = ("linear", "inception")
 

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from verax.core import noise
-from verax.models import InceptionV1
+from verax.paper.models import InceptionV1
 
-VECTOR = Path(__file__).parents[1] / "tests" / "models" / "inception_vector.json"
+VECTOR = Path(__file__).parents[1] / "tests" / "paper" / "models" / "inception_vector.json"
 CASES = (((2, 3, 64, 64), 5), ((1, 3, 224, 224), 1), ((2, 3, 33, 47), 3), ((2, 3, 15, 15), 2))
 TOLERANCE = 1e-5
 

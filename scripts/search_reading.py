@@ -48,10 +48,10 @@ from verax.attribution import Attribution, Gradient, LimeTabular, grid
 from verax.core.files import write_atomically
 from verax.datasets import Dataset, load_heloc
 from verax.metrics import DirectedPredictionChange, Infidelity, LocalPredictionChange, Metric, PredictionChange
-from verax.models import MLP
-from verax.models.recipes import recipe_for, varied
-from verax.models.shipped import architecture_for
-from verax.models.training import Trained, train
+from verax.paper.models import MLP
+from verax.paper.models.recipes import recipe_for, varied
+from verax.paper.models.shipped import architecture_for
+from verax.paper.models.training import Trained, train
 
 BESIDE = ("lpc", "effect correlation")
 KINDS = ("plain", "normalised", "normalised, at least 0")

@@ -15,9 +15,9 @@ import verax
 from verax.attribution import Gradient, IntegratedGradients, Random
 from verax.datasets import Dataset, load_digits
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
-from verax.models.recipes import recipe_for
-from verax.models.shipped import architecture_for
-from verax.models.training import train
+from verax.paper.models.recipes import recipe_for
+from verax.paper.models.shipped import architecture_for
+from verax.paper.models.training import train
 from verax.statistics.ranks import spearman
 from verax.study.configurations import AttributionsSpec
 

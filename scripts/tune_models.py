@@ -23,9 +23,9 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from verax.datasets import Dataset, Split, load_heloc, load_isic, standardise_columns
-from verax.models import MLP, InceptionV1, Linear
-from verax.models.recipes import Recipe
-from verax.models.training import Epoch, train
+from verax.paper.models import MLP, InceptionV1, Linear
+from verax.paper.models.recipes import Recipe
+from verax.paper.models.training import Epoch, train
 from verax.scoring.model_files.architecture import Architecture
 
 DIVISIONS = 5

@@ -26,7 +26,7 @@ from verax.cli import app
 from verax.core import registry
 from verax.data import catalogue
 from verax.data.file import load_file
-from verax.models.shipped import train_shipped
+from verax.paper.models.shipped import train_shipped
 from verax.study.run import run_study
 from verax.study.spec import load_spec
 

@@ -108,7 +108,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(distributions: tuple[Path,
     assert {name for name in names if name.startswith("verax/")} == {
         name for name in wanted if "__pycache__" not in name and not name.startswith(".")
     }
-    for name in ("py.typed", "study/specs/demo.toml", "study/specs/paper-heloc.toml", "report/templates/page.html"):
+    for name in ("py.typed", "study/specs/demo.toml", "paper/specs/paper-heloc.toml", "report/templates/page.html"):
         assert f"verax/{name}" in names
     assert f"{about}/licenses/LICENSE" in names
     assert not [name for name in names if name.endswith(DATA)]

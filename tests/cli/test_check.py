@@ -13,7 +13,8 @@ import verax
 from verax.checking.files import CheckFile, CheckFileError
 from verax.checking.record import read_record
 from verax.cli import app
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 
 CHECK = """\
 [problem]

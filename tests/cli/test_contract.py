@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from processes import ran_apart
 from study.studies import LINEAR, content, flip, ran, spec, table
 from verax.cli import app
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 
 RUN = CliRunner()
 ELSEWHERE = {"tune"}  # commands with a contract suite of their own

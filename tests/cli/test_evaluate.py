@@ -23,7 +23,8 @@ import verax
 from verax.cli import app
 from verax.evaluation.ranking import REFERENCE
 from verax.metrics.deciding import QUESTIONS
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 
 skl2onnx = pytest.importorskip("skl2onnx")
 onnx = pytest.importorskip("onnx")

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from verax.cli.common import Commands
 from verax.cli.evaluate import SeveralPaths
 from verax.cli.monitor import ALARM, monitor
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 
 RUN = CliRunner()
 APP = typer.Typer(pretty_exceptions_enable=False, cls=Commands)

@@ -7,8 +7,9 @@ from verax.attribution import METHODS
 from verax.cli import builtin_names
 from verax.data.catalogue import names, source_of
 from verax.metrics import METRICS
-from verax.models.recipes import RECIPES
+from verax.paper.models.recipes import RECIPES
 from verax.problem.replacement.words import sayable
+from verax.study.spec import shipped
 
 LARGE = ("torch", "numpy", "scipy", "polars", "sklearn", "matplotlib")
 SHOWN = (["--help"], ["--version"], ["evaluate", "--help"], ["study", "run", "--help"])
@@ -25,6 +26,7 @@ def test_names_are_those_that_are_registered():
     assert set(sayable().values()) >= set(builtin_names.REPLACEMENTS)
     assert set(names()) >= set(builtin_names.DATASETS)
     assert tuple(dict.fromkeys(model for _, model in RECIPES)) == builtin_names.ARCHITECTURES
+    assert tuple(shipped()) == builtin_names.SPECS
     takers = [source for source in map(source_of, builtin_names.DATASETS) if source.takes_path]
     assert "; ".join(f"{source.name}: {source.path}" for source in takers) + "." == builtin_names.DATA_HELP
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from processes import ran_apart
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 
 OWN = """
 from dataclasses import dataclass, replace

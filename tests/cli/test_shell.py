@@ -20,7 +20,8 @@ import verax
 from verax.cli import app
 from verax.cli.builtin_names import METRICS
 from verax.data.catalogue import names
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 from verax.study.progress import watching
 
 RUN = CliRunner()
@@ -211,7 +212,7 @@ def test_ctrl_c_ends_any_command_with_130(evaluate: list[str], monkeypatch: pyte
     monkeypatch.setattr("verax.problem.files.number_rows.read_inputs", stop)
     found = told(*evaluate)
     assert (found.exit_code, found.stdout, found.stderr) == (130, "", "verax: stopped. Nothing was written.\n")
-    monkeypatch.setattr("verax.models.shipped.train_shipped", stop)
+    monkeypatch.setattr("verax.paper.models.shipped.train_shipped", stop)
     found = told("train", "digits", "linear", "--out", "m.safetensors")
     assert found.exit_code == 130
     assert found.stderr == "verax: stopped. Run the same command again to go on from the last whole epoch.\n"

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from verax.cli import app
 from verax.datasets import load_breast_cancer
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 
 RUN = CliRunner()
 X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)

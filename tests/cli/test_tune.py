@@ -16,7 +16,8 @@ import calls
 import verax
 from verax.attribution import LimeTabular
 from verax.cli.tune import settings, tune
-from verax.models import Linear, load, save
+from verax.models import load, save
+from verax.paper.models import Linear
 from verax.problem.inputs import Inputs
 from verax.study.configurations import configuration
 from verax.tuning import measure

@@ -110,7 +110,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_training_begins_anew(
     for suffix in (".safetensors", ".json"):
         (spoilt / "models" / f"Cancer-Linear{suffix}").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr("verax.models.shipped.save", stopped)
+        patch.setattr("verax.paper.models.shipped.save", stopped)
         with pytest.raises(SystemExit):
             ran(small, spoilt)
     checkpoint = spoilt / "models" / "Cancer-Linear.checkpoint"

@@ -11,9 +11,9 @@ from calls import attribute
 from verax.attribution import Gradient, IntegratedGradients
 from verax.datasets import load_digits
 from verax.metrics import DirectedPredictionChange
-from verax.models.recipes import recipe_for
-from verax.models.shipped import architecture_for
-from verax.models.training import train
+from verax.paper.models.recipes import recipe_for
+from verax.paper.models.shipped import architecture_for
+from verax.paper.models.training import train
 
 Means = dict[str, dict[str, float]]
 

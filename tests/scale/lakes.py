@@ -12,7 +12,8 @@ import verax
 from verax.core.determinism import one_thread_on_cpu
 from verax.lakes import score_lake
 from verax.metrics import Infidelity
-from verax.models import MLP, save
+from verax.models import save
+from verax.paper.models import MLP
 from verax.scoring.model_files.opening import open_scorer
 
 FEATURES = ("age", "income", "height", "weight")

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 import calls
-from verax.models import Linear, load, save
+from verax.models import load, save
+from verax.paper.models import Linear
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-spark.md"
 

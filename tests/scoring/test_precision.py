@@ -291,7 +291,7 @@ def test_a_batch_norm_of_another_axis_than_that_of_the_linear_layer_before_it_st
 
 
 def test_the_perceptron_of_the_paper_folds_altogether():
-    model = lively(verax.models.MLP(20).build(seed=0)).double().eval()
+    model = lively(verax.paper.models.MLP(20).build(seed=0)).double().eval()
     found, x = folded(model), normal(7, 20).double()
     assert sum(isinstance(part, nn.BatchNorm1d) for part in model.modules()) == 7
     with torch.no_grad():
@@ -304,7 +304,7 @@ def test_the_perceptron_of_the_paper_folds_altogether():
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_scores_of_tables_in_every_precision_are_those_of_the_module(precision):
-    model, x = lively(verax.models.MLP(4, hidden=(8, 8)).build(seed=0)), normal(6, 4)
+    model, x = lively(verax.paper.models.MLP(4, hidden=(8, 8)).build(seed=0)), normal(6, 4)
     wanted = calls.evaluate(verax.Scorer(model, returns="logits"), x, x, METRICS)
     found = calls.evaluate(verax.Scorer(model, returns="logits", precision=precision), x, x, METRICS)
     torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
@@ -410,7 +410,7 @@ def test_layers_with_hooks_are_left_alone():
 
 def test_inception_folds_altogether(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it checks that values are tensors; fx's are not
-    model = lively(verax.models.InceptionV1(outputs=2).build(seed=0)).double().eval()
+    model = lively(verax.paper.models.InceptionV1(outputs=2).build(seed=0)).double().eval()
     found, x = folded(model), normal(2, 3, 33, 33).double()
     assert not any(isinstance(part, nn.BatchNorm2d | nn.ReLU) for part in found.modules())
     assert sum(isinstance(part, nn.BatchNorm2d) for part in model.modules()) == 57

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from study.studies import ran, whole
-from verax.models.recipes import Recipe, general_recipe
+from verax.paper.models.recipes import Recipe, general_recipe
 
 
 def _quick(patch: pytest.MonkeyPatch, report: bool, pace: bool) -> None:
@@ -48,7 +48,7 @@ def quick_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def two_epochs(model: str, rows: int, features: int) -> Recipe:
         return replace(general_recipe(model, rows, features), epochs=2)
 
-    monkeypatch.setattr("verax.models.shipped.general_recipe", two_epochs)
+    monkeypatch.setattr("verax.paper.models.shipped.general_recipe", two_epochs)
 
 
 @pytest.fixture(scope="session")

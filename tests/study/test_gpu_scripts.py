@@ -14,7 +14,7 @@ import pytest
 import tomli_w
 
 from study.studies import LINEAR, MLP, content, images, ran, same, scores, table, whole
-from verax.models.checkpoints import Epoch
+from verax.paper.models.checkpoints import Epoch
 from verax.study.progress import watching
 from verax.study.study import open_study
 

@@ -12,7 +12,8 @@ import torch
 from study.studies import IMAGE_METHODS, LINEAR, MLP, flip, ran, same, scores, spec, stamps, table
 from verax.data.base import Dataset
 from verax.data.file import load_file
-from verax.models import Linear, load, save
+from verax.models import load, save
+from verax.paper.models import Linear
 from verax.scoring.model_files.saved import ModelFileError
 from verax.study.run import run_study
 from verax.study.spec import StudySpec

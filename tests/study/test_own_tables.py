@@ -22,7 +22,7 @@ import verax
 from study.studies import HERE, ran, scores, spec, table
 from verax.attribution import Gradient, IntegratedGradients, LimeTabular, Random, TreeShap
 from verax.metrics import Infidelity, PredictionChange
-from verax.models.recipes import Recipe
+from verax.paper.models.recipes import Recipe
 from verax.scoring.model_files.saved import ModelFileError
 from verax.study.live import attributions_table
 from verax.study.run import Finished
@@ -45,7 +45,7 @@ MIXED = [{"method": "Gradient"}, {"method": "LimeTabular"}, *BLACK_BOX]
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer epochs than such small data get."""
-    monkeypatch.setattr("verax.models.shipped.general_recipe", lambda *about: Recipe(40, 64, 0.1, 0.0))
+    monkeypatch.setattr("verax.paper.models.shipped.general_recipe", lambda *about: Recipe(40, 64, 0.1, 0.0))
 
 
 def mixed(gaps: bool = True) -> pd.DataFrame:

@@ -9,7 +9,8 @@ import pytest
 from study.studies import HERE, ran, same, scores, spec, table, whole
 from verax.core.files import Sealed
 from verax.data.embedded import load_breast_cancer
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 from verax.scoring.model_files.saved import ModelFileError
 from verax.study.study import open_study
 from verax.study.trained_models import obtain_model

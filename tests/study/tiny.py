@@ -8,7 +8,8 @@ import pytest
 
 from study.studies import content, ran, table
 from verax.data.file import load_file
-from verax.models import Linear, save
+from verax.models import save
+from verax.paper.models import Linear
 from verax.study.spec import StudySpec, parse_spec
 
 UNITS = 6

@@ -49,3 +49,4 @@ DATA_HELP = (
     "heloc: a CSV file (else downloaded); isic: the folder of images and labels; file: a .csv, .parquet or .npz file."
 )
 ARCHITECTURES = ("linear", "mlp", "inception")
+SPECS = ("demo", "paper-heloc", "paper-isic")

@@ -8,11 +8,7 @@ from verax.cli import builtin_names
 
 def specs(incomplete: str) -> list[str]:
     """Shipped specs, and TOML files."""
-    from importlib import resources
-
-    shipped = resources.files("verax.study") / "specs"
-    names = sorted(spec.name.removesuffix(".toml") for spec in shipped.iterdir() if spec.name.endswith(".toml"))
-    return _beginning(incomplete, names) + _below(incomplete, "*.toml")
+    return _beginning(incomplete, builtin_names.SPECS) + _below(incomplete, "*.toml")
 
 
 def studies(incomplete: str) -> list[str]:

@@ -10,8 +10,8 @@ from verax.cli import builtin_names, common, complete
 from verax.core.registry import load_plugins, unknown
 
 if TYPE_CHECKING:
-    from verax.models.checkpoints import Epoch
-    from verax.models.recipes import Recipe
+    from verax.paper.models.checkpoints import Epoch
+    from verax.paper.models.recipes import Recipe
 
 EXAMPLES = common.examples(
     "verax train breast-cancer linear --out small.safetensors              # seconds; data come with scikit-learn",
@@ -60,8 +60,8 @@ def train(
     """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
     with common.one_line_errors("Run the same command again to go on from the last whole epoch."):
         from verax.data.catalogue import load_named
-        from verax.models.objectives import told
-        from verax.models.shipped import train_shipped
+        from verax.paper.models.shipped import train_shipped
+        from verax.statistics.prediction_quality import in_words
 
         load_plugins(imports or ())
         _check(dataset, model, recipe, data)
@@ -73,14 +73,14 @@ def train(
         )
     facts: dict[str, Any] = {"dataset": dataset, "model": model, "out": str(out)}
     facts |= {"metrics": found.metrics, "epochs": len(found.history), "seconds": found.seconds}
-    lines = [f"{part}: {told(metrics)}" for part, metrics in found.metrics.items()]
+    lines = [f"{part}: {in_words(metrics)}" for part, metrics in found.metrics.items()]
     common.show(facts, "\n".join([*lines, f"{found.seconds:.0f} s, saved as {out}"]), as_json=as_json)
 
 
 def _check(dataset: str, model: str, recipe: str | None, data: Path | None) -> None:
     """Refuse, before anything is read, what cannot be trained."""
     from verax.data.catalogue import names, source_of
-    from verax.models.recipes import RECIPES, Recipe, recipe_for, varied
+    from verax.paper.models.recipes import RECIPES, Recipe, recipe_for, varied
 
     source = source_of(common.checked_name("dataset", dataset, names()))
     if model not in (architectures := dict.fromkeys(name for _, name in RECIPES)):

@@ -104,7 +104,7 @@ def load_isic_with_report(
     """Load ISIC images with the arguments of ``load_isic``, as it does, with a report of what was left out."""
     checked_choice("on_damage", on_damage, ("stop", "skip"))
     checked_seed(seed)
-    optional_package("PIL", "verax[study]", "load_isic")
+    optional_package("PIL", "verax[paper]", "load_isic")
     root = Path(path)
     labels = read_labels(root)
     missing = tuple(row.isic_id for row, file in zip(labels.rows, labels.images, strict=True) if file is None)

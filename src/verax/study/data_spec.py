@@ -8,7 +8,7 @@ from verax.core.registry import unknown
 from verax.data.base import Part
 from verax.data.catalogue import names, source_of
 from verax.data.labels import Asked
-from verax.models.recipes import Recipe, varied
+from verax.paper.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns
 from verax.scoring.model_files.opening import check_model_name
 from verax.scoring.precision import Precision

@@ -13,12 +13,12 @@ from torch import Tensor
 from verax.core.shapes import Float
 from verax.data.base import Dataset, Part, as_numbers
 from verax.data.table import column_values
-from verax.models.objectives import Figures, class_figures, value_figures
 from verax.scoring.adapters import Adapter, Returns, adapt, labels_of
 from verax.scoring.model_files.opening import file_hash, open_model
 from verax.scoring.model_files.saved import ModelFileError
 from verax.scoring.raw_rows import on_standardised
 from verax.scoring.scorer import Scorer
+from verax.statistics.prediction_quality import Figures, class_figures, value_figures
 from verax.study.data_spec import DataSpec, ModelSpec
 from verax.study.explained_models import ExplainedModel, usable
 from verax.study.materials import Material

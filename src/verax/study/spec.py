@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -128,7 +129,7 @@ class StudySpec(SpecTable):
 
 def shipped() -> list[str]:
     """Names of the specs that come with Verax."""
-    return sorted(entry.name[:-5] for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+    return sorted(_shipped())
 
 
 def load_spec(
@@ -180,8 +181,11 @@ def _check_trial(name: Any) -> None:
         raise unknown_name(str(error)) from None
 
 
-def _folder() -> Any:
-    return resources.files("verax.study") / "specs"
+def _shipped() -> dict[str, Traversable]:
+    """The files of shipped specs by their names: the demo is the library's, all others are the paper's."""
+    folders = [resources.files(package) / "specs" for package in ("verax.study", "verax.paper")]
+    files = [file for folder in folders for file in folder.iterdir()]
+    return {file.name.removesuffix(".toml"): file for file in files if file.name.endswith(".toml")}
 
 
 def _text(spec: str | Path) -> tuple[str, str]:
@@ -192,7 +196,7 @@ def _text(spec: str | Path) -> tuple[str, str]:
             raise SpecError(f"{spec}: cannot be read: {error}.") from None
     if str(spec) not in shipped():
         raise SpecError(f"SPEC: expected {', '.join(shipped())} or a path that ends in .toml, got {str(spec)!r}.")
-    return f"{spec}.toml (shipped)", (_folder() / f"{spec}.toml").read_text(encoding="utf-8")
+    return f"{spec}.toml (shipped)", _shipped()[str(spec)].read_text(encoding="utf-8")
 
 
 def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None) -> dict[str, Any]:

@@ -12,8 +12,6 @@ import polars as pl
 
 from verax.data.base import Dataset
 from verax.data.catalogue import load_named, source_of
-from verax.models.checkpoints import CheckpointError, Epoch
-from verax.models.recipes import Recipe
 from verax.scoring.model_files.saved import ModelFileError, SavedModel, load
 from verax.study.cache import Cache
 from verax.study.data_spec import LIVE, DataSpec, ModelSpec
@@ -26,7 +24,7 @@ from verax.study.own_models import Live, is_own, own_model
 from verax.study.same_study import check_grown, earlier_specs
 from verax.study.spec import StudySpec
 from verax.study.store import EarlierStudyError, Frozen, Store, StoreError, versions
-from verax.study.trained_models import check_fits, obtain_model, untrained
+from verax.study.trained_models import check_fits, keep_model, untrained
 from verax.study.units import Unit, units_of
 
 Log = Callable[[str], None]
@@ -169,7 +167,7 @@ def prepare(
     for data, learnt in zip(spec.data, study.materials, strict=True):
         for model in data.models:
             if model.name not in own:
-                _train(model, learnt.dataset, store, machine, log)
+                keep_model(model, learnt.dataset, store, machine.device, log)
     for explained in study.models.values():
         for line in explained.left_out:
             log(f"{explained.name}: {line}")
@@ -204,29 +202,6 @@ def open_study(folder: str | Path) -> Study:
             if then[field] != here[field]:
                 raise StoreError(f"{folder}: {then['name']}: the {kind} are not those of the study; {field} differs.")
     return study
-
-
-def _train(model: ModelSpec, dataset: Dataset, store: Store, machine: Machine, log: Log) -> None:
-    """Train a model or copy its file, unless that was done; what is damaged or another model is set aside."""
-    path = store.model(model.name)
-    if not path.is_file():
-        log(f"{model.name}: training" if model.path is None else f"{model.name}: from {model.path}")
-
-    def progress(epoch: Epoch, recipe: Recipe) -> None:
-        if epoch.number == 1 or epoch.number % 10 == 0:
-            log(f"{model.name}: epoch {epoch.number} of {recipe.epochs}, loss {epoch.loss:.3f}, {epoch.words}")
-
-    try:
-        obtain_model(model, dataset, path, machine.device, progress)
-    except (ModelFileError, CheckpointError) as error:
-        if model.path is not None and not path.is_file():
-            raise
-        endings = (".checkpoint",) if isinstance(error, CheckpointError) else (".safetensors", ".json")
-        kept = [path.with_suffix(ending) for ending in endings]
-        files = [(file, str(error)) for file in kept if file.exists()]
-        for line in store.set_aside(files):
-            log(line)
-        obtain_model(model, dataset, path, machine.device, progress)
 
 
 def _frozen(store: Store, log: Log) -> Frozen | None:

@@ -1,14 +1,41 @@
 """The networks of a study: trained as its spec says, or copied from files that ``verax train`` wrote."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from verax.data.base import Dataset
-from verax.models.shipped import Progress, architecture_for, train_shipped
+from verax.paper.models.checkpoints import CheckpointError, Epoch
+from verax.paper.models.recipes import Recipe
+from verax.paper.models.shipped import Progress, architecture_for, train_shipped
 from verax.scoring.model_files.saved import ModelFileError, SavedModel, load, save
 from verax.study.data_spec import ModelSpec
 from verax.study.explained_models import NAMES
+from verax.study.store import Store
+
+
+def keep_model(model: ModelSpec, dataset: Dataset, store: Store, device: str, log: Callable[[str], None]) -> None:
+    """Train a model or copy its file, unless that was done; what is damaged or another model is set aside."""
+    path = store.model(model.name)
+    if not path.is_file():
+        log(f"{model.name}: training" if model.path is None else f"{model.name}: from {model.path}")
+
+    def progress(epoch: Epoch, recipe: Recipe) -> None:
+        if epoch.number == 1 or epoch.number % 10 == 0:
+            log(f"{model.name}: epoch {epoch.number} of {recipe.epochs}, loss {epoch.loss:.3f}, {epoch.words}")
+
+    try:
+        obtain_model(model, dataset, path, device, progress)
+    except (ModelFileError, CheckpointError) as error:
+        if model.path is not None and not path.is_file():
+            raise
+        endings = (".checkpoint",) if isinstance(error, CheckpointError) else (".safetensors", ".json")
+        kept = [path.with_suffix(ending) for ending in endings]
+        files = [(file, str(error)) for file in kept if file.exists()]
+        for line in store.set_aside(files):
+            log(line)
+        obtain_model(model, dataset, path, device, progress)
 
 
 def obtain_model(

@@ -14,7 +14,8 @@ import polars as pl
 import torch
 
 from verax.datasets import load_breast_cancer, load_digits
-from verax.models import MLP, Linear, save
+from verax.models import save
+from verax.paper.models import MLP, Linear
 
 HERE = Path(__file__).parent
 SCORES, MADE_ON = HERE / "scores.csv", HERE / "made_on.json"

@@ -73,7 +73,8 @@ def open_problem(
 
     Example:
         >>> import tempfile, numpy as np, verax
-        >>> from verax.models import Linear, save
+        >>> from verax.models import save
+        >>> from verax.paper.models import Linear
         >>> folder = tempfile.TemporaryDirectory()
         >>> np.save(f"{folder.name}/x.npy", np.ones((5, 3), np.float32))
         >>> model = f"{folder.name}/m.safetensors"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from verax.core.arguments import checked_seed
 
-ARCHITECTURES = {"Linear": "verax.models.dense", "MLP": "verax.models.dense", "InceptionV1": "verax.models.inception"}
+ARCHITECTURES = dict.fromkeys(("Linear", "MLP", "InceptionV1"), "verax.paper.models")
 """Names of the architectures that files may hold, and the modules that define them, imported when a file names one."""
 
 
@@ -20,7 +20,7 @@ class Architecture(ABC):
     """What a network looks like. Equal values build networks with equal parts; a seed draws the weights.
 
     Example:
-        >>> from verax.models import MLP
+        >>> from verax.paper.models import MLP
         >>> small = MLP(6, hidden=(4,))
         >>> small.form()
         {'name': 'MLP', 'settings': {'features': 6, 'hidden': [4], 'dropout': 0.2, 'outputs': 1}}

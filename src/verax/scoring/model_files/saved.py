@@ -90,7 +90,8 @@ def save(
 
     Example:
         >>> import tempfile
-        >>> from verax.models import Linear, load, save
+        >>> from verax.models import load, save
+        >>> from verax.paper.models import Linear
         >>> model = Linear(3).build(seed=0)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = f"{folder}/model.safetensors"

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from verax.core.determinism import one_thread_on_cpu
 from verax.core.shapes import Float
 from verax.data.base import PARTS, Dataset, Part
-from verax.models import checkpoints
-from verax.models.augmentation import Augmentation, Rows, TabularNoise, generator, key, moved, seeded
-from verax.models.checkpoints import Epoch
-from verax.models.image_augmentation import ImageAugmentation
-from verax.models.objectives import Values, objective_of
-from verax.models.recipes import Recipe, rate
-from verax.models.steps import Learner, copied, lay_out
+from verax.paper.models import checkpoints
+from verax.paper.models.augmentation import Augmentation, Rows, TabularNoise, generator, key, moved, seeded
+from verax.paper.models.checkpoints import Epoch
+from verax.paper.models.image_augmentation import ImageAugmentation
+from verax.paper.models.objectives import Values, objective_of
+from verax.paper.models.recipes import Recipe, rate
+from verax.paper.models.steps import Learner, copied, lay_out
 from verax.scoring.model_files.architecture import Architecture
 from verax.scoring.scorer import automatic_batch_size, checked_device
 from verax.scoring.session import is_out_of_memory

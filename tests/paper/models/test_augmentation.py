@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from verax.models import colour_augmentation as colour
-from verax.models import image_augmentation as image
-from verax.models.augmentation import TabularNoise, chosen, chosen_of, generator, key, on_rows, seeded
-from verax.models.image_augmentation import ImageAugmentation
+from verax.paper.models import colour_augmentation as colour
+from verax.paper.models import image_augmentation as image
+from verax.paper.models.augmentation import TabularNoise, chosen, chosen_of, generator, key, on_rows, seeded
+from verax.paper.models.image_augmentation import ImageAugmentation
 
 PARTS = (
     *("transpose", "vertical_flip", "horizontal_flip", "brightness", "contrast", "soften"),

@@ -8,9 +8,9 @@ import torch
 
 from verax.data.embedded import load_breast_cancer, load_digits
 from verax.models import load
-from verax.models.recipes import RECIPES, Recipe, varied
-from verax.models.shipped import architecture_for, train_shipped
-from verax.models.training import train
+from verax.paper.models.recipes import RECIPES, Recipe, varied
+from verax.paper.models.shipped import architecture_for, train_shipped
+from verax.paper.models.training import train
 
 PAIR = ("breast-cancer", "linear")
 FIRST = Recipe(epochs=3, batch_size=64, learning_rate=0.02)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from attribution.networks import rows
-from verax.models import InceptionOutputs, InceptionV1, load_googlenet_state
+from verax.paper.models import InceptionOutputs, InceptionV1, load_googlenet_state
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "make_inception_vector.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "make_inception_vector.py"
 CASES = json.loads(Path(__file__).with_name("inception_vector.json").read_text())["cases"]
 # Channels in, then filters: 1x1, reduction, 3x3, reduction, 3x3, projection; written out from the published network.
 BLOCKS = """

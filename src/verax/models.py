@@ -1,11 +1,9 @@
-"""Model files and architectures: open, save and load trained models."""
+"""Model files: open those of other libraries, save and load trained networks."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from verax.models.dense import MLP, Linear
-    from verax.models.inception import InceptionOutputs, InceptionV1, load_googlenet_state
     from verax.scoring.model_files.architecture import ARCHITECTURES, Architecture
     from verax.scoring.model_files.opening import open_model, register_model_file
     from verax.scoring.model_files.saved import ModelFileError, SavedModel, load, save
@@ -13,15 +11,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ARCHITECTURES": "verax.scoring.model_files.architecture",
-    "MLP": "verax.models.dense",
     "Architecture": "verax.scoring.model_files.architecture",
-    "InceptionOutputs": "verax.models.inception",
-    "InceptionV1": "verax.models.inception",
-    "Linear": "verax.models.dense",
     "ModelFileError": "verax.scoring.model_files.saved",
     "SavedModel": "verax.scoring.model_files.saved",
     "load": "verax.scoring.model_files.saved",
-    "load_googlenet_state": "verax.models.inception",
     "open_model": "verax.scoring.model_files.opening",
     "register_model_file": "verax.scoring.model_files.opening",
     "save": "verax.scoring.model_files.saved",
@@ -29,15 +22,10 @@ _HOMES = {
 }
 __all__ = [
     "ARCHITECTURES",
-    "MLP",
     "Architecture",
-    "InceptionOutputs",
-    "InceptionV1",
-    "Linear",
     "ModelFileError",
     "SavedModel",
     "load",
-    "load_googlenet_state",
     "open_model",
     "register_model_file",
     "save",

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from verax.datasets import load_heloc
-from verax.models import MLP, Linear
-from verax.models.recipes import RECIPES, Recipe
-from verax.models.training import train
+from verax.paper.models import MLP, Linear
+from verax.paper.models.recipes import RECIPES, Recipe
+from verax.paper.models.training import train
 from verax.scoring.model_files.architecture import Architecture
 
-CSV = Path(__file__).parents[3] / "shared" / "data" / "heloc.csv"
+CSV = Path(__file__).parents[4] / "shared" / "data" / "heloc.csv"
 pytestmark = pytest.mark.skipif(not CSV.exists(), reason=f"needs the HELOC data at {CSV}")
 
 

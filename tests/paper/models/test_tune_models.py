@@ -10,8 +10,8 @@ import pytest
 from verax.datasets import load_heloc
 
 optuna = pytest.importorskip("optuna", reason="needs the extra tune")
-SCRIPT = Path(__file__).parents[2] / "scripts" / "tune_models.py"
-CSV = Path(__file__).parents[3] / "shared" / "data" / "heloc.csv"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "tune_models.py"
+CSV = Path(__file__).parents[4] / "shared" / "data" / "heloc.csv"
 
 
 @pytest.fixture(scope="module")

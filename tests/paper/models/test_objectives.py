@@ -11,11 +11,13 @@ from sklearn.metrics import r2_score, roc_auc_score
 from verax.data.base import Dataset, assembled
 from verax.data.labels import read_labels
 from verax.datasets import load_diabetes
-from verax.models import Linear, load
-from verax.models.objectives import SeveralClasses, TwoClasses, Values, class_figures, objective_of, told
-from verax.models.recipes import Recipe
-from verax.models.shipped import architecture_for, train_shipped
-from verax.models.training import train
+from verax.models import load
+from verax.paper.models import Linear
+from verax.paper.models.objectives import SeveralClasses, TwoClasses, Values, objective_of
+from verax.paper.models.recipes import Recipe
+from verax.paper.models.shipped import architecture_for, train_shipped
+from verax.paper.models.training import train
+from verax.statistics.prediction_quality import class_figures, in_words
 
 CHANCE = np.random.default_rng(0)
 ROWS = CHANCE.normal(size=(90, 4))
@@ -108,7 +110,7 @@ def test_figures_of_two_classes_are_the_same_either_way() -> None:
     logits, labels = torch.from_numpy(ROWS[:, :1]), torch.from_numpy((ROWS[:, 1] > 0).astype(int))
     chances = torch.cat([(-logits).sigmoid(), logits.sigmoid()], 1)
     assert class_figures(chances, labels) == pytest.approx(TwoClasses().figures(logits, labels))
-    assert told({"r2": 0.5, "rmse": 2.0}) == "R^2 0.5000, root mean squared error 2.0000"
+    assert in_words({"r2": 0.5, "rmse": 2.0}) == "R^2 0.5000, root mean squared error 2.0000"
 
 
 def test_labels_that_a_split_cannot_serve() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from verax.data.base import Dataset
-from verax.models.checkpoints import Epoch
-from verax.models.dense import MLP, Linear
-from verax.models.inception import InceptionV1
-from verax.models.objectives import outputs_for
-from verax.models.recipes import RECIPES, Recipe, general_recipe, varied
-from verax.models.training import Trained, train
+from verax.paper.models.checkpoints import Epoch
+from verax.paper.models.dense import MLP, Linear
+from verax.paper.models.inception import InceptionV1
+from verax.paper.models.objectives import outputs_for
+from verax.paper.models.recipes import RECIPES, Recipe, general_recipe, varied
+from verax.paper.models.training import Trained, train
 from verax.scoring.model_files.architecture import Architecture
 from verax.scoring.model_files.saved import model_paths, save
 

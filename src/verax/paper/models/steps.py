@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from verax.core.shapes import Float, Shaped
-from verax.models.augmentation import seeded
-from verax.models.objectives import Objective, TwoClasses
-from verax.models.recipes import Recipe
+from verax.paper.models.augmentation import seeded
+from verax.paper.models.objectives import Objective, TwoClasses
+from verax.paper.models.recipes import Recipe
 from verax.scoring.session import is_out_of_memory
 
 _AUXILIARY = 0.3  # weight of the auxiliary heads' losses, as in the paper of GoogLeNet

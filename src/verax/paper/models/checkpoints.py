@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from verax.core.files import write_atomically
 from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
 from verax.data.base import PARTS, Dataset
-from verax.models.inception import Inception, load_googlenet_state
-from verax.models.steps import Learner
+from verax.paper.models.inception import Inception, load_googlenet_state
+from verax.paper.models.steps import Learner
 from verax.scoring.model_files.architecture import Architecture, stored
 
 _KEY, _FORMAT = "verax.checkpoint", 2

@@ -17,7 +17,8 @@ from torch import nn
 
 import verax
 from verax.data.base import Dataset, Standardisation, fingerprint, make_split, standardise_columns
-from verax.models import MLP, Architecture, InceptionV1, Linear, ModelFileError, load, save
+from verax.models import Architecture, ModelFileError, load, save
+from verax.paper.models import MLP, InceptionV1, Linear
 from verax.scoring.model_files import saved as model_files
 
 SMALL = MLP(4, hidden=(5, 3))

@@ -14,13 +14,14 @@ from sklearn.metrics import roc_auc_score
 from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
 from verax.data.base import assembled
 from verax.data.embedded import load_breast_cancer, load_digits
-from verax.models import MLP, InceptionV1, Linear, save
-from verax.models.augmentation import Rows
-from verax.models.checkpoints import CheckpointError, start_from
-from verax.models.objectives import auroc
-from verax.models.recipes import RECIPES, Recipe, general_recipe, rate
-from verax.models.shipped import train_shipped
-from verax.models.training import Epoch, train
+from verax.models import save
+from verax.paper.models import MLP, InceptionV1, Linear
+from verax.paper.models.augmentation import Rows
+from verax.paper.models.checkpoints import CheckpointError, start_from
+from verax.paper.models.recipes import RECIPES, Recipe, general_recipe, rate
+from verax.paper.models.shipped import train_shipped
+from verax.paper.models.training import Epoch, train
+from verax.statistics.prediction_quality import auroc
 
 SMALL = MLP(30, hidden=(8, 4))
 SHORT = Recipe(epochs=4, batch_size=64, learning_rate=1e-2, noise=0.1)

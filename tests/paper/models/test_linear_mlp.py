@@ -15,7 +15,8 @@ import verax
 from attribution.networks import rows
 from calls import attribute
 from verax.attribution import DeepLiftSHAP, Gradient, GuidedBackprop
-from verax.models import MLP, Architecture, InceptionV1, Linear
+from verax.models import Architecture
+from verax.paper.models import MLP, InceptionV1, Linear
 from verax.scoring.model_files.architecture import from_form, initialise
 
 ALL = {

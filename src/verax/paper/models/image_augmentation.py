@@ -9,9 +9,9 @@ from torch import Tensor
 
 from verax.core.arguments import checked_not_negative, settle
 from verax.core.shapes import Float, Int
-from verax.models import colour_augmentation as colour
-from verax.models.augmentation import chosen, chosen_of, normal, on_rows, uniform
-from verax.models.colour_augmentation import Images, Strengths
+from verax.paper.models import colour_augmentation as colour
+from verax.paper.models.augmentation import chosen, chosen_of, normal, on_rows, uniform
+from verax.paper.models.colour_augmentation import Images, Strengths
 
 _SYMMETRIES = ("transpose", "vertical_flip", "horizontal_flip")
 _CELLS = 5  # of the grid distortion, along each side

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from verax.data.embedded import load_breast_cancer
-from verax.models import MLP, InceptionV1, Linear, checkpoints
-from verax.models.recipes import Recipe
-from verax.models.steps import Learner, copied, lay_out
-from verax.models.training import train
+from verax.paper.models import MLP, InceptionV1, Linear, checkpoints
+from verax.paper.models.recipes import Recipe
+from verax.paper.models.steps import Learner, copied, lay_out
+from verax.paper.models.training import train
 
 RECIPE = Recipe(epochs=3, batch_size=64, learning_rate=1e-2)
 
