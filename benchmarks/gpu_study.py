@@ -21,9 +21,9 @@ import common
 import polars as pl
 import torch
 
-from verax.study.machine import Machine
-from verax.study.pool import run_gpus
+from verax.study.engine import run_gpus
 from verax.study.progress import Watcher, watching
+from verax.study.resources import Machine
 from verax.study.run import finish
 from verax.study.spec import load_spec
 from verax.study.store import Store, read_facts, versions

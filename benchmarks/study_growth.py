@@ -24,8 +24,8 @@ from verax.report.study_report import write_study_report
 from verax.scoring.meter import Cost, Rows
 from verax.study.cache import Cache
 from verax.study.compute import compute
-from verax.study.machine import Machine
 from verax.study.plan import plan_of
+from verax.study.resources import Machine
 from verax.study.results import read_results
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import Store, parquet, versions

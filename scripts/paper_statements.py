@@ -29,7 +29,7 @@ import numpy as np
 
 from verax.statistics.intervals import t_quantile
 from verax.statistics.ranks import Floats, spearman, tied
-from verax.study.agreement import FRACTION, front
+from verax.study.ranking import FRACTION, front
 from verax.study.summary import method_of, with_other_input_factor
 
 Rule = Literal["near", "near share", "above 0", "half", "factor of two"]

@@ -19,7 +19,7 @@ from verax.paper.models.recipes import recipe_for
 from verax.paper.models.shipped import architecture_for
 from verax.paper.models.training import train
 from verax.statistics.ranks import spearman
-from verax.study.configurations import AttributionsSpec
+from verax.study.data_spec import AttributionsSpec
 
 STEPS = (5, 10, 20, 32)
 FULL = 64

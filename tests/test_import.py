@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 import verax
 import verax.metrics
-from verax.cli.extras import module_name
+from verax.cli.common import module_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from verax.problem.files import open_problem
     from verax.problem.problem import Problem
     from verax.scoring.scorer import Scorer
-    from verax.study.live import run_study
+    from verax.study.in_memory import run_study
     from verax.tuning import tune
 
 # All of it is imported when it is first used: torch alone takes seconds, and `verax --help` needs none of it.
@@ -45,7 +45,7 @@ _HOMES = {
     "limits": "evaluation.limits",
     "open_problem": "problem.files",
     "reasons": "checking.reasons",
-    "run_study": "study.live",
+    "run_study": "study.in_memory",
     "stream": "evaluation.stream",
     "tune": "tuning",
 }

@@ -1,7 +1,7 @@
 """Rows and attributions in many Parquet files, joined by key and scored in batches, on this machine or on Ray."""
 
-from verax.scale.result import LakeScores
 from verax.scale.run import score_lake
 from verax.scale.scoring import BatchScorer
+from verax.scale.store import LakeScores
 
 __all__ = ["BatchScorer", "LakeScores", "score_lake"]

@@ -13,8 +13,7 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 import verax
-from verax.cli import app
-from verax.cli import installation as doctor
+from verax.cli import app, doctor
 
 RUN = CliRunner()
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from verax.attribution import METHODS
-from verax.cli import builtin_names
+from verax.cli import complete
 from verax.data.catalogue import names, source_of
 from verax.metrics import METRICS
 from verax.paper.models.recipes import RECIPES
@@ -21,14 +21,14 @@ def builtin(registry):
 
 
 def test_names_are_those_that_are_registered():
-    assert builtin(METRICS) == builtin_names.METRICS
-    assert builtin(METHODS) == builtin_names.METHODS
-    assert set(sayable().values()) >= set(builtin_names.REPLACEMENTS)
-    assert set(names()) >= set(builtin_names.DATASETS)
-    assert tuple(dict.fromkeys(model for _, model in RECIPES)) == builtin_names.ARCHITECTURES
-    assert tuple(shipped()) == builtin_names.SPECS
-    takers = [source for source in map(source_of, builtin_names.DATASETS) if source.takes_path]
-    assert "; ".join(f"{source.name}: {source.path}" for source in takers) + "." == builtin_names.DATA_HELP
+    assert builtin(METRICS) == complete.METRICS
+    assert builtin(METHODS) == complete.METHODS
+    assert set(sayable().values()) >= set(complete.REPLACEMENTS)
+    assert set(names()) >= set(complete.DATASETS)
+    assert tuple(dict.fromkeys(model for _, model in RECIPES)) == complete.ARCHITECTURES
+    assert tuple(shipped()) == complete.SPECS
+    takers = [source for source in map(source_of, complete.DATASETS) if source.takes_path]
+    assert "; ".join(f"{source.name}: {source.path}" for source in takers) + "." == complete.DATA_HELP
 
 
 def test_help_and_version_load_nothing_large():

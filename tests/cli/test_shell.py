@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 import verax
 from verax.cli import app
-from verax.cli.builtin_names import METRICS
+from verax.cli.complete import METRICS
 from verax.data.catalogue import names
 from verax.models import save
 from verax.paper.models import Linear
@@ -121,7 +121,7 @@ def test_the_script_to_install(shell: str) -> None:
 BOTH = """
 import sys
 from verax.cli import app
-from verax.cli.builtin_names import METRICS
+from verax.cli.complete import METRICS
 for command in sys.argv[1:]:
     try:
         app(command.split(), prog_name="verax")
@@ -216,7 +216,7 @@ def test_ctrl_c_ends_any_command_with_130(evaluate: list[str], monkeypatch: pyte
     found = told("train", "digits", "linear", "--out", "m.safetensors")
     assert found.exit_code == 130
     assert found.stderr == "verax: stopped. Run the same command again to go on from the last whole epoch.\n"
-    monkeypatch.setattr("verax.cli.installation.examine", stop)
+    monkeypatch.setattr("verax.cli.doctor.examine", stop)
     assert told("doctor").exit_code == 130
 
 

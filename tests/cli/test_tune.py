@@ -19,7 +19,7 @@ from verax.cli.tune import settings, tune
 from verax.models import load, save
 from verax.paper.models import Linear
 from verax.problem.inputs import Inputs
-from verax.study.configurations import configuration
+from verax.study.data_spec import configuration
 from verax.tuning import measure
 
 pytest.importorskip("optuna", reason="needs the extra tune")

@@ -13,8 +13,8 @@ from report.synthetic import PROVENANCE, examples, renamed, study, without
 from verax.report import write_report
 from verax.report.answers import QUESTIONS, Answer, cards
 from verax.report.view import View
+from verax.study.ranking import winner
 from verax.study.tables import ALONE_SCHEMA, DISTANCE_SCHEMA, LIMITS_SCHEMA, Tables, Trust, empty
-from verax.study.winners import winner
 
 
 @pytest.fixture(scope="module")

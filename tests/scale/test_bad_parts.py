@@ -10,8 +10,7 @@ import pytest
 
 from scale.lakes import FEATURES, ROWS, SmallLake
 from verax.lakes import score_lake
-from verax.scale.join import Join
-from verax.scale.lake import feature_columns, first_rows, open_lake
+from verax.scale.lake import Join, feature_columns, first_rows, open_lake
 
 ZSTD = bytes.fromhex("28b52ffd")  # how a compressed page begins
 Change = Callable[[pl.DataFrame], pl.DataFrame]

@@ -171,7 +171,7 @@ def test_damaged_files_of_scores_are_scored_anew_and_those_of_rows_named(store: 
 
 
 def test_rows_that_vanish_before_they_are_joined(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from verax.scale.join import Join  # noqa: PLC0415
+    from verax.scale.lake import Join  # noqa: PLC0415
 
     check = Join.check
 

@@ -10,7 +10,7 @@ import pytest
 
 from scale.doomed_metric import Doomed
 from scale.lakes import ROWS, SmallLake, same
-from verax.study.ray_engine import Cluster, connected
+from verax.study.resources import Cluster, connected
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray warns of its own plans for the future

@@ -15,7 +15,7 @@ from scale.lakes import FEATURES, METRICS, NAMES, ROWS, SmallLake, same, save_mo
 from verax.core.files import create_atomically
 from verax.lakes import BatchScorer, LakeScores
 from verax.metrics import Infidelity
-from verax.scale.join import Join
+from verax.scale.lake import Join
 from verax.statistics.intervals import estimates
 from verax.statistics.totals import ScoreSums
 

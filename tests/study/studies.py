@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from verax.study.machine import Machine
+from verax.study.resources import Machine
 from verax.study.run import Finished, run_study
 from verax.study.spec import StudySpec, parse_spec
 

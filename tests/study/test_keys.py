@@ -16,16 +16,15 @@ from study.studies import LINEAR, MLP, images, spec, table, whole
 from verax.attribution import Attribution, Gradient, IntegratedGradients, families
 from verax.attribution.gradient import GradientFamily
 from verax.metrics import DirectedPredictionChange
-from verax.study import keys
+from verax.study import units
 from verax.study.examples import examples_stem
 from verax.study.explained_models import ExplainedModel
-from verax.study.keys import attributions_key, scores_key
 from verax.study.metrics import MetricsSpec, local_infidelity, metrics_of
 from verax.study.spec import StudySpec
 from verax.study.store import Store
 from verax.study.study import Study, open_study
 from verax.study.uncertainty import uncertainty_stem
-from verax.study.units import Part, units_of
+from verax.study.units import Part, attributions_key, scores_key, units_of
 
 ROWS = slice(0, 4)
 
@@ -178,7 +177,7 @@ def test_versions_change_keys(explained: ExplainedModel, monkeypatch: pytest.Mon
         patch.setattr(GradientFamily, "version", GradientFamily.version + 1)
         after = all_keys(explained)
     assert [name for name in before if before[name] != after[name]] == ["GradientFamily0", "scores"]
-    for place, name in ((DirectedPredictionChange, "version"), (keys, "TABLE_FORMAT")):
+    for place, name in ((DirectedPredictionChange, "version"), (units, "TABLE_FORMAT")):
         with monkeypatch.context() as patch:
             patch.setattr(place, name, 99)
             after = all_keys(explained)
@@ -254,12 +253,12 @@ def test_keys_of_other_results(study: Study) -> None:
 
 
 def test_parts_of_a_key_cannot_be_taken_for_each_other() -> None:
-    assert keys.digest(a="x", b="y") == keys.digest(b="y", a="x")
-    assert keys.digest(a="x", b="y") != keys.digest(a="y", b="x")
-    assert keys.digest(a=["x", "y"]) != keys.digest(a=["xy"])
-    assert keys.digest(a=1) != keys.digest(a="1")
+    assert units.digest(a="x", b="y") == units.digest(b="y", a="x")
+    assert units.digest(a="x", b="y") != units.digest(a="y", b="x")
+    assert units.digest(a=["x", "y"]) != units.digest(a=["xy"])
+    assert units.digest(a=1) != units.digest(a="1")
     with pytest.raises(ValueError, match="JSON"):
-        keys.digest(a=float("nan"))
+        units.digest(a=float("nan"))
 
 
 SCRIPT = """

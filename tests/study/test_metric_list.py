@@ -20,12 +20,12 @@ from verax.report.findings import one_line
 from verax.report.view import View
 from verax.study.matrices import matrix
 from verax.study.metrics import MetricsSpec, metrics_of, written
+from verax.study.plan import forecast
 from verax.study.results import read_results
 from verax.study.spec import SpecError, parse_spec
 from verax.study.store import Store, read_facts
 from verax.study.study import Study, open_study
 from verax.study.summary import configurations
-from verax.study.units import forecast
 from verax.study.verify import verify
 
 

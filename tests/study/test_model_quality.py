@@ -9,8 +9,7 @@ import pytest
 
 from study.studies import ran, spec, table
 from verax.report.study_report import provenance
-from verax.study.model_quality import weak_models
-from verax.study.results import read_results
+from verax.study.results import read_results, weak_models
 from verax.study.study import open_study
 
 FEW = [{"method": "Gradient"}, {"method": "Random"}]

@@ -24,7 +24,7 @@ from verax.attribution import Gradient, IntegratedGradients, LimeTabular, Random
 from verax.metrics import Infidelity, PredictionChange
 from verax.paper.models.recipes import Recipe
 from verax.scoring.model_files.saved import ModelFileError
-from verax.study.live import attributions_table
+from verax.study.in_memory import attributions_table
 from verax.study.run import Finished
 from verax.study.spec import StudySpec
 from verax.study.store import StoreError

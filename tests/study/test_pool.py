@@ -19,9 +19,9 @@ from study.forking import Forking
 from study.studies import HERE, ran, same, scores, stamps
 from study.tiny import METHODS, UNITS, finished_here, tiny, tiny_content
 from verax.report.study_report import write_study_report
-from verax.study.machine import Machine
+from verax.study.engine import UNCERTAINTY, run_pool
 from verax.study.plan import Plan, plan_of
-from verax.study.pool import UNCERTAINTY, run_pool
+from verax.study.resources import Machine
 from verax.study.spec import parse_spec
 from verax.study.study import open_study
 from verax.study.trust import finished_scores, questions

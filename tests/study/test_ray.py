@@ -13,7 +13,7 @@ import pytest
 
 from study.studies import ran, same, scores, stamps
 from study.tiny import UNITS, finished_here, tiny
-from verax.study.ray_engine import Cluster, _connect
+from verax.study.resources import Cluster, _connect
 from verax.study.run import run_study
 
 CLUSTER = Cluster(workers=2)
@@ -113,7 +113,7 @@ def test_workers_that_die_are_replaced(
     """Before a unit, in the midst of one, and after it was stored but before the driver heard of it."""
     folder, died = tmp_path / "study", tmp_path / "died"
     died.mkdir()
-    monkeypatch.setattr("verax.study.ray_engine._task", dying_once(died))
+    monkeypatch.setattr("verax.study.engine._task", dying_once(died))
     assert ran(tiny(place), folder, cluster=CLUSTER)[0].computed == UNITS
     assert {mark.name for mark in died.iterdir()} == {"before", "amid", "after"}
     assert same(scores(folder), scores(local))
@@ -126,7 +126,7 @@ def dying_once(died: Path) -> Any:
     """A task that kills its worker once at each moment; a closure, because workers cannot import tests."""
 
     def task(folder: str, stem: str, machine: Any, threads: int) -> int:
-        from verax.study import engine, ray_engine, store  # noqa: PLC0415
+        from verax.study import engine, store  # noqa: PLC0415
 
         def die(moment: str) -> None:
             if any(mark.read_text() == stem for mark in died.iterdir()):
@@ -143,7 +143,7 @@ def dying_once(died: Path) -> Any:
         parquet = store.parquet
         die("before")
         setattr(engine, "parquet", computed)  # noqa: B010
-        rows = ray_engine._task(folder, stem, machine, threads)
+        rows = engine._task(folder, stem, machine, threads)
         die("after")
         return rows
 
@@ -189,7 +189,7 @@ def test_a_cluster_that_would_listen_to_others_is_stopped(monkeypatch: pytest.Mo
         shutdown=lambda: stopped.append(True),
         util=SimpleNamespace(get_node_ip_address=lambda: "192.0.2.2"),
     )
-    monkeypatch.setattr("verax.study.ray_engine._loopback", contextlib.nullcontext)
+    monkeypatch.setattr("verax.study.resources._loopback", contextlib.nullcontext)
     with pytest.raises(ConnectionError, match="Ray would listen to other machines, so it was stopped"):
         _connect(ray, CLUSTER)
     assert stopped

@@ -9,9 +9,9 @@ import pytest
 from study.studies import images, ran, same, scores, spec
 from verax.attribution import segmentation
 from verax.study import engine
-from verax.study.machine import Machine
+from verax.study.engine import Written, begun_ahead
 from verax.study.progress import watching
-from verax.study.read_ahead import Written, begun_ahead
+from verax.study.resources import Machine
 from verax.study.spec import StudySpec
 from verax.study.store import Store
 from verax.study.study import Study

@@ -21,7 +21,7 @@ from study.studies import (
     whole,
 )
 from verax.scoring.model_files.saved import load
-from verax.study.machine import Machine
+from verax.study.resources import Machine
 from verax.study.run import run_study
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import StoreError

@@ -11,7 +11,7 @@ import tomli_w
 from study.studies import LINEAR, TABLE_METHODS, content, images, spec, table
 from verax.attribution import IntegratedGradients, LimeImage, Slic, grid
 from verax.metrics import LocalPredictionChange
-from verax.study.configurations import AttributionsSpec, configuration, thinned
+from verax.study.data_spec import AttributionsSpec, configuration, thinned
 from verax.study.metrics import MetricsSpec, metrics_of
 from verax.study.spec import SpecError, StudySpec, load_spec, parse_spec, shipped
 

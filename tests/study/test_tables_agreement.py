@@ -7,8 +7,8 @@ import scipy.stats
 
 from paper.synthetic import HELOC_MLP, ISIC_LINEAR, explained, study
 from verax.attribution import grid
-from verax.study.agreement import agreement
 from verax.study.matrices import Matrix, matrix
+from verax.study.ranking import agreement
 from verax.study.summary import configurations
 
 

@@ -4,7 +4,7 @@ import polars as pl
 
 from paper.synthetic import HELOC_LINEAR, ISIC_LINEAR, METRICS, study
 from verax.paper.published import PAPER_DPC, PAPER_INFIDELITY
-from verax.study.agreement import near_zero
+from verax.study.ranking import near_zero
 from verax.study.summary import configurations, settings_of
 
 TABLE = configurations(study([HELOC_LINEAR, ISIC_LINEAR], inputs=8).scores, METRICS)

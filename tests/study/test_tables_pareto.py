@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verax.paper.published import PAPER_DPC, PAPER_INFIDELITY
-from verax.study.agreement import front, pareto
+from verax.study.ranking import front, pareto
 
 POINTS = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=20)
 

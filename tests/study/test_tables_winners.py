@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from verax.study.ranking import Price, best_configuration, winner
 from verax.study.tables import (
     ALONE_SCHEMA,
     COSTS_SCHEMA,
@@ -17,7 +18,6 @@ from verax.study.tables import (
     empty,
     scores_schema,
 )
-from verax.study.winners import Price, best_configuration, winner
 
 DPC = MetricInfo("dpc", "DPC", higher_is_better=True, kind="local", noisy=False, chance=0.0)
 LOSS = MetricInfo("loss", "Loss", higher_is_better=False, kind="local", noisy=False)

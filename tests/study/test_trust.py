@@ -15,7 +15,7 @@ from study.conftest import _quick
 from study.studies import HERE, LINEAR, MLP, flip, images, ran, spec, table, whole
 from verax.report.trust import section
 from verax.report.view import View
-from verax.study.explanations import explain
+from verax.study.compute import explain
 from verax.study.results import read_results
 from verax.study.run import plan_study
 from verax.study.spec import SpecError, StudySpec

@@ -12,7 +12,7 @@ import calls
 from verax.attribution import LimeTabular
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
-from verax.study.machine import Machine
+from verax.study.resources import Machine
 from verax.study.spec import UncertaintySpec
 from verax.study.store import Store
 from verax.study.study import open_study

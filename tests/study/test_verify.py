@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from study.studies import HERE, flip, ran, spec, table
-from verax.study.machine import Machine
+from verax.study.resources import Machine
 from verax.study.store import Store, StoreError, parquet, read_facts
 from verax.study.study import open_study
 from verax.study.verify import Verdict, read_verdict, verify, write_verdict

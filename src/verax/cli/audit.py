@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import builtin_names, common, complete, model_options
+from verax.cli import common, complete, model_options
 from verax.core.files import ENDINGS
 from verax.core.registry import load_plugins
 
@@ -44,7 +44,7 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar=model_options.SHORT_FORM,
-            help=f"{', '.join(builtin_names.METRICS)}; repeat it; all by default.",
+            help=f"{', '.join(complete.METRICS)}; repeat it; all by default.",
             autocompletion=complete.metrics,
         ),
     ] = None,
@@ -52,7 +52,7 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar="NAME:SETTING=VALUE,...",
-            help=f"What removed features become: {', '.join(builtin_names.REPLACEMENTS)}; repeat it. By default all of "
+            help=f"What removed features become: {', '.join(complete.REPLACEMENTS)}; repeat it. By default all of "
             "them for cases; for a model baseline, with --background also marginal and conditional.",
             autocompletion=complete.replacing,
         ),

@@ -1,6 +1,7 @@
 """What all commands share: how they end, what they refuse before any work, and how they print."""
 
 import contextlib
+import importlib.util
 import json
 import re
 import sys
@@ -8,14 +9,20 @@ import tempfile
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from verax.core.display import escape
 from verax.core.files import finite
+from verax.core.packages import PIP_NAMES
 from verax.core.registry import unknown
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_MODULES = {name: module for module, name in PIP_NAMES.items()}
 
 Imports = Annotated[
     list[str] | None,
@@ -211,3 +218,33 @@ def write_together(files: Mapping[Path, bytes]) -> None:
         opened = [(stack.enter_context(whole_or_nothing(path)), content) for path, content in files.items()]
         for file, content in opened:
             file.write(content)
+
+
+def check_extra(purpose: str, extra: str) -> None:
+    """Say before any work which packages of an extra are missing."""
+    wanted = [requirement.name for requirement in requirements() if extra_of(requirement) == extra]
+    missing = [name for name in wanted if importlib.util.find_spec(module_name(name)) is None]
+    if missing:
+        raise ImportError(f"{purpose} needs {', '.join(missing)}: pip install 'verax[{extra}]'")
+
+
+def requirements() -> "list[Requirement]":
+    """What the installed package says that it needs; nothing where Verax runs from its source."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        return [Requirement(line) for line in metadata.requires("verax") or []]
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def extra_of(requirement: "Requirement") -> str:
+    """The extra to which a requirement belongs; empty if it belongs to none."""
+    return str(requirement.marker).partition('extra == "')[2].partition('"')[0]
+
+
+def module_name(package: str) -> str:
+    """What Python calls a package, by pip's name: PIL for pillow."""
+    return _MODULES.get(package.lower(), package.replace("-", "_"))

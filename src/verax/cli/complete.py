@@ -1,14 +1,60 @@
-"""What the shell offers on TAB: studies, spec files, names. Each function is given what was typed so far."""
+"""Names that the shell offers on TAB and that help texts list, without the import of torch."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from verax.cli import builtin_names
+METRICS = (
+    "pc",
+    "dpc",
+    "deletion",
+    "insertion",
+    "srg",
+    "comprehensiveness",
+    "sufficiency",
+    "effect_correlation",
+    "infidelity",
+    "infidelity_uncertainty",
+    "lpc",
+    "sensitivity_n",
+)
+METHODS = (
+    "AttentionRollout",
+    "DeepLiftSHAP",
+    "Gradient",
+    "GuidedBackprop",
+    "IntegratedGradients",
+    "KernelShap",
+    "LimeGroups",
+    "LimeImage",
+    "LimeTabular",
+    "Occlusion",
+    "PermutationShap",
+    "Random",
+    "Edges",
+    "SmoothGrad",
+    "VarGrad",
+    "TreeShap",
+)
+REPLACEMENTS = (
+    "blur:sigma=NUMBER",
+    "conditional",
+    "marginal",
+    "noisy_linear",
+    "baseline",
+    "toward:epsilon=NUMBER",
+    "nudge:epsilon=NUMBER",
+)
+DATASETS = ("heloc", "isic", "breast-cancer", "digits", "diabetes", "file")
+DATA_HELP = (
+    "heloc: a CSV file (else downloaded); isic: the folder of images and labels; file: a .csv, .parquet or .npz file."
+)
+ARCHITECTURES = ("linear", "mlp", "inception")
+SPECS = ("demo", "paper-heloc", "paper-isic")
 
 
 def specs(incomplete: str) -> list[str]:
     """Shipped specs, and TOML files."""
-    return _beginning(incomplete, builtin_names.SPECS) + _below(incomplete, "*.toml")
+    return _beginning(incomplete, SPECS) + _below(incomplete, "*.toml")
 
 
 def studies(incomplete: str) -> list[str]:
@@ -23,23 +69,23 @@ def devices(incomplete: str) -> list[str]:
 
 def metrics(incomplete: str) -> list[str]:
     """Names of metrics."""
-    return _beginning(incomplete, builtin_names.METRICS)
+    return _beginning(incomplete, METRICS)
 
 
 def methods(incomplete: str) -> list[str]:
     """Names of attribution methods, after those that were typed already."""
     typed = incomplete[: incomplete.rfind(",") + 1]
-    return _beginning(incomplete, [typed + name for name in builtin_names.METHODS])
+    return _beginning(incomplete, [typed + name for name in METHODS])
 
 
 def datasets(incomplete: str) -> list[str]:
     """Names of data sets."""
-    return _beginning(incomplete, builtin_names.DATASETS)
+    return _beginning(incomplete, DATASETS)
 
 
 def architectures(incomplete: str) -> list[str]:
     """Names of models that can be trained."""
-    return _beginning(incomplete, builtin_names.ARCHITECTURES)
+    return _beginning(incomplete, ARCHITECTURES)
 
 
 def returns(incomplete: str) -> list[str]:
@@ -69,7 +115,7 @@ def replacements(incomplete: str) -> list[str]:
 
 def replacing(incomplete: str) -> list[str]:
     """Names of replacements, each with the settings that it needs."""
-    return _beginning(incomplete, [form.split("=")[0] for form in builtin_names.REPLACEMENTS])
+    return _beginning(incomplete, [form.split("=")[0] for form in REPLACEMENTS])
 
 
 def baselines(incomplete: str) -> list[str]:

@@ -1,13 +1,219 @@
-"""The command ``verax doctor``: what is installed, what is missing, and whether it works."""
+"""The command verax doctor: what is installed, what is missing, and whether it works."""
 
-from typing import TYPE_CHECKING, Annotated
+import importlib
+import platform
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
+from packaging.requirements import Requirement
 
-from verax.cli.common import FAILED, examples, one_line_errors, show
+from verax.cli.common import (
+    FAILED,
+    examples,
+    extra_of,
+    module_name,
+    one_line_errors,
+    requirements,
+    show,
+    why_not_writable,
+)
+from verax.core.worker_processes import available_cores
 
-if TYPE_CHECKING:
-    from verax.cli.installation import Checkup, Device, Extra
+ADDS = {
+    "study": "studies and their reports: verax study run",
+    "tune": "search for the best method and settings: verax tune",
+    "onnx": "models in ONNX files: verax evaluate --model m.onnx",
+    "sklearn-files": "scikit-learn models in .skops files: verax evaluate --model m.skops",
+    "lake": "rows and attributions in many Parquet files: verax lake",
+    "ray": "studies and lakes on a Ray cluster: verax study run --engine ray",
+    "captum": "attributions and layers of Captum beside verax.interop.captum",
+    "shap": "explainers of SHAP beside verax.interop.shap",
+    "text": "token attributions of transformers: verax.text",
+    "stream": "quantiles of streams: verax.stream(..., quantiles=True)",
+    "dev": "tests, checks and the libraries that results are compared with",
+    "docs": "building the documentation",
+    "bench": "benchmarks beside the package lime",
+}
+"""What each extra is for."""
+
+DEVELOPMENT = ("dev", "docs", "bench")
+"""Extras for work on Verax itself, which its users do not miss."""
+
+# whatever a package may raise that is there, but broken or built for another version of its neighbours
+_BROKEN = (ImportError, OSError, ValueError, AttributeError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that is wanted: which versions, which one is installed, and what is wrong with it."""
+
+    name: str
+    wanted: str
+    version: str | None
+    problem: str
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Packages that are needed for some things only, and the command that installs them."""
+
+    name: str
+    adds: str
+    packages: tuple[Package, ...]
+    install: str
+    installed: bool
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where models can run, and what went wrong in a small test of the metrics there."""
+
+    name: str  # as ``--device`` takes it
+    what: str  # its model, or how many cores and threads
+    problem: str
+    memory_gib: float | None = None  # the CPU and MPS share the machine's
+    free_gib: float | None = None
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """All that was found; a problem is empty where there is none."""
+
+    verax: str
+    python: str
+    system: str
+    packages: tuple[Package, ...]
+    extras: tuple[Extra, ...]
+    development: tuple[Extra, ...]  # what work on Verax itself needs
+    devices: tuple[Device, ...]  # the CPU first
+    cuda: str | None  # the version that torch was built for
+    cache: str
+    cache_problem: str
+
+    @property
+    def problems(self) -> list[str]:
+        """What must be mended before Verax can be used."""
+        parts: list[Package | Device] = [*self.packages, *self.devices]
+        return [f"{part.name}: {part.problem}" for part in parts if part.problem]
+
+    def facts(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return asdict(self) | {"problems": self.problems, "usable": not self.problems}
+
+
+def examine(needs: Sequence[str] | None = None) -> Checkup:
+    """Look at everything that the installed package says it needs, or at other needs; imports what is required."""
+    import torch  # as everything that takes long to import
+
+    import verax
+    from verax.data.cache import cache_folder
+
+    needed = requirements() if needs is None else [Requirement(line) for line in needs]
+    # a marker may speak of another system
+    required = [wanted for wanted in needed if not extra_of(wanted) and (not wanted.marker or wanted.marker.evaluate())]
+    groups = extras(needed)
+    cache = cache_folder()
+    return Checkup(
+        verax=verax.__version__,
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.machine()}",
+        packages=tuple(package(wanted, load=True) for wanted in required),
+        extras=tuple(extra for extra in groups if extra.name not in DEVELOPMENT),
+        development=tuple(extra for extra in groups if extra.name in DEVELOPMENT),
+        devices=devices(),
+        cuda=torch.version.cuda,
+        cache=str(cache),
+        cache_problem=why_not_writable(cache),
+    )
+
+
+def package(wanted: Requirement, *, load: bool = False) -> Package:
+    """Look for a package, and import it if asked to."""
+    try:
+        version = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        return Package(wanted.name, str(wanted.specifier), None, "missing")
+    problem = ""
+    if not wanted.specifier.contains(version, prereleases=True):
+        problem = f"too old or too new: {version} is installed, wanted is {wanted.specifier}"
+    elif load:
+        problem = _cannot_import(module_name(wanted.name))
+    return Package(wanted.name, str(wanted.specifier), version, problem)
+
+
+def extras(needed: Iterable[Requirement]) -> tuple[Extra, ...]:
+    """The extras among requirements, and whether they are there."""
+    groups: dict[str, list[Requirement]] = {}
+    for requirement in needed:
+        name = extra_of(requirement)
+        if name not in ("", "all"):  # all of them is no extra of its own
+            groups.setdefault(name, []).append(requirement)
+    found = []
+    for name, wanted in sorted(groups.items()):
+        packages = tuple(map(package, wanted))
+        installed = not any(package.problem for package in packages)
+        found.append(Extra(name, ADDS.get(name, ""), packages, f"pip install 'verax[{name}]'", installed))
+    return tuple(found)
+
+
+def devices() -> tuple[Device, ...]:
+    """Where models can run here, each tried."""
+    import torch
+
+    found = [Device("cpu", f"{available_cores()} cores, torch uses {torch.get_num_threads()}", self_test("cpu"))]
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        free, total = (count / 2**30 for count in torch.cuda.mem_get_info(number))
+        name = f"cuda:{number}"
+        found.append(Device(name, torch.cuda.get_device_name(number), self_test(name), total, free))
+    if torch.backends.mps.is_available():
+        found.append(Device("mps", "Apple's graphics processor", self_test("mps")))
+    return tuple(found)
+
+
+def self_test(device: str) -> str:
+    """Measure PC and DPC of a linear model, where they are known; returns what went wrong.
+
+    The model is ``3 a - 2 b + c`` at ``(1, 1, 1)``, explained by its own weights. PC goes through 2, -1, -2, 0 (MoRF)
+    and 2, 4, 3, 0 (LeRF); DPC, which follows the size of the changes, through 2, -1, -3, -4 and 2, 1, -1, -4. The
+    points between the ends differ by 5 and by 2 and weigh 27 and 8 of 36.
+    """
+    import torch
+
+    import verax
+    from verax.data.array_files import first_line
+
+    weights = torch.tensor([[3.0, -2.0, 1.0]])
+    model = torch.nn.Linear(3, 1, bias=False)
+    model.weight.data = weights
+    try:
+        scorer = verax.Scorer(model, returns="logits")
+        problem = verax.Problem(scorer, torch.ones(1, 3), target=1, output="logit", device=device)
+        metrics = [verax.metrics.PredictionChange(steps=3), verax.metrics.DirectedPredictionChange(steps=3)]
+        found = verax.evaluate(problem, weights, metrics)
+        values = {name: float(found[name].value[0]) for name in ("pc", "dpc")}
+    except _BROKEN as error:
+        return f"the test failed: {first_line(error)}"
+    for name, right in {"pc": 5 * 35 / 36, "dpc": 2 * 35 / 36}.items():
+        if abs(values[name] - right) > 1e-4:
+            return f"the test gave {values[name]:.5f} for {name}, right is {right:.5f}"
+    return ""
+
+
+def _cannot_import(module: str) -> str:
+    from verax.data.array_files import first_line
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            importlib.import_module(module)
+        except _BROKEN as error:
+            return f"cannot be imported: {first_line(error)}"
+    return ""
+
 
 EXAMPLES = examples("verax doctor", "verax doctor --json")
 
@@ -21,14 +227,12 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
     Exit status 0: usable, 1: something required is missing or broken.
     """
     with one_line_errors():
-        from verax.cli.installation import examine
-
         found = examine()
     show(found.facts(), "\n".join(_lines(found)), as_json=as_json)
     raise typer.Exit(FAILED if found.problems else 0)
 
 
-def _lines(found: "Checkup") -> list[str]:
+def _lines(found: Checkup) -> list[str]:
     width = max((len(package.name) for package in found.packages), default=0)
     lines = [f"verax {found.verax}, Python {found.python}, {found.system}", "", "Required:"]
     lines += [] if found.packages else ["  not known, because Verax runs from its source without being installed"]
@@ -50,7 +254,7 @@ def _lines(found: "Checkup") -> list[str]:
     return lines
 
 
-def _extra(extra: "Extra") -> list[str]:
+def _extra(extra: Extra) -> list[str]:
     if extra.installed:
         versions = ", ".join(f"{package.name} {package.version}" for package in extra.packages)
         return [f"  {extra.name}: installed ({versions})"]
@@ -58,7 +262,7 @@ def _extra(extra: "Extra") -> list[str]:
     return [f"  {extra.name}: {problems}", f"    would add {extra.adds}", f"    {extra.install}"]
 
 
-def _device(device: "Device") -> str:
+def _device(device: Device) -> str:
     if device.memory_gib is None or device.free_gib is None:
         return device.what
     return f"{device.what}, {device.memory_gib:.0f} GiB, {device.free_gib:.0f} GiB free"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.cli import common, complete, model_options
-from verax.cli.extras import check_extra
+from verax.cli.common import check_extra
 from verax.core.arguments import checked_level
 from verax.core.registry import load_plugins
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from verax.lakes import LakeScores
     from verax.problem.files import ProblemFiles
     from verax.problem.problem import Problem
-    from verax.study.ray_engine import Cluster
+    from verax.study.resources import Cluster
 
 _FIRST = 16  # files that are enough to know the columns
 EXAMPLES = common.examples(
@@ -148,7 +148,7 @@ def _cluster(engine: EngineName, address: str | None, workers: int | None) -> "C
     """The cluster to work on; None for this machine."""
     if engine is EngineName.ray:
         check_extra("--engine ray", "ray")
-        from verax.study.ray_engine import Cluster
+        from verax.study.resources import Cluster
 
         return Cluster(address or "local", workers)
     if address is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import builtin_names, common, complete
+from verax.cli import common, complete
 from verax.core.settings import from_dict, parse_short_form
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ MetricWords = Annotated[
     typer.Option(
         "--metric",
         metavar=SHORT_FORM,
-        help=f"{', '.join(builtin_names.METRICS)}; settings in brackets, such as 'pc(steps=10)'. Repeat it for "
-        "several.",
+        help=f"{', '.join(complete.METRICS)}; settings in brackets, such as 'pc(steps=10)'. Repeat it for several.",
         autocompletion=complete.metrics,
     ),
 ]
@@ -112,7 +111,7 @@ MethodWords = Annotated[
     typer.Option(
         "--method",
         metavar=SHORT_FORM,
-        help=f"Compute this explanation as well: {', '.join(builtin_names.METHODS)}; settings in brackets, such as "
+        help=f"Compute this explanation as well: {', '.join(complete.METHODS)}; settings in brackets, such as "
         "'LimeTabular(samples=256)'. Repeat it for several.",
         autocompletion=complete.methods,
     ),
@@ -140,7 +139,7 @@ ReplaceWord = Annotated[
         autocompletion=complete.replacements,
     ),
 ]
-_BECOME = f"What removed features become: {', '.join(builtin_names.REPLACEMENTS)}; baseline by default."
+_BECOME = f"What removed features become: {', '.join(complete.REPLACEMENTS)}; baseline by default."
 ReplacementWords = Annotated[
     str | None,
     typer.Option(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import builtin_names, common, complete
-from verax.cli.extras import check_extra
+from verax.cli import common, complete
+from verax.cli.common import check_extra
 from verax.core.display import counted
 from verax.core.registry import load_plugins
 from verax.core.worker_processes import available_cores
@@ -67,7 +67,7 @@ def run(
         str, typer.Argument(help="demo, paper-heloc, paper-isic, or a TOML file.", autocompletion=complete.specs)
     ],
     out: Annotated[Path | None, typer.Option(help="The study's directory; NAME-study by default.")] = None,
-    data: Annotated[Path | None, typer.Option(help=builtin_names.DATA_HELP)] = None,
+    data: Annotated[Path | None, typer.Option(help=complete.DATA_HELP)] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Explain only so many inputs of each data set, drawn at random.")
     ] = None,
@@ -92,8 +92,7 @@ def run(
         _begin(imports)
         if engine is EngineName.ray:
             check_extra("--engine ray", "ray")
-        from verax.study.machine import Machine
-        from verax.study.ray_engine import Cluster
+        from verax.study.resources import Cluster, Machine
         from verax.study.run import plan_study, run_study
         from verax.study.spec import load_spec
 
@@ -257,7 +256,7 @@ def verify(
 
             raise typer.Exit(0 if verify_page(folder, as_json, imports or []) else common.FAILED)
         _begin(imports)
-        from verax.study.machine import Machine
+        from verax.study.resources import Machine
         from verax.study.study import open_study
         from verax.study.verify import verify as recompute
         from verax.study.verify import write_verdict

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import builtin_names, common, complete
+from verax.cli import common, complete
 from verax.core.registry import load_plugins, unknown
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class TaskName(StrEnum):
 def train(
     dataset: Annotated[
         str,
-        typer.Argument(help=f"What to learn: {', '.join(builtin_names.DATASETS)}.", autocompletion=complete.datasets),
+        typer.Argument(help=f"What to learn: {', '.join(complete.DATASETS)}.", autocompletion=complete.datasets),
     ],
     model: Annotated[
         str,
@@ -41,7 +41,7 @@ def train(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The weights, .safetensors; everything else goes to .json beside it.")],
-    data: Annotated[Path | None, typer.Option(help=builtin_names.DATA_HELP)] = None,
+    data: Annotated[Path | None, typer.Option(help=complete.DATA_HELP)] = None,
     label: Annotated[str | None, typer.Option(help="file: the column to predict.")] = None,
     task: Annotated[TaskName, typer.Option(help="file: what for; as the labels look by default.")] = TaskName.auto,
     recipe: Annotated[

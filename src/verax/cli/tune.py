@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verax.cli import builtin_names, common, complete, model_options
-from verax.cli.extras import check_extra
+from verax.cli import common, complete, model_options
+from verax.cli.common import check_extra
 from verax.core.arguments import checked_choice
 from verax.core.files import table_bytes
 from verax.core.registry import load_plugins
@@ -51,7 +51,7 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar=model_options.SHORT_FORM,
-            help=f"Search by something else: {', '.join(builtin_names.METRICS)}. Repeat it, also with cost, for all "
+            help=f"Search by something else: {', '.join(complete.METRICS)}. Repeat it, also with cost, for all "
             "that no other beats.",
             autocompletion=complete.metrics,
         ),

@@ -15,7 +15,7 @@ from verax.paper.claims import ALL_MODELS, SYMBOLS, Claim, as_frame, as_markdown
 from verax.paper.evidence import Evidence, Verdict
 from verax.paper.published import AS_READ, PAPER, PAPER_INFIDELITY, PAPER_READING
 from verax.paper.readings import Readings, readings
-from verax.study.agreement import agreement, compared, front_size
+from verax.study.ranking import agreement, compared, front_size
 from verax.study.results import read_results
 from verax.study.store import StoreError
 from verax.study.study import open_study

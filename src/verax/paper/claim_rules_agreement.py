@@ -22,8 +22,8 @@ from verax.paper.evidence import (
 from verax.paper.published import PAPER, PAPER_DPC, PAPER_INFIDELITY
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.ranks import tie_count, tied
-from verax.study.agreement import SET_RESAMPLES, Agreement, agreement, front_size, near_zero
 from verax.study.matrices import Floats, Matrix, Places, interval
+from verax.study.ranking import SET_RESAMPLES, Agreement, agreement, front_size, near_zero
 from verax.study.summary import method_of, settings_of
 
 WEAK = 0.3  # correlations smaller than this count as little correlation

@@ -10,8 +10,8 @@ from verax.report.style import MINUS, number, seconds
 from verax.report.trust import possible
 from verax.report.view import View
 from verax.statistics.intervals import Estimate
+from verax.study.ranking import Price, Winner
 from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo, ModelInfo
-from verax.study.winners import Price, Winner
 
 QUESTIONS = {
     "local": "What would a small change of the input do?",

@@ -13,8 +13,7 @@ from verax.report.html import rendered
 from verax.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
-    from verax.scale.monitor import Monitor
-    from verax.scale.track import Track, Window
+    from verax.scale.monitor import Monitor, Track, Window
 
 _WIDTH = 400  # pixels of the plot: with its axis it can be read on a phone, where it shrinks to the page
 _TERMS = {"model": "SHA-256 of the model"}

@@ -5,9 +5,9 @@ from types import ModuleType
 
 import verax.attribution
 import verax.metrics
+from verax.study.ranking import Winner
 from verax.study.summary import method_of
 from verax.study.tables import ModelInfo, Scale
-from verax.study.winners import Winner
 
 _MODULES: tuple[ModuleType, ...] = (verax.attribution, verax.metrics)
 _CLASS = re.compile(r"\b([A-Z]\w*)\(")

@@ -10,8 +10,7 @@ from pathlib import Path
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
 from verax.core.worker_processes import Worker
-from verax.study.model_quality import weak_models
-from verax.study.results import Results, read_results
+from verax.study.results import Results, read_results, weak_models
 from verax.study.store import StoreError
 from verax.study.study import Study
 from verax.study.tables import Example

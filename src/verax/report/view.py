@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from verax.attribution.names import in_order, kind_of, label_of, label_of_method, labels_in_order, lime_methods
-from verax.study.agreement import Agreement, agreement, near_zero, pareto
+from verax.study.ranking import Agreement, Winner, agreement, near_zero, pareto, winner
 from verax.study.summary import configurations, curves, methods, settings_of, with_other_input_factor
 from verax.study.tables import (
     LEADING_DPC,
@@ -20,7 +20,6 @@ from verax.study.tables import (
     MetricInfo,
     Tables,
 )
-from verax.study.winners import Winner, winner
 
 _PAPER = "verax.paper.answered:answer_report"  # above the report, so that it is imported by name
 _GOLDEN = 0.6180339887  # multiples of it, modulo 1, spread evenly whatever their number

@@ -24,7 +24,7 @@ from verax.scale.scoring import INPUTS, BatchScorer, RowError
 from verax.scale.store import score_file
 
 if TYPE_CHECKING:
-    from verax.study.ray_engine import Cluster
+    from verax.study.resources import Cluster
 
 # libraries read these when they are loaded: a core has one worker, and a second thread would get in its way
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
@@ -85,7 +85,7 @@ def run_ray(
     writer: BatchWriter, lakes: Mapping[str, Lake], scored: Sequence[File], cluster: "Cluster"
 ) -> Iterator[Stored]:
     """Read, join and score on a cluster, where Ray Data cuts batches and tries again what was lost."""
-    from verax.study.ray_engine import connected, load_ray  # noqa: PLC0415  # needs an extra
+    from verax.study.resources import connected, load_ray  # noqa: PLC0415  # needs an extra
 
     scorer, threads = writer.scorer, cluster.threads
     with connected(cluster):

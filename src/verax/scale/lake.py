@@ -1,17 +1,22 @@
-"""A lake: Parquet files with the same columns under one address."""
+"""A lake: Parquet files with the same columns under one address, and the join by key, by DuckDB."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from verax.core.folders import File, Folder, explained, matcher, open_folder, split_pattern
+from verax.core.folders import MAGIC, File, Folder, explained, matcher, open_folder, split_pattern
 from verax.core.packages import optional_package
+from verax.core.worker_processes import available_cores
 from verax.data.array_files import first_line, listed
+from verax.scale.scoring import INPUTS, BatchScorer
 
 _READERS = 16  # footers read at once: over a network it is waiting more than reading
 
@@ -152,3 +157,181 @@ def _check_like(file: str, columns: dict[str, Any], first: str, expected: dict[s
     }
     if text := " and ".join(f"{word} {listed(names)}" for word, names in differences.items() if names):
         raise ValueError(f"{file}: expected the columns of {first}; {text}.")
+
+
+_SETTINGS = {"memory_limit": "2GB", "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+_SCORES = '"scores"'
+
+
+class Join:
+    """Rows, attributions and scores as tables of a connection: ``:key``, ``:file`` and ``:row``, and the columns.
+
+    Args:
+        key: The column that identifies a row.
+        lakes: The rows under ``INPUTS``, and attributions by name, whose files may be cut and sorted otherwise.
+        spill: A folder for what does not fit into memory.
+    """
+
+    def __init__(self, key: str, lakes: Mapping[str, Lake], spill: str) -> None:
+        self.key, self.lakes = key, lakes
+        self.kind = {pl.Int64(): "BIGINT", pl.String(): "VARCHAR"}.get(lakes[INPUTS].key_type(key))
+        self.protocols: dict[str, str] = {}
+        memory = {"threads": min(4, available_cores()), "temp_directory": spill}
+        duckdb = optional_package("duckdb", "verax[lake]", "a lake")
+        self.connection = duckdb.connect(config=_SETTINGS | memory)
+        for name, lake in lakes.items():
+            self._create(_table(name), lake.folder, lake.files)
+
+    def check(self) -> None:
+        """Raise for missing, double and surplus keys, naming key and file."""
+        for name, lake in self.lakes.items():
+            table = _table(name)
+            for (number,) in self._rows(f'SELECT ":file" FROM {table} WHERE ":key" IS NULL LIMIT 1'):
+                raise ValueError(
+                    f"{lake.name(number)}: expected a key in every row, missing values in column {self.key}."
+                )
+            for (value,) in self._rows(f'SELECT ":key" FROM {table} GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 LIMIT 1'):
+                first, second = self.holders(name, value)[:2]
+                where = "twice" if first == second else f"which {first} has as well"
+                raise ValueError(f"{second}: expected each key once, got {self.key} {value!r} {where}.")
+        for name in list(self.lakes)[1:]:
+            for table, other in ((INPUTS, name), (name, INPUTS)):
+                query = f'SELECT count(*), min(":key") FROM {_table(table)} ANTI JOIN {_table(other)} USING (":key")'
+                ((count, value),) = self._rows(query)
+                if count:
+                    more = f", and neither are {count - 1:,} more" if count > 1 else ""
+                    path, address = self.holders(table, value)[0], self.lakes[other].address
+                    raise ValueError(f"{path}: {self.key} {value!r} is in no file of {address}{more}.")
+
+    def holders(self, name: str, value: Any) -> list[str]:
+        """The files of the inputs or an attribution that hold a key."""
+        lake = self.lakes[name]
+        query = f'SELECT ":file" FROM {_table(name)} WHERE ":key" = ? ORDER BY ":file"'
+        return [lake.name(number) for (number,) in self._rows(query, [value])]
+
+    def add_scores(self, folder: Folder, files: Sequence[File], attribution: str) -> int:
+        """Make scored rows known, which ``batches`` leaves out; returns their number."""
+        self._create(_SCORES, folder, files, f"WHERE attribution = {_text(attribution)}")
+        return int(self._rows(f"SELECT count(*) FROM {_SCORES}")[0][0]) if files else 0
+
+    def outdated(self, changed: Collection[str]) -> dict[int, str]:
+        """The files of scores, by number, that are not those of the lake as it is, and why.
+
+        Args:
+            changed: Files of the lake that were written since some scores were.
+        """
+        queries = {
+            "another file of scores has some of its keys": f'SELECT max(":file") FROM {_SCORES} GROUP BY ":key" HAVING '
+            "count(*) > 1",
+            "some of its keys are no longer in the inputs": f'SELECT ":file" FROM {_SCORES} ANTI JOIN {_table(INPUTS)} '
+            'USING (":key")',
+        }
+        for name, lake in self.lakes.items():
+            numbers = [str(number) for number in range(len(lake.files)) if lake.name(number) in changed]
+            if numbers:
+                anew = f'SELECT ":key" FROM {_table(name)} WHERE ":file" IN ({", ".join(numbers)})'
+                reason = f"{f'attribution {name}' if name else 'rows'} written since"
+                queries[reason] = f'SELECT ":file" FROM {_SCORES} SEMI JOIN ({anew}) USING (":key")'
+        reasons: dict[int, str] = {}
+        for reason, query in queries.items():
+            reasons |= {number: reason for (number,) in self._rows(f"SELECT DISTINCT * FROM ({query})")}
+        return reasons
+
+    def batches(self, scorer: BatchScorer, scored: bool) -> Iterator[pl.DataFrame]:
+        """Rows with their attributions: files in order, each cut after so many of its rows.
+
+        Args:
+            scorer: Says which columns there are, and how many rows are in a batch.
+            scored: Whether there are scores, whose rows are left out.
+        """
+        inputs = _table(INPUTS)
+        tables = f'{inputs} ANTI JOIN {_SCORES} USING (":key")' if scored else inputs
+        columns = [
+            f'{inputs}.":file" * {1 << 32} + {inputs}.":row" // {scorer.batch_rows}',
+            f'":key" AS {_quoted(self.key)}',
+        ]
+        columns += [f"{inputs}.{_quoted(feature)}" for feature in scorer.features]
+        for name in scorer.attributions:
+            table, pairs = _table(name), zip(scorer.features, scorer.joined(name), strict=True)
+            tables += f' JOIN {table} USING (":key")'
+            columns += [f"{table}.{_quoted(feature)} AS {_quoted(column)}" for feature, column in pairs]
+        order = f'{inputs}.":file", {inputs}.":row"'
+        query = f"SELECT {', '.join(columns)} FROM {tables} ORDER BY {order}"
+        # on a cursor, so that other questions can be asked meanwhile
+        yield from _cut(self.connection.cursor().sql(query).to_arrow_reader(scorer.batch_rows))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _create(self, table: str, folder: Folder, files: Sequence[File], condition: str = "") -> None:
+        key = _quoted(self.key)
+        value = key if self.kind is None else f"CAST({key} AS {self.kind})"
+        columns = f'* EXCLUDE ({key}), {value} AS ":key", file_index AS ":file", file_row_number AS ":row"'
+        source = f"read_parquet({self._paths(folder, files)}, hive_partitioning = false)"
+        view = f"SELECT {columns} FROM {source} {condition}"
+        self.connection.execute(f"CREATE OR REPLACE VIEW {table} AS {view}")
+
+    def _paths(self, folder: Folder, files: Sequence[File]) -> str:
+        """Files as a list in SQL; those of an object store through its file system."""
+        if patterns := [file.path for file in files if MAGIC.search(file.path)]:
+            raise ValueError(f"{patterns[0]}: a file's name with *, ? or [ is taken for a pattern; rename it.")
+        prefix = "" if folder.is_local else self._prefix(folder)
+        return f"[{', '.join(_text(prefix + file.path) for file in files)}]"
+
+    def _prefix(self, folder: Folder) -> str:
+        """What stands before the paths of an object store, whose file system is registered under it."""
+        if folder.address not in self.protocols:
+            protocol = self.protocols[folder.address] = f"lake{len(self.protocols)}"
+            self.connection.register_filesystem(_file_system(folder.system, protocol))
+        return f"{self.protocols[folder.address]}://"
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return list(self.connection.execute(query, values).fetchall())
+
+
+def _cut(batches: Iterable[Any]) -> Iterator[pl.DataFrame]:
+    """Frames of the rows with the same number in the first column, without it."""
+    held: list[pl.DataFrame] = []
+    last = None
+    for batch in batches:
+        rows = pl.DataFrame(batch)
+        numbers = rows.to_series(0).to_numpy()
+        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(rows)]):
+            if held and numbers[start] != last:
+                yield pl.concat(held)
+                held = []
+            held.append(rows[start:stop, 1:])
+            last = numbers[start]
+    if held:
+        yield pl.concat(held)
+
+
+def _file_system(system: Any, name: str) -> Any:
+    """A file system of pyarrow as DuckDB takes it, for paths that begin with the name and ``://``."""
+    base: Any = optional_package("fsspec.implementations.arrow", "verax[lake]", "an object store").ArrowFSWrapper
+
+    class LakeFiles(base):  # type: ignore[misc]  # fsspec has no types
+        cachable = False
+        protocol = name
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return path.removeprefix(f"{name}://")
+
+        def modified(self, path: str) -> datetime:
+            return super().modified(path) or datetime.fromtimestamp(0, UTC)  # which some stores do not know
+
+    return LakeFiles(system)
+
+
+def _table(lake: str) -> str:
+    return _quoted(f"lake {lake}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

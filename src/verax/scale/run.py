@@ -21,14 +21,12 @@ from verax.data.array_files import first_line, listed
 from verax.evaluation.evaluate import evaluate
 from verax.problem.problem import Problem
 from verax.scale.engines import BatchWriter, Stored, run_local, run_ray
-from verax.scale.join import Join
-from verax.scale.lake import Lake, check_readable, open_lake
-from verax.scale.result import LakeScores
+from verax.scale.lake import Join, Lake, check_readable, open_lake
 from verax.scale.scoring import INPUTS, METRICS, BatchScorer, RowError
-from verax.scale.store import ScoreFolder
+from verax.scale.store import LakeScores, ScoreFolder
 
 if TYPE_CHECKING:
-    from verax.study.ray_engine import Cluster
+    from verax.study.resources import Cluster
 
 Engine = Union[int, "Cluster", None]
 _LOG = logging.getLogger("verax.lakes")
@@ -65,7 +63,7 @@ def score_lake(
         metrics: As ``verax.evaluate`` takes them.
         key: The column that identifies a row.
         limits: Whether to find what the best attribution would score as well.
-        engine: A number of processes, by default one per core or GPU; or a ``verax.study.ray_engine.Cluster``. A script
+        engine: A number of processes, by default one per core or GPU; or a ``verax.study.resources.Cluster``. A script
             that asks for more than one process must begin its work under ``if __name__ == "__main__"``.
 
     Example:

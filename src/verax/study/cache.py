@@ -1,9 +1,14 @@
-"""The attribution cache: safetensors files named by what they hold, the least recently used dropped when it is full."""
+"""The attribution cache: files named by what they hold, the least recently used dropped when it is full."""
 
 import contextlib
+import io
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -13,7 +18,39 @@ from torch import Tensor
 from verax.core.files import Sealed, write_atomically
 from verax.core.shapes import Float
 from verax.scoring.meter import Cost, Rows
-from verax.study.said_names import said_name, words
+
+_KEY = "verax"
+
+
+def words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Facts that JSON can hold as the metadata of a Parquet or safetensors file; ``unit`` is the name."""
+    return {_KEY: json.dumps(dict(facts))}
+
+
+def said_name(content: bytes, suffix: str) -> str | None:
+    """The name that a Parquet or safetensors file says; None where it says none.
+
+    Example:
+        >>> from safetensors.torch import save
+        >>> said_name(save({}, words({"unit": "some"})), ".safetensors")
+        'some'
+    """
+    try:
+        metadata = _parquet(content) if suffix == ".parquet" else _safetensors(content)
+        said = json.loads(metadata[_KEY])["unit"]
+    except (pl.exceptions.PolarsError, OSError, ValueError, KeyError, TypeError):  # not such a file
+        return None
+    return said if isinstance(said, str) else None
+
+
+def _parquet(content: bytes) -> Mapping[str, str]:
+    return pl.read_parquet_metadata(io.BytesIO(content))
+
+
+def _safetensors(content: bytes) -> Any:
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length])["__metadata__"]
+
 
 _SUFFIX = ".safetensors"
 _SHARE = 16  # of the room: so much is freed at once, and so much written until other workers' files are counted anew

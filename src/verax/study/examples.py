@@ -15,15 +15,14 @@ from verax.data.base import as_numbers
 from verax.data.columns import MISSING
 from verax.metrics import DirectedPredictionChange, PredictionChange
 from verax.metrics.base import Metric
-from verax.study.cache import Cache
+from verax.study.cache import Cache, words
+from verax.study.compute import explain
 from verax.study.explained_models import ExplainedModel
-from verax.study.explanations import explain
-from verax.study.keys import other_key
-from verax.study.machine import Machine
-from verax.study.materials import said_before
-from verax.study.said_names import words
+from verax.study.resources import Machine
 from verax.study.spec import StudySpec
+from verax.study.study_data import said_before
 from verax.study.tables import LEADING_ORDER, Example
+from verax.study.units import other_key
 
 Chosen = Sequence[tuple[Attribution, str]]  # with its role, "best" or "worst"
 _ARRAYS = (

@@ -1,4 +1,4 @@
-"""What a study explains: models with the inputs and the background they are explained on, ready to be used."""
+"""What a study explains: models, trained or copied, with the inputs and the background they are explained on."""
 
 import dataclasses
 import hashlib
@@ -21,7 +21,7 @@ from verax.scoring.adapters import Adapter, Returns
 from verax.scoring.model_files.saved import SavedModel
 from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec, ModelSpec
-from verax.study.materials import Material, modality_of
+from verax.study.study_data import Material, modality_of
 
 NAMES = {"Linear": "linear", "MLP": "mlp", "InceptionV1": "inception"}
 

@@ -14,7 +14,7 @@ from verax.metrics.base import METRICS, GuidedMetric, Metric
 from verax.metrics.choose import metric_from
 from verax.metrics.monte_carlo import EffectMetric
 from verax.problem.replacement.words import needs_background
-from verax.study.spec_table import Count, Mistakes, SpecTable, plain_name, unknown_name
+from verax.study.data_spec import Count, Mistakes, SpecTable, plain_name, unknown_name
 from verax.study.tables import LEADING_DPC, LEADING_INFIDELITY, MetricInfo, scores_schema
 
 _OWN = ("as", "none", "limit")  # keys of an entry that are no settings of its metric

@@ -1,19 +1,25 @@
-"""What a study found: its files read into the tables that analysis and report work on."""
+"""The results of a study: its files read into the tables that reports work on, with the facts about each model."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from verax.attribution import Attribution, Rows
+from verax.core.display import counted
+from verax.core.shapes import Int, Shaped
+from verax.data.base import Part
+from verax.scoring.adapters import labels_of
 from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
-from verax.study.machine import Machine
 from verax.study.metrics import described
-from verax.study.model_quality import measured_on, weak_models
 from verax.study.own_models import is_own
-from verax.study.scope import scope_of
+from verax.study.plan import forecast, rows_alone
+from verax.study.resources import Machine
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
 from verax.study.summary import configurations as summarise
@@ -36,8 +42,148 @@ from verax.study.tables import (
 )
 from verax.study.trust import read_trust
 from verax.study.uncertainty import uncertainty_tables
-from verax.study.units import Unit, forecast, rows_alone
+from verax.study.units import Unit
 from verax.study.verify import read_verdict
+
+_ERRORS = 1.64  # of 20 models that know nothing, one is luckier
+
+
+LEARNT = "rows that it may have learnt from"
+
+
+def measured_on(model: ExplainedModel) -> str:
+    """The rows that a model's figures are from: only a model of the study, or a named split, has rows new to it."""
+    if not is_own(model.spec):
+        return "test split"
+    return "held-out rows" if model.dataset.split.named else LEARNT
+
+
+def weak_models(models: Iterable[ExplainedModel]) -> list[str]:
+    """A sentence for each model that is no better than its base rate or than the mean, as far as that is known."""
+    return [line for model in models if (line := _weakness(model))]
+
+
+def _weakness(model: ExplainedModel) -> str:
+    """AUROC decides where it is known: for a rare class, a good model may be right less often than a constant one."""
+    parts: tuple[Part, ...] = ("test", "validation")
+    for part in parts:
+        figures = model.metrics.get(part, {})
+        if model.dataset.task == "regression":
+            if "r2" in figures:
+                return _of_values(model, part, figures["r2"])
+        elif "auroc" in figures:
+            chance = 0.5 + _ERRORS * _error(model, part)
+            return _of_classes(model, part, "AUROC", figures["auroc"], chance)
+        elif "accuracy" in figures:
+            labels = model.dataset.labels[model.dataset.split.rows(part)]
+            return _of_classes(model, part, "accuracy", figures["accuracy"], float(_counts(labels).max() / len(labels)))
+    return ""
+
+
+def _of_classes(model: ExplainedModel, part: str, name: str, found: float, chance: float) -> str:
+    if found > chance:
+        return ""
+    return (
+        f"{model.name} is no better than its base rate: {name} {found:.3f} on {_part_rows(model, part)}, where chance "
+        f"alone reaches {chance:.3f}. What explains it best says nothing about a model that works; train it longer, or "
+        "on other data."
+    )
+
+
+def _of_values(model: ExplainedModel, part: str, found: float) -> str:
+    if found > 0:
+        return ""
+    return (
+        f"{model.name} is worse than predicting the mean: R^2 {found:.3f} on {_part_rows(model, part)}. What explains "
+        "it best says nothing about a model that works; train it longer, or on other data."
+    )
+
+
+def _part_rows(model: ExplainedModel, part: str) -> str:
+    return LEARNT if measured_on(model) == LEARNT else f"the {part} rows"
+
+
+def _error(model: ExplainedModel, part: Part) -> float:
+    """Standard error of the AUROC of a model that knows nothing (Mann and Whitney); of several classes at most."""
+    counts = _counts(model.dataset.labels[model.dataset.split.rows(part)])
+    if len(counts) < 2:
+        return 0.5
+    total = int(counts.sum())
+    each = [math.sqrt((total + 1) / (12 * ones * (total - ones))) for ones in counts.tolist()]
+    return sum(each) / len(each)
+
+
+def _counts(labels: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " classes"]:
+    """Rows of each class that is there."""
+    counts: np.ndarray = np.unique(labels, return_counts=True)[1]
+    return counts
+
+
+_CLASSES = 6  # that are named before the rest is counted
+
+
+def scope_of(model: ExplainedModel, scores: pl.DataFrame, label: str) -> dict[str, str]:
+    """Names and sentences that a report needs to say of which model, class, baseline and rows its numbers are.
+
+    Args:
+        model: The model.
+        scores: Of the study.
+        label: What is predicted, by the name of its column; empty where that is not known.
+    """
+    scope = {"Explained": _followed(model, scores, label), "Baseline": _baseline(model), "Rows": _rows(model)}
+    return scope if model.dataset.task == "regression" else scope | {"Classes": _labels(model)}
+
+
+def _followed(model: ExplainedModel, scores: pl.DataFrame, label: str) -> str:
+    if model.dataset.task == "regression":
+        return f"the predicted value of {label}" if label else "the predicted value"
+    inputs = scores.filter(pl.col("model") == model.name).select("input", "target").unique()
+    counts = inputs.group_by("target").len().sort("len", "target", descending=[True, False]).rows()
+    names = _class_names(model)
+    words = [f"{names.get(number, str(number))} ({many:,})" for number, many in counts]
+    rest = [f"{len(words) - _CLASSES} other classes"] if len(words) > _CLASSES else []
+    column = f"; {label}" if label else ""
+    return f"the probability of the predicted class of each input{column}: {', '.join([*words[:_CLASSES], *rest])}"
+
+
+def _class_names(model: ExplainedModel) -> dict[int, str]:
+    """Classes by the number of the model's output: as the model calls them, or else as the data do."""
+    own: list[Any] = list(labels_of(model.scorer(False).adapter) or ())
+    given = list(model.dataset.class_names)
+    if len(own) != len(given) or {str(one) for one in own} == set(given):
+        return {number: str(name) for number, name in enumerate(own or given)}
+    return dict(enumerate(given))  # numbers, or other words, in the order of the data's
+
+
+def _baseline(model: ExplainedModel) -> str:
+    rows = counted(len(model.background), "training row")
+    if model.modality == "image":
+        return "a removed pixel becomes the mean colour of the training images"
+    words = ", a category the most frequent one" if model.material.categories else ""
+    return f"a removed number becomes its mean over the training rows{words} ({rows} in the background)"
+
+
+def _rows(model: ExplainedModel) -> str:
+    split, seed = model.dataset.split, model.data.seed
+    part = split.rows(model.data.part)
+    whole = len(model.rows) == len(part)
+    many = (
+        f"all {len(part):,}"
+        if whole
+        else f"{len(model.rows):,} rows drawn at random with seed {seed} from {len(part):,}"
+    )
+    how = "the rows that were named as held out" if split.named else f"a random split with seed {split.seed}"
+    return f"{many} {model.data.part} rows of {how}, {len(model.dataset):,} rows in all"
+
+
+def _labels(model: ExplainedModel) -> str:
+    """How many of the rows are of each class of the data, those that have none included."""
+    classes = model.dataset.class_names
+    counts = np.bincount(model.dataset.labels[model.rows], minlength=len(classes)).tolist()
+    names = [*classes, *map(str, range(len(classes), len(counts)))]
+    words = [f"{name}: {count:,}" for name, count in zip(names, counts, strict=True)]
+    return f"labels of the explained rows: {', '.join(words)}"
+
 
 RUNTIME = "runtime.json"  # a runtime table that the user put into the study's folder
 

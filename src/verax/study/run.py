@@ -10,16 +10,13 @@ import polars as pl
 from verax.core.display import escape
 from verax.core.files import DiskError, named_disk_errors
 from verax.report.study_report import need_study_extra, write_study_report
-from verax.study.engine import run_local
+from verax.study.engine import UNCERTAINTY, run_gpus, run_local, run_pool, run_ray
 from verax.study.examples import examples_stem, make_examples
-from verax.study.machine import Machine, one_thread
-from verax.study.model_quality import weak_models
 from verax.study.own_models import Live
 from verax.study.plan import Plan, plan_of
-from verax.study.pool import UNCERTAINTY, run_gpus, run_pool
 from verax.study.progress import Watcher, watching
-from verax.study.ray_engine import Cluster, connected, run_ray
-from verax.study.results import chosen_examples, read_results
+from verax.study.resources import Cluster, Machine, connected, one_thread
+from verax.study.results import chosen_examples, read_results, weak_models
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError
 from verax.study.study import Study, planned, prepare

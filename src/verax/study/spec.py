@@ -12,10 +12,19 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from verax.auditing.trials import TRIALS
 from verax.data.catalogue import names, source_of
 from verax.scoring.precision import Precision
-from verax.study.configurations import AttributionsSpec
-from verax.study.data_spec import DataSpec, ModelSpec, some
+from verax.study.data_spec import (
+    UNKNOWN_NAME,
+    AttributionsSpec,
+    Count,
+    DataSpec,
+    Mistakes,
+    ModelSpec,
+    Name,
+    SpecTable,
+    some,
+    unknown_name,
+)
 from verax.study.metrics import MetricsSpec, metrics_of
-from verax.study.spec_table import UNKNOWN_NAME, Count, Mistakes, Name, SpecTable, unknown_name
 
 
 class SpecError(ValueError):

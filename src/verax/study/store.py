@@ -25,8 +25,7 @@ import verax
 from verax.core.files import Sealed, named_disk_errors, write_atomically
 from verax.core.hashing import digest
 from verax.core.packages import optional_package
-from verax.study.cache import Cache
-from verax.study.said_names import said_name, words
+from verax.study.cache import Cache, said_name, words
 from verax.study.spec import SpecError, StudySpec, parse_spec
 
 FORMAT = 2  # 1 explained the first rows of a part, and images from a baseline of their own for each pixel

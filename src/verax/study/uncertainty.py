@@ -10,16 +10,15 @@ from verax.attribution import Attribution
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
 from verax.study.cache import Cache
-from verax.study.configurations import thinned
+from verax.study.compute import explain
+from verax.study.data_spec import thinned
 from verax.study.explained_models import ExplainedModel
-from verax.study.explanations import explain
-from verax.study.keys import other_key
-from verax.study.machine import Machine
 from verax.study.metrics import local_infidelity
+from verax.study.resources import Machine
 from verax.study.spec import UncertaintySpec
 from verax.study.store import parquet
 from verax.study.study import Study
-from verax.study.units import chunk_size
+from verax.study.units import chunk_size, other_key
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,72 @@
-"""Units of work, and the model rows that they will need, told before anything starts."""
+"""Units of work: what is computed together, also after the spec has grown, and the keys that name results."""
 
-import time
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import Any
 
-import torch
+import polars as pl
 
-from verax.attribution import Attribution, Family, Given, Place, Rows, families
-from verax.core.arrays import wait_for
-from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
-from verax.scoring.scorer import automatic_batch_size
+from verax.attribution import Attribution, Family
+from verax.core.hashing import digest, tensor_hash
+from verax.metrics.base import Metric
 from verax.study.explained_models import ExplainedModel
-from verax.study.keys import scores_key
-from verax.study.machine import Machine
-from verax.study.metrics import StudyMetrics
+from verax.study.metrics import StudyMetrics, written
+from verax.study.tables import COST_COLUMNS
+
+TABLE_FORMAT = 2
+
+
+def attributions_key(model: ExplainedModel, rows: slice, family: Family, members: Sequence[Attribution]) -> str:
+    """Of a family's attributions of some inputs."""
+    return digest(
+        weights=model.weights_hash,
+        precision=model.spec.precision,
+        background=model.background_hash,
+        inputs=tensor_hash(model.inputs[rows]),
+        **model.facts_hash,
+        family=type(family).__name__,
+        version=family.version,
+        members=[method.canonical for method in members],
+    )
+
+
+def scores_key(model: ExplainedModel, rows: slice, metrics: StudyMetrics) -> str:
+    """Of the table of some inputs; a limit matters where it ends before them or among them."""
+    return other_key("scores", model, rows, model.configurations, metrics.on(rows), metrics.cut(rows))
+
+
+def other_key(
+    kind: str,
+    model: ExplainedModel,
+    rows: slice,
+    configurations: Sequence[Attribution],
+    metrics: Mapping[str, Metric],
+    settings: Mapping[str, Any],
+) -> str:
+    """Of a result of any kind, from some inputs, configurations, metrics and further settings."""
+    return digest(
+        format=TABLE_FORMAT,
+        kind=kind,
+        metrics=[(written(column, metric), metric.version) for column, metric in metrics.items()],
+        settings=dict(settings),
+        dataset=model.dataset.name,
+        model=model.name,
+        weights=model.weights_hash,
+        precision=model.spec.precision,
+        background=model.background_hash,
+        inputs=tensor_hash(model.inputs[rows]),
+        **model.facts_hash,
+        ids=[model.dataset.ids[row] for row in model.rows[rows]],
+        configurations=[
+            (method.canonical, model.used(method).canonical, method.family.version) for method in configurations
+        ],
+    )
+
 
 MOST_INPUTS = 128
 _UNIT_BYTES = 2 << 30  # attributions of all configurations are held at once, because they share model rows
-_BYTES_PER_SCORE = 40  # a row of the table in compressed Parquet; measured on HELOC
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,41 +119,6 @@ class Unit:
         return int(self.rows.stop - self.rows.start)
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """Model rows of some units.
-
-    Attributes:
-        attribution: For all explanations; None where a family does not say.
-        guided: For guided metrics, before identical rows are left out.
-        sampled: For metrics of random draws.
-        unshared: The same work with every configuration and metric on its own; None where a family does not say.
-    """
-
-    attribution: Rows | None
-    guided: int
-    sampled: int
-    unshared: Rows | None
-
-    @property
-    def total(self) -> Rows | None:
-        """All rows, before identical ones are left out."""
-        if self.attribution is None:
-            return None
-        return self.attribution + Rows(self.guided + self.sampled)
-
-    def __add__(self, other: "Forecast") -> "Forecast":
-        return Forecast(
-            _sum([self.attribution, other.attribution]),
-            self.guided + other.guided,
-            self.sampled + other.sampled,
-            _sum([self.unshared, other.unshared]),
-        )
-
-
-NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
-
-
 def units_of(part: Part) -> list[Unit]:
     """Cut the inputs of a part into units, each with all its configurations."""
     model, size = part.explained, chunk_size(part.explained)
@@ -120,90 +134,89 @@ def chunk_size(model: ExplainedModel) -> int:
     return max(1, min(MOST_INPUTS, _UNIT_BYTES // each))
 
 
-def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine: Machine) -> Forecast:
-    """Model rows of a unit, exactly; of guided metrics before identical rows are left out."""
-    place = _place(model, machine)
-    given = model.given(rows)
-    count = len(given.inputs)
-    used = [model.used(method) for method in model.configurations]
-    features = given.features.most
-    here = list(metrics.on(rows).values())  # whoever has some of the inputs is computed on all of a unit's
-    guided, sampled = _rows_per_input(here, len(used), features)
-    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in here)
-    singly = [_attribution_rows({method.family: [method]}, given, place) for method in used]
-    return Forecast(
-        _attribution_rows(families(used), given, place),
-        count * guided,
-        count * sampled,
-        _sum([Rows(len(used) * count * alone), *singly]),
+_KEYS = ("model", "configuration", "input")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a spec asked of a model, the current one or one of those before it."""
+
+    configurations: tuple[Attribution, ...]
+    metrics: StudyMetrics
+
+
+def parts_of(model: ExplainedModel, stages: Sequence[Stage]) -> list[Part]:
+    """What is computed together for a model: all of the first stage, and of each later one what it adds."""
+    scored: dict[tuple[Attribution, str], float] = {}  # inputs that have a score
+    explained: set[Attribution] = set()
+    parts = []
+    for stage in stages:
+        groups: dict[tuple[int, tuple[str, ...], bool], list[Attribution]] = {}
+        identities = {column: _identity(column, stage.metrics) for column in stage.metrics}
+        for method in stage.configurations:
+            lacking: dict[int, list[str]] = {}
+            for column, identity in identities.items():
+                most, begin = stage.metrics.limits.get(column, inf), scored.get((method, identity), 0)
+                if begin < most:
+                    lacking.setdefault(int(begin), []).append(column)
+                    scored[method, identity] = most
+            for begin, columns in lacking.items():
+                groups.setdefault((begin, tuple(columns), method in explained), []).append(method)
+        explained.update(stage.configurations)
+        parts += [
+            Part(model.explaining(methods), stage.metrics.only(columns), begin, again)
+            for (begin, columns, again), methods in groups.items()
+        ]
+    return parts
+
+
+def is_needed(part: Part, stage: Stage) -> bool:
+    """Whether a stage has some of a part's scores."""
+    columns = {_identity(column, stage.metrics) for column in stage.metrics}
+    return not columns.isdisjoint(_identity(column, part.metrics) for column in part.metrics)
+
+
+def one_table(table: pl.DataFrame, models: Mapping[str, ExplainedModel], metrics: StudyMetrics) -> pl.DataFrame:
+    """The scores of all parts, with a row for each configuration and input, as in a study that was begun as it is now.
+
+    Args:
+        table: The tables of all parts, one below the other.
+        models: The models of the study.
+        metrics: What it measures.
+    """
+    once = [name for name in table.columns if name not in (*_KEYS, *COST_COLUMNS[3:])]
+    spent = [name for name in COST_COLUMNS[3:] if name in table.columns]
+    whole = table.group_by(_KEYS, maintain_order=True).agg(
+        *(pl.col(name).drop_nulls().first() for name in once),
+        *(pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in spent),
     )
+    places = _places(models).cast({name: table.schema[name] for name in _KEYS})
+    ordered = whole.join(places, on=list(_KEYS), how="inner").sort("_model", "_chunk", "_method", "_place")
+    return ordered.with_columns(
+        pl.when(pl.col("_place") < limit).then(pl.col(name)).alias(name)
+        for column, limit in metrics.limits.items()
+        for name in (column, f"{column}_se")
+        if name in ordered.columns
+    ).select(table.columns)
 
 
-def rows_alone(model: ExplainedModel, machine: Machine) -> dict[str, Rows]:
-    """Model rows per input of each configuration that shares none with others, where they are known."""
-    given, place = model.given(slice(0, 1)), _place(model, machine)
-    used = {method.canonical: model.used(method) for method in model.configurations}
-    rows = {name: _attribution_rows({method.family: [method]}, given, place) for name, method in used.items()}
-    return {name: found for name, found in rows.items() if found is not None}
+def _places(models: Mapping[str, ExplainedModel]) -> pl.DataFrame:
+    """Where each configuration and input of each model stands."""
+    frames = []
+    for number, model in enumerate(models.values()):
+        inputs = pl.DataFrame({"input": model.rows.tolist()}).with_row_index("_place")
+        methods = pl.DataFrame({"configuration": [method.canonical for method in model.configurations]})
+        frames.append(
+            methods.with_row_index("_method")
+            .join(inputs, how="cross")
+            .with_columns(
+                pl.lit(model.name).alias("model"),
+                pl.lit(number).alias("_model"),
+                (pl.col("_place") // chunk_size(model)).alias("_chunk"),
+            )
+        )
+    return pl.concat(frames)
 
 
-def calibrate(model: ExplainedModel, machine: Machine) -> tuple[float, float]:
-    """Seconds per model row, forward and backward, from a few batches."""
-    scorer = model.scorer(machine.compile)
-    size = _place(model, machine).batch_size
-    inputs = model.inputs[torch.arange(size) % len(model.inputs)].to(machine.device)
-    owner = torch.arange(size, device=machine.device)
-    gradients = scorer.differentiable
-    with scorer.session(inputs, "torch", "logit", size, machine.device, gradients=gradients) as session:
-        target = session.class_scores(inputs).argmax(1)
-        seconds = []
-        for run in (session.target_scores, session.target_gradients if gradients else session.target_scores):
-            run(lambda start, stop: inputs[start:stop], owner, target)
-            wait_for(session.device)
-            began, times = time.perf_counter(), 0
-            while times < 20 and time.perf_counter() - began < 0.1:
-                run(lambda start, stop: inputs[start:stop], owner, target)
-                wait_for(session.device)
-                times += 1
-            seconds.append((time.perf_counter() - began) / (times * size))
-    return seconds[0], seconds[1]
-
-
-def disk_bytes(model: ExplainedModel) -> int:
-    """Expected size of a model's tables."""
-    return _BYTES_PER_SCORE * len(model.inputs) * len(model.configurations)
-
-
-def _place(model: ExplainedModel, machine: Machine) -> Place:
-    device = torch.device(machine.device)
-    return Place(device, machine.batch_size or automatic_batch_size(model.inputs[0].numel(), device))
-
-
-def _rows_per_input(metrics: Sequence[Metric], attributions: int, features: int) -> tuple[int, int]:
-    """Rows of the guided pass and of all distinct draws; whichever comes first scores the unperturbed input, too."""
-    experiments = {metric.experiment for metric in metrics if isinstance(metric, GuidedMetric)}
-    draws = {draws for metric in metrics if isinstance(metric, SampledMetric) for draws in all_draws(metric)}
-    sampled = sum(each.samples for each in draws)
-    if not experiments:
-        return 0, 1 + sampled
-    drawn = {each.replacement: each.replacement.repeats if each.replacement else 1 for each in experiments}
-    ends = 1 + sum(drawn.values())  # unperturbed, and all replaced in each way
-    inner = sum(
-        drawn[each.replacement] * each.curves * (each.points * min(each.steps, features) - 1) for each in experiments
-    )
-    return ends + attributions * inner, sampled
-
-
-def _attribution_rows(groups: dict[Family, list[Attribution]], given: Given, place: Place) -> Rows | None:
-    clean = Rows(len(given.inputs))  # the unperturbed inputs
-    return _sum([clean, *(family.rows(members, given, place) for family, members in groups.items())])
-
-
-def _sum(parts: Sequence[Rows | None]) -> Rows | None:
-    known = [rows for rows in parts if rows is not None]
-    return sum(known, Rows(0)) if len(known) == len(parts) else None
-
-
-def total(forecasts: Sequence[Forecast]) -> Forecast:
-    """The rows of several units."""
-    return sum(forecasts, NOTHING)
+def _identity(column: str, metrics: StudyMetrics) -> str:
+    return json.dumps(written(column, metrics[column]), sort_keys=True)

@@ -14,7 +14,7 @@ from verax.core.files import write_atomically
 from verax.core.warn import warn
 from verax.study.cache import Cache
 from verax.study.compute import compute
-from verax.study.machine import Machine, one_thread
+from verax.study.resources import Machine, one_thread
 from verax.study.store import Store, StoreError, read_facts, seal_of, versions
 from verax.study.study import Study
 from verax.study.tables import COST_COLUMNS

@@ -19,7 +19,7 @@ from verax.problem.problem import Problem
 from verax.scoring.class_scores import Scale
 from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec
-from verax.study.machine import Machine
+from verax.study.resources import Machine
 
 _IMAGES_IN_BACKGROUND = 1024
 

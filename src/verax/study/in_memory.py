@@ -16,11 +16,10 @@ from verax.data.held_out import held_out_rows
 from verax.data.labels import Asked, read_labels
 from verax.data.table import table_dataset
 from verax.metrics.choose import Metrics, chosen
-from verax.study.configurations import configuration
-from verax.study.data_spec import LIVE
-from verax.study.machine import Machine
+from verax.study.data_spec import LIVE, configuration
 from verax.study.metrics import written
 from verax.study.own_models import Live
+from verax.study.resources import Machine
 from verax.study.run import Finished
 from verax.study.run import run_study as run_spec
 from verax.study.spec import StudySpec, load_spec, parse_spec

@@ -1,27 +1,51 @@
-"""The engine on Ray: units as tasks on a cluster, each opening the study from its directory and writing its own file.
-
-The directory and the data must be where all workers reach them under the same path. Only the number of rows comes back
-through the driver.
-"""
+"""Where a study is computed: a device of this machine, or a Ray cluster."""
 
 import contextlib
-import functools
 import importlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from verax.core.determinism import one_thread_on_cpu
 from verax.core.packages import optional_package
-from verax.study.engine import StudyAddress, compute_and_store
-from verax.study.machine import Machine
-from verax.study.progress import Watcher
-from verax.study.study import Study
-from verax.study.units import Unit
 
-_AHEAD = 2  # tasks waiting for each one that runs
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how to compute; no result depends on it beyond rounding.
+
+    Attributes:
+        device: ``"cpu"`` or a CUDA device.
+        batch_size: Rows in a model call; found automatically.
+        compile: Whether models are compiled, which pays on a GPU.
+    """
+
+    device: str = "cpu"
+    batch_size: int | None = None
+    compile: bool = False
+
+    def gpus(self) -> tuple["Machine", ...]:
+        """The same for each of its GPUs, where none is named and there are several; this one alone otherwise."""
+        device = torch.device(self.device)
+        count = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+        return tuple(replace(self, device=f"cuda:{number}") for number in range(count)) if count > 1 else (self,)
+
+    @property
+    def name(self) -> str:
+        """The device in words, and whether models are compiled: results with the same name have the same bits."""
+        threads = torch.get_num_threads()
+        name = "cpu" if threads == 1 else f"cpu, {threads} threads"
+        if torch.device(self.device).type == "cuda":
+            name = torch.cuda.get_device_name(self.device)
+        return name + (", compiled" if self.compile else "")
+
+
+def one_thread(machine: Machine) -> AbstractContextManager[None]:
+    """Compute with one thread on a CPU, however many there are: sums then have the same order, and the same bits."""
+    return one_thread_on_cpu(machine.device)
 
 
 @dataclass(frozen=True)
@@ -57,49 +81,6 @@ def connected(cluster: Cluster | None) -> Iterator[None]:
     finally:
         if started:
             ray.shutdown()
-
-
-def run_ray(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, cluster: Cluster) -> None:
-    """Run units as tasks of the cluster that this process is connected to."""
-    ray = load_ray()
-    needs = {"num_cpus": cluster.threads, "num_gpus": 0 if machine.device == "cpu" else 1}
-    task = ray.remote(**needs, max_retries=cluster.retries)(_task)
-    room = cluster.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.threads)
-    address = StudyAddress.of(study)
-    waiting = [unit.stem for unit in reversed(units)]
-    running: list[Any] = []
-    while waiting or running:
-        while waiting and len(running) < room * _AHEAD:
-            running.append(task.remote(address, waiting.pop(), machine, cluster.threads))
-        finished, running = ray.wait(running, num_returns=1)
-        watcher.done(_result(ray, finished[0]))
-
-
-def _result(ray: Any, task: Any) -> int:
-    """The rows of a finished task; what went wrong in it is raised as if it had gone wrong here."""
-    try:
-        return int(ray.get(task))
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
-    except ray.exceptions.RayError as error:
-        raise ConnectionError(f"engine: a task was lost for good: {error}") from None
-
-
-def _task(address: StudyAddress, stem: str, machine: Machine, threads: int) -> int:
-    """What a worker does; a unit that an earlier, lost try has stored is not computed again."""
-    torch.set_num_threads(threads)
-    folder = Path(address.folder)
-    study = _opened(address, (folder / "study.toml").read_text(encoding="utf-8"))
-    unit = next(unit for unit in study.units if unit.stem == stem)
-    if any((folder / "scores").glob(f"{stem}.*.parquet")):
-        return 0
-    return compute_and_store(study, unit, machine)
-
-
-@functools.lru_cache(maxsize=1)
-def _opened(address: StudyAddress, frozen: str) -> Study:
-    """The study, opened once by each worker, and again when it has grown."""
-    return address.open()
 
 
 def _connect(ray: Any, cluster: Cluster) -> None:
