@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import verax
 from verax.metrics import DirectedPredictionChange, Infidelity
 from verax.paper.models import InceptionV1
-from verax.scoring.precision import DTYPES, single_precision
+from verax.scoring.inference import DTYPES, single_precision
 from verax.scoring.scorer import automatic_batch_size
 
 METRICS = ("pc", DirectedPredictionChange(order="signed"))

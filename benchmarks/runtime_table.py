@@ -26,8 +26,8 @@ from verax.datasets import load_digits, load_heloc, load_isic
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange
 from verax.models import load
 from verax.paper.models import MLP, InceptionV1
-from verax.scoring.model_files.architecture import Architecture
-from verax.scoring.precision import DTYPES
+from verax.scoring.inference import DTYPES
+from verax.scoring.model_files.saved import Architecture
 from verax.study.store import versions
 
 CASES: dict[str, Sequence[Any]] = {

@@ -14,7 +14,7 @@ from verax.datasets import load_heloc
 from verax.paper.models import MLP, Linear
 from verax.paper.models.recipes import Recipe, recipe_for
 from verax.paper.models.training import train
-from verax.scoring.model_files.architecture import Architecture
+from verax.scoring.model_files.saved import Architecture
 
 SEEDS = range(5)
 MODELS: dict[str, Architecture] = {"linear": Linear(20), "mlp": MLP(20)}

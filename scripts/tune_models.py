@@ -26,7 +26,7 @@ from verax.datasets import Dataset, Split, load_heloc, load_isic, standardise_co
 from verax.paper.models import MLP, InceptionV1, Linear
 from verax.paper.models.recipes import Recipe
 from verax.paper.models.training import Epoch, train
-from verax.scoring.model_files.architecture import Architecture
+from verax.scoring.model_files.saved import Architecture
 
 DIVISIONS = 5
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)

@@ -4,14 +4,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from verax.scoring.model_files.architecture import ARCHITECTURES, Architecture
     from verax.scoring.model_files.opening import open_model, register_model_file
-    from verax.scoring.model_files.saved import ModelFileError, SavedModel, load, save
+    from verax.scoring.model_files.saved import ARCHITECTURES, Architecture, ModelFileError, SavedModel, load, save
     from verax.scoring.raw_rows import standardised
 
 _HOMES = {
-    "ARCHITECTURES": "verax.scoring.model_files.architecture",
-    "Architecture": "verax.scoring.model_files.architecture",
+    "ARCHITECTURES": "verax.scoring.model_files.saved",
+    "Architecture": "verax.scoring.model_files.saved",
     "ModelFileError": "verax.scoring.model_files.saved",
     "SavedModel": "verax.scoring.model_files.saved",
     "load": "verax.scoring.model_files.saved",

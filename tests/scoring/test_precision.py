@@ -15,9 +15,7 @@ import calls
 import verax
 from verax.core.blocks import rectangles, whole_batches
 from verax.scoring.batchnorm_folding import ConvolutionReLU, FoldedLinear, folded
-from verax.scoring.inference import Inference, Runner
-from verax.scoring.model_state import laid_out
-from verax.scoring.precision import checked_precision, single_precision
+from verax.scoring.inference import Inference, Runner, checked_precision, laid_out, single_precision
 
 can_compile = shutil.which("g++") is not None and Path(sysconfig.get_path("include"), "Python.h").exists()
 needs_compiler = pytest.mark.skipif(not can_compile, reason="torch.compile needs g++ and Python.h on a CPU")

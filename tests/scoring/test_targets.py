@@ -13,8 +13,7 @@ from torch import nn
 
 import calls
 import verax
-from verax.problem.targets import checked_target
-from verax.scoring.targets import Columns, resolve_target
+from verax.scoring.class_scores import Columns, checked_target, resolve_target
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))

@@ -16,7 +16,7 @@ from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
 from verax.problem.text.continuation import ContinuationScore
 from verax.problem.text.token_labels import TokenLabelScore
-from verax.scoring.companions import Companions
+from verax.scoring.adapters.base import Companions
 from verax.scoring.meter import Rows
 
 Read = Literal["first", "last"]

@@ -18,7 +18,7 @@ from verax.core import palette
 from verax.core.arguments import checked_flag
 from verax.core.packages import optional_package
 from verax.core.shapes import Float, Shaped
-from verax.scoring.adapters.catboost import category_places, is_catboost
+from verax.scoring.adapters.estimators import category_places, is_catboost
 from verax.scoring.meter import Rows
 
 _BOOSTERS = ("xgboost", "lightgbm", "catboost")

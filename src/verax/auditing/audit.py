@@ -28,8 +28,8 @@ from verax.evaluation.explained_class import with_known_class
 from verax.metrics.base import Kind
 from verax.metrics.choose import chosen
 from verax.problem.problem import Problem
+from verax.scoring.class_scores import Columns
 from verax.scoring.meter import Meter
-from verax.scoring.targets import Columns
 from verax.statistics.intervals import LEVEL
 
 OWN = "your model"

@@ -16,7 +16,7 @@ from verax.problem.attributed import Attributed, attributed
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement
-from verax.scoring.targets import Columns
+from verax.scoring.class_scores import Columns
 
 KINDS: tuple[Kind, ...] = ("local", "baseline")
 

@@ -17,8 +17,8 @@ from verax.metrics.result import GuidedResult, Result
 from verax.problem.attributed import Attributed, Task
 from verax.problem.replacement import Baseline, Toward
 from verax.problem.typical_rows import spreads as typical_spreads
+from verax.scoring.class_scores import Columns
 from verax.scoring.session import Session
-from verax.scoring.targets import Columns
 from verax.statistics.intervals import Estimate, estimates
 
 _FEWEST = 20  # rows whose range tells something about the data

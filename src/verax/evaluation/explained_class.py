@@ -11,7 +11,7 @@ from verax.core.shapes import Float, Int
 from verax.metrics.about import class_name
 from verax.problem.given_attributions import explanations_of
 from verax.problem.problem import Problem
-from verax.scoring.targets import resolve_target
+from verax.scoring.class_scores import resolve_target
 
 _TOLERANCE = 0.01  # of a probability: explainers that approximate, such as DeepExplainer, allow themselves as much
 

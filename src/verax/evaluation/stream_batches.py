@@ -14,7 +14,7 @@ from verax.problem.checked_inputs import checked_values
 from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
 from verax.problem.inputs import Inputs, PlainInputs
 from verax.problem.problem import Problem
-from verax.problem.targets import target_of_rows
+from verax.scoring.class_scores import target_of_rows
 from verax.scoring.frames import column_names
 from verax.scoring.meter import Cost, Meter
 

@@ -13,7 +13,7 @@ from verax.core.noise import random_order
 from verax.core.shapes import Int
 from verax.evaluation.stream_batches import Batch, BatchReader, joined_batches, of_rows, taken
 from verax.problem.problem import Problem
-from verax.problem.targets import target_of_rows
+from verax.scoring.class_scores import target_of_rows
 
 FEWEST = 256  # rows before a stream may stop, which the range of scores without a bound is taken from
 _GROWTH = 4  # a look is taken whenever there are a quarter more rows

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from verax.scoring.adapters import catboost
-from verax.scoring.adapters.encoded import column_positions
-from verax.scoring.adapters.encoders import owners
+from verax.scoring.adapters.encoded import column_positions, owners
+from verax.scoring.adapters.estimators import category_places, is_catboost
 
 _Sources = frozenset[int]  # columns of the table that one column inside the model is computed from
 _Columns = list[_Sources] | _Sources  # columns inside the model; where their number is unknown, all their sources
@@ -119,8 +118,8 @@ class _Walk:
         marked = getattr(step, "is_categorical_", None)  # of gradient boosting on histograms
         if marked is not None:
             self._note(columns, [place for place, on in enumerate(marked) if on])
-        elif catboost.is_catboost(step):
-            self._note(columns, catboost.category_places(step))
+        elif is_catboost(step):
+            self._note(columns, category_places(step))
         elif type(step).__module__.startswith("lightgbm.") and hasattr(step, "booster_"):
             infos = step.booster_.dump_model(num_iteration=1)["feature_infos"]
             names = step.booster_.feature_name()

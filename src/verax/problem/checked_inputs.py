@@ -13,7 +13,7 @@ from verax.core.shapes import Bool, Int, Shaped
 from verax.problem.baselines import baseline_tensor, baseline_words
 from verax.problem.features import FeatureMap, Groups, feature_map
 from verax.problem.inputs import Inputs, PlainInputs
-from verax.scoring.companions import Companions
+from verax.scoring.adapters.base import Companions
 
 _READ = 5  # texts of a report
 

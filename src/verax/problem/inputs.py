@@ -12,7 +12,7 @@ from torch import Tensor
 from verax.core.arrays import as_tensor
 from verax.problem.baselines import baseline_tensor
 from verax.problem.features import Grid, feature_map
-from verax.scoring.companions import Collate
+from verax.scoring.adapters.base import Collate
 from verax.scoring.frames import ColumnOrder
 
 _AUTO = "auto"

@@ -17,15 +17,23 @@ from verax.problem.checked_inputs import CheckedInputs, checked_inputs
 from verax.problem.features import FeatureMap, Groups
 from verax.problem.inputs import Inputs, PlainInputs
 from verax.problem.replacement import BASELINE, Replacement, ReplacementLike, checked_replacement
-from verax.problem.targets import checked_target, target_of_rows
 from verax.problem.typical_rows import spreads
 from verax.scoring.adapters import labels_of
-from verax.scoring.class_scores import Output, Scale, checked_output, class_scores, target_scores
-from verax.scoring.clean import CleanOutputs
+from verax.scoring.class_scores import (
+    CleanOutputs,
+    Columns,
+    Output,
+    Scale,
+    Target,
+    checked_output,
+    checked_target,
+    class_scores,
+    target_of_rows,
+    target_scores,
+)
 from verax.scoring.frames import ColumnOrder, column_order
 from verax.scoring.scorer import Scorer, checked_batch_size, checked_device, scorer_of
 from verax.scoring.session import Session
-from verax.scoring.targets import Columns, Target
 
 ReadRows = Callable[[Any], Inputs]
 _NO_BASELINE = 0.0  # a float: a whole number 0 is a category that somebody chose

@@ -18,8 +18,14 @@ from verax.problem.table_columns import Column, as_frame, read_columns
 from verax.problem.typical_rows import typical_row
 from verax.scoring.adapters import Returns
 from verax.scoring.adapters.base import as_numpy
-from verax.scoring.adapters.boosters import is_booster
-from verax.scoring.adapters.estimators import Estimator, adapt_estimator, fitted_labels, fitted_names, predictions
+from verax.scoring.adapters.estimators import (
+    Estimator,
+    adapt_estimator,
+    fitted_labels,
+    fitted_names,
+    is_booster,
+    predictions,
+)
 from verax.scoring.class_scores import Output
 from verax.scoring.frames import fitted_places
 from verax.scoring.scorer import Scorer

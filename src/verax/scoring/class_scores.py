@@ -1,11 +1,15 @@
-"""Outputs: from what a model returns to one score per class or value. One output or many."""
+"""Which class of a model is followed for each input, and its score: targets by number, label or as predicted."""
 
-from typing import Literal, get_args
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from verax.core.arrays import as_tensor
 from verax.core.shapes import Float, Int
 from verax.scoring.adapters import Returns
 
@@ -103,3 +107,196 @@ def not_finite(scores: Tensor, row: int, what: str) -> str:
 
 def _what(returns: Returns) -> str:
     return "values" if returns == "values" else "class scores"
+
+
+@dataclass(frozen=True)
+class CleanOutputs:
+    """What a model returned for rows that nothing was done to.
+
+    Attributes:
+        outputs: Its raw outputs.
+        predicted: The class that they mean.
+    """
+
+    outputs: Float[Tensor, "n outputs"]
+    predicted: Int[Tensor, " n"]
+
+    def at(self, rows: Int[Tensor, " m"]) -> "CleanOutputs":
+        """Those of some of the rows."""
+        chosen = rows.to(self.outputs.device)
+        return CleanOutputs(self.outputs[chosen], self.predicted[chosen])
+
+
+_SHOWN = 10  # labels of a message
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Column numbers, one for all rows or one per row: never read as labels."""
+
+    numbers: Int[Tensor, "..."]
+
+
+Target = int | str | Tensor | tuple[str, ...] | Columns | None
+
+
+def resolve_target(
+    target: Target,
+    predicted: Int[Tensor, " n"],
+    classes: int,
+    labels: Sequence[Any] | None = None,
+    values: bool = False,
+) -> Int[Tensor, " n"]:
+    """Choose the column of each input: the predicted class unless given, a model's only value.
+
+    Args:
+        target: A column number or a label as text, one for all inputs or one per row; None for the predicted class.
+        predicted: The class that the model predicts for each input.
+        classes: How many there are.
+        labels: The model's own name of each column, if it has such.
+        values: Whether the columns are values instead of classes, of which none is predicted.
+
+    Example:
+        >>> resolve_target("yes", torch.tensor([0, 0]), 2, labels=["no", "yes"])
+        tensor([1, 1])
+    """
+    columns = columns_of(target, labels)
+    if columns is None:
+        if values and classes > 1:
+            named = f" ({_listed(labels)})" if labels is not None else ""
+            raise ValueError(
+                f"target: the model returns {classes} values for each row{named}; say which one is followed, by its "
+                f"number, 0 to {classes - 1}, or its name (verax.Scorer(model, labels=[...]) gives them names)."
+            )
+        return predicted
+    wanted = columns.numbers.to(predicted.device).expand(len(predicted))
+    outside = ((wanted < 0) | (wanted >= classes)).nonzero()
+    if len(outside):
+        row = int(outside[0, 0])
+        where = f" in row {row}" if columns.numbers.ndim else ""
+        word, many = ("output", "outputs") if values else ("class", "classes")
+        numbers = f"{classes} {many}, 0 to {classes - 1}" if classes > 1 else f"one {word}, number 0"
+        raise ValueError(f"target: {word} {int(wanted[row])}{where} does not exist; the model has {numbers}.")
+    return wanted.contiguous()
+
+
+def columns_of(target: Target, labels: Sequence[Any] | None) -> Columns | None:
+    """The columns that a target means, or what is wrong with it; the model need not run for that."""
+    if target is None or isinstance(target, Columns):
+        return target
+    if isinstance(target, str | tuple):
+        return Columns(torch.as_tensor(_columns_by_label(target, labels)))
+    _refuse_ambiguous(target, labels)
+    return Columns(torch.as_tensor(target))
+
+
+def check_labels(labels: Sequence[Any] | None, classes: int, values: bool = False) -> None:
+    """Refuse labels that are not one per class or value."""
+    if labels is not None and len(labels) != classes:
+        raise ValueError(
+            f"labels: the model has {classes} {'outputs' if values else 'classes'}, got {len(labels)} labels "
+            f"({_listed(labels)}); wanted is one for each, in the order of its outputs."
+        )
+
+
+def _columns_by_label(target: str | tuple[str, ...], labels: Sequence[Any] | None) -> int | Tensor:
+    texts = (target,) if isinstance(target, str) else target
+    if labels is None:
+        raise ValueError(
+            f"target: found the label {texts[0]!r}, but the model does not know its labels; pass column numbers, or "
+            "say them: verax.Scorer(model, labels=[...]), in the order of its outputs."
+        )
+    known = {spelt: column for column, label in enumerate(labels) for spelt in _spellings(label)}
+    for row, text in enumerate(texts):
+        if text not in known:
+            where = "" if isinstance(target, str) else f" in row {row}"
+            raise ValueError(f"target: the model has no label {text!r}{where}; its labels are {_listed(labels)}.")
+    found = torch.tensor([known[text] for text in texts])
+    return int(found[0]) if isinstance(target, str) else found
+
+
+def _refuse_ambiguous(target: int | Tensor, labels: Sequence[Any] | None) -> None:
+    """A number is a column number; where labels are other numbers, it may have been meant as a label."""
+    numbers = None if labels is None else [_number(label) for label in labels]
+    if labels is None or numbers is None or None in numbers or numbers == list(range(len(labels))):
+        return
+    mapping = ", ".join(f"label {label} is column {column}" for column, label in enumerate(labels[:_SHOWN]))
+    more = ", ..." if len(labels) > _SHOWN else ""
+    first = target if isinstance(target, int) else int(target.reshape(-1)[0])
+    raise ValueError(
+        f"target: {first} may be a label or a column number, and they differ here: {mapping}{more}. "
+        f'Pass the label as text, such as target="{labels[0]}"; for one per row, [str(label) for label in labels].'
+    )
+
+
+def _number(label: Any) -> float | None:
+    """The number that a label is, or spells; None for other labels."""
+    try:
+        found = float(label)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _spellings(label: Any) -> set[str]:
+    """How people write a label: 1.0 is "1.0" and "1"."""
+    whole = isinstance(label, float) and label.is_integer()
+    return {str(label), str(int(label))} if whole else {str(label)}
+
+
+def _listed(labels: Sequence[Any]) -> str:
+    shown = ", ".join(str(label) for label in labels[:_SHOWN])
+    return f"{shown}, ..." if len(labels) > _SHOWN else shown
+
+
+def checked_target(target: Any, count: int) -> Target:
+    """Read a target: None, a column number, a label as text, or one of them per row."""
+    if target is None or isinstance(target, Columns):
+        return target
+    if (texts := _texts(target)) is not None:
+        return texts if isinstance(texts, str) else _one_per_row(texts, (len(texts),), count)
+    given = as_tensor("target", target)
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        raise TypeError(
+            "target: expected None, a class number, a label as text, or one of them per row, "
+            f"found numbers of type {given.dtype}."
+        )
+    negative = (given.reshape(-1) < 0).nonzero()
+    if len(negative):
+        row = int(negative[0, 0])
+        where = f" in row {row}" if given.ndim else ""
+        raise ValueError(f"target: class {int(given.reshape(-1)[row])}{where} does not exist; numbers start at 0.")
+    return int(given) if given.ndim == 0 else _one_per_row(given.to(torch.int64), tuple(given.shape), count)
+
+
+def _texts(target: Any) -> str | tuple[str, ...] | None:
+    """Labels given as text, one or one per row; None where they are not text."""
+    if isinstance(target, str):
+        return str(target)
+    if isinstance(target, int | Tensor):
+        return None
+    array = np.asarray(target)
+    found = array.reshape(-1).tolist()
+    if array.ndim > 1 or array.dtype.kind not in "OUT" or not found or not all(isinstance(one, str) for one in found):
+        return None
+    return str(found[0]) if array.ndim == 0 else tuple(found)
+
+
+def _one_per_row(given: Any, shape: tuple[int, ...], count: int) -> Any:
+    if shape != (count,):
+        raise ValueError(f"target: expected one class per row, shape ({count},), got shape {shape}.")
+    return given
+
+
+def target_of_rows(target: Any, rows: Any, count: int) -> Any:
+    """The class of some of the rows, where there is one for each."""
+    if isinstance(target, Columns):
+        return Columns(target.numbers[torch.as_tensor(rows)]) if target.numbers.ndim else target
+    if not hasattr(target, "__len__") or isinstance(target, str):
+        return target
+    if len(target) != count:
+        raise ValueError(f"target: expected one class, or one for each of {count} rows, got {len(target)}.")
+    if isinstance(target, Tensor):
+        return target[rows if isinstance(rows, slice) else torch.as_tensor(rows)]
+    chosen = np.asarray(target)[rows]
+    return tuple(chosen.tolist()) if isinstance(target, tuple) else chosen

@@ -1,9 +1,12 @@
-"""Inference: how plain forward passes run, on the user's module itself or on a copy made fast for them."""
+"""How forward passes run: evaluation mode, device, memory layout, precision, and a faster copy of the module."""
 
+import contextlib
 import copy
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +14,120 @@ from torch import Tensor, nn
 from verax.core.shapes import Shaped
 from verax.core.warn import warn
 from verax.scoring.adapters import Adapter
+from verax.scoring.adapters.base import Companions
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.batchnorm_folding import folded
-from verax.scoring.companions import Companions
-from verax.scoring.model_state import gradients_off
-from verax.scoring.precision import DTYPES, Precision, single_precision
+
+_LOCKS: WeakKeyDictionary[object, threading.RLock] = WeakKeyDictionary()
+_NEW_LOCK = threading.Lock()
+
+
+@contextlib.contextmanager
+def one_thread_at_a_time(module: nn.Module | None, scorer: object) -> Iterator[None]:
+    """Let other threads wait that use the same model: its mode, device and layout belong to one call at a time.
+
+    Args:
+        module: The model, if it is a torch module; models that share a layer with it wait as well.
+        scorer: What other models are known by.
+    """
+    owners = [scorer] if module is None else sorted(module.modules(), key=id)  # one order, so that none blocks another
+    with _NEW_LOCK:
+        locks = [_LOCKS.setdefault(owner, threading.RLock()) for owner in owners]
+    with contextlib.ExitStack() as stack:
+        for lock in locks:
+            stack.enter_context(lock)
+        yield
+
+
+@contextlib.contextmanager
+def evaluation_mode(module: nn.Module | None) -> Iterator[None]:
+    """Switch to evaluation mode and give every submodule its own mode back."""
+    if module is None:
+        yield
+        return
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        with contextlib.suppress(NotImplementedError):  # an exported program has one mode and no switch
+            module.eval()
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+@contextlib.contextmanager
+def gradients_off() -> Iterator[None]:
+    """Off, but to be had on demand, also where the caller is in inference mode."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+@contextlib.contextmanager
+def moved(module: nn.Module | None, home: torch.device, target: torch.device) -> Iterator[None]:
+    """Bring a module to another device and back."""
+    if module is None or home == target:
+        yield
+        return
+    try:
+        module.to(target)
+        yield
+    finally:
+        module.to(home)
+
+
+@contextlib.contextmanager
+def laid_out(module: nn.Module | None, layout: torch.memory_format) -> Iterator[None]:
+    """Lay the weights of convolutions out as their inputs will be; the very memory they had before comes back."""
+    if module is None or layout is not torch.channels_last:
+        yield
+        return
+    images = [weight for weight in module.parameters() if weight.ndim == 4 and not weight.is_inference()]
+    before = [weight.data for weight in images]
+    try:
+        with gradients_off():
+            for weight in images:
+                weight.data = weight.data.contiguous(memory_format=layout)
+        yield
+    finally:
+        for weight, data in zip(images, before, strict=True):
+            weight.data = data
+
+
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
+
+DTYPES: dict[Precision, torch.dtype] = {
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+def checked_precision(precision: str | None) -> None:
+    """Refuse an unknown precision."""
+    if precision is not None and precision not in get_args(Precision):
+        names = ", ".join(f'"{name}"' for name in get_args(Precision))
+        raise ValueError(f"precision: expected None or one of {names}, got {precision!r}.")
+
+
+@contextlib.contextmanager
+def single_precision(precision: Precision | None) -> Iterator[None]:
+    """Let products of float32 numbers be exact (``"float32"``) or rounded to TF32, and restore torch's settings.
+
+    Other precisions leave torch's settings alone.
+    """
+    if precision not in ("float32", "tf32"):
+        yield
+        return
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
+
 
 _COMPARED = 8  # rows on which a copy is compared with its module
 _PLAIN = (bool, int, float, str, tuple, type(None))

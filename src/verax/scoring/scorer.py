@@ -16,19 +16,26 @@ from verax.core.blocks import chunk_size
 from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
-from verax.scoring.adapters.configured import numbers_of
+from verax.scoring.adapters.base import ChecksModel, Companions
 from verax.scoring.adapters.function import PlainCallable
 from verax.scoring.adapters.onnx import OnnxModel
-from verax.scoring.adapters.torch_module import TorchModule
-from verax.scoring.class_scores import Scale
-from verax.scoring.companions import ChecksModel, Companions
-from verax.scoring.first_look import FirstLook
-from verax.scoring.inference import Inference, Runner
+from verax.scoring.adapters.torch_module import TorchModule, numbers_of
+from verax.scoring.class_scores import Scale, Target, columns_of
+from verax.scoring.inference import (
+    Inference,
+    Precision,
+    Runner,
+    checked_precision,
+    evaluation_mode,
+    gradients_off,
+    laid_out,
+    moved,
+    one_thread_at_a_time,
+    single_precision,
+)
 from verax.scoring.meter import Counts
-from verax.scoring.model_state import evaluation_mode, gradients_off, laid_out, moved, one_thread_at_a_time
-from verax.scoring.precision import Precision, checked_precision, single_precision
+from verax.scoring.output_checks import FirstLook
 from verax.scoring.session import Session
-from verax.scoring.targets import Target, columns_of
 
 # Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
 # then runs the same batches and returns the same bits. On a CPU 1,024 to 2,048 rows of tables and 64 images of

@@ -15,24 +15,23 @@ from verax.core.blocks import chunk_size
 from verax.core.determinism import deterministic_convolutions
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
+from verax.scoring.adapters.base import Companions, KnowsLengths
 from verax.scoring.class_scores import (
+    CleanOutputs,
     Scale,
+    Target,
+    check_labels,
     checked_outputs,
     class_scores,
     not_finite,
     predicted_classes,
+    resolve_target,
     target_scores,
 )
-from verax.scoring.clean import CleanOutputs
-from verax.scoring.companions import Companions, KnowsLengths
 from verax.scoring.failures import failure
-from verax.scoring.finite import FiniteCheck
-from verax.scoring.first_look import FirstLook
-from verax.scoring.inference import Runner
+from verax.scoring.inference import Runner, single_precision
 from verax.scoring.meter import Counts
-from verax.scoring.precision import single_precision
-from verax.scoring.probabilities import ProbabilityCheck, resolution
-from verax.scoring.targets import Target, check_labels, resolve_target
+from verax.scoring.output_checks import FiniteCheck, FirstLook, ProbabilityCheck, resolution
 
 BuildRows = Callable[[int, int], Tensor]
 Found = TypeVar("Found")

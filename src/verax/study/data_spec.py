@@ -29,8 +29,8 @@ from verax.data.labels import Asked
 from verax.paper.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Scale
+from verax.scoring.inference import Precision
 from verax.scoring.model_files.opening import check_model_name
-from verax.scoring.precision import Precision
 
 Count = Annotated[int, Field(ge=1)]
 UNKNOWN_NAME = "unknown_name"

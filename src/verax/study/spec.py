@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from verax.auditing.trials import TRIALS
 from verax.data.catalogue import names, source_of
-from verax.scoring.precision import Precision
+from verax.scoring.inference import Precision
 from verax.study.data_spec import (
     UNKNOWN_NAME,
     AttributionsSpec,

@@ -31,7 +31,7 @@ from verax.problem.checked_inputs import CheckedInputs
 from verax.problem.features import Groups
 from verax.problem.problem import Problem
 from verax.problem.replacement import BASELINE
-from verax.scoring.targets import Columns, Target
+from verax.scoring.class_scores import Columns, Target
 from verax.statistics.intervals import LEVEL
 from verax.tuning.race import Candidate, Rule
 from verax.tuning.space import Space

@@ -8,7 +8,7 @@ from verax.datasets import load_heloc
 from verax.paper.models import MLP, Linear
 from verax.paper.models.recipes import RECIPES, Recipe
 from verax.paper.models.training import train
-from verax.scoring.model_files.architecture import Architecture
+from verax.scoring.model_files.saved import Architecture
 
 CSV = Path(__file__).parents[4] / "shared" / "data" / "heloc.csv"
 pytestmark = pytest.mark.skipif(not CSV.exists(), reason=f"needs the HELOC data at {CSV}")

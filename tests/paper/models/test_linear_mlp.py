@@ -17,7 +17,7 @@ from calls import attribute
 from verax.attribution import DeepLiftSHAP, Gradient, GuidedBackprop
 from verax.models import Architecture
 from verax.paper.models import MLP, InceptionV1, Linear
-from verax.scoring.model_files.architecture import from_form, initialise
+from verax.scoring.model_files.saved import from_form, initialise
 
 ALL = {
     "linear": (Linear(6), (6,)),

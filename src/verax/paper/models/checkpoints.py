@@ -26,7 +26,7 @@ from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
 from verax.data.base import PARTS, Dataset
 from verax.paper.models.inception import Inception, load_googlenet_state
 from verax.paper.models.steps import Learner
-from verax.scoring.model_files.architecture import Architecture, stored
+from verax.scoring.model_files.saved import Architecture, stored
 
 _KEY, _FORMAT = "verax.checkpoint", 2
 

@@ -8,7 +8,7 @@ from numbers import Integral
 from torch import nn
 
 from verax.core.arguments import checked_count, checked_not_negative, settle
-from verax.scoring.model_files.architecture import Architecture
+from verax.scoring.model_files.saved import Architecture
 
 
 @dataclass(frozen=True)

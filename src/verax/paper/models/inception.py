@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 
 from verax.core.arguments import checked_count, checked_flag, settle
 from verax.core.shapes import Float
-from verax.scoring.model_files.architecture import Architecture
+from verax.scoring.model_files.saved import Architecture
 
 # Filters of each block: 1x1; 3x3 after its reduction; "5x5" after its reduction; projection after pooling.
 _BLOCKS = {

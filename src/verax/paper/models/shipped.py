@@ -12,8 +12,7 @@ from verax.paper.models.inception import InceptionV1
 from verax.paper.models.objectives import outputs_for
 from verax.paper.models.recipes import RECIPES, Recipe, general_recipe, varied
 from verax.paper.models.training import Trained, train
-from verax.scoring.model_files.architecture import Architecture
-from verax.scoring.model_files.saved import model_paths, save
+from verax.scoring.model_files.saved import Architecture, model_paths, save
 
 Progress = Callable[[Epoch, Recipe], None]
 

@@ -11,15 +11,14 @@ from torch.export import ExportedProgram
 
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Adapter, Returns
-from verax.scoring.adapters.boosters import adapt_booster, is_booster
-from verax.scoring.adapters.configured import configured_returns
-from verax.scoring.adapters.estimators import adapt_estimator
+from verax.scoring.adapters.estimators import adapt_booster, adapt_estimator, is_booster
 from verax.scoring.adapters.function import PlainCallable, Scored
 from verax.scoring.adapters.onnx import adapt_session, is_session, load_session
 from verax.scoring.adapters.torch_module import (
     TorchModule,
     check_alone,
     check_exported_for_inference,
+    configured_returns,
     exported_module,
     load_exported,
 )

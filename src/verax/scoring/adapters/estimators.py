@@ -1,6 +1,7 @@
-"""Fitted estimators: classifiers and regressors of scikit-learn, and what follows its interface."""
+"""Fitted estimators with scikit-learn's interface, CatBoost's among them, and boosters of XGBoost and LightGBM."""
 
 import importlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
-from verax.scoring.adapters import catboost
 from verax.scoring.adapters.base import Returns, as_numpy
 
 
@@ -78,7 +78,7 @@ def predictions(estimator: Any, returns: Returns, rows: Any) -> Any:
     ask = estimator.predict_proba if returns == "probabilities" else estimator.predict
     try:
         return ask(rows)
-    except catboost.refusals(estimator) as error:
+    except catboost_errors(estimator) as error:
         raise TypeError(
             f"model: CatBoost does not take the rows: {error} Hand over its categories as text or as categories of "
             "pandas, with a word for what is missing among them."
@@ -87,7 +87,7 @@ def predictions(estimator: Any, returns: Returns, rows: Any) -> Any:
 
 def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
     """Check that an estimator is fitted, and find out whether it predicts classes or values."""
-    model = catboost.with_interface(model) if catboost.is_catboost(model) else model
+    model = catboost_with_interface(model) if is_catboost(model) else model
     name = type(model).__name__
     if is_regressor(model):
         if not _is_fitted(model):
@@ -114,8 +114,8 @@ def is_regressor(model: object) -> bool:
 
 def fitted_names(estimator: Any) -> Sequence[str] | None:
     """The columns that an estimator with scikit-learn's interface was fitted on, if they had names."""
-    if catboost.is_catboost(estimator):
-        return catboost.column_names(estimator)
+    if is_catboost(estimator):
+        return catboost_columns(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else own_names([str(name) for name in names])
 
@@ -158,3 +158,135 @@ def _allows_nan(model: Any) -> bool:
 def _imputes(steps: Sequence[tuple[str, Any]]) -> bool:
     first = steps[0][1]
     return "Imputer" in type(first).__name__ and _allows_nan(first)
+
+
+def is_catboost(model: object) -> bool:
+    """Tell a model of CatBoost without importing it."""
+    return type(model).__module__.split(".")[0] == "catboost"
+
+
+def catboost_with_interface(model: Any) -> Any:
+    """What CatBoost's own training or a file gives, as the classifier or regressor that it is."""
+    if not model.is_fitted():
+        raise ValueError(f"model: {type(model).__name__} is not fitted; call fit first.")
+    if type(model).__name__ != "CatBoost":
+        return model
+    catboost = importlib.import_module("catboost")
+    loss = str(model.get_all_params().get("loss_function", "none"))
+    for turned in (catboost.to_classifier, catboost.to_regressor):
+        try:
+            return turned(model)
+        except catboost.CatBoostError:  # of another kind
+            continue
+    raise ValueError(
+        f"model: this model of CatBoost has the loss function {loss}; wanted is one of a classifier or a regressor. "
+        'Where you know what it predicts, wrap it: verax.Scorer(model.predict, returns=..., takes="numpy").'
+    )
+
+
+def catboost_columns(model: Any) -> Sequence[str] | None:
+    """The columns that it was fitted on, unless it numbered them itself."""
+    names = [str(name) for name in model.feature_names_ or ()]
+    return None if names == [str(place) for place in range(len(names))] else names
+
+
+def category_places(model: Any) -> Sequence[int]:
+    """Which columns are categories to it, numbers among them."""
+    places: Sequence[int] = model.get_cat_feature_indices()
+    return places
+
+
+def catboost_errors(model: object) -> tuple[type[Exception], ...]:
+    """What CatBoost raises for rows that it does not take, where a model is one of its own."""
+    return (importlib.import_module("catboost").CatBoostError,) if is_catboost(model) else ()
+
+
+_CLASSES: dict[str, dict[str, Returns]] = {
+    "xgboost": {"binary:logistic": "probabilities", "multi:softprob": "probabilities", "binary:logitraw": "logits"},
+    "lightgbm": {"binary": "probabilities", "multiclass": "probabilities"},
+}
+_VALUES = {  # how the names of objectives begin whose predictions are values
+    "xgboost": ("reg:", "count:", "rank:", "survival:"),
+    "lightgbm": (
+        *("regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"),
+        *("lambdarank", "rank_xendcg", "cross_entropy"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class XgboostBooster:
+    """A booster of XGBoost's own interface, which takes its own kind of matrix."""
+
+    booster: Any
+    returns: Returns
+    module: None = None
+    takes_missing: bool = True
+
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """The columns that it was trained on, if they had names."""
+        names: Sequence[str] | None = self.booster.feature_names
+        return names
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Predict on a matrix made of the batch; columns are known by their order."""
+        _check_width(batch, self.booster.num_features())  # XGBoost would not notice
+        matrix = importlib.import_module("xgboost").DMatrix(as_numpy(batch))
+        return self.booster.predict(matrix, validate_features=False)
+
+
+@dataclass(frozen=True)
+class LightgbmBooster:
+    """A booster of LightGBM's own interface."""
+
+    booster: Any
+    returns: Returns
+    module: None = None
+    takes_missing: bool = True
+
+    @property
+    def feature_names(self) -> Sequence[str] | None:
+        """The columns that it was trained on, if they had names."""
+        return own_names(self.booster.feature_name())
+
+    @property
+    def categorical(self) -> list[str]:
+        """The columns that it was trained on as categories; the booster lists the values of those alone."""
+        infos = self.booster.dump_model(num_iteration=1).get("feature_infos", {})
+        return [name for name, info in infos.items() if info.get("values")]
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        """Predict on a NumPy copy of the batch; columns are known by their order."""
+        _check_width(batch, self.booster.num_feature())  # LightGBM would print lines of its own
+        return np.asarray(self.booster.predict(as_numpy(batch)))
+
+
+def _check_width(batch: Tensor, count: int) -> None:
+    if batch.shape[1:] != (count,):
+        raise ValueError(
+            f"inputs: the booster was trained on {count} features, got rows of shape {tuple(batch.shape[1:])}."
+        )
+
+
+def is_booster(model: object) -> bool:
+    """Tell a booster of XGBoost or LightGBM without importing either."""
+    return type(model).__name__ == "Booster" and type(model).__module__.split(".")[0] in _CLASSES
+
+
+def adapt_booster(model: Any, returns: Returns | None) -> XgboostBooster | LightgbmBooster:
+    """Find out from the booster's objective what it returns."""
+    package = type(model).__module__.split(".")[0]
+    if package == "xgboost":
+        objective = json.loads(model.save_config())["learner"]["objective"]["name"]
+    else:
+        objective = model.dump_model(num_iteration=1).get("objective", "none").split(" ")[0]
+    found: Returns | None = "values" if objective.startswith(_VALUES[package]) else _CLASSES[package].get(objective)
+    if found is None:
+        raise ValueError(
+            f"model: this {package} booster has the objective {objective}; wanted is one whose predictions are class "
+            f"scores ({', '.join(_CLASSES[package])}) or values ({', '.join(_VALUES[package])}...). Where you know "
+            f'what it predicts, wrap it: verax.Scorer(model.predict, returns=..., takes="numpy").'
+        )
+    refuse_other(returns, found, f"a booster with the objective {objective}")
+    return XgboostBooster(model, found) if package == "xgboost" else LightgbmBooster(model, found)

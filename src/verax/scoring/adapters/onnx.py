@@ -13,7 +13,7 @@ from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
 from verax.core.warn import warn
 from verax.scoring.adapters.base import Returns, as_numpy
-from verax.scoring.probabilities import are_probabilities, in_unit_interval
+from verax.scoring.output_checks import are_probabilities, in_unit_interval
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 _MAPS = "seq(map("  # scikit-learn exports may return one dict of probabilities per row
