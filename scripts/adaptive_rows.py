@@ -11,7 +11,7 @@ from study_subjects import Attributions, Subject
 import verax
 from verax.core.palette import BLUE, ORANGE, VERMILION
 from verax.metrics import DirectedPredictionChange
-from verax.report.figure import legend, panels
+from verax.report.plots import legend, panels
 
 FIXED = (5, 10, 20, 32, 48)
 TOLERANCES = (0.1, 0.03, 0.01, 0.003)

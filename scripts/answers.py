@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from verax.report.svg import save
+from verax.report.html import save
 
 _BAR = r"\|"  # in a cell of a table
 

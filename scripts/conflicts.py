@@ -15,7 +15,7 @@ from torch import Tensor
 from verax.metrics import DirectedPredictionChange
 from verax.perturbation.block import cut_points
 from verax.perturbation.removed_sets import Rule
-from verax.report.figure import legend, panels
+from verax.report.plots import legend, panels
 
 RULES: tuple[Rule, ...] = get_args(Rule)
 STEPS = (5, 10, 20, 32, 64)

@@ -7,7 +7,7 @@ method, with and without multiplication by the input, and DPC against Infidelity
 import argparse
 from pathlib import Path
 
-from verax.report.study_figures import write_joint_figures
+from verax.report.page import write_joint_figures
 from verax.study.results import read_results
 from verax.study.study import open_study
 

@@ -14,7 +14,7 @@ import verax
 from verax.core.palette import BLUE, VERMILION
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange
 from verax.metrics.weighted_area import DirectedArea
-from verax.report.figure import LINES, legend, panels
+from verax.report.plots import LINES, legend, panels
 
 WEIGHTS, INPUT = torch.tensor([3.0, 2.0, 1.0]), torch.ones(1, 3)
 THREE = {"a = (3, 2, 1)": [3.0, 2.0, 1.0], "-1/a": [-1 / 3, -1 / 2, -1.0], "(3, 2, -1)": [3.0, 2.0, -1.0]}

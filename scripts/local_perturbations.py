@@ -16,7 +16,7 @@ import verax
 from verax.core.palette import BLUE, VERMILION
 from verax.metrics import DirectedPredictionChange
 from verax.problem.replacement import Nudge, Replacement, Rows, Toward
-from verax.report.figure import legend, panels
+from verax.report.plots import legend, panels
 
 EPSILONS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 KINDS: dict[str, Callable[[float], Replacement]] = {"Toward": Toward, "Nudge": Nudge}

@@ -15,7 +15,7 @@ from falsehoods import compare_falsehoods, draw_three, find_peaks, show_limits
 from local_perturbations import draw_distances, draw_epsilon, draw_shares
 from study_subjects import subjects
 
-from verax.report.svg import fixed_style
+from verax.report.html import fixed_style
 
 _SIZE = 9  # points
 PIXELS = 64  # of the digits, which can be removed one by one

@@ -10,7 +10,7 @@ from paper.synthetic import METRICS
 from report.synthetic import study
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange
 from verax.problem.replacement import Nudge, Toward
-from verax.report import epsilon
+from verax.report import sweeps
 from verax.report.view import View
 from verax.study.metrics import described
 from verax.study.tables import MetricInfo, Tables
@@ -32,8 +32,8 @@ def measured(*metrics: MetricInfo) -> View:
 
 def test_a_straight_line_is_flat_once_it_is_divided() -> None:
     view = measured(*map(near, EPSILONS))
-    found = epsilon.points(view)
-    assert [metric.epsilon for metric in epsilon.series(view)] == sorted(EPSILONS)
+    found = sweeps.epsilon_points(view)
+    assert [metric.epsilon for metric in sweeps.epsilon_series(view)] == sorted(EPSILONS)
     assert set(found["label"]) == set(view.labels)
     whole = view.boxes(view.tables.metric("dpc_signed"))
     for size in EPSILONS:
@@ -42,10 +42,10 @@ def test_a_straight_line_is_flat_once_it_is_divided() -> None:
 
 def test_it_is_drawn_where_three_columns_differ_in_epsilon_alone() -> None:
     view = measured(*map(near, EPSILONS))
-    (chart,) = epsilon.charts(view).values()
+    (chart,) = sweeps.epsilon_charts(view).values()
     assert chart["tables"] == ["epsilon"]
-    assert set(epsilon.columns(view)) == {"model", "label", "epsilon", "value"}
-    drawn = epsilon.figure(view)
+    assert set(sweeps.epsilon_columns(view)) == {"model", "label", "epsilon", "value"}
+    drawn = sweeps.epsilon_figure(view)
     assert [ax.get_title() for ax in drawn.axes] == view.models
     for ax in drawn.axes:
         assert {tuple(line.get_xdata()) for line in ax.lines} == {(0.01, 0.1, 1.0)}
@@ -54,9 +54,9 @@ def test_it_is_drawn_where_three_columns_differ_in_epsilon_alone() -> None:
 @pytest.mark.parametrize("metrics", [(), (near(0.1), near(1.0)), (near(0.1), near(1.0), near(0.01, "dpc"))])
 def test_it_is_left_out_elsewhere(metrics: tuple[MetricInfo, ...]) -> None:
     view = measured(*metrics)
-    assert epsilon.series(view) == []
-    assert epsilon.charts(view) == {}
-    assert epsilon.points(view).is_empty()
+    assert sweeps.epsilon_series(view) == []
+    assert sweeps.epsilon_charts(view) == {}
+    assert sweeps.epsilon_points(view).is_empty()
 
 
 def test_a_series_is_all_that_a_metric_is_apart_from_epsilon() -> None:

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from report.synthetic import examples, renamed, study, without
-from verax.report import boxes, input_factor, scatter, uncertainty, write_figures
-from verax.report.svg import fixed_style
+from verax.report import boxes, scatter, sweeps, write_figures
+from verax.report.html import fixed_style
 from verax.report.view import View
 from verax.study.tables import COSTS_SCHEMA, UNCERTAINTY_SCHEMA, Example, Tables, empty, scores_schema
 
@@ -74,7 +74,7 @@ def test_whiskers_reach_the_extremes(view: View) -> None:
 
 
 def test_lines_join_the_variants_of_the_same_settings(view: View) -> None:
-    for ax in input_factor.figure(view, view.tables.metric("pc")).axes:
+    for ax in boxes.paired_figure(view, view.tables.metric("pc")).axes:
         values = view.summary.filter(pl.col("model") == ax.get_title())
         one = "IntegratedGradients(baseline='max', multiply_by_inputs={}, points=64)"
         pair = [values.filter(pl.col("configuration") == one.format(side))["pc"].item() for side in (True, False)]
@@ -91,7 +91,7 @@ def test_scatter_marks_the_pareto_set(view: View) -> None:
 
 
 def test_uncertainty_shows_every_method(view: View) -> None:
-    first = uncertainty.figure(view).axes[0]
+    first = sweeps.uncertainty_figure(view).axes[0]
     assert {line.get_label() for line in first.lines} <= set(view.method_names)
     assert [tick.get_text() for tick in first.get_xticklabels()] == ["20", "40", "80", "160", "320", "640"]
 

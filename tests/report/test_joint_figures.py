@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from report.synthetic import study
-from verax.report.study_figures import write_joint_figures
+from verax.report.page import write_joint_figures
 from verax.report.view import View
 from verax.study.tables import Tables, joined
 

@@ -113,12 +113,13 @@ def test_claims_show_words_and_symbols(page: Page, tables: Tables) -> None:
 
 
 def test_claims_are_shown_under_every_reading(page: Page, tables: Tables) -> None:
-    found = View(tables, ()).paper.readings
+    answered = View(tables, ()).paper
+    found = answered.readings
     assert found is not None
     assert "The same claims under other readings" in page.text
     asked = [claim for row in found.rows for claim in row.claims if claim]
     for verdict in ("reproduced", "not reproduced"):
-        own = [claim for claim in View(tables, ()).claims if claim.verdict == verdict]
+        own = [claim for claim in answered.claims if claim.verdict == verdict]
         many = sum(claim.verdict == verdict for claim in asked)
         cells = page.all("td", **{"class": f"verdict {verdict.replace(' ', '-')}"})
         assert len(cells) == many + 2 * len(own)  # each of the paper's own in the matrix and in its details, too

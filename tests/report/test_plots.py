@@ -11,8 +11,7 @@ import verax
 from report.examples import HOSTILE, classifier, evaluation, rows
 from verax.core.display import MOST_ROWS
 from verax.core.palette import BLUE, GREY, VERMILION
-from verax.report.figure import Chart
-from verax.report.plots import MOST_PANELS
+from verax.report.plots import MOST_PANELS, Chart
 from verax.statistics.intervals import t_quantile
 
 NAMES = ["pc", "dpc", "infidelity", "sensitivity_n", "infidelity_uncertainty"]

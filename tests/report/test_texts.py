@@ -13,8 +13,7 @@ from verax.evaluation.comparison import Comparison
 from verax.evaluation.ranking import REFERENCE
 from verax.problem.text.example import small_classifier, small_tokenizer
 from verax.problem.text.tokens import tokenized
-from verax.report.comparison import comparison_page
-from verax.report.texts import shown_texts
+from verax.report.comparison import comparison_page, shown_texts
 
 pytest.importorskip("transformers")
 

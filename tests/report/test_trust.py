@@ -7,8 +7,7 @@ import pytest
 
 from report.html import Page
 from report.synthetic import PROVENANCE
-from verax.report import write_report
-from verax.report.trust import section
+from verax.report import facts, write_report
 from verax.report.view import View
 from verax.study.tables import Tables
 
@@ -39,7 +38,7 @@ def test_distances_and_shares_stand_with_their_intervals(said: str) -> None:
 
 def test_the_section_is_absent_where_nobody_asked(tables: Tables, tmp_path: Path) -> None:
     off = replace(tables, trust=None)
-    assert section(View(off, ())) is None
+    assert facts.trust(View(off, ())) is None
     write_report(tmp_path / "page.html", off, (), PROVENANCE)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert 'id="trust"' not in text

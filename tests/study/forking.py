@@ -57,7 +57,7 @@ def command(*arguments: str) -> None:
     from verax.cli import app  # noqa: PLC0415
 
     without_pace()
-    setattr(verax.report.page, "_vega", lambda *arguments: "")  # noqa: B010
+    setattr(verax.report.page, "vega", lambda *arguments: "")  # noqa: B010
     app(arguments, prog_name="verax")
 
 

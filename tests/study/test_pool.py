@@ -105,9 +105,7 @@ def test_another_process_draws_the_same_figures(place: Path, tmp_path: Path, mon
     drawn = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert {"curves-1.svg", "attributions-1.svg"} < drawn.keys()
     shutil.rmtree(folder)
-    monkeypatch.setattr(
-        "verax.report.study_figures.draw_examples", lambda *arguments: pytest.fail("not by the other process")
-    )
+    monkeypatch.setattr("verax.report.page.draw_examples", lambda *arguments: pytest.fail("not by the other process"))
     write_study_report(study, workers=2)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == drawn
 

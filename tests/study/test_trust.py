@@ -13,7 +13,7 @@ import calls
 import verax
 from study.conftest import _quick
 from study.studies import HERE, LINEAR, MLP, flip, images, ran, spec, table, whole
-from verax.report.trust import section
+from verax.report import facts
 from verax.report.view import View
 from verax.study.compute import explain
 from verax.study.results import read_results
@@ -195,7 +195,7 @@ def test_mistakes_in_the_table_are_named() -> None:
 
 
 def test_the_section_shows_the_tables(study: Study, trust: Trust) -> None:
-    shown = section(View(read_results(study).tables, ()))
+    shown = facts.trust(View(read_results(study).tables, ()))
     assert shown is not None
     assert [one.model for one in shown["audits"]] == ["Cancer-Linear", "Cancer-MLP"]
     assert (len(shown["distance"].rows), len(shown["limits"].rows)) == (trust.distance.height, trust.limits.height)

@@ -118,7 +118,7 @@ class Audit:
         return TextTable(head, tuple(rows), caption, about=fact_line(self.facts))
 
     def _page(self) -> str:
-        from verax.report.audit import audit_page  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.result_pages import audit_page  # noqa: PLC0415  # to keep ``import verax`` light
 
         return audit_page(self)
 

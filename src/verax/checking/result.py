@@ -157,7 +157,7 @@ class Check:
         return TextTable(head, tuple(rows), f"{self.outcome}; {cost(self.rows, self.cost.seconds)}", notes)
 
     def _page(self) -> str:
-        from verax.report.check import check_page  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.result_pages import check_page  # noqa: PLC0415  # to keep ``import verax`` light
 
         return check_page(self)
 

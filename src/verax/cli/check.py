@@ -86,7 +86,7 @@ def run(
         common.check_file("--junit", tests, ".xml", taken)
         frozen = _check_frozen(check, imports or [], changed)
         result = run_file(check, workers)
-        from verax.report.check import check_page
+        from verax.report.result_pages import check_page
 
         kept = record.record_of(check, result, page, imports or ())
         content = record.sealed_page(check_page(result, kept))

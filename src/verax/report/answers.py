@@ -1,17 +1,20 @@
-"""The first screen: for each model the explanation to trust, how sure that is, and what it costs."""
+"""The first screen: for each model the explanation to trust, how sure that is, what it costs, and code to paste."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 
-from verax.report.pasted_code import pasted
-from verax.report.quality import main_figure
-from verax.report.style import MINUS, number, seconds
-from verax.report.trust import possible
+import verax.attribution
+import verax.metrics
+from verax.report.facts import main_figure, share_of_possible
+from verax.report.html import MINUS, number, seconds
 from verax.report.view import View
 from verax.statistics.intervals import Estimate
 from verax.study.ranking import Price, Winner
-from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo, ModelInfo
+from verax.study.summary import method_of
+from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo, ModelInfo, Scale
 
 QUESTIONS = {
     "local": "What would a small change of the input do?",
@@ -93,7 +96,7 @@ def _verdict(found: Winner, weak: bool) -> str:
 def _facts(view: View, model: str, found: Winner) -> Iterable[tuple[str, str]]:
     yield "How sure", _sure(view, found)
     yield "Above chance", _above_chance(found)
-    if words := possible(view, model, found.metric.column):
+    if words := share_of_possible(view, model, found.metric.column):
         yield "Below the limit", words
     yield "Cost", _cost(found.price)
     if found.cheapest and not found.price.shared and found.inputs > 1:
@@ -153,3 +156,73 @@ def _rows(price: Price) -> str:
 def _about(model: ModelInfo) -> str:
     unit = "scores in the unit of what is predicted" if model.task == "regression" else ""
     return ", ".join(filter(None, (f"{model.architecture} on {model.dataset}", main_figure(model), unit)))
+
+
+_MODULES: tuple[ModuleType, ...] = (verax.attribution, verax.metrics)
+_CLASS = re.compile(r"\b([A-Z]\w*)\(")
+
+
+def pasted(model: ModelInfo, label: str, winner: Winner) -> str:
+    """Code that computes the winner and its score from a model and rows in their own units; empty where unknown.
+
+    Args:
+        model: What is explained.
+        label: What the method is called.
+        winner: The winner.
+    """
+    scale = model.scale
+    if scale is None or not winner.metric.code:
+        return ""
+    method = _with_pixels(winner.configuration, scale)
+    imports = _imports(method, winner.metric.code)
+    if imports is None:
+        return ""
+    return "\n".join([*imports, "", *_scale(model, scale), *_call(label, method, winner.metric.code)])
+
+
+def _imports(*code: str) -> list[str] | None:
+    """The lines that import every class that the code names; None where one is not public, or is no plain value."""
+    names = [name for text in code for name in _CLASS.findall(text)]
+    if any("tensor(" in text or "array(" in text for text in code):
+        return None
+    homes = {name: next((home for home in _MODULES if hasattr(home, name)), None) for name in names}
+    public = {home.__name__: sorted(name for name, place in homes.items() if place is home) for home in _MODULES}
+    lines = [f"from {home} import {', '.join(own)}" for home, own in public.items() if own]
+    return None if None in homes.values() else ["import numpy as np", "import verax", *lines]
+
+
+def _scale(model: ModelInfo, scale: Scale) -> list[str]:
+    """Rows as the study had them: in double precision for models of one's own, in single precision for networks."""
+    kind = "float64" if scale.wrapped and scale.columns else "float32"
+    cell = "" if scale.columns else "[:, None, None]"
+    lines = [f"columns = {list(scale.columns)!r}"] if scale.columns else []
+    rows = "the rows that were explained and the training rows, these columns in this order, in their own units"
+    pixels = "images that were explained and training images, pixels from 0 to 1"
+    lines += [
+        f"mean = np.array({list(scale.mean)!r}, np.{kind}){cell}",
+        f"std = np.array({list(scale.std)!r}, np.{kind}){cell}",
+        f"# x and train: {rows if scale.columns else pixels}",
+        f"x, train = ((np.asarray(part, np.{kind}) - mean) / std for part in (x, train))",
+    ]
+    if scale.wrapped:
+        names = ", names=columns" if scale.columns else ""
+        return [*lines, f"model = verax.models.standardised(model, mean, std{names})"]
+    file = f"models/{model.name}.safetensors"
+    returns = "values" if model.task == "regression" else "logits"
+    lines.append(f"model = verax.models.load({file!r}).module  # in the study's directory; it takes standardised rows")
+    return [*lines, f"model = verax.Scorer(model, returns={returns!r})"]
+
+
+def _call(label: str, method: str, metric: str) -> list[str]:
+    return [
+        "problem = verax.Problem(model, x, background=train)",
+        f"print(verax.compare(problem, {{{label!r}: {method}}}, [{metric}]))",
+    ]
+
+
+def _with_pixels(configuration: str, scale: Scale) -> str:
+    """LIME on segments as the study runs it: it undoes the standardisation before it looks for segments."""
+    if method_of(configuration) != "LimeImage":
+        return configuration
+    configuration = configuration.replace("pixel_mean=None", f"pixel_mean={scale.mean!r}")
+    return configuration.replace("pixel_std=None", f"pixel_std={scale.std!r}")

@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from verax.attribution.names import label_of_method, labels_in_order
-from verax.report.figure import CURVES, legend, panels, plain
-from verax.report.rows import as_columns
-from verax.report.style import number
+from verax.report.html import as_columns, number
+from verax.report.plots import CURVES, legend, panels, plain
 from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View
 from verax.study.tables import Example

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from verax.attribution.names import REFERENCE, kind_of, label_of
-from verax.report.quality import main_figure
-from verax.report.style import DASH, number, signed
+from verax.report.facts import main_figure
+from verax.report.html import DASH, number, signed
 from verax.report.view import View
 from verax.statistics.ranks import tied
 from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo

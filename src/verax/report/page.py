@@ -1,35 +1,24 @@
-"""The report as one HTML file that needs nothing else: data, charts, pictures and the script that draws them."""
+"""A finished study as one HTML file that needs nothing else, and its figures as SVG files."""
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import vl_convert
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from verax.core.display import metric_head
 from verax.core.files import write_atomically
-from verax.report import (
-    answers,
-    attributions,
-    boxes,
-    curves,
-    epsilon,
-    facts,
-    findings,
-    input_factor,
-    scatter,
-    trust,
-    uncertainty,
-)
-from verax.report.html import own_file, rendered
-from verax.report.rows import encoded, script_json
-from verax.report.style import signed
+from verax.report import answers, attributions, boxes, curves, facts, findings, scatter, sweeps
+from verax.report.html import encoded, fixed_style, own_file, rendered, save, script_json, signed
 from verax.report.view import View
-from verax.study.tables import Example, Tables
+from verax.study.tables import LEADING_DPC, Example, Tables, joined
 
 SECTIONS = {
     "findings": "All metrics",
@@ -107,8 +96,15 @@ def _policy(*scripts: str) -> str:
 
 
 def _charts(view: View) -> dict[str, Any]:
-    parts = (boxes, epsilon, input_factor, scatter, uncertainty, curves, attributions)
-    return {name: chart for part in parts for name, chart in part.charts(view).items()}
+    return {
+        **boxes.charts(view),
+        **sweeps.epsilon_charts(view),
+        **boxes.paired_charts(view),
+        **scatter.charts(view),
+        **sweeps.uncertainty_charts(view),
+        **curves.charts(view),
+        **attributions.charts(view),
+    }
 
 
 def _data(view: View) -> dict[str, Any]:
@@ -117,12 +113,12 @@ def _data(view: View) -> dict[str, Any]:
     figures = (*view.pair, f"{view.pair[1]}_mc_error", "attribution_norm")
     rows = view.rows.select(list(dict.fromkeys((*_SHOWN, *means, *figures))))
     settings = {scatter.SETTING + name: values for name, values in view.settings.items()}
-    paired = input_factor.paired_rows(view).select(*_SHOWN, "side", *means)
+    paired = boxes.paired_rows(view).select(*_SHOWN, "side", *means)
     return {
         "configurations": encoded(rows.to_dict(as_series=False) | settings),
         "input_factor": encoded(paired.to_dict(as_series=False)),
-        "epsilon": encoded(epsilon.columns(view)),
-        "uncertainty": encoded(uncertainty.columns(view)),
+        "epsilon": encoded(sweeps.epsilon_columns(view)),
+        "uncertainty": encoded(sweeps.uncertainty_columns(view)),
         "curves": encoded(curves.columns(view)),
         "bars": encoded(attributions.columns(view)),
     }
@@ -157,7 +153,7 @@ def _body(view: View) -> dict[str, Any]:
         "settings": facts.settings(view.tables.settings, "Settings of the metrics"),
         "boxes": [facts.boxes(view, metric) for metric in view.measured],
         "main": view.main,
-        "over_epsilon": epsilon.series(view),
+        "over_epsilon": sweeps.epsilon_series(view),
         "other_metrics": [
             (metric.column, metric_head(metric.label, metric.higher_is_better)) for metric in boxes.other_metrics(view)
         ],
@@ -171,7 +167,7 @@ def _body(view: View) -> dict[str, Any]:
             for at, example in enumerate(attributions.tables(view))
         ],
         "galleries": [attributions.gallery(example) for example in shown if attributions.is_image(example)],
-        "trust": trust.section(view),
+        "trust": facts.trust(view),
         "paper": view.paper,
         "verdicts": view.paper.matrix(view.models) if view.paper else [],
         "costs": facts.costs(view),
@@ -185,3 +181,77 @@ def _inputs(example: Example) -> tuple[str, list[tuple[str, str]]]:
         for at in range(len(example.input_ids))
     ]
     return example.model, options
+
+
+_SIZE = 8  # points
+
+
+def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> list[Path]:
+    """Draw the paper's figures from a study, each as an SVG file, and return the files written.
+
+    The same tables give the same bytes. A figure for which the study has no data is left out.
+
+    Args:
+        folder: Where to write; made if need be.
+        tables: What the study measured.
+        examples: A few explained inputs per model; may be empty.
+    """
+    return draw_figures(folder, View(tables, tuple(examples))) + draw_examples(folder, examples)
+
+
+def draw_figures(folder: Path, view: View) -> list[Path]:
+    """Those without examples, from a view whose analysis serves others as well."""
+    return _drawn(folder, _figures(view))
+
+
+def draw_examples(folder: Path, examples: Sequence[Example]) -> list[Path]:
+    """Those of the examples."""
+    return _drawn(folder, _of_examples(examples))
+
+
+def _drawn(folder: Path, figures: Iterator[tuple[str, Figure]]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with fixed_style(_SIZE):
+        return [save(figure, folder / f"{name}.svg") for name, figure in figures]
+
+
+def write_joint_figures(folder: Path, several: Sequence[Tables]) -> list[Path]:
+    """Draw the paper's figures over several studies, all models in one figure each, and return the files written.
+
+    Args:
+        folder: Where to write; made if need be.
+        several: What each study measured; their models have different names.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    view = View(joined(several), ())
+    with (
+        fixed_style(_SIZE),
+        mpl.rc_context({"svg.fonttype": "none"}),
+    ):  # letters as outlines would take most of the file
+        return [save(figure, folder / f"{name}.svg") for name, figure in _over_configurations(view)]
+
+
+def _figures(view: View) -> Iterator[tuple[str, Figure]]:
+    yield from _over_configurations(view)
+    if sweeps.epsilon_series(view):
+        yield "epsilon", sweeps.epsilon_figure(view)
+    if view.uncertainty.height:
+        yield "uncertainty", sweeps.uncertainty_figure(view)
+
+
+def _of_examples(examples: Sequence[Example]) -> Iterator[tuple[str, Figure]]:
+    shown = [example for example in examples if curves.has_content(example)]
+    for at, example in enumerate(shown, start=1):
+        yield f"curves-{at}", curves.figure(example)
+        yield f"attributions-{at}", attributions.figure(example)
+
+
+def _over_configurations(view: View) -> Iterator[tuple[str, Figure]]:
+    for metric in view.main:
+        name = "dpc" if metric.column == LEADING_DPC else re.sub(r"\W+", "-", metric.column)
+        yield f"methods-{name}", boxes.figure(view, metric)
+        if boxes.paired_methods(view):
+            yield f"input-factor-{name}", boxes.paired_figure(view, metric)
+    for lime, name in ((True, "scatter-lime"), (False, "scatter-others")):
+        if scatter.models(view, lime):
+            yield name, scatter.figure(view, lime)

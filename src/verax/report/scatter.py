@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from verax.attribution.names import KINDS, method_colours
 from verax.core.palette import GREY, PURPLE, VERMILION
-from verax.report.figure import legend, panels, plain
-from verax.report.style import signed
+from verax.report.html import signed
+from verax.report.plots import legend, panels, plain
 from verax.report.vega import scale_of, tooltips, vega_lite
 from verax.report.view import View
 

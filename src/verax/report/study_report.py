@@ -29,8 +29,7 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
     With more than one of ``workers`` another process draws the figures of examples, the slowest ones, meanwhile.
     """
     need_study_extra()
-    from verax.report.page import page, vega  # noqa: PLC0415  # needs packages of an extra
-    from verax.report.study_figures import draw_examples, draw_figures  # noqa: PLC0415
+    from verax.report.page import draw_examples, draw_figures, page, vega  # noqa: PLC0415  # needs packages of an extra  # noqa: PLC0415
     from verax.report.view import View  # noqa: PLC0415
 
     folder = study.store.folder
@@ -58,7 +57,7 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
 
 def _draw_examples(pipe: Connection, folder: Path, examples: Sequence[Example]) -> None:
     """What the other process does."""
-    from verax.report.study_figures import draw_examples  # noqa: PLC0415  # needs packages of an extra
+    from verax.report.page import draw_examples  # noqa: PLC0415  # needs packages of an extra
 
     draw_examples(folder, examples)
     pipe.send(None)

@@ -5,9 +5,12 @@ from typing import Any
 
 import altair as alt
 
-from verax.report.style import chart_config
+from verax.attribution.names import LOCAL, ORIENTED, REFERENCE
+from verax.core.palette import BLUE, FONT, GREY, VERMILION
 from verax.study.tables import MetricInfo
 
+KIND_COLOURS = {LOCAL: BLUE, ORIENTED: VERMILION, REFERENCE: GREY}
+NEGATIVE, POSITIVE = VERMILION, BLUE  # in bars and heat maps
 WIDTH = 1040  # of all panels of a chart together
 
 
@@ -18,7 +21,7 @@ def vega_lite(chart: Any, **choices: Any) -> dict[str, Any]:
     """
     form = chart.to_dict()
     form.pop("$schema", None)  # an address, which nothing needs
-    form["config"] = chart_config()
+    form["config"] = _config()
     form["params"] = [*form.get("params", []), *({"name": name, "value": value} for name, value in choices.items())]
     return {"vega_lite": form, "tables": sorted(_named(form))}
 
@@ -56,6 +59,28 @@ def scale_of(range_by_value: Mapping[str, Any]) -> alt.Scale:
 def axis_title(metric: MetricInfo) -> str:
     """A metric beside an axis, with the direction in which it is better."""
     return f"{metric.label} → better" if metric.higher_is_better else f"better ← {metric.label}"
+
+
+def _config() -> dict[str, Any]:
+    """Vega-Lite's config for all charts: text and lines take the colour of the page, light, dark or printed."""
+    ink = "currentColor"
+    coloured = {"labelColor": ink, "titleColor": ink}
+    sized = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 260}
+    lines = {"tickColor": ink, "domainColor": ink, "gridColor": ink}
+    faint = {"gridOpacity": 0.1, "domainOpacity": 0.3, "tickOpacity": 0.3}
+    below = {"layout": {"bottom": {"anchor": "start", "direction": "vertical"}}}
+    title = {"color": ink, "subtitleColor": ink, "fontSize": 13, "subtitleFontSize": 11, "anchor": "start", "offset": 8}
+    return {
+        "background": None,
+        "font": FONT,
+        "view": {"stroke": ink, "strokeOpacity": 0.15},
+        "axis": coloured | lines | faint | sized,
+        "header": coloured | {"labelFontSize": 12, "labelFontWeight": "bold"},
+        "legend": coloured | sized | {"symbolOpacity": 1} | below,
+        "title": title,
+        "text": {"color": ink, "fontSize": 11},
+        "rule": {"color": ink},
+    }
 
 
 def _named(form: Any) -> set[str]:

@@ -161,7 +161,7 @@ class Tuned:
 
     def page(self, summary: str = "") -> str:
         """The page that ``save`` writes, which begins with a summary; by default its own."""
-        from verax.report.tuning import tuning_page  # noqa: PLC0415  # needs Altair
+        from verax.report.result_pages import tuning_page  # noqa: PLC0415  # needs Altair
 
         return tuning_page(self, summary or str(self))
 

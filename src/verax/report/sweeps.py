@@ -1,4 +1,4 @@
-"""Infidelity against the number of draws: its mean with error bars by method, and how its error falls."""
+"""Scores over epsilon and over the number of draws: how a metric's judgement changes with its settings."""
 
 from typing import Any
 
@@ -6,10 +6,96 @@ import altair as alt
 import polars as pl
 from matplotlib.figure import Figure
 
-from verax.attribution.names import method_colours
-from verax.report.figure import legend, panels, plain
-from verax.report.vega import by_model, scale_of, vega_lite
+from verax.attribution.names import label_of, method_colours
+from verax.report.plots import legend, panels, plain
+from verax.report.vega import by_model, scale_of, tooltips, vega_lite
 from verax.report.view import View
+from verax.study.tables import MetricInfo
+
+FEWEST = 3  # columns that differ in epsilon alone: two points are no curve
+_VALUE = "score / epsilon"
+
+
+def epsilon_series(view: View) -> list[MetricInfo]:
+    """The metrics of the first series that is long enough, by ascending epsilon; none where there is no such one."""
+    alike: dict[str, list[MetricInfo]] = {}
+    for metric in view.measured:
+        if metric.epsilon is not None:
+            alike.setdefault(metric.series, []).append(metric)
+    found = next((metrics for metrics in alike.values() if len(metrics) >= FEWEST), [])
+    return sorted(found, key=lambda metric: metric.epsilon or 0.0)
+
+
+def epsilon_points(view: View) -> pl.DataFrame:
+    """One row per model, method with its variant, and epsilon: the median over configurations, divided by epsilon."""
+    frames = [
+        view.boxes(metric).select(
+            "model",
+            pl.struct("method", "local").map_elements(lambda v: label_of(**v), return_dtype=pl.String).alias("label"),
+            pl.lit(metric.epsilon).alias("epsilon"),
+            (pl.col("median") / metric.epsilon).alias("value"),
+        )
+        for metric in epsilon_series(view)
+    ]
+    schema = {"model": pl.String(), "label": pl.String(), "epsilon": pl.Float64(), "value": pl.Float64()}
+    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+
+
+def epsilon_columns(view: View) -> dict[str, list[Any]]:
+    """The points as the page's chart needs them."""
+    return epsilon_points(view).to_dict(as_series=False)
+
+
+def epsilon_charts(view: View) -> dict[str, Any]:
+    """One line per method, a panel per model."""
+    if not epsilon_series(view):
+        return {}
+    found = epsilon_points(view)
+    labels = [label for label in view.labels if label in set(found["label"])]
+    ticks = alt.Axis(values=sorted(set(found["epsilon"])), grid=False)
+    base = alt.Chart().encode(
+        x=alt.X("epsilon:Q", scale=alt.Scale(type="log", nice=False), axis=ticks),
+        y=alt.Y("value:Q", title=_VALUE, axis=alt.Axis(format="~g", tickCount=5)),
+        color=alt.Color(
+            "label:N",
+            title=None,
+            scale=alt.Scale(domain=labels, range=method_colours(labels)),
+            legend=alt.Legend(orient="top", columns=6, symbolType="circle"),
+        ),
+        tooltip=tooltips("label", ("epsilon", "epsilon", "~g"), ("value", _VALUE, ".4g")),
+    )
+    layers = alt.layer(
+        base.mark_line(strokeWidth=1.6, aria=False),
+        base.mark_circle(size=28, aria=False),
+        data=alt.NamedData(name="epsilon"),
+    )
+    faceted = by_model(layers.properties(height=230), _epsilon_models(view, found), margin=60, columns=2)
+    described = (
+        faceted.resolve_scale(y="independent")
+        .resolve_axis(x="independent")
+        .properties(description="Score divided by epsilon against epsilon, by method, one panel per model.")
+    )
+    return {"epsilon": vega_lite(described)}
+
+
+def epsilon_figure(view: View) -> Figure:
+    """The same as a figure."""
+    found = epsilon_points(view)
+    models, labels = _epsilon_models(view, found), [label for label in view.labels if label in set(found["label"])]
+    drawn, axes = panels(len(models), width=4.4, height=2.8, columns=2)
+    for model, ax in zip(models, axes, strict=True):
+        for label, colour in zip(labels, method_colours(labels), strict=True):
+            line = found.filter(pl.col("model") == model, pl.col("label") == label)
+            ax.plot(line["epsilon"], line["value"], color=colour, linewidth=1.2, marker=".", label=plain(label))
+        ax.set_xscale("log")
+        ax.set(title=plain(model), xlabel="epsilon", ylabel=_VALUE)
+    legend(drawn, axes, columns=4)
+    return drawn
+
+
+def _epsilon_models(view: View, found: pl.DataFrame) -> list[str]:
+    return [model for model in view.models if model in set(found["model"])]
+
 
 ERRORS = {"resampled_sd": "resampled", "analytic_se": "analytic", "independent_sd": "independent draws"}
 # a resample that is the whole pool has no spread but rounding errors, which must not stretch the scale
@@ -17,14 +103,14 @@ DRAWN = "datum.size > 0 && !(datum.size < 0.001 * datum.analytic_se)"
 _DASHES = {"resampled": [1, 0], "analytic": [5, 3], "independent draws": [1, 3]}
 
 
-def columns(view: View) -> dict[str, list[Any]]:
+def uncertainty_columns(view: View) -> dict[str, list[Any]]:
     """The curves as the page's charts need them, with the ends of the error bars."""
     value, spread = pl.col("value"), pl.col("resampled_sd")
     frame = view.uncertainty.with_columns((value - spread).alias("low"), (value + spread).alias("high"))
     return frame.select("model", "name", "draws", "value", "low", "high", *ERRORS).to_dict(as_series=False)
 
 
-def charts(view: View) -> dict[str, Any]:
+def uncertainty_charts(view: View) -> dict[str, Any]:
     """Values with their resampled spread, and three kinds of error on logarithmic scales."""
     if not view.uncertainty.height:
         return {}
@@ -118,7 +204,7 @@ def _faceted(view: View, chart: Any, columns: int) -> Any:
     return faceted.resolve_scale(y="independent").resolve_axis(x="independent")
 
 
-def figure(view: View) -> Figure:
+def uncertainty_figure(view: View) -> Figure:
     """The paper's figure: Infidelity, mean and standard deviation over resamples, against draws, by method."""
     models, names = _models(view), _methods(view)
     drawn, axes = panels(len(models), width=4.4, height=2.8, columns=2)

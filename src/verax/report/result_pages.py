@@ -1,5 +1,6 @@
-"""The page of a check: what was required and why, what was found, and how to compute it again."""
+"""The pages of an audit, a check and a search: what came out, all of it in tables, and how to compute it again."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -7,12 +8,58 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from verax.checking.record import embedded
-from verax.core.display import cost
-from verax.report.html import rendered
+from verax.core.display import cost, metric_head, significant
+from verax.core.packages import optional_package
+from verax.report.html import number, rendered
+from verax.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
+    from verax.auditing.finding import Finding
+    from verax.auditing.result import Audit
     from verax.checking.requirement import Requirement
     from verax.checking.result import Check
+    from verax.tuning.result import Tuned
+
+
+_MOST = 500  # failures on a page; the table in a file has all
+
+
+def audit_page(audit: "Audit") -> str:
+    """The page as text; it needs no network and runs no script.
+
+    Args:
+        audit: What was found.
+    """
+    table = audit.table()
+    failed = [one for one in audit.findings if one.passed is False]
+    return rendered(
+        "audit.html",
+        about="your model" if audit.inputs else "models whose true explanations are known",
+        facts=audit.facts,
+        sentences=audit.sentences,
+        head=table.head,
+        rows=table.rows,
+        caption=table.caption,
+        trials=[(trial.name, trial.asks, trial.passes, trial.validity) for trial in audit.trials],
+        blind=list(audit.blind_spots.items()),
+        misled=list(audit.misled.items()),
+        failed=[_failure_cells(one) for one in failed[:_MOST]],
+        more=max(0, len(failed) - _MOST),
+        notes=audit.notes,
+    )
+
+
+def _failure_cells(finding: "Finding") -> list[Any]:
+    value, low, high = (_figure(one) for one in (finding.value, finding.low, finding.high))
+    scale = "" if finding.scale is None else f", within {finding.scale:g}"
+    kind = f"{finding.kind}{scale}"
+    where = (finding.metric, kind, finding.replacement, finding.case, finding.trial)
+    return [*where, f"{value} [{low}, {high}]", f"{finding.inputs:,}", f"{100 * finding.ties:.0f} %", finding.says]
+
+
+def _figure(value: float) -> str:
+    return "none" if math.isinf(value) else significant(value, 3)  # no damage is found, or no number is enough
+
 
 POINTS = (
     (
@@ -113,3 +160,47 @@ def _required(check: "Check", number: int, one: "Requirement") -> dict[str, Any]
         "misses": one.metric.known_limitations,
         "settings": settings,
     }
+
+
+_HEAD = ("state", "inputs", "model rows per input", "configuration", "reason of a failure")
+
+
+def tuning_page(tuned: "Tuned", summary: str) -> str:
+    """The page as text; it needs no network and runs no script.
+
+    Args:
+        tuned: The search.
+        summary: What the page begins with.
+    """
+    vl_convert = optional_package("vl_convert", "verax[tune]", "The page of a search")
+    drawn = vl_convert.vegalite_to_svg(tuned.plot().configure(background="white").to_json())
+    best, *lines = summary.splitlines()
+    heads = [metric_head(tuned.label(name), metric.higher_is_better) for name, metric in tuned.metrics.items()]
+    return rendered(
+        "tuning.html",
+        best=best,
+        date=tuned.facts.get("date", ""),
+        lines=lines,
+        metrics=[(tuned.label(name), metric.asks) for name, metric in tuned.metrics.items() if metric.asks],
+        chart=Markup(drawn),  # noqa: S704 - Vega escapes the names in it
+        head=["trial", *heads, *_HEAD],
+        rows=[_trial_cells(tuned, row) for row in tuned.table.iter_rows(named=True)],
+    )
+
+
+def _trial_cells(tuned: "Tuned", row: Mapping[str, Any]) -> list[str]:
+    scores = [str(_estimate(row, name)) if row[name] is not None else "" for name in tuned.metrics]
+    cost = number(row["cost"] and float(row["cost"]))
+    return [
+        str(row["trial"]),
+        *scores,
+        row["state"],
+        f"{row['inputs']:,}",
+        cost,
+        row["configuration"],
+        row["reason"] or "",
+    ]
+
+
+def _estimate(row: Mapping[str, Any], name: str) -> Estimate:
+    return Estimate(row[name], math.nan, row[f"{name}_low"], row[f"{name}_high"])
