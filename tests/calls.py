@@ -10,7 +10,7 @@ from unittest import mock
 
 import verax
 from verax.metrics import METRICS, DirectedPredictionChange, Infidelity, InfidelityUncertainty, Metric, PredictionChange
-from verax.metrics.deciding import paper_metrics
+from verax.metrics.choose import paper_metrics
 from verax.problem.inputs import Inputs
 
 auditing = importlib.import_module("verax.auditing.audit")

@@ -3,8 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import verax.core.memory_limit  # noqa: F401  # first: says in a line that there is no room for what follows
-from verax.core.packages import __version__
+from verax.core.packages import __version__  # first: ends the command where there is too little memory for the rest
 
 if TYPE_CHECKING:
     from verax import (  # noqa: F401  # some are not in __all__

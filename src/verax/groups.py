@@ -1,5 +1,5 @@
 """Group numbers, for ``features=``: windows of a series, the values of a token."""
 
-from verax.problem.groups import tokens, windows
+from verax.problem.features import tokens, windows
 
 __all__ = ["tokens", "windows"]

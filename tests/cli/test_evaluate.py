@@ -22,7 +22,7 @@ import calls
 import verax
 from verax.cli import app
 from verax.evaluation.ranking import REFERENCE
-from verax.metrics.deciding import QUESTIONS
+from verax.metrics.choose import QUESTIONS
 from verax.models import save
 from verax.paper.models import Linear
 

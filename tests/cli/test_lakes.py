@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import verax
 from scale.lakes import SmallLake, same
 from verax.cli import app
-from verax.core.determinism import one_thread_on_cpu
+from verax.core.blocks import one_thread_on_cpu
 
 RUN = CliRunner()
 FEW = ("--metric", "pc", "--metric", "dpc", "--metric", "infidelity(samples=16)")

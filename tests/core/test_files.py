@@ -9,8 +9,15 @@ import sys
 
 import pytest
 
-from verax.core.files import DiskError, Sealed, sweep_parts, write_atomically
-from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
+from verax.core.files import (
+    BLANK_CHECKSUM,
+    DiskError,
+    Sealed,
+    has_valid_checksum,
+    sweep_parts,
+    with_checksum,
+    write_atomically,
+)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from verax.core import memory_limit
+from verax.core import packages
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, limit: int, *argv: str) -> None:
@@ -20,7 +20,7 @@ def test_too_little_memory_is_one_line_and_an_exit_code(
 ) -> None:
     limited(monkeypatch, 400_000_000, name, "doctor")
     with pytest.raises(SystemExit) as ended:
-        memory_limit.check_memory_limit()
+        packages.check_memory_limit()
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith("verax: not enough memory to start: at most 0.4 GB of address space are allowed (ulimit -v)")
@@ -30,11 +30,11 @@ def test_too_little_memory_is_one_line_and_an_exit_code(
 def test_a_program_and_a_wide_limit_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, name in (
         (400_000_000, "program.py"),
-        (memory_limit.NEEDED, "verax"),
+        (packages.NEEDED, "verax"),
         (resource.RLIM_INFINITY, "verax"),
     ):
         limited(monkeypatch, limit, name)
-        memory_limit.check_memory_limit()
+        packages.check_memory_limit()
 
 
 def test_the_module_is_recognised_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,9 +42,9 @@ def test_the_module_is_recognised_by_its_name(monkeypatch: pytest.MonkeyPatch) -
     limited(monkeypatch, 400_000_000, "-m", "doctor")
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "verax", "doctor"])
     with pytest.raises(SystemExit):
-        memory_limit.check_memory_limit()
+        packages.check_memory_limit()
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "pytest"])
-    memory_limit.check_memory_limit()
+    packages.check_memory_limit()
 
 
 def test_it_is_light() -> None:
@@ -53,6 +53,6 @@ def test_it_is_light() -> None:
         "import runpy, sys; before = set(sys.modules); runpy.run_path(sys.argv[1]); print(*set(sys.modules) - before)"
     )
     found = subprocess.run(
-        [sys.executable, "-c", code, memory_limit.__file__], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, packages.__file__], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"numpy", "torch", "polars", "verax"} & set(found)

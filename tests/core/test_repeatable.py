@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from verax.core.determinism import deterministic_convolutions, deterministic_scatter_add
+from verax.core.blocks import deterministic_convolutions, deterministic_scatter_add
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -4,7 +4,7 @@ import pytest
 
 from verax import attribution
 from verax.attribution import IntegratedGradients, LimeImage, Slic
-from verax.core.settings import from_dict, to_dict
+from verax.core.registry import from_dict, to_dict
 from verax.metrics import PredictionChange
 from verax.problem.replacement import Baseline, Nudge, Own, Toward
 

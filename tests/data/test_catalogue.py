@@ -55,6 +55,6 @@ def test_a_name_belongs_to_one_loader() -> None:
     register(Source("mine", load_digits))
     register(Source("mine", load_digits, "image"))  # as when a cell of a notebook is run again
     assert source_of("mine").modality == "image"
-    message = r"data set: 'mine' is loaded by verax\.datasets\.embedded\.load_digits already, .*load_mine needs"
+    message = r"data set: 'mine' is loaded by verax\.data\.catalogue\.load_digits already, .*load_mine needs"
     with pytest.raises(ValueError, match=message):
         register(Source("mine", load_mine))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn import datasets
 
-from verax.data.embedded import load_breast_cancer, load_digits
+from verax.data.catalogue import load_breast_cancer, load_digits
 
 LOADERS = pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
 

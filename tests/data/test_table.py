@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 import torch
 
-from verax.data.columns import MISSING, columns_of
-from verax.data.labels import read_labels
-from verax.data.table import column_baselines, column_values, element_names
+from verax.data.columns import MISSING, columns_of, read_labels
+from verax.data.file import column_baselines, column_values, element_names
 from verax.datasets import load_file
 
 COUNT = 40

@@ -147,7 +147,7 @@ def test_blocks_of_any_size_agree(monkeypatch: pytest.MonkeyPatch, budget: int, 
     model, x, a = network(), normal(5, 6), normal(4, 5, 6, seed=2)
     whole = measured(model, x, a, samples=30, **options)
     monkeypatch.setattr(sampled, "block_bytes", lambda device: budget)
-    monkeypatch.setattr(verax.metrics.moments, "_CACHED", 60)  # two attributions or inputs at a time
+    monkeypatch.setattr(verax.metrics.monte_carlo, "_CACHED", 60)  # two attributions or inputs at a time
     parts = measured(model, x, a, samples=30, **options)
     torch.testing.assert_close(parts.value, whole.value, rtol=0, atol=1e-12)
     torch.testing.assert_close(parts.standard_error, whole.standard_error, rtol=0, atol=1e-12)

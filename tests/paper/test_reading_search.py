@@ -11,7 +11,7 @@ import torch
 
 import verax
 from verax.attribution import Gradient, LimeTabular, Random, VarGrad, grid
-from verax.data.embedded import load_breast_cancer
+from verax.data.catalogue import load_breast_cancer
 from verax.metrics import DirectedPredictionChange, Infidelity
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import verax
-from verax.problem.given_attributions import advice, plain_attributions, with_rows
+from verax.problem.attributed import advice, plain_attributions, with_rows
 
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
 

@@ -7,9 +7,8 @@ import torch
 import calls
 import reference
 import verax
-from verax import attribution
+from verax import attribution, groups
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
-from verax.problem import groups
 
 N, T, C, CLASSES = 4, 7, 3, 3
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from verax.core.settings import from_dict, to_dict
+from verax.core.registry import from_dict, to_dict
 from verax.metrics import PredictionChange
 from verax.problem.replacement import REPLACEMENTS
 from verax.problem.replacement.words import needs_background, replacement_from, sayable

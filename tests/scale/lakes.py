@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 import verax
-from verax.core.determinism import one_thread_on_cpu
+from verax.core.blocks import one_thread_on_cpu
 from verax.lakes import score_lake
 from verax.metrics import Infidelity
 from verax.models import save

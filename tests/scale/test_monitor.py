@@ -11,7 +11,7 @@ import calls
 import verax
 from calls import stream
 from verax.core.arrays import Layout
-from verax.core.hashing import BLANK_CHECKSUM, with_checksum
+from verax.core.files import BLANK_CHECKSUM, with_checksum
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import METRICS
 from verax.metrics.result import Context, Result

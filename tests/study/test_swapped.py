@@ -8,7 +8,7 @@ import pytest
 
 from study.studies import HERE, ran, same, scores, spec, table, whole
 from verax.core.files import Sealed
-from verax.data.embedded import load_breast_cancer
+from verax.data.catalogue import load_breast_cancer
 from verax.models import save
 from verax.paper.models import Linear
 from verax.scoring.model_files.saved import ModelFileError

@@ -7,7 +7,7 @@ from sklearn.ensemble import RandomForestRegressor
 import verax
 from verax.attribution import Gradient, IntegratedGradients, KernelShap, LimeTabular, Occlusion, Random, SmoothGrad
 from verax.metrics import EffectCorrelation
-from verax.metrics.deciding import QUESTIONS
+from verax.metrics.choose import QUESTIONS
 from verax.tuning import Tuned
 
 WEIGHTS = torch.tensor([2.0, -1.5, 1.2, -0.9, 0.7, -0.5])

@@ -5,7 +5,7 @@ import pytest
 from calls import tune
 from tuning.conftest import SIX, some_inputs
 from verax.attribution import LimeImage, Quickshift
-from verax.core.settings import code_of
+from verax.core.registry import code_of
 
 
 @pytest.fixture

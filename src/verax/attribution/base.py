@@ -21,10 +21,9 @@ from verax.attribution.family import Family, check_family
 from verax.attribution.given import Explained, Given, Piece, Place, given_of
 from verax.core.arrays import Layout, joined_rows
 from verax.core.blocks import pieces
-from verax.core.registry import Registry
-from verax.core.settings import code_of
+from verax.core.registry import Registry, code_of
 from verax.core.shapes import Float
-from verax.problem.checked_inputs import CheckedInputs
+from verax.problem.inputs import CheckedInputs
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Meter, Rows
 from verax.scoring.session import NOT_DIFFERENTIABLE

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.nonlinear_calls import Call, Evaluate
-from verax.core.determinism import deterministic_scatter_add
+from verax.core.blocks import deterministic_scatter_add
 
 _OTHER_WAY = (
     "model: DeepLIFT needs the same functions to be called for every row, but the model's way through its layers "

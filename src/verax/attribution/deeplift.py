@@ -19,8 +19,7 @@ from torch import Tensor
 
 from verax.attribution.chords import Chords
 from verax.attribution.nonlinear_calls import Call, CaughtCalls, Recording
-from verax.core.blocks import pieces
-from verax.core.determinism import deterministic_convolutions
+from verax.core.blocks import deterministic_convolutions, pieces
 from verax.core.shapes import Float, Int
 from verax.scoring.class_scores import class_scores, target_scores
 from verax.scoring.meter import Rows

@@ -8,8 +8,7 @@ from torch import Tensor
 from verax.core import noise
 from verax.core.arguments import settle
 from verax.core.shapes import Bool, Float, Int, Shaped
-from verax.problem.background import checked_background
-from verax.problem.baselines import baseline_tensor
+from verax.problem.baselines import baseline_tensor, checked_background
 from verax.problem.features import FeatureMap, Groups, feature_map
 from verax.problem.problem import Problem
 from verax.scoring.adapters import Adapter

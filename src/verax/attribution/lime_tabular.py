@@ -24,7 +24,7 @@ from verax.core.arguments import (
 )
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
-from verax.problem.typical_rows import spreads
+from verax.problem.baselines import spreads
 from verax.scoring.meter import Rows
 
 

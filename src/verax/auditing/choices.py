@@ -13,8 +13,8 @@ from verax.core.registry import unknown
 from verax.metrics import METRICS, DirectedPredictionChange, EffectCorrelation, Infidelity, Metric
 from verax.metrics.base import Kind
 from verax.metrics.choose import chosen
-from verax.problem.checked_inputs import CheckedInputs
 from verax.problem.features import Grid
+from verax.problem.inputs import CheckedInputs
 from verax.problem.replacement import (
     BASELINE,
     REPLACEMENTS,

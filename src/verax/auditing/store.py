@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from verax.auditing.finding import Finding
 from verax.auditing.subject import Subject
 from verax.auditing.trials.base import Trial
-from verax.core.files import Sealed, write_atomically
-from verax.core.hashing import digest, stable_form, tensor_hash
+from verax.core.files import Sealed, digest, stable_form, tensor_hash, write_atomically
 from verax.core.packages import __version__
 from verax.core.warn import warn
 from verax.metrics.base import Metric

@@ -15,7 +15,7 @@ from verax.checking.requirement import Requirement, requirements_of
 from verax.checking.result import Check, Checked
 from verax.core.arrays import as_tensor
 from verax.core.blocks import pieces
-from verax.core.hashing import tensor_hash
+from verax.core.files import tensor_hash
 from verax.core.noise import random_order
 from verax.core.shapes import Float, Int
 from verax.core.warn import once_per_call

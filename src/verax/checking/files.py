@@ -17,8 +17,7 @@ import torch
 
 from verax.checking.measure import Plan, method_of, planned
 from verax.checking.requirement import Requirement, Segments, requirements_of
-from verax.core.files import write_atomically
-from verax.core.hashing import digest
+from verax.core.files import digest, write_atomically
 from verax.core.packages import __version__
 from verax.core.registry import unknown
 from verax.data.array_files import SUFFIXES, TABLES, read_table

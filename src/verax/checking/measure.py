@@ -11,8 +11,7 @@ from torch import Tensor
 from verax.attribution import METHODS, Attribution, Random
 from verax.checking.reason_metrics import ReasonMetric, reasons_for
 from verax.checking.requirement import Measure, Requirement
-from verax.core.registry import unknown
-from verax.core.settings import from_dict, parse_short_form
+from verax.core.registry import from_dict, parse_short_form, unknown
 from verax.core.shapes import Float
 from verax.evaluation.engine import Call, check_call
 from verax.evaluation.evaluate import evaluate
@@ -23,8 +22,7 @@ from verax.evaluation.stream_batches import of_rows
 from verax.metrics.base import Metric
 from verax.metrics.choose import fewest_features
 from verax.metrics.weighted_area import WeightedArea
-from verax.problem.attributed import attributed
-from verax.problem.given_attributions import fitted_attributions, plain_attributions
+from verax.problem.attributed import attributed, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Rows
 from verax.statistics.anytime import ScoreRange

@@ -13,8 +13,7 @@ from typing import Any
 
 from verax.checking.files import FORMAT, CheckFile, CheckFileError, changes, hashes, read_lock, versions
 from verax.checking.result import Check, Checked
-from verax.core.files import finite
-from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
+from verax.core.files import BLANK_CHECKSUM, finite, has_valid_checksum, with_checksum
 
 _PLACE = re.compile(r'<pre hidden id="verax-check">(.*?)</pre>', re.DOTALL)
 _TOLERANCE = 1e-4  # of the numbers compared, where device or versions differ

@@ -19,8 +19,7 @@ from verax.core.arguments import (
     kind_in_words,
     settle,
 )
-from verax.core.registry import unknown
-from verax.core.settings import parse_short_form
+from verax.core.registry import parse_short_form, unknown
 from verax.metrics.base import METRICS, Metric
 from verax.metrics.choose import metric_from, metric_of
 from verax.problem.features import Grid

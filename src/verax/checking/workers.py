@@ -13,7 +13,7 @@ from verax.checking.check import Rows, run_check
 from verax.checking.files import CheckFile
 from verax.checking.measure import Measured, Plan
 from verax.checking.result import Check
-from verax.core.determinism import one_thread_on_cpu
+from verax.core.blocks import one_thread_on_cpu
 from verax.core.registry import load_plugins, loaded_plugins
 from verax.core.warn import once_per_call
 from verax.core.worker_processes import Worker, ready

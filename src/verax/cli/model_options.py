@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verax.cli import common, complete
-from verax.core.settings import from_dict, parse_short_form
+from verax.core.registry import from_dict, parse_short_form
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution

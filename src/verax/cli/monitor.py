@@ -15,8 +15,7 @@ from verax.cli import common, model_options
 from verax.core.arguments import checked_choice
 from verax.core.display import escape
 from verax.core.files import finite
-from verax.core.registry import load_plugins
-from verax.core.settings import parse_short_form
+from verax.core.registry import load_plugins, parse_short_form
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution

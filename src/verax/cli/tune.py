@@ -10,8 +10,7 @@ from verax.cli import common, complete, model_options
 from verax.cli.common import check_extra
 from verax.core.arguments import checked_choice
 from verax.core.files import table_bytes
-from verax.core.registry import load_plugins
-from verax.core.settings import to_dict
+from verax.core.registry import load_plugins, to_dict
 
 if TYPE_CHECKING:
     from verax.tuning import Tuned, TunedByQuestion

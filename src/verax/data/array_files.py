@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from verax.core.warn import warn
-from verax.data.limits import LimitError, check_bytes
-from verax.data.parquet_footer import unpacked_bytes
+from verax.data.limits import LimitError, check_bytes, unpacked_bytes
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 TABLES = (".parquet", ".csv")

@@ -12,8 +12,7 @@ from torch import Tensor
 from verax.core import noise
 from verax.core.arguments import checked_choice, checked_seed
 from verax.core.shapes import Bool, Float, Int, Shaped
-from verax.data.columns import Columns
-from verax.data.labels import Task
+from verax.data.columns import Columns, Task
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")

@@ -12,8 +12,7 @@ from verax.evaluation.ranking import AlternativeResult
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import with_reference
 from verax.metrics.base import Kind
-from verax.metrics.choose import Metrics
-from verax.metrics.deciding import deciding_metrics, why_not
+from verax.metrics.choose import Metrics, deciding_metrics, why_not
 from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement, checked_replacement
 from verax.scoring.meter import Cost

@@ -20,7 +20,7 @@ from verax.evaluation.ranking import (
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import Judgement, Verdict
 from verax.metrics.base import Kind
-from verax.metrics.deciding import QUESTIONS, decider
+from verax.metrics.choose import QUESTIONS, decider
 from verax.metrics.result import Result
 from verax.metrics.weighted_area import PredictionChangeResult
 from verax.statistics.intervals import Estimate

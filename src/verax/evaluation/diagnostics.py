@@ -15,8 +15,8 @@ from verax.metrics.effect_correlation import EffectCorrelation
 from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange
 from verax.metrics.result import GuidedResult, Result
 from verax.problem.attributed import Attributed, Task
+from verax.problem.baselines import spreads as typical_spreads
 from verax.problem.replacement import Baseline, Toward
-from verax.problem.typical_rows import spreads as typical_spreads
 from verax.scoring.class_scores import Columns
 from verax.scoring.session import Session
 from verax.statistics.intervals import Estimate, estimates

@@ -19,7 +19,7 @@ from verax.evaluation.diagnostics import (
     warn_of_scales,
 )
 from verax.evaluation.result import Evaluation, Saturation
-from verax.metrics.about import About, class_counts
+from verax.metrics.about import About, class_counts, text_examples
 from verax.metrics.base import AttributionMetric, GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.perturbation.adaptive import adaptive_scores
@@ -31,7 +31,6 @@ from verax.problem.attributed import Attributed, Task
 from verax.problem.problem import Problem
 from verax.problem.replacement import Baseline, Replacement
 from verax.problem.replacement.words import needs_background
-from verax.problem.text_examples import text_examples
 from verax.scoring.adapters import Adapter, model_name
 from verax.scoring.class_scores import Output
 from verax.scoring.meter import Cost, Meter

@@ -11,8 +11,7 @@ from verax.evaluation.engine import Call, check_call, run
 from verax.evaluation.explained_class import Known, with_known_class
 from verax.evaluation.result import Evaluation
 from verax.metrics.choose import Metrics, metrics_for
-from verax.problem.attributed import attributed
-from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
+from verax.problem.attributed import attributed, explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Meter
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from verax.core.shapes import Float, Int
 from verax.metrics.about import class_name
-from verax.problem.given_attributions import explanations_of
+from verax.problem.attributed import explanations_of
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import resolve_target
 

@@ -16,8 +16,8 @@ from verax.perturbation.feature_sums import direction_sums
 from verax.perturbation.removed_sets import set_type
 from verax.perturbation.set_scores import score_sets
 from verax.problem.attributed import Task
-from verax.problem.checked_inputs import undirected
 from verax.problem.features import FeatureMap
+from verax.problem.inputs import undirected
 from verax.scoring.session import Session
 
 

@@ -24,7 +24,7 @@ from verax.evaluation.stream_sources import (
 )
 from verax.evaluation.totals import Totals
 from verax.metrics.choose import Metrics, metrics_for
-from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
+from verax.problem.attributed import explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter
 from verax.statistics.totals import sketches

@@ -10,9 +10,8 @@ from torch import Tensor
 from verax.core.arguments import kind_in_words
 from verax.core.arrays import as_tensor, joined_rows
 from verax.evaluation.explained_class import with_known_class
-from verax.problem.checked_inputs import checked_values
-from verax.problem.given_attributions import explanations_of, fitted_attributions, plain_attributions
-from verax.problem.inputs import Inputs, PlainInputs
+from verax.problem.attributed import explanations_of, fitted_attributions, plain_attributions
+from verax.problem.inputs import Inputs, PlainInputs, checked_values
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import target_of_rows
 from verax.scoring.frames import column_names

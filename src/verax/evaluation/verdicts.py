@@ -12,7 +12,7 @@ from verax.core import noise
 from verax.core.shapes import Float
 from verax.evaluation.ranking import REFERENCE, best_first
 from verax.metrics.base import Kind
-from verax.metrics.deciding import QUESTIONS
+from verax.metrics.choose import QUESTIONS
 from verax.metrics.effect_correlation import EffectCorrelationResult
 from verax.metrics.result import Result
 from verax.problem.attributed import Attributed

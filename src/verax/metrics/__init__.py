@@ -13,9 +13,8 @@ from verax.metrics.effect_correlation import EffectCorrelation, EffectCorrelatio
 from verax.metrics.infidelity import Infidelity, InfidelityResult
 from verax.metrics.infidelity_uncertainty import InfidelityUncertainty, UncertaintyResult
 from verax.metrics.limits_result import Limits, LimitsByMetric
-from verax.metrics.local_prediction_change import LocalPredictionChange
 from verax.metrics.monte_carlo import MonteCarloResult
-from verax.metrics.prediction_change import DirectedPredictionChange, PredictionChange
+from verax.metrics.prediction_change import DirectedPredictionChange, LocalPredictionChange, PredictionChange
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.metrics.sensitivity import SensitivityN, SensitivityResult
 from verax.metrics.weighted_area import AdaptiveResult, PredictionChangeResult

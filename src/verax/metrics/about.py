@@ -1,4 +1,4 @@
-"""What a result is about, in words: model, class or value followed, baseline, date; for tables and reports."""
+"""What a result is about, for tables and reports: model, class or value, baseline, date, and the first texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verax.core.shapes import Int
+from verax.core.shapes import Float, Int
+from verax.problem.attributed import Attributed
 
 _CLASSES = 6  # that are named before the rest is counted
 
@@ -96,3 +97,26 @@ def class_name(number: int, labels: Sequence[Any] | None) -> str:
     """
     named = "" if labels is None or str(labels[number]) == str(number) else f" ({labels[number]})"
     return f"class {number}{named}"
+
+
+@dataclass(frozen=True)
+class TextExamples:
+    """A few texts, token by token.
+
+    Attributes:
+        words: What people read at each place of a row; joined, the text.
+        attributions: One number per attribution, text and place.
+    """
+
+    words: tuple[tuple[str, ...], ...]
+    attributions: Float[Tensor, "k few length"]
+
+
+def text_examples(problem: Attributed) -> TextExamples | None:
+    """The first texts of a problem; None where its inputs are no texts."""
+    words = problem.given.words
+    if not words:
+        return None
+    few = torch.stack([one[: len(words)].detach().cpu() for one in problem.attributions])
+    per_place = few.reshape(*few.shape[:2], len(words[0]), -1).sum(-1)  # of vectors, their sum
+    return TextExamples(words, per_place)

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from verax.core.registry import Registry
-from verax.core.settings import code_of
+from verax.core.registry import Registry, code_of
 from verax.core.shapes import Float
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.perturbation.guided import GuidedScores

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from verax.core.arguments import checked_count, checked_level
 from verax.core.shapes import Float
-from verax.metrics.moments import Moments, Tile, tiles
-from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult
+from verax.metrics.monte_carlo import EffectMetric, Moments, MonteCarloResult, Tile, tiles
 from verax.metrics.result import Context
 from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange

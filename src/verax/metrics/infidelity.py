@@ -11,8 +11,7 @@ from torch import Tensor
 from verax.core.arguments import checked_flag, checked_level
 from verax.core.shapes import Float
 from verax.core.warn import warn
-from verax.metrics.moments import Moments, tiles
-from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult
+from verax.metrics.monte_carlo import FEW, EffectMetric, Moments, MonteCarloResult, tiles
 from verax.metrics.result import Context
 from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange

@@ -17,7 +17,7 @@ from verax.core.arguments import checked_count, checked_flag, settle
 from verax.core.shapes import Float, Int
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.infidelity import Infidelity, reduced
-from verax.metrics.moments import Moments, cuts
+from verax.metrics.monte_carlo import Moments, cuts
 from verax.metrics.result import Context, Result
 from verax.perturbation.sampled import Draws, Effects, Gathered
 

@@ -13,10 +13,9 @@ from verax.core.arrays import Layout
 from verax.core.display import TextTable, cost, counted, first_rows, significant
 from verax.core.files import save_as
 from verax.core.shapes import Float, Int
-from verax.metrics.about import NOTHING_KNOWN, About, class_counts
+from verax.metrics.about import NOTHING_KNOWN, About, TextExamples, class_counts
 from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.guided import GuidedScores
-from verax.problem.text_examples import TextExamples
 from verax.statistics.intervals import LEVEL, Estimate, Method, estimates
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums, predicted_sums
 from verax.problem.attributed import Attributed, Task
 from verax.problem.baselines import differs, must_choose, replaced
-from verax.problem.checked_inputs import undirected
 from verax.problem.features import Grid
+from verax.problem.inputs import undirected
 from verax.scoring.session import Session
 
 Order = Literal["signed", "magnitude"]

@@ -1,4 +1,4 @@
-"""Baselines: what a removed feature is replaced by."""
+"""Baselines, what removed features are replaced by: numbers, arrays, or statistics of the background."""
 
 from typing import Any
 
@@ -6,8 +6,78 @@ import torch
 from torch import Tensor
 
 from verax.core.arrays import as_tensor
-from verax.core.shapes import Bool, Shaped
-from verax.problem.typical_rows import STATISTICS, typical_row
+from verax.core.shapes import Bool, Int, Shaped
+
+STATISTICS = ("mean", "median", "mode", "zero")
+
+
+def typical_row(
+    statistic: str, inputs: Shaped[Tensor, "n *shape"], background: Any, codes: Bool[Tensor, "*shape"] | None = None
+) -> Shaped[Tensor, "*shape"]:
+    """One row that stands for the background, element by element; missing values are left out.
+
+    Codes have no mean: theirs is the most frequent one.
+
+    Args:
+        statistic: ``"mean"``, ``"median"`` (of two middle values, their mean), ``"mode"`` (of equally frequent values,
+            the smallest) or ``"zero"``.
+        inputs: The rows of the call.
+        background: Rows of training data.
+        codes: Which elements are codes.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 3.0], [2.0, 3.0], [6.0, torch.nan]])
+        >>> typical_row("mean", rows, rows), typical_row("mode", rows, rows)
+        (tensor([3., 3.]), tensor([1., 3.]))
+    """
+    if statistic == "zero":
+        return torch.zeros(inputs.shape[1:], dtype=inputs.dtype, device=inputs.device)
+    if background is None:
+        raise ValueError(f'baselines: "{statistic}" is one of the training data; pass background=train_inputs as well.')
+    rows = as_tensor("background", background)
+    if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
+        raise ValueError(
+            f"background: expected rows like the inputs', of shape {tuple(inputs.shape[1:])}, got shape "
+            f"{tuple(rows.shape)}."
+        )
+    rows = rows.to(inputs.device)
+    if statistic == "mode" or (codes is not None and bool(codes.all())):
+        return _modes(rows).to(inputs.dtype)
+    amounts = rows.double()
+    found = amounts.nanmean(0) if statistic == "mean" else _medians(amounts)
+    if codes is not None:
+        found = torch.where(codes, _modes(rows).double(), found)
+    return found.to(inputs.dtype)
+
+
+def spreads(background: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
+    """Standard deviation of each element over the background, missing values left out."""
+    rows = background.double()
+    centred = rows - rows.nanmean(0)
+    return centred.square().nanmean(0).sqrt()
+
+
+def _medians(rows: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
+    return (rows.nanmedian(0).values - (-rows).nanmedian(0).values) / 2
+
+
+def _modes(rows: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
+    """The most frequent value of each element; torch's own may choose a rarer one where NaN is about."""
+    flat = rows.reshape(len(rows), -1)
+    found = [_mode(flat[:, place]) for place in range(flat.shape[1])]
+    return torch.stack(found).reshape(rows.shape[1:])
+
+
+def _mode(column: Shaped[Tensor, " m"]) -> Shaped[Tensor, ""]:
+    present = column[~column.isnan()] if column.is_floating_point() else column
+    if len(present) == 0:
+        return column[0]
+    ordered = present.sort().values
+    last = torch.cat(
+        ((ordered[1:] != ordered[:-1]).nonzero()[:, 0], torch.tensor([len(ordered) - 1], device=ordered.device))
+    )
+    counts = torch.diff(last, prepend=last.new_tensor([-1]))
+    return ordered[last[counts.argmax()]]
 
 
 def baseline_tensor(
@@ -134,3 +204,32 @@ def baseline_words(baselines: object) -> str:
     if isinstance(baselines, str):
         return f"{baselines} of the background"
     return f"{baselines:g}" if isinstance(baselines, int | float) else "given values"
+
+
+def checked_background(
+    background: Any, labels: Any, inputs: Shaped[Tensor, "n *shape"], missing: bool = False
+) -> tuple[Shaped[Tensor, "m *shape"] | None, Int[Tensor, " m"] | None]:
+    """Read background rows and their classes, or say what is wrong with them; ``missing`` allows NaN."""
+    if background is None:
+        if labels is not None:
+            raise ValueError("background_labels: given without background; pass background=train_inputs as well.")
+        return None, None
+    rows = as_tensor("background", background)
+    if inputs.is_floating_point() and not rows.is_floating_point():
+        raise TypeError(f"background: expected floating-point numbers, got {rows.dtype}.")
+    if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
+        raise ValueError(
+            f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
+            f"found shape {tuple(rows.shape)}."
+        )
+    if not (torch.isfinite(rows) | (rows.isnan() & missing)).all():
+        raise ValueError("background: expected finite numbers, got NaN or infinity.")
+    if labels is None:
+        return rows, None
+    given = as_tensor("background_labels", labels)
+    if given.is_floating_point() or tuple(given.shape) != (len(rows),):
+        raise ValueError(
+            f"background_labels: expected one whole number per background row, shape ({len(rows)},), "
+            f"found {given.dtype} of shape {tuple(given.shape)}."
+        )
+    return rows, given.to(torch.int64)

@@ -1,5 +1,6 @@
-"""Inputs: the rows to explain, with what one feature is, what it becomes, and what travels along."""
+"""The rows to explain, checked: what one feature is, what it becomes, and what goes with them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -9,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.core.arrays import as_tensor
-from verax.problem.baselines import baseline_tensor
-from verax.problem.features import Grid, feature_map
-from verax.scoring.adapters.base import Collate
+from verax.core.arrays import ArrayKind, as_tensor, kind_of
+from verax.core.shapes import Bool, Int, Shaped
+from verax.problem.baselines import baseline_tensor, baseline_words
+from verax.problem.features import FeatureMap, Grid, Groups, feature_map
+from verax.scoring.adapters.base import Collate, Companions
 from verax.scoring.frames import ColumnOrder
 
 _AUTO = "auto"
@@ -133,3 +135,193 @@ def _rows(values: Any, rows: Any) -> Any:
 
 def _index(rows: Any) -> Any:
     return rows if isinstance(rows, slice | Tensor) else torch.as_tensor(np.asarray(rows))
+
+
+_READ = 5  # texts of a report
+
+
+@dataclass(frozen=True)
+class CheckedInputs:
+    """The rows of a call, ready for use.
+
+    Attributes:
+        values: One row per input.
+        features: What one feature is.
+        baselines: What removed features become, seen in the values' shape; the value itself where it is never removed.
+        missing: Whether some value or baseline is NaN.
+        codes: Which elements of a row are codes; None where none is.
+        names: Of the features, if they have any.
+        companions: What travels along with the rows.
+        kind: The array library that the user works with.
+        words: What people read at each place of the first rows, where rows are texts.
+        baseline_words: What removed features become, as people read it.
+    """
+
+    values: Shaped[Tensor, "n *shape"]
+    features: FeatureMap
+    baselines: Shaped[Tensor, "n *shape"]
+    missing: bool
+    codes: Bool[Tensor, "*shape"] | None
+    names: tuple[str, ...] | None
+    companions: Companions | None
+    kind: ArrayKind
+    words: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    baseline_words: str = ""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def still(self, rows: slice) -> Bool[Tensor, "b *shape"] | None:
+        """Which elements noise must not move: codes, and what is never removed. None where there are none."""
+        fixed = self.fixed(rows)
+        codes = None if self.codes is None else self.codes[None]
+        if fixed is None or codes is None:
+            return codes if fixed is None else fixed
+        return fixed | codes
+
+    def fixed(self, rows: slice) -> Bool[Tensor, "b *shape"] | None:
+        """Which elements are never removed."""
+        if not isinstance(self.features, Groups) or self.features.fixed is None:
+            return None
+        held = self.features.fixed
+        return (held[rows] if len(held) > 1 else held).reshape(-1, *self.values.shape[1:])
+
+    def at(self, order: Int[Tensor, " m"], given: Inputs) -> "CheckedInputs":
+        """The same inputs in another order, or some of them; ``given`` holds those rows as they came."""
+        beside = None
+        if self.companions is not None:
+            held = {name: value[order.to(value.device)] for name, value in self.companions.alongside.items()}
+            beside = Companions(held, self.companions.key, self.companions.collate)
+        own = order.to(self.values.device)
+        return CheckedInputs(
+            values=self.values[own],
+            features=self.features.at(order),
+            baselines=self.baselines[own] if self.baselines.stride(0) else self.baselines[: len(order)],
+            missing=self.missing,
+            codes=self.codes,
+            names=self.names,
+            companions=beside,
+            kind=self.kind,
+            words=given.words(_READ),
+            baseline_words=self.baseline_words,
+        )
+
+
+def undirected(given: CheckedInputs, values: Tensor, baselines: Tensor) -> Bool[Tensor, "..."] | None:
+    """Where ``x - baseline`` of some rows means nothing: codes, and what is missing. None where there is neither."""
+    codes = None if given.codes is None else given.codes.to(values.device)
+    if not given.missing:
+        return codes
+    gaps = values.isnan() | baselines.isnan()
+    return gaps if codes is None else gaps | codes
+
+
+def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = False) -> CheckedInputs:
+    """Read the rows of a call, or say what is wrong with them.
+
+    Args:
+        given: What was given.
+        background: Rows of training data, for baselines that are a statistic of them.
+        takes_missing: Whether the model is known to take NaN; rows that a door made may have some.
+    """
+    gaps = takes_missing or not isinstance(given, PlainInputs)
+    whole = not isinstance(given, PlainInputs) or given.codes is not None
+    x = checked_values(given.values, whole=whole, missing=gaps)
+    features, codes = feature_map(given.features, x), _checked_codes(given.codes, x)
+    rows = background.values if isinstance(background, Inputs) else background
+    baselines = baseline_tensor(given.baselines, x, missing=gaps, background=rows, codes=codes)
+    if isinstance(features, Groups) and features.fixed is not None:
+        baselines = torch.where(features.fixed.reshape(-1, *x.shape[1:]).to(x.device), x, baselines)
+    return CheckedInputs(
+        values=x,
+        features=features,
+        baselines=baselines,
+        missing=gaps and x.is_floating_point() and bool(x.isnan().any() | baselines.isnan().any()),
+        codes=codes,
+        names=_checked_names(given.names, features),
+        companions=_companions(given),
+        kind=kind_of(given.values),
+        words=given.words(_READ),
+        baseline_words=given.removed or baseline_words(given.baselines),
+    )
+
+
+def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -> Shaped[Tensor, "n *shape"]:
+    """Read rows: finite floating-point numbers, at least one row.
+
+    Args:
+        inputs: The rows.
+        whole: Whether whole numbers are allowed.
+        missing: Whether NaN is allowed.
+    """
+    x = as_tensor("inputs", inputs)
+    if x.is_complex() or x.dtype == torch.bool or not (whole or x.is_floating_point()):
+        hint = "; convert them first, or say that they are categories: categorical=True, baselines=..."
+        raise TypeError(f"inputs: expected floating-point numbers, got {x.dtype}{hint}.")
+    if x.ndim < 2:
+        raise ValueError(f"inputs: expected rows of features, shape (N, ...), got shape {tuple(x.shape)}.")
+    if x.numel() == 0:
+        raise ValueError(f"inputs: expected at least one row and one feature, got shape {tuple(x.shape)}.")
+    if not x.is_floating_point():
+        return x.to(torch.int64)
+    if not missing:
+        check_finite({"inputs": x})
+        return x
+    gaps = x.isnan()
+    check_finite({"inputs": x.masked_fill(gaps, 0)})
+    return x.masked_fill(gaps, torch.nan) if bool(gaps.any()) else x  # one bit pattern, so that keys are the same
+
+
+def check_finite(named: Mapping[str, Tensor]) -> None:
+    """Refuse values of which some is not finite, naming its row.
+
+    Asked once for all of them: a GPU answers each question only when its queue has run empty.
+    """
+    place = next(iter(named.values())).device
+    # NaN if any is; one pass over the values, where isfinite takes five
+    ends = [torch.stack(values.aminmax()).to(place, torch.float64) for values in named.values()]
+    if not torch.isfinite(torch.stack(ends)).all():
+        for label, values in named.items():
+            _refuse_not_finite(label, values)
+
+
+def _refuse_not_finite(label: str, values: Tensor) -> None:
+    flat = values.reshape(len(values), -1)
+    bad = (~torch.isfinite(flat)).nonzero()
+    if not len(bad):
+        return
+    found = flat[bad[0, 0], bad[0, 1]].item()
+    takes = label == "inputs" and math.isnan(found)
+    hint = " For a model that takes missing values say verax.Scorer(model, takes_missing=True)." if takes else ""
+    raise ValueError(
+        f"{label}: expected finite numbers, got {found} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
+    )
+
+
+def _checked_codes(codes: Any, inputs: Tensor) -> Bool[Tensor, "*shape"] | None:
+    shape = tuple(inputs.shape[1:])
+    said = (not inputs.is_floating_point()) if codes is None else codes
+    given = as_tensor("categorical", said)
+    if given.dtype != torch.bool:
+        raise TypeError(f"categorical: expected True or False, or one of them per element, got {given.dtype}.")
+    try:
+        full = given.expand(shape).to(inputs.device)
+    except RuntimeError:
+        raise ValueError(f"categorical: shape {tuple(given.shape)} does not fit rows of shape {shape}.") from None
+    return full if bool(full.any()) else None
+
+
+def _checked_names(names: Any, features: FeatureMap) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    found = tuple(str(name) for name in names)
+    if len(found) != features.most:
+        raise ValueError(f"names: expected one for each of {features.most} features, got {len(found)}.")
+    return found
+
+
+def _companions(given: Inputs) -> Companions | None:
+    if not given.alongside and given.key is None and given.collate is None:
+        return None
+    held = {name: as_tensor(f"model_kwargs[{name!r}]", value) for name, value in given.alongside.items()}
+    return Companions(held, given.key, given.collate)

@@ -12,12 +12,10 @@ from torch import Tensor
 
 from verax.core.arguments import checked_choice
 from verax.core.shapes import Float, Int, Shaped
-from verax.problem.background import checked_background
-from verax.problem.checked_inputs import CheckedInputs, checked_inputs
+from verax.problem.baselines import checked_background, spreads
 from verax.problem.features import FeatureMap, Groups
-from verax.problem.inputs import Inputs, PlainInputs
+from verax.problem.inputs import CheckedInputs, Inputs, PlainInputs, checked_inputs
 from verax.problem.replacement import BASELINE, Replacement, ReplacementLike, checked_replacement
-from verax.problem.typical_rows import spreads
 from verax.scoring.adapters import labels_of
 from verax.scoring.class_scores import (
     CleanOutputs,

@@ -10,12 +10,11 @@ from torch import Tensor
 
 from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
-from verax.problem.category_columns import category_columns, learnt_categories
+from verax.problem.baselines import typical_row
 from verax.problem.inputs import Inputs
 from verax.problem.problem import Problem, problem_of
 from verax.problem.replacement import ReplacementLike
-from verax.problem.table_columns import Column, as_frame, read_columns
-from verax.problem.typical_rows import typical_row
+from verax.problem.table_columns import Column, as_frame, category_columns, learnt_categories, read_columns
 from verax.scoring.adapters import Returns
 from verax.scoring.adapters.base import as_numpy
 from verax.scoring.adapters.estimators import (

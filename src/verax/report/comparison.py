@@ -18,8 +18,8 @@ from verax.evaluation.comparison import Comparison
 from verax.evaluation.distance import percent
 from verax.evaluation.ranking import REFERENCE
 from verax.evaluation.result import Evaluation
+from verax.metrics.about import TextExamples
 from verax.metrics.result import GuidedResult, Result
-from verax.problem.text_examples import TextExamples
 from verax.report.html import fixed_style, inline, number, rendered
 from verax.report.plots import CURVES, MOST_PANELS, rankings, single_curves
 from verax.scoring.meter import Cost, Rows

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from verax.core.determinism import one_thread_on_cpu
+from verax.core.blocks import one_thread_on_cpu
 from verax.core.folders import File, Folder
 from verax.core.packages import optional_package
 from verax.core.worker_processes import available_cores, run_tasks

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import torch
 
 from verax.core.arguments import checked_count
-from verax.core.files import write_atomically
-from verax.core.hashing import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum
+from verax.core.files import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum, write_atomically
 from verax.core.warn import warn
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import Result

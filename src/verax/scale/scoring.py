@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from verax.attribution.base import Attribution
-from verax.core.hashing import stable_form, tensor_hash
+from verax.core.files import stable_form, tensor_hash
 from verax.core.packages import optional_package
 from verax.data.array_files import first_line, listed
 from verax.evaluation.evaluate import evaluate

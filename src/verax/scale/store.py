@@ -11,9 +11,8 @@ import polars as pl
 import torch
 
 from verax.core.display import TextTable, counted, metric_head
-from verax.core.files import Sealed
+from verax.core.files import Sealed, digest
 from verax.core.folders import File, open_folder
-from verax.core.hashing import digest
 from verax.core.packages import __version__
 from verax.metrics.base import Metric
 from verax.statistics.intervals import LEVEL, Estimate

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
-from verax.core.blocks import chunk_size
-from verax.core.determinism import deterministic_convolutions
+from verax.core.blocks import chunk_size, deterministic_convolutions
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
 from verax.scoring.adapters.base import Companions, KnowsLengths

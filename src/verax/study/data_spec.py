@@ -21,11 +21,10 @@ from verax.attribution import METHODS, Attribution, grid
 from verax.attribution.base import Modality
 from verax.attribution.grid import removals
 from verax.attribution.lime_image import Distance
-from verax.core.registry import unknown
-from verax.core.settings import from_dict
+from verax.core.registry import from_dict, unknown
 from verax.data.base import Part
 from verax.data.catalogue import names, source_of
-from verax.data.labels import Asked
+from verax.data.columns import Asked
 from verax.paper.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Scale

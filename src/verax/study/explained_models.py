@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from verax.attribution import Attribution, Given, IntegratedGradients, LimeImage
 from verax.attribution.base import Modality
-from verax.core.hashing import tensor_hash
+from verax.core.files import tensor_hash
 from verax.core.shapes import Float, Int
 from verax.data.base import Dataset
 from verax.problem.baselines import baseline_tensor

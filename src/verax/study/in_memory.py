@@ -9,12 +9,10 @@ import torch
 
 from verax.attribution import METHODS, Attribution
 from verax.core.arguments import kind_in_words
-from verax.core.settings import to_dict
+from verax.core.registry import to_dict
 from verax.data.base import Dataset, Part, assembled
-from verax.data.columns import columns_of, numbers_of
-from verax.data.held_out import held_out_rows
-from verax.data.labels import Asked, read_labels
-from verax.data.table import table_dataset
+from verax.data.columns import Asked, columns_of, numbers_of, read_labels
+from verax.data.file import held_out_rows, table_dataset
 from verax.metrics.choose import Metrics, chosen
 from verax.study.data_spec import LIVE, configuration
 from verax.study.metrics import written

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 from torch import Tensor
 
-from verax.core.settings import to_dict
+from verax.core.registry import to_dict
 from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, GuidedMetric, Metric
 from verax.metrics.choose import metric_from

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from verax.core import noise
-from verax.core.hashing import digest, tensor_hash
+from verax.core.files import digest, tensor_hash
 from verax.core.shapes import Float
 from verax.data.base import Dataset, Part, as_numbers
-from verax.data.table import column_values
+from verax.data.file import column_values
 from verax.scoring.adapters import Adapter, Returns, adapt, labels_of
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.model_files.opening import file_hash, open_model

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from verax.core.determinism import one_thread_on_cpu
+from verax.core.blocks import one_thread_on_cpu
 from verax.core.packages import optional_package
 
 

@@ -22,8 +22,7 @@ import torch
 from filelock import FileLock, Timeout
 
 import verax
-from verax.core.files import Sealed, named_disk_errors, write_atomically
-from verax.core.hashing import digest
+from verax.core.files import Sealed, digest, named_disk_errors, write_atomically
 from verax.core.packages import optional_package
 from verax.study.cache import Cache, said_name, words
 from verax.study.spec import SpecError, StudySpec, parse_spec

@@ -14,7 +14,7 @@ from verax.attribution.base import Modality
 from verax.core import noise
 from verax.core.shapes import Float, Int, Shaped
 from verax.data.base import Dataset, Standardisation, as_numbers
-from verax.data.table import column_baselines, column_values
+from verax.data.file import column_baselines, column_values
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import Scale
 from verax.scoring.scorer import Scorer

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from verax.attribution import Attribution, Family
-from verax.core.hashing import digest, tensor_hash
+from verax.core.files import digest, tensor_hash
 from verax.metrics.base import Metric
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import StudyMetrics, written

@@ -12,7 +12,7 @@ from verax.core.files import save_as
 from verax.evaluation.verdicts import flat_words
 from verax.metrics.about import fact_line
 from verax.metrics.base import Kind, Metric
-from verax.metrics.deciding import QUESTIONS
+from verax.metrics.choose import QUESTIONS
 from verax.statistics.intervals import Estimate, estimates
 from verax.tuning.race import Candidate, Rule
 

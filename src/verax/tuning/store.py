@@ -20,15 +20,13 @@ from torch import Tensor
 from verax.attribution import Attribution, Place
 from verax.core import noise
 from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed
-from verax.core.files import write_atomically
-from verax.core.hashing import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum
+from verax.core.files import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum, write_atomically
 from verax.core.registry import unknown
 from verax.core.shapes import Float
 from verax.metrics.base import METRICS, Kind, Metric, SampledMetric, all_draws
-from verax.metrics.choose import chosen, fewest_features, metric_of
-from verax.metrics.deciding import QUESTIONS, deciding_metrics, why_not
-from verax.problem.checked_inputs import CheckedInputs
+from verax.metrics.choose import QUESTIONS, chosen, deciding_metrics, fewest_features, metric_of, why_not
 from verax.problem.features import Groups
+from verax.problem.inputs import CheckedInputs
 from verax.problem.problem import Problem
 from verax.problem.replacement import BASELINE
 from verax.scoring.class_scores import Columns, Target

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score, roc_auc_score
 
 from verax.data.base import Dataset, assembled
-from verax.data.labels import read_labels
+from verax.data.columns import read_labels
 from verax.datasets import load_diabetes
 from verax.models import load
 from verax.paper.models import Linear

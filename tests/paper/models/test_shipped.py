@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from verax.data.embedded import load_breast_cancer, load_digits
+from verax.data.catalogue import load_breast_cancer, load_digits
 from verax.models import load
 from verax.paper.models.recipes import RECIPES, Recipe, varied
 from verax.paper.models.shipped import architecture_for, train_shipped

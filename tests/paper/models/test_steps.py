@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from verax.data.embedded import load_breast_cancer
+from verax.data.catalogue import load_breast_cancer
 from verax.paper.models import MLP, InceptionV1, Linear, checkpoints
 from verax.paper.models.recipes import Recipe
 from verax.paper.models.steps import Learner, copied, lay_out

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from safetensors.torch import save as save_tensors
 from sklearn.metrics import roc_auc_score
 
-from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
+from verax.core.files import BLANK_CHECKSUM, has_valid_checksum, with_checksum
 from verax.data.base import assembled
-from verax.data.embedded import load_breast_cancer, load_digits
+from verax.data.catalogue import load_breast_cancer, load_digits
 from verax.models import save
 from verax.paper.models import MLP, InceptionV1, Linear
 from verax.paper.models.augmentation import Rows

@@ -15,8 +15,8 @@ from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.auditing.trials.falls_with_damage import damaged_name
 from verax.core import noise
 from verax.core.shapes import Bool, Float
+from verax.problem.baselines import spreads
 from verax.problem.problem import Problem
-from verax.problem.typical_rows import spreads
 from verax.statistics.intervals import Estimate, estimates
 from verax.statistics.paired import real_differences, signed_rank_p
 

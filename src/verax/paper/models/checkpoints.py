@@ -21,8 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save
 from torch import Tensor, nn
 
-from verax.core.files import write_atomically
-from verax.core.hashing import BLANK_CHECKSUM, has_valid_checksum, with_checksum
+from verax.core.files import BLANK_CHECKSUM, has_valid_checksum, with_checksum, write_atomically
 from verax.data.base import PARTS, Dataset
 from verax.paper.models.inception import Inception, load_googlenet_state
 from verax.paper.models.steps import Learner

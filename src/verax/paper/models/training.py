@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from verax.core.determinism import one_thread_on_cpu
+from verax.core.blocks import one_thread_on_cpu
 from verax.core.shapes import Float
 from verax.data.base import PARTS, Dataset, Part
 from verax.paper.models import checkpoints

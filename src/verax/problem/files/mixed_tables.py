@@ -8,11 +8,10 @@ import polars as pl
 
 from verax.core.packages import optional_package
 from verax.data.array_files import TABLES, listed, read_table
-from verax.problem.category_columns import learnt_categories
 from verax.problem.files.said import ProblemFiles, number
 from verax.problem.inputs import Inputs
 from verax.problem.problem import ReadRows
-from verax.problem.table_columns import as_frame
+from verax.problem.table_columns import as_frame, learnt_categories
 from verax.problem.tables import problem
 from verax.scoring.adapters.estimators import fitted_names
 from verax.scoring.frames import fitted_places

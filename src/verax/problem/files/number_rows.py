@@ -18,10 +18,9 @@ from verax.data.array_files import (
     table_array,
     text_columns,
 )
-from verax.problem.checked_inputs import checked_values
 from verax.problem.files.mixed_tables import mixed_table
 from verax.problem.files.said import STATISTICS, ProblemFiles, check_model, is_file, number, whole_numbers
-from verax.problem.inputs import Inputs
+from verax.problem.inputs import Inputs, checked_values
 from verax.problem.problem import Problem, problem_of
 from verax.scoring.model_files.opening import open_scorer
 from verax.scoring.model_files.saved import ModelFileError

@@ -2,8 +2,8 @@
 
 from verax.core.arrays import ArrayKind
 from verax.scoring.adapters.base import Adapter, Returns, feature_names_of, floating_dtype, home, labels_of, model_name
-from verax.scoring.adapters.choose import adapt
 from verax.scoring.adapters.encoded import Encoded, encoded
+from verax.scoring.adapters.function import adapt
 
 __all__ = [
     "Adapter",

@@ -18,8 +18,8 @@ from verax.core.arguments import checked_seed
 from verax.core.files import write_atomically
 from verax.core.packages import __version__
 from verax.data.base import PARTS, Dataset, Standardisation
-from verax.data.labels import Task
-from verax.data.table import element_names
+from verax.data.columns import Task
+from verax.data.file import element_names
 
 ARCHITECTURES = dict.fromkeys(("Linear", "MLP", "InceptionV1"), "verax.paper.models")
 """Names of the architectures that files may hold, and the modules that define them, imported when a file names one."""
