@@ -3,6 +3,8 @@
 Part of ``scripts/open_questions.py``. ``benchmarks/adaptive_steps.py`` measures the same over more models and metrics.
 """
 
+from dataclasses import replace
+
 import torch
 from answers import Answers
 from matplotlib.axes import Axes
@@ -13,13 +15,14 @@ from verax.core.palette import BLUE, ORANGE, VERMILION
 from verax.metrics import DirectedPredictionChange
 from verax.report.plots import legend, panels
 
+DPC = DirectedPredictionChange("signed")  # the paper's order
 FIXED = (5, 10, 20, 32, 48)
 TOLERANCES = (0.1, 0.03, 0.01, 0.003)
 COMPARED = ("gradient", "SmoothGrad", "gradient x input", "IG x input", "random")
 SERIES = {
-    "fixed steps, `sum`": (ORANGE, "s", [DirectedPredictionChange(steps=steps) for steps in FIXED]),
-    "fixed steps, `coherent`": (VERMILION, "^", [DirectedPredictionChange(steps=n, rule="coherent") for n in FIXED]),
-    "adaptive": (BLUE, "o", [DirectedPredictionChange(steps="adaptive", tolerance=one) for one in TOLERANCES]),
+    "fixed steps, `sum`": (ORANGE, "s", [replace(DPC, steps=steps) for steps in FIXED]),
+    "fixed steps, `coherent`": (VERMILION, "^", [replace(DPC, steps=steps, rule="coherent") for steps in FIXED]),
+    "adaptive": (BLUE, "o", [replace(DPC, steps="adaptive", tolerance=one) for one in TOLERANCES]),
 }
 
 
@@ -29,7 +32,7 @@ def compare_adaptive(subjects: list[Subject], answers: Answers) -> None:
     lines = []
     for ax, subject in zip(axes, subjects, strict=True):
         given = {name: subject.attributions[name] for name in COMPARED}
-        full, most, _ = _values(subject, given, DirectedPredictionChange(steps=subject.finest))
+        full, most, _ = _values(subject, given, replace(DPC, steps=subject.finest))
         lines.append([subject.name, "one pixel per step", f"{most:.0f}", "0", "", ""])
         for name, (colour, marker, metrics) in SERIES.items():
             rows, errors = [], []

@@ -1,12 +1,12 @@
-"""Tables and figures of a page of the docs: printed, written, and put where the page has marked a place for them.
+"""Tables and figures of a page of the docs: printed and written.
 
 Part of ``scripts/open_questions.py``.
 """
 
+import csv
 import math
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
@@ -24,17 +24,25 @@ class Answers:
 
     Attributes:
         out: Folder of the figures.
-        tables: In Markdown, by name.
+        results: Folder of the tables, of which pages show parts; a test compares both.
     """
 
     out: Path
-    tables: dict[str, str] = field(default_factory=dict)
+    results: Path
 
     def table(self, name: str, head: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
-        """Print a table and keep it for the page."""
-        rows = [head, ["---"] * len(head), *lines]
-        text = "\n".join(f"| {' | '.join(cell.replace('|', _BAR) for cell in row)} |" for row in rows)
-        self.tables[name] = text
+        """Print a table and write it as ``NAME.csv``.
+
+        Rows of models that the file has already and that were not measured this time stay, below the others.
+        """
+        path, rows = self.results / f"{name}.csv", [list(line) for line in lines]
+        measured = {_model(row) for row in rows}
+        rows += [row for row in _rows(path, head) if _model(row) not in measured]
+        self.results.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([head, *rows])
+        shown = [head, ["---"] * len(head), *rows]
+        text = "\n".join(f"| {' | '.join(cell.replace('|', _BAR) for cell in row)} |" for row in shown)
         print(f"\n{name}\n\n{text}", flush=True)
 
     def figure(self, name: str, figure: Figure) -> None:
@@ -45,25 +53,19 @@ class Answers:
             save(figure, path)
         print(f"\n{path.name}: {path.stat().st_size / 1024:.0f} KiB", flush=True)
 
-    def fill(self, page: Path) -> None:
-        """Put each table between the lines ``<!-- NAME -->`` and ``<!-- end -->`` of a page.
 
-        Rows of models that are in the page already and were not measured this time stay, below the others.
-        """
-        text = page.read_text(encoding="utf-8")
-        for name, table in self.tables.items():
-            place = re.search(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end -->)", text, flags=re.DOTALL)
-            if place is None:
-                raise SystemExit(f"{page}: has no place for the table {name!r}.")
-            measured = {_model(line) for line in table.splitlines()}
-            kept = [line for line in place[0].split("\n") if line.startswith("|") and _model(line) not in measured]
-            text = "\n".join((text[: place.start()], table, *kept, "", text[place.end() :]))
-        page.write_text(text, encoding="utf-8")
+def _rows(path: Path, head: Sequence[str]) -> list[list[str]]:
+    """The rows of a table that was written before; none where it has other columns."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        first, *rows = csv.reader(file)
+    return rows if first == list(head) else []
 
 
-def _model(line: str) -> str:
+def _model(row: Sequence[str]) -> str:
     """The model of a row of a table: its first cell, without the number of inputs."""
-    return re.split(r"[|,]", line)[1].strip()
+    return row[0].partition(",")[0]
 
 
 def mean_error(values: Tensor) -> str:

@@ -3,6 +3,8 @@
 Part of ``scripts/open_questions.py``.
 """
 
+from dataclasses import replace
+
 import torch
 from answers import Answers, mean_error
 from matplotlib.figure import Figure
@@ -18,14 +20,16 @@ from verax.report.plots import LINES, legend, panels
 
 WEIGHTS, INPUT = torch.tensor([3.0, 2.0, 1.0]), torch.ones(1, 3)
 THREE = {"a = (3, 2, 1)": [3.0, 2.0, 1.0], "-1/a": [-1 / 3, -1 / 2, -1.0], "(3, 2, -1)": [3.0, 2.0, -1.0]}
-TRUTH, SIZED, PAPER = "gradient", "sign(g) |g (x - b)|", "DPC as published"
+TRUTH, SIZED, PAPER = "gradient", "sign(g) |g (x - b)|", "DPC, signed order"
+MAGNITUDE = "DPC, magnitude order"
 DRAWN = ("lower half reversed", SIZED, "gradient x input", "random")
 METRICS: dict[str, DirectedArea] = {
-    PAPER: DirectedPredictionChange(),
+    PAPER: DirectedPredictionChange("signed"),
+    MAGNITUDE: DirectedPredictionChange("magnitude"),
     "coherent, MoRF": DirectedPredictionChange(rule="coherent", area="morf"),
     "LPC": LocalPredictionChange(),
 }
-SCALE = {PAPER: 1, "coherent, MoRF": 1, "LPC": 1000}
+SCALE = {PAPER: 1, MAGNITUDE: 1, "coherent, MoRF": 1, "LPC": 1000}
 _FINE = 64  # features; more are too many steps
 POWERS = [round(-0.5 + 0.125 * place, 3) for place in range(21)]
 
@@ -34,7 +38,7 @@ def draw_three(answers: Answers) -> None:
     """The curves of three features, whose numbers stand in the page."""
     model = verax.Scorer(lambda rows: rows @ WEIGHTS[:, None], returns="values")
     given = {name: torch.tensor([values]) for name, values in THREE.items()}
-    dpc = DirectedPredictionChange(steps=3)(verax.Problem(model, INPUT), given)
+    dpc = DirectedPredictionChange("magnitude", steps=3)(verax.Problem(model, INPUT), given)
     directed = dict(zip(THREE, dpc.curves()[:, 0], strict=True))
     chart, axes = panels(3, width=2.0, height=2.2, share=True)
     for ax, name in zip(axes, THREE, strict=True):
@@ -92,23 +96,24 @@ def compare_falsehoods(subjects: list[Subject], answers: Answers) -> None:
             [name, one, *(f"{mean_error(SCALE[m] * found[m][one])}, {own[m][one]:.0%}" for m in METRICS)]
             for one in given
         ]
-    answers.table("falsehoods", ["model", "attribution", PAPER, "coherent, MoRF", "1000 LPC"], lines)
+    answers.table("falsehoods", ["model", "attribution", PAPER, MAGNITUDE, "coherent, MoRF", "1000 LPC"], lines)
     answers.figure("false-wins", _draw_shares(shares))
     if small := [subject for subject in subjects if subject.finest <= _FINE]:
         _one_each(small, answers)
 
 
 def _one_each(subjects: list[Subject], answers: Answers) -> None:
-    """The paper's metric where a step is one feature."""
+    """DPC where a step is one feature."""
     lines = []
     for subject in subjects:
         given = falsehoods(subject)
-        values = subject.scores(given, {PAPER: DirectedPredictionChange(steps=subject.finest)})[PAPER]
-        apart = (values["-1/g"] - values[TRUTH]).abs().max()
-        own = wins(values)
-        line = [f"{values[name].mean():.3f}, {own[name]:.0%}" for name in (TRUTH, *DRAWN)]
-        lines.append([subject.name, f"{apart:.0e}", *line])
-    answers.table("one-each", ["model", "largest difference of g and -1/g", TRUTH, *DRAWN], lines)
+        fine = {name: replace(METRICS[name], steps=subject.finest) for name in (PAPER, MAGNITUDE)}
+        for metric, values in subject.scores(given, fine).items():
+            apart = (values["-1/g"] - values[TRUTH]).abs().max()
+            own = wins(values)
+            line = [f"{values[name].mean():.3f}, {own[name]:.0%}" for name in (TRUTH, *DRAWN)]
+            lines.append([subject.name, metric, f"{apart:.0e}", *line])
+    answers.table("one-each", ["model", "metric", "largest difference of g and -1/g", TRUTH, *DRAWN], lines)
 
 
 def wins(values: Attributions) -> dict[str, float]:

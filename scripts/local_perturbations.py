@@ -27,7 +27,7 @@ COMPARED = ("gradient", "SHAP", "IG x input", "random")
 def metrics() -> dict[tuple[str, float], DirectedPredictionChange]:
     """One feature per step on HELOC; the first curve alone."""
     return {
-        (kind, epsilon): DirectedPredictionChange(rule="coherent", area="morf", replacement=made(epsilon))
+        (kind, epsilon): DirectedPredictionChange("magnitude", rule="coherent", area="morf", replacement=made(epsilon))
         for kind, made in KINDS.items()
         for epsilon in EPSILONS
     }

@@ -1,8 +1,7 @@
-"""Answer the open questions of the Directed Prediction Change: print the numbers and draw the figures of the page.
+"""Answer the open questions of the Directed Prediction Change: the tables and figures of the page.
 
-``python scripts/open_questions.py HELOC --demo DEMO [--isic ISIC] --out docs/figures/open-questions`` reads models and
-inputs of finished studies (``verax study run paper-heloc``, ``demo``, ``paper-isic``). It takes some minutes without
-ISIC.
+``python scripts/open_questions.py HELOC --demo DEMO [--isic ISIC]`` reads models and inputs of finished studies
+(``verax study run paper-heloc``, ``demo``, ``paper-isic``). It takes some minutes without ISIC.
 """
 
 import argparse
@@ -27,7 +26,7 @@ def main() -> None:
     parser.add_argument("--demo", type=Path, help="directory of the demo, for the digits")
     parser.add_argument("--isic", type=Path, help="directory of the study of ISIC")
     parser.add_argument("--out", type=Path, default=Path("docs/figures/open-questions"))
-    parser.add_argument("--page", type=Path, help="the page whose tables are filled, docs/open-questions.md")
+    parser.add_argument("--results", type=Path, default=Path("docs/results/open-questions"), help="the tables' folder")
     parser.add_argument("--inputs", type=int, help="first inputs of each study (default: all)")
     parser.add_argument("--limited", type=int, default=32, help="inputs whose limits are searched (default 32)")
     parser.add_argument("--rows", type=int, default=2**20, help="model rows for one search of limits (default 2^20)")
@@ -43,7 +42,7 @@ def main() -> None:
         for subject in subjects(folder, "image", given.inputs, given.device)
     ]
     digits = [subject for subject in images if subject.finest == PIXELS]
-    answers = Answers(given.out)
+    answers = Answers(given.out, given.results)
     with fixed_style(_SIZE):
         draw_three(answers)
         compare_falsehoods([*tables, *images], answers)
@@ -57,8 +56,6 @@ def main() -> None:
             find_peaks(tables, answers)
             show_limits(tables, answers, given.limited, given.rows)
             draw_shares(tables, answers, given.limited, given.rows)
-    if given.page:
-        answers.fill(given.page)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 ``python scripts/search_reading.py heloc.csv --out docs/results/reading-search.csv`` trains the linear model and the MLP
 by each recipe with five seeds (of the split and of training), scores the paper's configurations on validation rows,
 and asks each combination of reading, kind of Infidelity, number k of perturbed features, LIME's kernel width and the
-MLP's recipe which of the statements in ``scripts/paper_statements.py`` hold. Beside the CSV file it writes a page with
-the same name and the ending ``.md``. What is finished is kept in the folder ``--work``; a second call goes on there.
+MLP's recipe which of the statements in ``scripts/paper_statements.py`` hold. Beside the CSV file it writes tables of
+the best of each reading, of each choice, of the readings' flaws and of the models, which have names that begin like its
+own. What is finished is kept in the folder ``--work``; a second call goes on there.
 
 The rule, stated before the search was run:
 
@@ -41,7 +42,7 @@ import torch
 from falsehoods import half_reversed, negated_inverse
 from heloc_models import BY_HEART
 from paper_statements import Means, judge
-from reading_page import READINGS, Combination, as_csv, page, table
+from reading_tables import READINGS, Combination, as_csv, outcome, rows_csv, tables
 
 import verax
 from verax.attribution import Attribution, Gradient, LimeTabular, grid
@@ -203,8 +204,12 @@ def flaw_rows(pieces: dict[tuple[str, str], list[Piece]]) -> list[tuple[str, ...
     return rows
 
 
-def quality_lines(pieces: dict[tuple[str, str], list[Piece]]) -> list[str]:
-    """How well the models were trained, and how PC by magnitude would rate methods."""
+def quality_rows(pieces: dict[tuple[str, str], list[Piece]]) -> list[tuple[str, ...]]:
+    """A table of how well the models were trained, and how PC by magnitude would rate methods.
+
+    Were one experiment by magnitude to serve both, PC would be read from it, too. Where the inputs of a model differ,
+    pieces were made by calls with different ``--rows``.
+    """
     rows = [
         ("model", "inputs", "training accuracy, lowest", "test AUROC, mean", "PC by magnitude: IG x input, gradient")
     ]
@@ -215,13 +220,7 @@ def quality_lines(pieces: dict[tuple[str, str], list[Piece]]) -> list[str]:
         both = ", ".join(f"{np.mean([one[name] for one in medians]):+.4f}" for name in medians[0])
         inputs = " or ".join(str(count) for count in sorted({piece["rows"] for piece in seeds}))
         rows.append((f"{model}, {recipe}", inputs, f"{accuracy:.4f}", f"{area:.4f}", both))
-    return [
-        "## Models",
-        "Were one experiment by magnitude to serve both, PC would be read from it, too. Where the inputs of a model "
-        "differ, pieces were made by calls with different `--rows`.",
-        "",
-        *table(rows),
-    ]
+    return rows
 
 
 def by_magnitude(piece: Piece) -> dict[str, float]:
@@ -260,17 +259,13 @@ def main() -> None:
         make_pieces(options)
     pieces = finished(options)
     found = combinations(pieces)
-    command = f"python scripts/search_reading.py heloc.csv --out {options.out}"
-    text = page(
-        found,
-        combinations(pieces, exact=True),
-        flaw_rows(pieces),
-        quality_lines(pieces),
-        f"{command} --seeds {options.seeds}",
-    )
+    beside = tables(found, combinations(pieces, exact=True))
+    beside |= {"flaws": flaw_rows(pieces), "models": quality_rows(pieces)}
     write_atomically(options.out, as_csv(found).encode())
-    write_atomically(options.out.with_suffix(".md"), text.encode())
-    print(text)
+    for name, rows in beside.items():
+        write_atomically(options.out.with_stem(f"{options.out.stem}-{name}"), rows_csv(rows).encode())
+        print(f"\n{name}\n\n{rows_csv(rows)}")
+    print("\n".join(outcome(found)))
 
 
 if __name__ == "__main__":

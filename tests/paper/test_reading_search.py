@@ -22,7 +22,7 @@ def scripts():
     """The two scripts, whose modules import each other by name."""
     known = set(sys.modules)
     sys.path.insert(0, str(SCRIPTS))
-    yield [importlib.import_module(name) for name in ("paper_statements", "search_reading", "reading_page")]
+    yield [importlib.import_module(name) for name in ("paper_statements", "search_reading", "reading_tables")]
     sys.path.remove(str(SCRIPTS))
     for name in set(sys.modules) - known:
         if Path(getattr(sys.modules[name], "__file__", None) or "").parent == SCRIPTS:
@@ -155,7 +155,7 @@ def test_means_are_those_of_the_metrics(scripts):
 
 
 def test_more_statements_win_then_the_shared_experiment_then_what_is_not_counted(scripts, statements):
-    page = scripts[2]
+    tables = scripts[2]
 
     def combination(reading, counted, besides):
         left = {True: counted, False: besides}
@@ -163,11 +163,15 @@ def test_more_statements_win_then_the_shared_experiment_then_what_is_not_counted
         for statement in statements.STATEMENTS:
             left[statement.counted] -= 1
             verdicts.append(statements.Verdict(statement.paper, 0.0, left[statement.counted] >= 0))
-        return page.Combination(reading, "plain", None, "absolute", "ours", tuple(verdicts))
+        return tables.Combination(reading, "plain", None, "absolute", "ours", tuple(verdicts))
 
     order = [("magnitude", 9, 0), ("literal", 8, 3), ("signed", 8, 2), ("magnitude", 8, 9), ("signed", 7, 9)]
     found = [combination(*one) for one in order]
     assert sorted(found, key=lambda one: one.order, reverse=True) == found
-    text = page.page(found, found[::-1], [("reading",), ("signed",)], [], "command")
-    assert "By the rule, **magnitude**: 9 of 14 counted statements hold with plain, all, absolute, ours." in text
-    assert page.as_csv(found).count("\n") == 6
+    first, level, _ = tables.outcome(found)
+    assert first == "By the rule magnitude: 9 of 14 counted statements hold with plain, all, absolute, ours."
+    assert level == "As many hold in 1 of 5 combinations, of the readings magnitude."
+    assert [row[0] for row in tables.tables(found, found[::-1])["statements"][-1:]] == [
+        "PC and DPC from one experiment"
+    ]
+    assert tables.as_csv(found).count("\n") == 6

@@ -1,4 +1,4 @@
-"""The page and the table of ``scripts/search_reading.py``: combinations ranked, readings side by side."""
+"""The tables of ``scripts/search_reading.py``: combinations ranked, readings side by side."""
 
 import csv
 import io
@@ -11,6 +11,7 @@ from paper_statements import STATEMENTS, Statement, Verdict, count
 READINGS = ("magnitude", "signed", "literal")
 SHARED = ("signed", "literal")  # the readings whose experiment is PC's
 HEADS = ("reading", "Infidelity", "k", "kernel width", "MLP")
+Row = tuple[str, ...]
 LARGEST = {"near": 0.15, "near share": 1 / 3}  # reach of a number; the second is a share of it
 
 
@@ -76,61 +77,39 @@ def _record(one: Combination) -> dict[str, Any]:
     return row
 
 
-def page(
-    found: Sequence[Combination],
-    exact: Sequence[Combination],
-    flaws: Sequence[Sequence[str]],
-    quality: Sequence[str],
-    command: str,
-) -> str:
-    """The page: who wins, each reading's best, the top, what holds nowhere, and the flaws of the readings.
+def tables(found: Sequence[Combination], exact: Sequence[Combination]) -> dict[str, list[Row]]:
+    """What stands beside all combinations, by the names of the files: tables whose first row is the head.
 
     Args:
         found: Combinations, the best first.
         exact: The same where scores that differ by rounding alone are ranked.
     """
     ranked = [one for one in found if one.ranked]
-    lines = [
-        "# Which reading of DPC did the paper use?",
-        "",
-        f"Written by `{command}`; rules of the verdicts and of the choice: the first lines of that script and of "
-        "`scripts/paper_statements.py`. All combinations with every figure: `reading-search.csv`.",
-        "",
-        _outcome(ranked),
-        "",
-        "## The best combination of each reading",
-        "Means over seeds with half of their 95 % interval; **bold** holds.",
-        "",
-        *_statements(best_of_each(ranked)),
-        "",
-        "## The first combinations",
-        "",
-        *_ranking(ranked[:16]),
-        "",
-        "## The most that hold, by reading and by each other choice",
-        "In brackets: not ranked.",
-        "",
-        *_choices(found),
-        "",
-        "## What no combination gives",
-        *[f"- {name}" for name in nowhere(ranked)],
-        "",
-        "## With scores taken as they are",
-        "Where scores that differ by rounding alone are ranked: added after the first figures were seen, no part of "
-        "the rule.",
-        "",
-        _outcome([one for one in exact if one.ranked]),
-        "",
-        *_statements(best_of_each([one for one in exact if one.ranked]), numbers=True),
-        "",
-        "## Flaws of the readings",
-        "Means over seeds. Half-reversed: the gradient with the signs of its lower half turned round.",
-        "",
-        *table(flaws),
-        "",
-        *quality,
+    return {
+        "statements": statements(best_of_each(ranked)),
+        "exact": statements(best_of_each([one for one in exact if one.ranked]), numbers=True),
+        "choices": choices(found),
+    }
+
+
+def outcome(found: Sequence[Combination]) -> list[str]:
+    """Who wins by the rule, and what no combination gives: a line each."""
+    ranked = [one for one in found if one.ranked]
+    winner = ranked[0]
+    level = [one for one in ranked if one.order[0] == winner.order[0]]
+    return [
+        f"By the rule {winner.reading}: {winner.order[0]} of {sum(one.counted for one in STATEMENTS)} counted "
+        f"statements hold with {', '.join(winner.cells[1:])}.",
+        f"As many hold in {len(level)} of {len(ranked)} combinations, of the readings {', '.join(_readings(level))}.",
+        f"None gives: {'; '.join(nowhere(ranked))}.",
     ]
-    return "\n".join(lines) + "\n"
+
+
+def rows_csv(rows: Sequence[Row]) -> str:
+    """A table as CSV."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def best_of_each(ranked: Sequence[Combination]) -> list[Combination]:
@@ -144,24 +123,8 @@ def nowhere(ranked: Sequence[Combination]) -> list[str]:
     return [_name(STATEMENTS[at]) for at in places if not any(one.verdicts[at].holds for one in ranked)]
 
 
-def _outcome(ranked: Sequence[Combination]) -> str:
-    winner = ranked[0]
-    level = [one for one in ranked if one.order[0] == winner.order[0]]
-    return (
-        f"By the rule, **{winner.reading}**: {winner.order[0]} of {sum(one.counted for one in STATEMENTS)} counted "
-        f"statements hold with {', '.join(winner.cells[1:])}. As many hold in {len(level)} of {len(ranked)} "
-        f"combinations, of the readings {', '.join(_readings(level))}."
-    )
-
-
 def _readings(found: Sequence[Combination]) -> list[str]:
     return list(dict.fromkeys(one.reading for one in found))
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table, whose first row is its head."""
-    head, *body = [f"| {' | '.join(row)} |" for row in rows]
-    return [head, "|---" * len(rows[0]) + "|", *body]
 
 
 def _name(statement: Statement) -> str:
@@ -171,11 +134,12 @@ def _name(statement: Statement) -> str:
 
 def _cell(verdict: Verdict) -> str:
     text = f"{verdict.mean:.3g} ± {verdict.half:.2g}"
-    return f"**{text}**" if verdict.holds else text
+    return f"{text} (holds)" if verdict.holds else text
 
 
-def _statements(best: Sequence[Combination], *, numbers: bool = False) -> list[str]:
-    rows = [("statement", *(", ".join(one.cells) for one in best))]
+def statements(best: Sequence[Combination], *, numbers: bool = False) -> list[Row]:
+    """Means over seeds with half of their 95 % interval, a column per combination; or those of the numbers alone."""
+    rows: list[Row] = [("statement", *(", ".join(one.cells) for one in best))]
     for at, statement in enumerate(STATEMENTS):
         if numbers and statement.rule not in LARGEST:
             continue
@@ -185,32 +149,14 @@ def _statements(best: Sequence[Combination], *, numbers: bool = False) -> list[s
         rows.append((label, *(str(count(one.verdicts, counted=counted)) for one in best)))
     rows.append(("distance of the eight numbers", *(f"{one.distance:.1f}" for one in best)))
     rows.append(("PC and DPC from one experiment", *("yes" if one.order[1] else "no" for one in best)))
-    return table(rows)
+    return rows
 
 
-def _ranking(first: Sequence[Combination]) -> list[str]:
-    numbers = [(at, statement) for at, statement in enumerate(STATEMENTS) if statement.rule in LARGEST]
-    rows = [(*HEADS, "hold", "besides", "distance", *(_name(statement) for _, statement in numbers))]
-    for one in first:
-        distances = [_distance(one.verdicts[at], statement) for at, statement in numbers]
-        rows.append((*one.cells, str(one.order[0]), str(one.order[2]), f"{one.distance:.1f}", *distances))
-    return ["Under each of the paper's numbers: ours less the paper's; **bold** holds.", "", *table(rows)]
-
-
-def _distance(verdict: Verdict, statement: Statement) -> str:
-    text = (
-        f"{verdict.mean - statement.paper:+.2f}"
-        if statement.rule == "near"
-        else f"{verdict.mean - statement.paper:+.1f}"
-    )
-    return f"**{text}**" if verdict.holds else text
-
-
-def _choices(found: Sequence[Combination]) -> list[str]:
-    """The highest count of each reading with one other choice fixed."""
+def choices(found: Sequence[Combination]) -> list[Row]:
+    """The most statements that hold, by reading and by each other choice; in brackets what is not ranked."""
     readings = _readings(found)
     readings.sort(key=lambda name: READINGS.index(name) if name in READINGS else len(READINGS))
-    rows = [("choice", *readings)]
+    rows: list[Row] = [("choice", *readings)]
     for place, head in enumerate(HEADS[1:], start=1):
         for value in sorted({one.cells[place] for one in found}):
             counts = []
@@ -219,4 +165,4 @@ def _choices(found: Sequence[Combination]) -> list[str]:
                 ranked = [one.order[0] for one in own if one.ranked]
                 counts.append(str(max(ranked)) if ranked else f"({max(one.order[0] for one in own)})")
             rows.append((f"{head}: {value}", *counts))
-    return table(rows)
+    return rows

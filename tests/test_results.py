@@ -1,0 +1,118 @@
+"""Pages that show results show those of the committed files, which commands wrote.
+
+Any page can take part: ``<!-- table: FILE -->`` before a table makes it an excerpt of that file, a path from the page.
+A page of ``PROSE`` may have no decimal number in its text that is not in a file or table of the same section.
+"""
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PROSE = [DOCS / name for name in ("open-questions.md", "results/reading-search.md")]
+MARK = re.compile(r"<!-- table: (\S+) -->\n+((?:\|.*\n)+)")
+FILE = re.compile(r"[\w./-]+\.(?:csv|json)")
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?%?")
+DECIMAL = re.compile(r"(?<![\w.§])[-+]?\d+\.\d+(?:e-?\d+)?")
+
+
+class Excerpt(NamedTuple):
+    page: Path
+    file: str
+    rows: list[list[str]]
+
+
+def cells(line):
+    return [cell.strip().replace("\\|", "|").replace("**", "") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+
+
+EXCERPTS = [
+    Excerpt(page, match[1], [cells(line) for line in match[2].splitlines()])
+    for page in sorted(DOCS.rglob("*.md"))
+    for match in MARK.finditer(page.read_text(encoding="utf-8"))
+]
+
+
+def missing(excerpt, columns, rows):
+    """The rows of an excerpt that its file does not have."""
+    head, _, *body = excerpt.rows
+    assert set(head) <= set(columns), f"{excerpt.file} has the columns {columns}"
+    known = {tuple(row[columns.index(name)] for name in head) for row in rows}
+    return [row for row in body if tuple(row) not in known]
+
+
+@pytest.mark.parametrize("excerpt", EXCERPTS, ids=lambda one: f"{one.page.stem}-{Path(one.file).stem}")
+def test_a_table_shows_rows_of_its_file(excerpt):
+    with (excerpt.page.parent / excerpt.file).open(encoding="utf-8", newline="") as file:
+        columns, *rows = csv.reader(file)
+    assert missing(excerpt, columns, rows) == []
+
+
+def test_a_row_that_is_not_in_the_file_is_found():
+    shown = [["model", "share"], ["---", "---"], ["a", "1%"], ["b", "3%"]]
+    excerpt = Excerpt(DOCS / "index.md", "x.csv", shown)
+    assert missing(excerpt, ["model", "other", "share"], [["a", "", "1%"], ["b", "", "2%"]]) == [["b", "3%"]]
+
+
+def sections(text):
+    """Parts of a page, from one second heading to the next."""
+    return re.split(r"^(?=## )", text, flags=re.MULTILINE)
+
+
+def prose(text):
+    """What is neither code nor table nor the address of a link."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->", " ", text)
+    return "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+
+
+def leaves(content):
+    """All that a JSON file says."""
+    if isinstance(content, dict):
+        return [leaf for value in content.values() for leaf in leaves(value)]
+    return [leaf for value in content for leaf in leaves(value)] if isinstance(content, list) else [str(content)]
+
+
+def numbers(text):
+    found = [one.replace(",", "") for one in NUMBER.findall(text)]
+    return {abs(float(one.rstrip("%"))) for one in found}
+
+
+def known_numbers(section, folder):
+    """Of its tables, its code and the files that it names."""
+    known = numbers("\n".join(line for line in section.splitlines() if line.startswith("|")))
+    known |= numbers(" ".join(re.findall(r"`[^`]*`", section)))
+    for name in FILE.findall(section):
+        path = next((place for place in (folder / name, ROOT / name) if place.is_file()), None)
+        if path is not None:  # others are a reader's own, like heloc.csv
+            text = path.read_text(encoding="utf-8")
+            known |= numbers(text if path.suffix == ".csv" else " ".join(leaves(json.loads(text))))
+    return known
+
+
+def unknown(section, folder):
+    """The decimal numbers of the prose that no table and no file of the section rounds to."""
+    known = known_numbers(section, folder)
+
+    def is_known(shown):
+        digits = len(shown.partition(".")[2].partition("e")[0])
+        value = abs(float(shown))
+        return any(abs(round(one * scale, digits) - value) < 1e-9 for one in known for scale in (1, 100))
+
+    return [shown for shown in DECIMAL.findall(prose(section)) if not is_known(shown)]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)
+def test_a_number_in_the_text_is_in_a_file_or_table_of_its_section(page):
+    parts = sections(page.read_text(encoding="utf-8"))
+    found = {part.splitlines()[0]: unknown(part, page.parent) for part in parts}
+    assert {head: shown for head, shown in found.items() if shown} == {}
+
+
+def test_a_number_that_nothing_printed_is_found():
+    assert unknown("## A\nIt is 0.75, not 0.76 or 12.5 %.\n\n| a | 0.7512 | 0.125 |\n", DOCS) == ["0.76"]
