@@ -259,7 +259,7 @@ def test_lime_on_images_agrees_between_devices(monkeypatch) -> None:
     there = calls.attribute(settings, model, x, device="cuda")
     for name, wanted in here.items():
         torch.testing.assert_close(there[name], wanted, rtol=0, atol=1e-8 * float(wanted.abs().max()))
-    monkeypatch.setattr("verax.attribution.segment_rows.can_write", lambda device, layout: False)
+    monkeypatch.setattr("verax.attribution.lime_image.can_write", lambda device, layout: False)
     again = calls.attribute(settings, model, x, device="cuda")
     assert all(torch.equal(again[name], there[name]) for name in here)
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from verax.attribution.base import explain
     from verax.auditing.audit import audit
     from verax.checking import check, reasons
-    from verax.evaluation.compare import compare
-    from verax.evaluation.evaluate import evaluate
+    from verax.evaluation.evaluate import compare, evaluate
     from verax.evaluation.limits import limits
     from verax.evaluation.stream import stream
     from verax.problem.files import open_problem
@@ -38,7 +37,7 @@ _HOMES = {
     "Scorer": "scoring.scorer",
     "audit": "auditing.audit",
     "check": "checking.check",
-    "compare": "evaluation.compare",
+    "compare": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
     "explain": "attribution.base",
     "limits": "evaluation.limits",

@@ -16,8 +16,7 @@ from attribution.networks import convnet, rows
 from attribution.test_segmentation import direct
 from calls import attribute
 from verax.attribution.base import families
-from verax.attribution.lime_image import LimeImage
-from verax.attribution.segment_rows import SegmentedImages, colours, masks
+from verax.attribution.lime_image import LimeImage, SegmentedImages, colours, masks
 from verax.attribution.segmentation import PixelScale, Quickshift, Slic, segmentations
 from verax.core import noise
 from verax.scoring.inference import Runner

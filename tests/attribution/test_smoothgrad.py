@@ -11,7 +11,7 @@ import calls
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from verax.attribution import Gradient
-from verax.attribution.smoothgrad import SmoothGrad, VarGrad
+from verax.attribution.gradient import SmoothGrad, VarGrad
 from verax.core import noise
 from verax.scoring.scorer import Scorer
 
@@ -113,7 +113,7 @@ def test_working_memory_is_bounded() -> None:
     normals = noise.normals
     with (
         mock.patch.object(noise, "normals", recorded),
-        mock.patch("verax.attribution.smoothgrad.block_bytes", return_value=1),
+        mock.patch("verax.attribution.gradient.block_bytes", return_value=1),
     ):
         found = VarGrad(samples=50)(calls.problem(model, x, batch_size=7))
     assert max(copies) == 7

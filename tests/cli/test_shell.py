@@ -209,7 +209,7 @@ def test_ctrl_c_ends_any_command_with_130(evaluate: list[str], monkeypatch: pyte
     def stop(*arguments: object, **settings: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("verax.problem.files.number_rows.read_inputs", stop)
+    monkeypatch.setattr("verax.problem.files.tables.read_inputs", stop)
     found = told(*evaluate)
     assert (found.exit_code, found.stdout, found.stderr) == (130, "", "verax: stopped. Nothing was written.\n")
     monkeypatch.setattr("verax.paper.models.shipped.train_shipped", stop)
@@ -249,7 +249,7 @@ def test_an_error_of_verax_itself_is_not_hidden(evaluate: list[str], monkeypatch
     def broken(*arguments: object) -> None:
         raise KeyError("a mistake")
 
-    monkeypatch.setattr("verax.problem.files.number_rows.read_inputs", broken)
+    monkeypatch.setattr("verax.problem.files.tables.read_inputs", broken)
     with pytest.raises(KeyError):
         RUN.invoke(app, evaluate, catch_exceptions=False)
 

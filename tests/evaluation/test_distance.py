@@ -7,8 +7,8 @@ from scipy import stats
 
 import calls
 import verax
+from verax.evaluation.distance import Reference
 from verax.replacement import Baseline, Conditional, Marginal, Nudge
-from verax.statistics.mahalanobis import Reference
 
 D = 10
 MIX = torch.linalg.cholesky(0.3 * torch.eye(D).double() + 0.7)  # columns that hang together

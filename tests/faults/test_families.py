@@ -22,7 +22,7 @@ from verax.data.array_files import read_table
 from verax.data.limits import LimitError
 from verax.metrics import Infidelity
 from verax.models import ModelFileError, open_model
-from verax.problem.text.folder_config import check_code
+from verax.problem.text.model_folder import check_code
 from verax.scoring.model_files.opening import file_hash
 
 X = torch.randn(11, 5, generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,8 @@ from scipy import ndimage
 import calls
 import verax
 from verax.metrics import DirectedPredictionChange
-from verax.problem.replacement import Rows, linear_imputation
+from verax.problem.replacement import Rows
+from verax.problem.replacement import images as image_replacements
 from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
 
 
@@ -174,8 +175,8 @@ def dense_road(image: np.ndarray, gone: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.95])
 @pytest.mark.parametrize("limit", [0, 1 << 12, 1 << 27], ids=["conjugate gradients", "image by image", "together"])
 def test_noisy_linear_solves_the_equations_of_road(share, limit, monkeypatch):
-    monkeypatch.setattr(linear_imputation, "_TOGETHER", limit)
-    monkeypatch.setattr(linear_imputation, "_BANDED", 0 if limit == 0 else 1 << 27)
+    monkeypatch.setattr(image_replacements, "_TOGETHER", limit)
+    monkeypatch.setattr(image_replacements, "_BANDED", 0 if limit == 0 else 1 << 27)
     images = drawn(3, 2, 9, 12)
     gone = torch.rand(3, 1, 9, 12, generator=torch.Generator().manual_seed(2)) < share
     found = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)

@@ -1,24 +1,20 @@
 """Attribution methods as values: configurations that are computed alone or as families that share model evaluations."""
 
 from verax.attribution.attention_rollout import AttentionRollout
-from verax.attribution.attributions import Attributions
-from verax.attribution.base import METHODS, Attribution, families, stream
+from verax.attribution.base import METHODS, Attribution, Attributions, families, stream
 from verax.attribution.deeplift_shap import DeepLiftSHAP
-from verax.attribution.family import Family
-from verax.attribution.given import Explained, Given, Piece, Place
-from verax.attribution.gradient import Gradient
+from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.gradient import Gradient, SmoothGrad, VarGrad
 from verax.attribution.grid import grid
 from verax.attribution.guided_backprop import GuidedBackprop
 from verax.attribution.integrated_gradients import IntegratedGradients
 from verax.attribution.kernel_shap import KernelShap
-from verax.attribution.lime_groups import LimeGroups
 from verax.attribution.lime_image import LimeImage
-from verax.attribution.lime_tabular import LimeTabular
+from verax.attribution.lime_tabular import LimeGroups, LimeTabular
 from verax.attribution.occlusion import Occlusion
 from verax.attribution.permutation_shap import PermutationShap
 from verax.attribution.references import Edges, Random
 from verax.attribution.segmentation import Quickshift, Slic
-from verax.attribution.smoothgrad import SmoothGrad, VarGrad
 from verax.attribution.tree_shap import TreeShap
 from verax.scoring.meter import Rows
 

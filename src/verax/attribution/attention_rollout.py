@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from verax.attribution.base import Attribution, Modality
-from verax.attribution.family import Family
-from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.given import Explained, Family, Given, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_choice
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
 from verax.problem.text.continuation import ContinuationScore
-from verax.problem.text.token_labels import TokenLabelScore
+from verax.problem.text.problems import TokenLabelScore
 from verax.scoring.adapters.base import Companions
 from verax.scoring.meter import Rows
 

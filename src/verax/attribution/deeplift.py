@@ -17,8 +17,7 @@ import torch
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
-from verax.attribution.chords import Chords
-from verax.attribution.nonlinear_calls import Call, CaughtCalls, Recording
+from verax.attribution.chords import Call, CaughtCalls, Chords, Recording
 from verax.core.blocks import deterministic_convolutions, pieces
 from verax.core.shapes import Float, Int
 from verax.scoring.class_scores import class_scores, target_scores

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution
 from verax.attribution.deeplift import Tile, pair_rows, tiles
-from verax.attribution.family import Family
-from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.given import Explained, Family, Given, Piece, Place
 from verax.core import noise, palette
 from verax.core.arguments import checked_count, checked_flag, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces

@@ -6,19 +6,16 @@ from typing import Literal, get_args
 
 from verax.attribution.base import Attribution, Modality
 from verax.attribution.deeplift_shap import DeepLiftSHAP
-from verax.attribution.gradient import Gradient
+from verax.attribution.gradient import Gradient, SmoothGrad, VarGrad
 from verax.attribution.guided_backprop import GuidedBackprop
 from verax.attribution.integrated_gradients import IntegratedGradients, PathBaseline
 from verax.attribution.kernel_shap import KernelShap
-from verax.attribution.lime_groups import LimeGroups
-from verax.attribution.lime_image import Distance, LimeImage
-from verax.attribution.lime_tabular import LimeTabular
+from verax.attribution.lime_image import Distance, LimeImage, Replacement
+from verax.attribution.lime_tabular import LimeGroups, LimeTabular
 from verax.attribution.occlusion import Occlusion
 from verax.attribution.permutation_shap import PermutationShap
 from verax.attribution.references import Edges, Random
-from verax.attribution.segment_rows import Replacement
 from verax.attribution.segmentation import Quickshift, Segmenter, Slic
-from verax.attribution.smoothgrad import SmoothGrad, VarGrad
 from verax.attribution.tree_shap import TreeShap
 from verax.core.arguments import checked_count, checked_flag
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.attribution.family import Family
-from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.given import Explained, Family, Given, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_choice, checked_count, checked_flag, settle
 from verax.core.blocks import block_bytes, pieces

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution, Modality
-from verax.attribution.family import Family
-from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.given import Explained, Family, Given, Piece, Place
 from verax.attribution.segmentation import checked_images, in_parallel, need
 from verax.core import noise, palette
 from verax.core.arguments import (

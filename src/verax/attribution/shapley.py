@@ -10,8 +10,7 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution
 from verax.attribution.coalitions import Kept, by_count, coalition_scores, spread_evenly
-from verax.attribution.family import Family
-from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.given import Explained, Family, Given, Piece, Place
 from verax.core.arguments import checked_count, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int

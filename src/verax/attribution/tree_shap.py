@@ -12,8 +12,7 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution, Modality
 from verax.attribution.coalitions import removable, spread_evenly
-from verax.attribution.family import Family
-from verax.attribution.given import Explained, Given, Piece, Place
+from verax.attribution.given import Explained, Family, Given, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_flag
 from verax.core.packages import optional_package

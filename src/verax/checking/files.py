@@ -22,7 +22,7 @@ from verax.core.packages import __version__
 from verax.core.registry import unknown
 from verax.data.array_files import SUFFIXES, TABLES, read_table
 from verax.problem.files import attributions_of, open_problem
-from verax.problem.files.said import is_file
+from verax.problem.files.description import is_file
 from verax.problem.replacement.words import replacement_from
 
 FORMAT = "verax check 1"

@@ -89,7 +89,7 @@ def evaluate(
     token, special ones included, or one for each feature.
     """
     with common.one_line_errors():
-        from verax.evaluation.compare import compare
+        from verax.evaluation.evaluate import compare
         from verax.problem.files import ProblemFiles, open_explained
 
         load_plugins(imports or ())

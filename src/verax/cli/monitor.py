@@ -209,7 +209,7 @@ def _about(
     output: str,
 ) -> dict[str, str]:
     """What is watched, as the state keeps it: later calls must ask for the same."""
-    from verax.problem.files.said import is_file
+    from verax.problem.files.description import is_file
 
     said = {
         "metrics": ", ".join(one if isinstance(one, str) else one.short_form for one in metrics),

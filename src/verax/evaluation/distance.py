@@ -1,28 +1,127 @@
 """Out of distribution, as a number: how far do the rows that guided metrics perturb lie from the data?"""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from verax.core.blocks import pieces
 from verax.core.shapes import Bool, Float, Shaped
 from verax.metrics.base import GuidedMetric, Metric
 from verax.perturbation.block import Block, PerturbedRows, load, ranks, removal_order
 from verax.perturbation.removed_sets import Experiment
 from verax.problem.attributed import Attributed, Task
 from verax.scoring.meter import Meter
-from verax.scoring.penultimate import features, last_linear
 from verax.scoring.session import Session
 from verax.statistics.intervals import LEVEL, Estimate, proportion
-from verax.statistics.mahalanobis import FAR, FEWEST, Reference
 
 if TYPE_CHECKING:
     import polars as pl
 
     from verax.evaluation.engine import Call
     from verax.evaluation.result import Evaluation
+
+
+FEWEST = 20  # rows that tell anything about others
+FAR = 0.99  # quantile of the data's own distances
+
+
+class Reference:
+    """Rows of data by which distances are judged.
+
+    ``D(z) = sqrt((z - m)^T C^-1 (z - m))``, with columns in standard deviations, and mean m and covariance C of every
+    other row, shrunk as far as few rows ask for (Ledoit, Wolf: A well-conditioned estimator for large-dimensional
+    covariance matrices, Journal of Multivariate Analysis, 2004). What is usual is measured on the rows between them,
+    because rows are nearer to a covariance that was fitted to them than other rows are. Missing values count as the
+    mean.
+
+    Args:
+        rows: The data, at least 20.
+
+    Attributes:
+        typical: Median distance of the data.
+        far: The distance beyond which one row in a hundred of the data lies.
+
+    Example: independent normal columns have the chi distribution.
+        >>> rows = torch.randn(20000, 4, generator=torch.Generator().manual_seed(0))
+        >>> reference = Reference(rows)
+        >>> abs(reference.typical - 1.83) < 0.05, abs(reference.far - 3.64) < 0.05
+        (True, True)
+        >>> round(float(reference.distances(torch.tensor([[3.0, 0.0, 0.0, 0.0]]))), 1)
+        3.0
+    """
+
+    def __init__(self, rows: Float[Tensor, "m p"]) -> None:
+        from sklearn.covariance import ledoit_wolf  # noqa: PLC0415  # to keep ``import verax`` light
+
+        rows = rows.double().cpu()
+        self.mean = rows.nanmean(0)
+        spread = (rows - self.mean).square().nanmean(0).sqrt()
+        self.unit = torch.where(spread > 0, spread, 1.0)
+        shaped = self._standardised(rows)
+        covariance, _ = ledoit_wolf(shaped[::2].numpy())
+        self.middle = shaped[::2].mean(0)
+        self.precision = torch.from_numpy(np.linalg.pinv(np.atleast_2d(covariance), hermitian=True))
+        own = self.distances(rows[1::2])
+        self.typical, self.far = float(own.median()), float(own.quantile(FAR))
+
+    def distances(self, rows: Float[Tensor, "n p"]) -> Float[Tensor, " n"]:
+        """How far rows lie from the data."""
+        away = self._standardised(rows.double().cpu()) - self.middle
+        return ((away @ self.precision) * away).sum(1).clamp(min=0).sqrt()
+
+    def _standardised(self, rows: Float[Tensor, "n p"]) -> Float[Tensor, "n p"]:
+        return ((rows - self.mean) / self.unit).nan_to_num(0.0)
+
+
+def last_linear(session: Session, row: Shaped[Tensor, "1 *shape"]) -> nn.Linear | None:
+    """The linear layer that a module calls last.
+
+    None where the model is no torch module, is called with companions, calls no linear layer, or gives the row itself
+    to its only one, so that its features are the inputs.
+    """
+    if session.module is None or session.companions is not None:
+        return None
+    layers = [part for part in session.module.modules() if isinstance(part, nn.Linear)]
+    with _watched(layers) as seen:
+        session.outputs(row)
+    session.counts.rows += 1
+    if not seen:
+        return None
+    layer, taken = seen[-1]
+    itself = taken.numel() == row.numel() and torch.equal(taken.flatten().cpu().double(), row.flatten().cpu().double())
+    return None if itself else layer
+
+
+def features(session: Session, layer: nn.Linear, rows: Shaped[Tensor, "n *shape"]) -> Float[Tensor, "n features"]:
+    """What reaches a layer, in float64 on the CPU; means over whatever lies between rows and features, as tokens do."""
+    found = []
+    for part in pieces(len(rows), session.batch_size):
+        batch = rows[part]
+        with _watched([layer]) as seen:
+            session.outputs(batch.to(session.device))
+        session.counts.rows += len(batch)
+        found.append(seen[-1][1].reshape(len(batch), -1, layer.in_features).double().mean(1).cpu())
+    return torch.cat(found)
+
+
+@contextlib.contextmanager
+def _watched(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor]]]:
+    """Note what each layer is called with, in the order of the calls."""
+    seen: list[tuple[nn.Linear, Tensor]] = []
+
+    def note(layer: Any, taken: tuple[Tensor, ...]) -> None:
+        seen.append((layer, taken[0]))
+
+    with contextlib.ExitStack() as stack:
+        for layer in layers:
+            stack.callback(layer.register_forward_pre_hook(note).remove)
+        yield seen
+
 
 _STRETCHES, _LENGTH = 16, 8  # of inputs that are looked at, evenly spaced
 _POINTS = 5  # of each curve: after every fifth part of the features

@@ -9,7 +9,7 @@ from typing import Any
 
 from verax.attribution import METHODS, Attribution, Given, LimeTabular, Place, Rows, families, grid
 from verax.attribution.base import Modality
-from verax.attribution.family import check_family
+from verax.attribution.given import check_family
 from verax.attribution.grid import removals
 from verax.core.packages import optional_package
 from verax.core.registry import unknown

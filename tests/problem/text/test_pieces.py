@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import verax
 from verax.problem.text.example import small_tokenizer
-from verax.problem.text.pieces import decoded_pieces, text_pieces
-from verax.problem.text.tokens import tokenized
+from verax.problem.text.tokens import decoded_pieces, text_pieces, tokenized
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")

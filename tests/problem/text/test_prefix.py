@@ -10,9 +10,8 @@ from torch import Tensor
 
 import verax
 from verax.metrics import PredictionChange
-from verax.problem.text.continuation import ContinuationScore
+from verax.problem.text.continuation import ContinuationScore, SharedPrefix
 from verax.problem.text.example import small_tokenizer
-from verax.problem.text.prefix import SharedPrefix
 
 transformers = pytest.importorskip("transformers")
 

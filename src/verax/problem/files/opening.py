@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from verax.data.array_files import read_attributions
-from verax.problem.files.number_rows import FileRows, open_rows
-from verax.problem.files.said import ProblemFiles, class_numbers, read_target
-from verax.problem.files.texts import check_no_texts, open_texts
+from verax.problem.files.description import ProblemFiles, check_no_texts, class_numbers, open_texts, read_target
+from verax.problem.files.tables import FileRows, open_rows
 from verax.problem.problem import Problem
 from verax.problem.replacement import ReplacementLike
 from verax.problem.text.files import read_token_attributions

@@ -1,18 +1,19 @@
 """Replacements: what a removed feature becomes. Its baseline, something on the way to it, or what the data hold."""
 
 from verax.problem.replacement.base import (
+    BASELINE,
     REPLACEMENTS,
+    Baseline,
+    Nudge,
     Own,
     Replacement,
     ReplacementLike,
     Rows,
+    Toward,
     checked_replacement,
 )
-from verax.problem.replacement.blur import Blur
-from verax.problem.replacement.conditional import Conditional
-from verax.problem.replacement.marginal import Marginal
-from verax.problem.replacement.noisy_linear import NoisyLinear
-from verax.problem.replacement.toward import BASELINE, Baseline, Nudge, Toward
+from verax.problem.replacement.drawn import Conditional, Marginal
+from verax.problem.replacement.images import Blur, NoisyLinear
 
 __all__ = [
     "BASELINE",

@@ -1,5 +1,6 @@
 """Texts as inputs: ids of tokens, with what a model gets beside them, and tokens, words or sentences as features."""
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +11,76 @@ import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_choice, checked_count
-from verax.core.shapes import Int
+from verax.core.shapes import Bool, Int
 from verax.problem.inputs import Inputs
 from verax.problem.text.collate import DELETED, Trim
-from verax.problem.text.pieces import text_pieces
+
+_PARTIAL = "\N{REPLACEMENT CHARACTER}"  # what bytes of an unfinished character are decoded to
+
+
+def text_pieces(tokenizer: Any, encoded: Any, texts: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
+    """What each token stands for in its text, with the space before it; empty for special tokens.
+
+    Args:
+        tokenizer: Of ``transformers``. A fast one knows where tokens come from; of others, ids are decoded.
+        encoded: What it made of the texts.
+        texts: The texts, or pairs of them.
+
+    Example:
+        >>> from verax.problem.text.example import small_tokenizer
+        >>> tokenizer = small_tokenizer("a good film")
+        >>> text_pieces(tokenizer, tokenizer(["a  Good film"]), ["a  Good film"])
+        (('', 'a', '  Good', ' film', ''),)
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        masks = [[bool(there) for there in mask] for mask in encoded["attention_mask"]]
+        rows = zip(encoded["input_ids"], masks, strict=True)
+        return tuple(
+            decoded_pieces(tokenizer, [int(one) for one, there in zip(ids, mask, strict=True) if there])
+            for ids, mask in rows
+        )
+    return tuple(_found(encoding, text) for encoding, text in zip(encoded.encodings, texts, strict=True))
+
+
+def decoded_pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """The same from ids alone: each token is decoded behind the ones before it, since some take a space there.
+
+    A character of several tokens goes with the last of them.
+    """
+
+    def text(begin: int, end: int) -> str:
+        return str(tokenizer.decode(ids[begin:end], skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    found: list[str] = []
+    begin = read = 0  # what is decoded, and how much of it has been taken
+    for end in range(1, len(ids) + 1):
+        now = text(begin, end)
+        if now.endswith(_PARTIAL):
+            found.append("")
+            continue
+        found.append(now[len(text(begin, read)) :])
+        if found[-1]:  # special tokens are not there, so that what comes before them stays in sight
+            begin, read = read, end
+    return tuple(found)
+
+
+def _found(encoding: Any, text: Any) -> tuple[str, ...]:
+    """Cut a text, or a pair below each other, where its tokens end."""
+    parts = text if isinstance(text, tuple) else (text,)
+    found: list[str] = []
+    cut: dict[int, int] = {}  # of each part, where the next piece begins
+    for (start, end), part, there in zip(encoding.offsets, encoding.sequence_ids, encoding.attention_mask, strict=True):
+        if not there:
+            continue
+        if part is None:
+            found.append("")
+            continue
+        below = "\n" if part and part not in cut else ""
+        begin = cut.get(part, start)
+        found.append(below + parts[part][begin:end])
+        cut[part] = max(begin, end)  # tokens of one character all end with it
+    return tuple(found)
+
 
 Unit = Literal["token", "word", "sentence"]
 Replace = Literal["mask", "pad", "unk", "delete"]
@@ -259,3 +326,41 @@ def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> An
         f"attributions: row {number} has {len(row)} numbers, and the text {whole} tokens with special ones "
         f"({count} features); wanted is one for each."
     )
+
+
+def fixed_around(tokenizer: Any, inputs: TextInputs, texts: Sequence[str], prefix: str, suffix: str) -> TextInputs:
+    """The same texts, of which what they begin and end with is never removed.
+
+    Args:
+        tokenizer: That made the inputs; a fast one, which knows where tokens come from.
+        inputs: Of the whole texts.
+        texts: The texts.
+        prefix: What each begins with. A token that begins there belongs to it, but for one that brings only the space
+            before its word.
+        suffix: What each ends with. A token that ends there belongs to it.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError("tokenizer: prefix and suffix need a fast one, which knows where tokens come from.")
+    spans = torch.tensor(tokenizer(list(texts), padding=True, return_offsets_mapping=True)["offset_mapping"])
+    ends = torch.tensor([len(text) - len(suffix) for text in texts])[:, None]
+    first = (spans[..., 0] < len(prefix.rstrip())) | (spans[..., 1] <= len(prefix))
+    held = first | (spans[..., 1] > ends)
+    features = without(inputs.features, held)
+    for row in (features < 0).all(1).nonzero()[:, 0].tolist():
+        inner = texts[row][len(prefix) : int(ends[row, 0])]
+        raise ValueError(f"prompts: row {row} has no token between prefix and suffix: {inner!r}.")
+    return dataclasses.replace(inputs, features=features)
+
+
+def without(features: Int[Tensor, "n length"], held: Bool[Tensor, "n length"]) -> Int[Tensor, "n length"]:
+    """Features of each row without what is held, counted from 0 and without gaps.
+
+    Example:
+        >>> without(torch.tensor([[-1, 0, 1, 1, 2]]), torch.tensor([[False, True, False, True, False]])).tolist()
+        [[-1, -1, 0, -1, 1]]
+    """
+    found = torch.full_like(features, -1)
+    for row, numbers in enumerate(features.masked_fill(held, -1)):
+        free = numbers >= 0
+        found[row, free] = numbers[free].unique(return_inverse=True)[1]
+    return found

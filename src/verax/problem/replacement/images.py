@@ -1,21 +1,67 @@
-"""Pixels as weighted means of their neighbours: the linear equations of ROAD, for all images of a batch at once.
-
-``u_i = sum_j w_ij u_j / sum_j w_ij`` for every removed pixel i and its eight neighbours j, known pixels as they are.
-The matrix is that of a graph's Laplacian on the removed pixels: symmetric, and positive definite where one is known.
-On a CPU the equations of several images are one banded system, factorised exactly; on a GPU, or where an image is too
-large for that, conjugate gradients solve them for all images side by side.
-"""
+"""Replacements of pixels by their surroundings: blurred, or weighted means of their neighbours (ROAD)."""
 
 import functools
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from verax.core import noise
+from verax.core.arguments import checked_not_negative, checked_positive, checked_seed, settle
 from verax.core.blocks import pieces
-from verax.core.shapes import Bool, Float
+from verax.core.shapes import Bool, Float, Shaped
+from verax.problem.replacement.base import Replacement, Rows
+
+_REACH = 4.0  # standard deviations after which the filter ends, as in scipy
+
+
+@dataclass(frozen=True)
+class Blur(Replacement):
+    """A removed pixel becomes that of the blurred image, so that no edges are left where something is missing.
+
+    Images are mirrored at their borders, as ``scipy.ndimage.gaussian_filter`` does by default.
+
+    Args:
+        sigma: Standard deviation of the Gaussian filter in pixels.
+
+    Example: a blurred constant is that constant.
+        >>> image = torch.full((1, 1, 5, 5), 2.0)
+        >>> bool(torch.allclose(Blur(1.0).fill(Rows(image, torch.zeros_like(image))), image))
+        True
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        settle(self, sigma=checked_positive("sigma", self.sigma))
+
+    def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
+        """The blurred images."""
+        if rows.values.ndim != 4 or not rows.values.is_floating_point():
+            shape = tuple(rows.values.shape)
+            raise ValueError(f"replacement: Blur is for images (N, channels, height, width), got shape {shape}.")
+        kernel = self._kernel(rows.values)
+        along = _filtered(rows.values.flatten(0, 1)[:, None], kernel[None, None, :, None])
+        return _filtered(along, kernel[None, None, None, :])[:, 0].reshape(rows.values.shape)
+
+    def _kernel(self, like: Tensor) -> Float[Tensor, " taps"]:
+        reach = int(_REACH * self.sigma + 0.5)
+        place = torch.arange(-reach, reach + 1, dtype=torch.float64)
+        weights = (-(place**2) / (2 * self.sigma**2)).exp()
+        return (weights / weights.sum()).to(like)
+
+
+def _filtered(images: Float[Tensor, "n 1 h w"], kernel: Float[Tensor, "1 1 a b"]) -> Float[Tensor, "n 1 h w"]:
+    """Filter along one axis; images are mirrored at their borders as often as the filter reaches."""
+    for axis, taps in ((2, kernel.shape[2]), (3, kernel.shape[3])):
+        size, reach = images.shape[axis], taps // 2
+        place = torch.arange(-reach, size + reach, device=images.device) % (2 * size)
+        images = images.index_select(axis, torch.where(place < size, place, 2 * size - 1 - place))
+    return functional.conv2d(images, kernel)
+
 
 _NEAR, _FAR = 1 / 6, 1 / 12  # weights of neighbours beside and across
 _TOGETHER = 1 << 24  # bytes of a banded system, up to which that of further images is joined to it
@@ -136,3 +182,50 @@ def _surroundings(known: Float[Tensor, "n c h w"], there: Float[Tensor, "n c h w
     have = (coarse_count > 0).to(known)
     coarse = torch.where(have > 0, coarse, _surroundings(coarse * have, have))
     return functional.interpolate(coarse, size=known.shape[2:], mode="bilinear", align_corners=False)
+
+
+@dataclass(frozen=True)
+class NoisyLinear(Replacement):
+    """A removed pixel becomes the weighted mean of its eight neighbours, which may be removed themselves, and noise.
+
+    ``u_i = sum_j w_ij u_j / sum_j w_ij`` for every removed pixel, with weights 1/6 beside and 1/12 across, known pixels
+    as they are; a sparse system of equations for each image and set, solved for all rows of a batch at once. The noise
+    keeps a model from seeing where it is too smooth. Where no pixel is left, all become their mean.
+
+    Source: Rong, Leemann, Borisov, Kasneci, Kasneci: A consistent and efficient evaluation strategy for attribution
+    methods, ICML 2022.
+
+    Args:
+        noise: Standard deviation of the noise, drawn once for each input.
+        seed: Same seed, same noise.
+
+    Example: in a slope, the middle is half-way.
+        >>> image = torch.arange(3.0).expand(1, 1, 3, 3)
+        >>> gone = torch.zeros(1, 1, 3, 3, dtype=torch.bool)
+        >>> gone[..., 1, 1] = True
+        >>> NoisyLinear(noise=0.0).fill(Rows(image + 0 * image, image), gone)[0, 0, 1, 1]
+        tensor(1.)
+    """
+
+    noise: float = 0.01
+    seed: int = 0
+    setwise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        settle(self, noise=checked_not_negative("noise", self.noise), seed=checked_seed(self.seed))
+
+    def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
+        """The solutions, one for each row."""
+        values = rows.values
+        if values.ndim != 4 or not values.is_floating_point():
+            shape = tuple(values.shape)
+            raise ValueError(f"replacement: NoisyLinear is for images (N, channels, height, width), got shape {shape}.")
+        gone = torch.ones_like(values, dtype=torch.bool) if removed is None else removed
+        found = imputed(values.double(), gone)
+        empty = gone.flatten(2).all(2)[..., None, None]
+        if bool(empty.any()):
+            found = torch.where(empty, values.double().mean((2, 3), keepdim=True), found)
+        if self.noise and rows.keys is not None:
+            drawn = noise.normals(rows.keys + self.seed, 0, 1, values[0].numel(), torch.float64)
+            found = found + self.noise * gone * drawn.reshape(values.shape)
+        return found.to(values)
