@@ -18,7 +18,7 @@ from verax.problem.text.example import small_classifier, small_tokenizer
 transformers = pytest.importorskip("transformers")
 
 TEXTS = ["the film was good", "bad", "a bad end and a good story"]
-HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "evaluate-token-attributions.md"
+HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "evaluate-token-attributions.md"
 
 
 @pytest.fixture(scope="module", name="tokenizer")
