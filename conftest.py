@@ -3,7 +3,10 @@
 import gc
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
+from _pytest.doctest import DoctestItem
 from hypothesis import HealthCheck, settings
 
 from type_checks import check_types_of
@@ -33,7 +36,24 @@ for name in verax.__all__:
     # object of one of two classes of the same name is no instance of the other.
     getattr(verax, name)
 
+from verax.data import catalogue  # noqa: E402
+from verax.metrics import METRICS  # noqa: E402
+
 gc.disable()  # while modules are imported and tests collected, all of which stays: a fifth of that time is searching it
+
+
+@pytest.fixture(autouse=True)
+def _forget_what_a_doctest_registers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Names of examples are no names of Verax for the tests that come later in the same process."""
+    if not isinstance(request.node, DoctestItem):
+        yield
+        return
+    sources, metrics = dict(catalogue._SOURCES), dict(METRICS._known)
+    yield
+    catalogue._SOURCES.clear()
+    catalogue._SOURCES.update(sources)
+    METRICS._known.clear()
+    METRICS._known.update(metrics)
 
 
 def pytest_collection_finish() -> None:

@@ -6,6 +6,7 @@ prints: words must agree, numbers nearly.
 """
 
 import contextlib
+import importlib
 import io
 import re
 import shlex
@@ -79,9 +80,10 @@ def assert_prints(shown, printed, where):
 
 
 def run_command(line):
-    """Run ``verax ...`` in this process and return what it prints."""
+    """Run ``verax ...`` in this process and return what it prints; a comment says which status but 0 it ends with."""
     found = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
-    assert found.exit_code == 0, f"{line}\n{found.output}\n{found.exception!r}"
+    status = re.search(r"# exit status (\d+)$", line)
+    assert found.exit_code == int(status[1] if status else 0), f"{line}\n{found.output}\n{found.exception!r}"
     return found.stdout
 
 
@@ -89,6 +91,24 @@ def commands(text):
     """The lines of a block of commands, or None if they are not all of Verax."""
     lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
     return lines if lines and all(line.startswith("verax ") for line in lines) else None
+
+
+class FakeMlflow(ModuleType):
+    """The calls of MLflow that a page makes; it is not installed here."""
+
+    def __init__(self):
+        super().__init__("mlflow")
+        self.metrics, self.artifacts = {}, []
+
+    def start_run(self, run_name):
+        return contextlib.nullcontext(run_name)
+
+    def log_metrics(self, metrics):
+        self.metrics |= metrics
+
+    def log_artifact(self, local_path):
+        assert Path(local_path).is_file()
+        self.artifacts.append(local_path)
 
 
 @pytest.fixture
@@ -121,6 +141,8 @@ def test_the_page_runs(page, tmp_path, monkeypatch, request):
     mpl.use("agg")
     if page.stem == "run-a-study":
         request.getfixturevalue("my_study")
+    if page.stem == "check-an-explanation":
+        monkeypatch.setitem(sys.modules, "mlflow", logged := FakeMlflow())
     torch.manual_seed(0)
     request.getfixturevalue("one_thread")
     module = ModuleType("page")
@@ -140,6 +162,16 @@ def test_the_page_runs(page, tmp_path, monkeypatch, request):
             printed = "".join(run_command(line) for line in lines)
         elif block.language == "text" and before is not None:
             assert_prints(block.text, before, where)
+    if page.stem == "check-an-explanation":
+        assert logged.artifacts == ["check.html"]
+        assert all(low > 0.97 or low == 0 for low in logged.metrics.values())
+
+
+def test_the_tables_of_the_page_about_checks_are_those_of_the_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    check_page = importlib.import_module("check_page")
+    page = check_page.PAGE.read_text(encoding="utf-8")
+    assert check_page.rendered(page) == page
 
 
 @pytest.mark.parametrize("name", ["write-an-attribution", "write-a-family", "add-a-metric"])

@@ -325,10 +325,12 @@ def test_a_labels_csv_without_labels_names_the_column(tmp_path: Path, load: Call
 
 
 def test_no_labels_says_what_was_found_and_wanted(tmp_path: Path, load: Callable[..., Dataset]) -> None:
-    with pytest.raises(ValueError, match=r"no labels got .*no CSV file(.|\n)*image_id, melanoma"):
+    with pytest.raises(
+        ValueError, match=r"expected a table of labels below .*, got no CSV file(.|\n)*image_id, melanoma"
+    ):
         load(tmp_path)
     table(tmp_path / "sub" / "ages.csv", "image_id,age\nISIC_1,50")
-    with pytest.raises(ValueError, match=r"Found: sub/ages.csv \(image_id, age\)"):
+    with pytest.raises(ValueError, match=r"got sub/ages.csv \(image_id, age\)"):
         load(tmp_path)
     with pytest.raises(FileNotFoundError, match="path: expected a folder"):
         load(tmp_path / "nowhere")

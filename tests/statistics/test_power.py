@@ -51,6 +51,11 @@ def test_shares_have_wilsons_interval(hits, count):
     assert math.isnan(proportion(torch.zeros(0)).mean)
 
 
+def test_shares_count_as_parts_of_hits() -> None:
+    """Four inputs, half of whose draws are hits, are as two hits of four."""
+    assert proportion(torch.full((4,), 0.5)) == proportion(torch.tensor([True, True, False, False]))
+
+
 def test_signed_ranks():
     values = torch.tensor([0.5, -0.2, 0.0, 1.5, 2.0, -0.1, 0.7])
     assert signed_rank_p(values) == pytest.approx(stats.wilcoxon(values[values != 0].double().numpy()).pvalue)

@@ -6,6 +6,7 @@ from pathlib import Path
 METRICS = (
     "pc",
     "dpc",
+    "lpc",
     "deletion",
     "insertion",
     "srg",
@@ -14,12 +15,12 @@ METRICS = (
     "effect_correlation",
     "infidelity",
     "infidelity_uncertainty",
-    "lpc",
     "sensitivity_n",
 )
 METHODS = (
     "AttentionRollout",
     "DeepLiftSHAP",
+    "Edges",
     "Gradient",
     "GuidedBackprop",
     "IntegratedGradients",
@@ -30,10 +31,9 @@ METHODS = (
     "Occlusion",
     "PermutationShap",
     "Random",
-    "Edges",
     "SmoothGrad",
-    "VarGrad",
     "TreeShap",
+    "VarGrad",
 )
 REPLACEMENTS = (
     "blur:sigma=NUMBER",

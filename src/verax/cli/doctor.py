@@ -33,6 +33,7 @@ ADDS = {
     "captum": "attributions and layers of Captum beside verax.interop.captum",
     "shap": "explainers of SHAP beside verax.interop.shap",
     "text": "token attributions of transformers: verax.text",
+    "paper": "the paper's data and studies: verax study run paper-isic",
     "stream": "quantiles of streams: verax.stream(..., quantiles=True)",
     "dev": "tests, checks and the libraries that results are compared with",
     "docs": "building the documentation",

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _NAME = re.compile(r"^(?P<stem>.+)\.(?P<seal>[0-9a-f]{16})\.[a-z]+$")
 _HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
@@ -261,8 +261,10 @@ def digest(**parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def tensor_hash(*tensors: Tensor) -> str:
+def tensor_hash(*tensors: "Tensor") -> str:
     """Hash of the values of tensors."""
+    import torch  # noqa: PLC0415  # to keep ``verax --help`` light
+
     digest = hashlib.sha256()
     for tensor in tensors:
         own = tensor.detach().cpu().contiguous()
@@ -273,7 +275,9 @@ def tensor_hash(*tensors: Tensor) -> str:
 
 def stable_form(value: Any) -> str:
     """A frozen value in words that are the same in every process; tensors as a hash of them."""
-    if isinstance(value, Tensor):
+    import torch  # noqa: PLC0415  # to keep ``verax --help`` light
+
+    if isinstance(value, torch.Tensor):
         return tensor_hash(value)
     if is_dataclass(value) and not isinstance(value, type):
         settings = ", ".join(f"{field.name}={stable_form(getattr(value, field.name))}" for field in fields(value))

@@ -81,7 +81,9 @@ def read_labels(root: Path) -> Labels:
     if not rows:
         seen = "; ".join(headers) if headers else "no CSV file"
         left_out = f" All {unknown} rows have an unknown diagnosis (UNK)." if unknown else ""
-        raise ValueError(f"path: no labels found below {root}.{left_out} Found: {seen}. Looked for {_LOOKED_FOR}")
+        raise ValueError(
+            f"path: expected a table of labels below {root}, got {seen}.{left_out} Looked for {_LOOKED_FOR}"
+        )
     merged, conflicts = _merged(rows, lesions)
     files = tuple(_image_of(row, images.get(row.isic_id, ()), root) for row in merged)
     return Labels(merged, files, unknown, len(rows) - len(merged), conflicts)
@@ -163,7 +165,7 @@ def _label_rows(kind: _Kind, header: tuple[str, ...], lines: list[Line], name: s
         of_year = f" of {kind.year}" if kind.year else ""
         raise ValueError(
             f"{name}: a table{of_year} needs the column{'s' * (len(missing) > 1)} {', '.join(map(_shown, missing))}; "
-            f"found {', '.join(map(_shown, header))}."
+            f"got {', '.join(map(_shown, header))}."
         )
     if not lines:
         raise ValueError(f"{name}: the table is empty: it has a header and no rows; download it again, or remove it.")

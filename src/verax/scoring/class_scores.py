@@ -203,7 +203,7 @@ def _columns_by_label(target: str | tuple[str, ...], labels: Sequence[Any] | Non
     texts = (target,) if isinstance(target, str) else target
     if labels is None:
         raise ValueError(
-            f"target: found the label {texts[0]!r}, but the model does not know its labels; pass column numbers, or "
+            f"target: got the label {texts[0]!r}, but the model does not know its labels; pass column numbers, or "
             "say them: verax.Scorer(model, labels=[...]), in the order of its outputs."
         )
     known = {spelt: column for column, label in enumerate(labels) for spelt in _spellings(label)}

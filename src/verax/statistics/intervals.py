@@ -169,7 +169,7 @@ def proportion(hits: Shaped[Tensor, " n"], level: float = LEVEL) -> Estimate:
     """The share of inputs that are hits, with Wilson's interval, which holds for few inputs and for shares near 0 or 1.
 
     Args:
-        hits: One truth value per input.
+        hits: One truth value per input, or the share of its draws that are hits.
         level: Coverage of the interval.
 
     Example:
@@ -177,15 +177,15 @@ def proportion(hits: Shaped[Tensor, " n"], level: float = LEVEL) -> Estimate:
         >>> print(proportion(torch.tensor([True, True, True, False])))
         0.75 [0.30, 0.95]
     """
-    from scipy.stats import binomtest  # noqa: PLC0415  # to keep ``import verax`` light
-
     count = len(hits)
     if count == 0:
         return Estimate(math.nan, math.nan, math.nan, math.nan)
-    share = float(hits.double().mean())
-    interval = binomtest(int(hits.sum()), count).proportion_ci(level, method="wilson")
+    # By hand: SciPy's takes whole numbers of hits alone, and cuts a sum of shares off.
+    share, z = float(hits.double().mean()), NormalDist().inv_cdf((1 + level) / 2)
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     error = math.sqrt(share * (1 - share) / count)
-    return Estimate(share, error, min(share, float(interval.low)), max(share, float(interval.high)))
+    reach = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    return Estimate(share, error, min(share, middle - reach), max(share, middle + reach))
 
 
 def ratios_of_means(parts: Float[Tensor, "k n"], whole: Float[Tensor, " n"], level: float = LEVEL) -> list[Estimate]:

@@ -1,0 +1,68 @@
+"""Fill the tables of docs/how-to/check-an-explanation.md from results that other commands wrote.
+
+``python scripts/check_page.py`` reads benchmarks/results/check_coverage.json (benchmarks/check_coverage.py),
+docs/results/heloc-reasons.csv (scripts/heloc_reasons.py), and the points of the page of a check.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import heloc_reasons
+import polars as pl
+from scipy.stats import beta
+
+from verax.report.result_pages import POINTS
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "how-to" / "check-an-explanation.md"
+COVERAGE = ROOT / "benchmarks" / "results" / "check_coverage.json"
+REASONS = ROOT / "docs" / "results" / "heloc-reasons.csv"
+BLOCK = re.compile(r"(<!-- (?P<table>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def main() -> None:
+    """Write the page with the tables as the results have them."""
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def rendered(page: str) -> str:
+    """The page with its tables filled."""
+    tables = {"coverage": coverage, "reasons": reasons, "points": points}
+    return BLOCK.sub(lambda match: f"{match[1]}{tables[match['table']]()}\n{match[3]}", page)
+
+
+def coverage() -> str:
+    """Checks of each kind: how many had an outcome that they must not have, and those that had to."""
+    found = json.loads(COVERAGE.read_text(encoding="utf-8"))
+    lines = ["| population and metric | inputs | wrong outcomes | 95 % at most |", "|---|---|---|---|"]
+    for name, outcomes in found["outcomes"].items():
+        # A short form of the metric holds commas of its own.
+        population, metric, kind = re.fullmatch(r"(.*?), (\w+(?:\(.*?\))?), (.*)", name).groups()  # type: ignore[union-attr]
+        wrong = outcomes["failed" if "all true" in kind else "passed"]
+        count = sum(outcomes.values())
+        most = beta.ppf(0.95, wrong + 1, count - wrong)
+        lines.append(f"| {population}: `{metric}` | {kind} | {wrong} of {count:,} | {100 * most:.1f} % |")
+    planted, clean = found["power"]["planted on 10 %"], found["power"]["not planted"]
+    lines.append("")
+    lines.append(
+        f"A wrong reason in the place of one of four on 10 % of 1,000 inputs fails `false_reasons` at most 0.01 in "
+        f"{planted['failed']:,} of {sum(planted.values()):,} checks; without it {clean['passed']:,} of "
+        f"{sum(clean.values()):,} pass."
+    )
+    return "\n".join(lines)
+
+
+def reasons() -> str:
+    """Applicants whose top four reasons change with the seed."""
+    return heloc_reasons.markdown(pl.read_csv(REASONS))
+
+
+def points() -> str:
+    """What a check is evidence for, as the page of a check has it."""
+    lines = ["| point | what it asks, in short | which part answers |", "|---|---|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(point)} |" for point in POINTS)])
+
+
+if __name__ == "__main__":
+    main()
