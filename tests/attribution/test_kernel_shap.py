@@ -1,5 +1,6 @@
 """Kernel SHAP: the sizes of its coalitions, and its fit against one that is written down plainly."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 import torch
 
 import calls
+import verax
 from attribution.games import Recorded
 from attribution.networks import mlp, rows
-from verax.attribution import KernelShap
+from verax.attribution import KernelShap, interactions, kernel_shap
+from verax.attribution.interactions import _Regression
 from verax.attribution.kernel_shap import pair_weights, pairs_by_size, size_sequence
 
 
@@ -29,16 +32,16 @@ def test_in_the_end_all_pairs_were_there(features):
     np.testing.assert_allclose(weights / weights.sum(), np.array(kernel) / sum(kernel))
 
 
-def test_sizes_come_at_the_rate_of_their_weight():
-    sizes = size_sequence(50, 200)
-    share = np.bincount(sizes, minlength=26)[2:] / (sizes > 1).sum()
-    mass = np.array([1 / (size * (50 - size)) * (0.5 if size == 25 else 1) for size in range(2, 26)])
-    np.testing.assert_allclose(share, mass / mass.sum(), atol=1 / 100)
+def test_each_feature_alone_comes_first_and_then_every_size_equally_often():
+    sizes = size_sequence(50, 50 + 235)
+    assert (sizes[:50] == 1).all()
+    drawn = np.bincount(sizes[50:], minlength=26)[2:]
+    assert drawn[:-1].tolist() == [10] * 23
+    assert drawn[-1] == 5  # half as many pairs: the complement of half is half
 
 
-@pytest.mark.parametrize(("features", "samples"), [(8, 40), (8, 20), (8, 10), (30, 200)])
-def test_the_fit_is_the_constrained_regression(features, samples):
-    """Least squares of what an even share leaves, the shortest solution; all rows, not pairs."""
+def drawn_pairs(features, samples):
+    """Values, and kept features with scores of all coalitions that a budget drew, of an input and its baseline."""
     model = mlp(features=features, outputs=2).double().eval()
     x = rows(1, features, dtype=torch.float64)
     spy = Recorded(model)
@@ -50,14 +53,77 @@ def test_the_fit_is_the_constrained_regression(features, samples):
     inner = (kept.sum(1) > 0) & (kept.sum(1) < features)
     kept, scores = kept[inner], scores[inner]
     assert len(np.unique(kept, axis=0)) == len(kept) == 2 * ((samples - 2) // 2)
-    size = kept.sum(1)
-    drawn = np.bincount(np.minimum(size, features - size).astype(int))
+    return found, kept, scores, ends
+
+
+def kernel_weights(kept):
+    features, size = kept.shape[1], kept.sum(1)
     small = np.minimum(size, features - size).astype(int)
-    weights = 1 / (size * (features - size)) / drawn[small] * np.where(2 * small == features, 0.5, 1)
+    return 1 / (size * (features - size)) / np.bincount(small)[small] * np.where(2 * small == features, 0.5, 1)
+
+
+@pytest.mark.parametrize(("features", "samples"), [(8, 18), (8, 10), (30, 62)])
+def test_up_to_as_many_pairs_as_features_the_fit_is_the_constrained_regression(features, samples):
+    """Least squares of what an even share leaves, the shortest solution; all rows, not pairs."""
+    found, kept, scores, ends = drawn_pairs(features, samples)
+    size, weights = kept.sum(1), kernel_weights(kept)
     even = (ends[1] - ends[0]) / features
     design = (kept - size[:, None] / features) * np.sqrt(weights)[:, None]
     wanted = np.linalg.lstsq(design, np.sqrt(weights) * (scores - ends[0] - size * even), rcond=1e-10)[0]
     np.testing.assert_allclose(found, even + wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("samples", [24, 60, 120])
+def test_interactions_are_those_of_one_covariance_in_full(samples, monkeypatch):
+    """Every odd set of features written out: ridge regression on its products, generalised least squares of slopes."""
+    features, reach, noise = 7, np.linspace(0.1, 0.6, 7), 0.03
+    monkeypatch.setattr(
+        _Regression, "tuned", lambda self, _: (torch.tensor(reach)[None], self.noise.new_tensor([noise]))
+    )
+    found, kept, scores, ends = drawn_pairs(features, samples)
+    sets = [one for size in (3, 5, 7) for one in itertools.combinations(range(features), size)]
+    prior = np.array([reach[list(one)].prod() for one in sets])
+    prior /= prior.sum()
+    signs = np.vstack([2 * kept[::2] - 1, np.ones(features)])
+    wanted = np.append((scores[::2] - scores[1::2]) / 2, (ends[1] - ends[0]) / 2)
+    weights = kernel_weights(kept)[::2]
+    products = np.stack([signs[:, list(one)].prod(1) for one in sets], axis=1)
+    covariance = products * prior @ products.T + np.diag(np.append(noise * weights.mean() / weights, 0) + 1e-9)
+    inverse = np.linalg.inv(covariance)
+    slopes = np.linalg.solve(signs.T @ inverse @ signs, signs.T @ inverse @ wanted)
+    coefficients = prior * (products.T @ inverse @ (wanted - signs @ slopes))
+    values = 2 * slopes
+    for one, coefficient in zip(sets, coefficients, strict=True):
+        values[list(one)] += 2 * coefficient / len(one)
+    np.testing.assert_allclose(found, values, atol=1e-6)
+
+
+def test_interactions_of_three_features_are_found_from_few_coalitions(monkeypatch):
+    """Far fewer than all 2^16, and closer than the regression of a sum over features comes."""
+    features = 16
+    triples = torch.tensor([[0, 1, 2], [3, 4, 5], [1, 6, 9], [2, 10, 12]])
+    effects = torch.tensor([2.0, -1.5, 1.0, 3.0], dtype=torch.float64)
+    slopes = torch.linspace(-1, 1, features, dtype=torch.float64)
+    exact = slopes.index_add(0, triples.flatten(), (effects / 3).repeat_interleave(3))
+
+    def score(x):
+        return x @ slopes + x[:, triples].prod(2) @ effects
+
+    problem = calls.problem(verax.Scorer(score, returns="values"), torch.ones(1, features, dtype=torch.float64))
+    methods = [KernelShap(1500, seed) for seed in range(5)]
+    closer = [float((method(problem)[0] - exact).norm()) for method in methods]
+    monkeypatch.setattr(kernel_shap, "fitted", lambda *given: interactions.Fit(given[-1], given[-1]))
+    alone = [float((method(problem)[0] - exact).norm()) for method in methods]
+    assert np.mean(closer) < np.mean(alone) / 2
+
+
+def test_many_pairs_are_fitted_in_parts(monkeypatch):
+    problem = calls.problem(mlp(features=12, outputs=2).double().eval(), rows(2, 12, dtype=torch.float64))
+    exact, whole = KernelShap(4096)(problem), KernelShap(1200)(problem)
+    monkeypatch.setattr(interactions, "_AT_ONCE", 200)
+    parts = KernelShap(1200)(problem)
+    assert 0 < float((parts - whole).norm()) < float((parts - exact).norm()) < 0.05 * float(exact.norm())
+    torch.testing.assert_close(parts.sum(1), exact.sum(1), rtol=0, atol=1e-10)
 
 
 def test_coalitions_come_with_their_complements_and_none_twice():

@@ -1,4 +1,4 @@
-"""KernelShap: Shapley values by a weighted regression on coalitions and their complements."""
+"""KernelShap: Shapley values by a regression on coalitions and their complements, interactions included."""
 
 import functools
 import math
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.given import Explained
+from verax.attribution.interactions import fitted
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
 from verax.core import noise, palette
 from verax.core.blocks import block_bytes, pieces
@@ -27,10 +28,12 @@ class KernelShap(_Sampled):
     ``v(S)`` is the score with the features in ``S`` kept and all others at their baselines, and ``w(s)`` is
     ``(d - 1) / (C(d, s) s (d - s))``.
 
-    Coalitions are drawn in pairs with their complements, each size as often as its weight in the sum asks for and
-    without repetition; a size of which all were drawn counts exactly. The values always sum to the difference of the
-    scores of the input and of the baseline. With fewer coalitions than features, what they leave open is shared out
-    evenly.
+    Coalitions are drawn in pairs with their complements: first each feature alone, then each size equally often, which
+    are the regression's leverage scores, and without repetition; a size of which all were drawn counts exactly. Where
+    there are more pairs than features, what a sum over features misses is taken for interactions of three features and
+    more, as a Gaussian process whose Shapley values have a closed form (pairs hold none of two features), and for noise
+    with the weights above as far as it is not smooth. The values always sum to the difference of the scores of the
+    input and of the baseline. With fewer coalitions than features, what they leave open is shared out evenly.
 
     Args:
         samples: Model rows per input, those of the input and of the baseline included. Budgets are prefixes: the first
@@ -50,7 +53,8 @@ class KernelShap(_Sampled):
     colour: ClassVar[str | None] = palette.INDIGO
     citation: ClassVar[str] = (
         "Lundberg, Lee: A unified approach to interpreting model predictions, NeurIPS 2017; paired: Covert, Lee: "
-        "Improving KernelSHAP, AISTATS 2021"
+        "Improving KernelSHAP, AISTATS 2021; leverage scores: Musco, Witter: Provably accurate Shapley value "
+        "estimation via leverage score sampling, ICLR 2025"
     )
 
     @property
@@ -72,6 +76,8 @@ class KernelShapFamily(ShapleyFamily):
     """One draw of pairs; every budget fits the scores of its first ones."""
 
     seed: int
+
+    version: ClassVar[int] = 2
 
     def used(self, features: int, samples: int) -> int:
         """As many pairs as fit beside the input and the baseline."""
@@ -111,7 +117,7 @@ class KernelShapFamily(ShapleyFamily):
     def estimates(
         self, draws: _Pairs, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int
     ) -> Float[Tensor, "b features"]:
-        """Fit what the scores of a budget say beyond an even share."""
+        """Fit what the scores of a budget say beyond an even share: a sum over features, then interactions."""
         even = (ends[:, 1:] - ends[:, :1]) / features
         pairs = scores.shape[1] // 2
         if not pairs:
@@ -119,9 +125,12 @@ class KernelShapFamily(ShapleyFamily):
         sizes = draws.sizes[:pairs]
         weights, size = (torch.from_numpy(one).to(scores) for one in (pair_weights(features, sizes), sizes))
         # A pair's two equations differ in sign alone, once the even share is taken off: their mean is one equation.
-        surplus = (scores[:, 0::2] - scores[:, 1::2]) / 2 + (features / 2 - size) * even
-        found = _fitted(draws.half[:, :pairs], size, surplus, weights)
-        return even + found - found.mean(1, keepdim=True)
+        odd, half = (scores[:, 0::2] - scores[:, 1::2]) / 2, draws.half[:, :pairs]
+        found = _fitted(half, size, odd + (features / 2 - size) * even, weights)
+        additive = even + found - found.mean(1, keepdim=True)
+        if pairs <= features:
+            return additive
+        return fitted(half, odd, (ends[:, 1] - ends[:, 0]) / 2, weights, additive).values
 
 
 def pairs_by_size(features: int) -> list[int]:
@@ -136,27 +145,23 @@ def pairs_by_size(features: int) -> list[int]:
 
 @functools.lru_cache(maxsize=64)
 def size_sequence(features: int, pairs: int) -> Int[np.ndarray, " pairs"]:
-    """The size of each pair: every size comes at the rate of its weight, until all its coalitions were there.
+    """The size of each pair: first all of one feature, then every size in its turn until all its coalitions were there.
 
-    The beginning is the same whatever the number of pairs.
+    Coalitions of all sizes equally often are those of the regression's leverage scores. Those of one feature come
+    first, because few coalitions of other sizes leave many of the regression's slopes almost open. The beginning is the
+    same whatever the number of pairs.
 
     Example:
-        >>> size_sequence(6, 12).tolist()
-        [1, 2, 1, 3, 2, 1, 1, 2, 1, 3, 1, 2]
+        >>> size_sequence(6, 16).tolist()
+        [1, 1, 1, 1, 1, 1, 2, 3, 2, 2, 3, 2, 2, 3, 2, 2]
     """
-    share, most = _mass(features), np.array(pairs_by_size(features), dtype=np.float64)
-    low, high = 0.0, 1.0
-    while len(share) and np.minimum(most, np.floor(high * share + 0.5)).sum() < min(pairs, most.sum()):
-        low, high = high, 2 * high
-    for _ in range(60):  # the time at which that many have come
-        middle = (low + high) / 2
-        enough = np.minimum(most, np.floor(middle * share + 0.5)).sum() >= pairs
-        low, high = (low, middle) if enough else (middle, high)
-    counts = np.minimum(most, np.floor(high * share + 0.5) + 1).astype(np.int64)  # one more: rounding may hide one
-    size = np.repeat(np.arange(1, len(share) + 1), counts)
-    turn = np.arange(len(size)) - np.repeat(np.cumsum(counts) - counts, counts)
-    order = np.lexsort((size, (turn + 0.5) / share[size - 1]))
-    return np.asarray(size[order][:pairs])
+    size = np.arange(1, features // 2 + 1)
+    turns = np.where(2 * size == features, 2, 1)  # of half the features there are half as many pairs
+    most = np.minimum(np.array(pairs_by_size(features), dtype=np.int64), pairs)
+    sizes = np.repeat(size, most)
+    turn = (np.arange(len(sizes)) - np.repeat(np.cumsum(most) - most, most) + 0.5) * turns.repeat(most)
+    order = np.lexsort((sizes, np.where(sizes == 1, 0, turn)))
+    return np.asarray(sizes[order][:pairs])
 
 
 def pair_weights(features: int, sizes: Int[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
