@@ -1,6 +1,7 @@
 """Trials on scores and models whose outcome is known."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from verax.auditing.bench import Bench, refusal, unfit
 from verax.auditing.choices import METHODS
 from verax.auditing.subject import Ground, case_subject
 from verax.auditing.trials.falls_with_damage import DAMAGES, damaged_name
-from verax.metrics import DirectedPredictionChange, EffectCorrelation, LocalPredictionChange, PredictionChange
+from verax.metrics import Deletion, DirectedPredictionChange, EffectCorrelation, LocalPredictionChange, PredictionChange
 from verax.problem.replacement import BASELINE, Blur, Conditional
 
 CASES = {case.name: case for case in cases(inputs=24)}
@@ -127,3 +128,19 @@ def test_what_cannot_be_measured_is_asked_before():
     assert "codes" in refusal(DirectedPredictionChange(), words, BASELINE)
     assert "noise means nothing" in refusal(EffectCorrelation(), words, BASELINE)
     assert refusal(PredictionChange(), words, BASELINE) == ""
+
+
+@dataclass(frozen=True)
+class AlwaysOne(PredictionChange):
+    """Says the same of every explanation."""
+
+    def reduce(self, scores):
+        return super().reduce(scores) * 0 + 1
+
+
+def test_a_metric_with_a_reduction_of_its_own_has_no_share_of_limits_that_are_not_its():
+    metrics = {"always": AlwaysOne(), "pc": PredictionChange(), "deletion": Deletion()}
+    found = audit(metrics=metrics, cases=[CASES["linear"]], replacements=["baseline"], trials=["peaks_at_truth"])
+    shares = {one.metric: one.value for one in found.findings if one.trial == "peaks_at_truth: of the exact limit"}
+    assert set(shares) == {"pc", "deletion"}
+    assert max(shares.values()) <= 1 + 1e-9

@@ -122,6 +122,16 @@ def test_a_share_of_the_limit():
     assert line.low < line.value < line.high
 
 
+def test_a_share_of_the_limit_where_lower_is_better():
+    """Contributions of a linear model attain the lowest deletion, and their negation the highest."""
+    problem, exact = linear(rows=40)
+    line = one(problem, exact, metric="deletion", threshold="95 % of the limit")
+    assert (line.outcome, line.value) == ("passed", pytest.approx(1, abs=1e-5))
+    line = one(problem, -exact, metric="deletion", threshold="0.1 of the limit")
+    assert line.outcome == "failed"
+    assert line.value < 0
+
+
 def test_a_limit_that_is_only_a_bound_cannot_be_passed():
     model, x = torch.nn.Linear(40, 2), torch.randn(4, 40)
     exact = x * (model.weight[1] - model.weight[0]).detach()
@@ -328,7 +338,7 @@ def test_the_outcome_is_the_worst_of_all():
         ({"metric": "pc", "threshold": 0.5, "segments": ["a"] * 5}, r"expected one label for each of 12 inputs"),
         ({"metric": "pc", "threshold": 0.5, "explanation": "lime"}, r"explanation: expected explanation, got 'lime'"),
         ({"metric": "pc", "threshold": "not worse than lim"}, r"threshold: expected explanation or a method"),
-        ({"metric": "infidelity", "threshold": "0.5 of the limit"}, r"limits are known of pc, dpc and lpc"),
+        ({"metric": "infidelity", "threshold": "0.5 of the limit"}, "limits are known of metrics that weigh"),
         ({"metric": "false_reasons", "threshold": "0.5 of the limit"}, r"false_reasons has no limit"),
         ({"metric": "false_reasons(over=seeds)", "threshold": 0.1}, r"false_reasons has no setting over"),
         ({"metric": "pc", "threshold": "better than random", "direction": "at most"}, r"means at least, got 'at most'"),

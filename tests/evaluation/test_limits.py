@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 import calls
 import verax
-from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
+from verax.metrics import (
+    Comprehensiveness,
+    Deletion,
+    DirectedPredictionChange,
+    Insertion,
+    LocalPredictionChange,
+    PredictionChange,
+    Sufficiency,
+    SymmetricRelevanceGain,
+)
 
 METRICS = [
     PredictionChange(),
@@ -22,6 +31,13 @@ METRICS = [
     DirectedPredictionChange("signed"),
     DirectedPredictionChange("literal", area="morf"),
     LocalPredictionChange(epsilon=0.1),
+    Deletion(),
+    Insertion(),
+    SymmetricRelevanceGain(),
+    Comprehensiveness(shares=(0.2, 0.6, 1)),
+    Sufficiency(shares=(0.2, 0.6, 1)),
+    Comprehensiveness(shares="every"),
+    Sufficiency(shares="every"),
 ]
 
 
@@ -53,8 +69,10 @@ def test_limits_are_those_of_all_attributions(metric: Any) -> None:
     scores = value(model, x, every[:, None].expand(-1, 2, -1), metric, **options)
     found = calls.limits(model, x, metrics=[metric], **options)[metric.name]
     assert found.exact
-    torch.testing.assert_close(found.best, scores.amax(0), rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.worst, scores.amin(0), rtol=0, atol=1e-12)
+    extremes = [scores.amin(0), scores.amax(0)]
+    worst, best = extremes if metric.higher_is_better else reversed(extremes)
+    torch.testing.assert_close(found.best, best, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.worst, worst, rtol=0, atol=1e-12)
     torch.testing.assert_close(value(model, x, found.attribution, metric, **options), found.best, rtol=0, atol=1e-12)
 
 
@@ -242,9 +260,9 @@ def test_companions_follow_the_inputs_that_were_drawn() -> None:
 
 def test_what_cannot_be_done_is_refused_by_name() -> None:
     model, x = network(4), rows(2, 4)
-    with pytest.raises(ValueError, match="metrics: limits are known of pc, dpc and lpc, got 'infidelity'"):
+    with pytest.raises(ValueError, match=r"metrics: limits are known of metrics that weigh .*, got 'infidelity'"):
         calls.limits(model, x, metrics=["infidelity"])
-    with pytest.raises(ValueError, match="limits: they are known of pc, dpc and lpc, got metrics infidelity"):
+    with pytest.raises(ValueError, match=r"limits: known of metrics .*, got metrics infidelity"):
         calls.evaluate(model, x, x, ["infidelity"], limits=True)
     with pytest.raises(ValueError, match="rows: expected a whole number of at least 1, got 0"):
         calls.limits(model, x, rows=0)
@@ -315,3 +333,37 @@ def test_limits_are_saved(tmp_path: Any) -> None:
     assert pl.read_csv(tmp_path / "limits.csv").columns == found.to_frame().columns
     found["pc"].save(tmp_path / "pc.html")
     assert "best possible" in (tmp_path / "pc.html").read_text()
+
+
+def test_where_lower_is_better_the_lowest_score_is_the_best() -> None:
+    model, x = network(5), rows(6, 5)
+    given = {"x": x, "-x": -x}
+    found = calls.evaluate(model, x, given, ["deletion", "sufficiency", "srg"], limits=True)
+    for name in ("deletion", "sufficiency"):
+        result = found[name]
+        assert (result.limits.best <= result.scores + 1e-12).all()
+        assert (result.limits.worst >= result.scores - 1e-12).all()
+        wanted = (result.limits.chance - result.value["x"]) / (result.limits.chance - result.limits.best)
+        torch.testing.assert_close(result.normalised["x"], wanted)
+        best = calls.evaluate(model, x, result.limits.attribution, [name])[name]
+        torch.testing.assert_close(best.value, result.limits.best)
+        assert result.limits.share(best).mean == pytest.approx(1)
+    assert {"deletion_normalised", "srg_normalised"} <= set(found.to_frame().columns)
+    coarse = calls.evaluate(model, x, given, [Deletion(steps=2)], limits=True)["deletion"]
+    assert not coarse.limits.exact
+    assert (coarse.limits.best <= coarse.scores).all()
+    assert (coarse.limits.worst >= coarse.scores).all()
+
+
+def test_shares_may_begin_at_the_worst_possible_score() -> None:
+    """NAOPC: 0 is the lowest and 1 the highest area over the curve that any order has."""
+    model, x = network(4), rows(3, 4)
+    metric = Comprehensiveness(shares="every")
+    every = torch.tensor(list(itertools.permutations((1.0, 2.0, 3.0, 4.0))), dtype=torch.float64)
+    scores = value(model, x, every[:, None].expand(-1, 3, -1), metric)
+    result = calls.evaluate(model, x, {"x": x}, [metric], limits=True)["comprehensiveness"]
+    lowest, highest = scores.amin(0), scores.amax(0)
+    naopc = (result.value["x"] - lowest) / (highest - lowest)
+    torch.testing.assert_close(result.limits.normalised(result.scores, zero="worst")[0], naopc)
+    share = (result.value["x"] - lowest).mean() / (highest - lowest).mean()
+    assert result.limits.share(result, zero="worst")["x"].mean == pytest.approx(float(share))

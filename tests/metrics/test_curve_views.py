@@ -57,6 +57,16 @@ def test_inputs_with_fewer_features_have_their_own_curves():
     assert float(alone["deletion"].value) == pytest.approx((11 / 2 + 3) / 2)
 
 
-def test_shares_are_checked():
-    with pytest.raises(ValueError, match="shares: expected numbers between 0 and 1"):
-        Comprehensiveness(shares=(0.5, 1.0))
+def test_shares_may_be_all_or_every_step():
+    """Worth 5, 3, 2, 1: 5, 8, 10, 11 are lost as they go in the true order, 1, 3, 6, 11 in reverse."""
+    a = torch.tensor([[4.0, 3.0, 2.0, 1.0]])
+    shares = {"one": Comprehensiveness(shares=1), "alone": Sufficiency(shares=(0.5, 1))}
+    every = {"aopc": Comprehensiveness(shares="every"), "lerf": Sufficiency(shares="every")}
+    found = {name: float(one.value["a"]) for name, one in scored(a, metrics=shares | every).items()}
+    assert found == pytest.approx({"one": 11, "alone": (3 + 0) / 2, "aopc": 34 / 4, "lerf": 21 / 4})
+
+
+@pytest.mark.parametrize("shares", [0, 1.5, (), (0.5, 0.0)])
+def test_shares_are_checked(shares):
+    with pytest.raises(ValueError, match='shares: expected numbers above 0 and at most 1, or "every"'):
+        Comprehensiveness(shares=shares)

@@ -199,7 +199,8 @@ class Gathered:
             chance, best = torch.cat([part.limits[form] for part in self.parts], dim=1)
             exact = all(part.exact[form] for part in self.parts)
             why = "" if exact else "limits are bounds from a search, so that it has at most this share"
-            return Sample(own - chance, _between(known), best - chance), why
+            sense = 1 if one.metric.higher_is_better else -1
+            return Sample(sense * (own - chance), _between(known), sense * (best - chance)), why
         other = scores[attributions.index(reference_of(one)[0])]
         return Sample(_better(own, other, one.metric.higher_is_better), _between(known)), ""
 

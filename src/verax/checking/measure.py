@@ -21,7 +21,7 @@ from verax.evaluation.ranking import REFERENCE
 from verax.evaluation.stream_batches import of_rows
 from verax.metrics.base import Metric
 from verax.metrics.choose import fewest_features
-from verax.metrics.weighted_area import WeightedArea
+from verax.metrics.limit_reading import LIMITED, has_limits
 from verax.problem.attributed import attributed, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Rows
@@ -104,7 +104,7 @@ class Plan:
         if limited := self._limited():
             known = limits(problem, limited)
             spent += Cost(Rows(next(iter(known.values())).rows), next(iter(known.values())).seconds)
-            best = {name: torch.stack((one.random, one.highest)).double().cpu() for name, one in known.items()}
+            best = {name: torch.stack((one.random, one.best_scores)).double().cpu() for name, one in known.items()}
             exact = {name: one.exact for name, one in known.items()}
         return Measured(scores, ranges, best, exact, spent)
 
@@ -210,8 +210,8 @@ def _check(plan: Plan) -> None:
         where = f"requirements[{number}]"
         if one.inputs is not None and one.inputs > len(problem):
             raise ValueError(f"{where}.inputs: expected at most the {len(problem)} there are, got {one.inputs}.")
-        if one.held.kind == "limit" and not isinstance(one.metric, WeightedArea):
-            raise ValueError(f"{where}.threshold: limits are known of pc, dpc and lpc, got {one.metric.name}.")
+        if one.held.kind == "limit" and not has_limits(one.metric):
+            raise ValueError(f"{where}.threshold: limits are {LIMITED}, got {one.metric.name}.")
         if isinstance(one.metric, ReasonMetric) and one.metric.total == "stability":
             _check_stability(plan, one, where)
         if one.segments is not None:

@@ -21,8 +21,7 @@ from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import Judgement, Verdict
 from verax.metrics.base import Kind
 from verax.metrics.choose import QUESTIONS, decider
-from verax.metrics.result import Result
-from verax.metrics.weighted_area import PredictionChangeResult
+from verax.metrics.result import GuidedResult, Result
 from verax.statistics.intervals import Estimate
 from verax.statistics.paired import paired_difference
 
@@ -214,7 +213,7 @@ class Comparison:
     def possible(self, metric: str) -> list[str]:
         """In words how much of what is possible each attribution attains, best first; nothing without limits."""
         result = self._result(metric)
-        if not isinstance(result, PredictionChangeResult) or result.limits is None:
+        if not isinstance(result, GuidedResult) or result.limits is None:
             return []
         label, most = self.evaluation.label(metric), "" if result.limits.exact else "at most "
         shares = dict(zip(self.names, result.shares(self.level), strict=True))

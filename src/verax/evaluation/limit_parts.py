@@ -10,7 +10,8 @@ from torch import Tensor
 from verax.attribution.coalitions import removable, spread_evenly, spread_over
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
-from verax.metrics.weighted_area import WeightedArea
+from verax.metrics.base import GuidedMetric
+from verax.metrics.limit_reading import signing_of
 from verax.perturbation.block import Block, PerturbedRows, load
 from verax.perturbation.feature_sums import direction_sums
 from verax.perturbation.removed_sets import set_type
@@ -96,17 +97,17 @@ def part_of(session: Session, task: Task, which: Int[Tensor, " m"]) -> Part:
     return Part(replace(session, companions=beside), small, here)
 
 
-def by_element(metric: WeightedArea, features: FeatureMap) -> bool:
+def by_element(metric: GuidedMetric, features: FeatureMap) -> bool:
     """Whether a feature has the sign of what is predicted for its elements, ``sum_i a_i (x_i - b_i)``.
 
     It is free where any of them moves, even if ``x - baseline`` sums to 0. In signed order ``x - baseline`` is summed
     alone, whatever the rule is.
     """
     several = int(features.counts(slice(None)).min()) < math.prod(features.shape)
-    return several and metric.signing == "magnitude" and metric.experiment.rule != "sum"
+    return several and signing_of(metric) == "magnitude" and metric.experiment.rule != "sum"
 
 
-def shared_out(task: Task, metric: WeightedArea, values: Float[Tensor, "k n features"]) -> Float[Tensor, "k n *shape"]:
+def shared_out(task: Task, metric: GuidedMetric, values: Float[Tensor, "k n features"]) -> Float[Tensor, "k n *shape"]:
     """Give attributions of one value per feature to its elements, so that the metric finds the signs of the limits.
 
     Where predictions of elements are summed, a feature's value goes to those that move as the feature does, or up where

@@ -1,6 +1,6 @@
 """Runs what limits need of a model: all removed sets of each input where the rows allow it, a beam search elsewhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,11 +10,11 @@ from verax.attribution.shapley import exact_shapley
 from verax.core import noise
 from verax.core.shapes import Float, Int
 from verax.evaluation.limit_parts import Part, by_element, part_of, parts, shared_out
-from verax.metrics.areas import decay_weights
+from verax.metrics.base import GuidedMetric
 from verax.metrics.limit_beam import beam_extremes, beam_rows
-from verax.metrics.limit_reading import ChainReading, Extremes
+from verax.metrics.limit_reading import ChainReading, Extremes, signing_of
 from verax.metrics.limits import exact_extremes
-from verax.metrics.weighted_area import DirectedArea, WeightedArea
+from verax.metrics.weighted_area import DirectedArea
 from verax.perturbation.block import cut_points, ranks, removal_order
 from verax.perturbation.guided import GuidedScores, guided_scores
 from verax.problem.attributed import Attributed, Task
@@ -39,16 +39,22 @@ class Plan:
     width: int
 
 
-def planned(problem: Attributed, readings: Sequence[ChainReading], rows: int) -> Plan:
+def planned(problem: Attributed, readings: Callable[[int], Iterable[ChainReading]], rows: int) -> Plan:
     """Exact limits of all inputs where the rows allow it, then of some, then bounds for all, then for some.
 
     Some are drawn at random, by their values alone.
+
+    Args:
+        problem: The inputs.
+        readings: How chains of so many features are read.
+        rows: Model rows to spend.
     """
     count = len(problem)
     features = problem.features.counts(slice(None)).cpu().expand(count)
     lots = noise.input_keys(problem.inputs.cpu(), 0, "limits").argsort(stable=True)
     sets = 2.0 ** features.double()
-    searched = torch.tensor([sum(beam_rows(d, one) for one in readings) for d in features.tolist()]).double()
+    each = {d: sum(beam_rows(d, one) for one in set(readings(d))) for d in set(features.tolist())}
+    searched = torch.tensor([each[d] for d in features.tolist()]).double()
     exact, search = _fitting(sets, lots, rows), _fitting(searched, lots, rows)
     if len(exact) >= max(1, min(_FEWEST, count, len(search))):
         return Plan(exact, 0)
@@ -68,7 +74,7 @@ def _fitting(each: Float[Tensor, " n"], lots: Int[Tensor, " n"], rows: int) -> I
 
 
 def in_own_steps(
-    session: Session, task: Task, metric: WeightedArea, which: Int[Tensor, " m"], chains: Sequence[Extremes]
+    session: Session, task: Task, metric: GuidedMetric, which: Int[Tensor, " m"], chains: Sequence[Extremes]
 ) -> Extremes:
     """The best and the worst of some attributions, scored as the metric does, in its own steps with its own rule.
 
@@ -101,7 +107,7 @@ def in_own_steps(
     )
 
 
-def _guided(part: Part, metric: WeightedArea, values: Float[Tensor, "k m features"]) -> GuidedScores:
+def _guided(part: Part, metric: GuidedMetric, values: Float[Tensor, "k m features"]) -> GuidedScores:
     """Run the metric's experiment on attributions of one value per feature."""
     problem = part.task.problem
     spread = shared_out(part.task, metric, values.nan_to_num()).to(problem.inputs.device)
@@ -116,7 +122,7 @@ def _guided(part: Part, metric: WeightedArea, values: Float[Tensor, "k m feature
 
 
 def _one_sign_per_step(
-    part: Part, metric: WeightedArea, values: Float[Tensor, "m features"]
+    part: Part, metric: GuidedMetric, values: Float[Tensor, "m features"]
 ) -> Float[Tensor, "m features"]:
     """Keep the order of a positive attribution, and give all features of a MoRF step the sign for which it counts."""
     found = _guided(part, metric, values[None])
@@ -130,12 +136,13 @@ def _one_sign_per_step(
     return values * signs.gather(1, step.clamp(max=signs.shape[1] - 1))
 
 
-def _step_signs(metric: WeightedArea, found: GuidedScores) -> Float[Tensor, "m steps"]:
+def _step_signs(metric: GuidedMetric, found: GuidedScores) -> Float[Tensor, "m steps"]:
     """For each MoRF step, the sign of attributions for which its change, and that of the LeRF step over it, count."""
     curves, direction = found.curves[0].double(), found.direction_sign[0, :, 0]
-    weights = decay_weights(curves[:, 0], found.points)[:, 1:]
-    if metric.form == "cumulative":
-        weights = weights.flip(1).cumsum(1).flip(1)
+    weights = curves.new_zeros((len(found.points), curves.shape[-1] - 1))
+    for points in set(found.points.tolist()):
+        fall = ChainReading.of(metric, points - 1).fall or ()
+        weights[found.points == points, : points - 1] = torch.tensor(fall).to(weights)
     change = weights[:, None] * curves.diff(dim=-1)
     gain = -change[:, 0]
     if curves.shape[1] > 1:
@@ -161,7 +168,7 @@ class Found:
     method: str
 
 
-def caution(problem: Attributed, metrics: Mapping[str, WeightedArea], rows: int) -> str | None:
+def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> str | None:
     """Refuse, before any work, what the rows do not allow; say for how many inputs they do, where not for all."""
     fewest = min(len(one.plan.which) for one in _alike(problem, metrics, rows))
     if fewest == len(problem):
@@ -172,7 +179,7 @@ def caution(problem: Attributed, metrics: Mapping[str, WeightedArea], rows: int)
     )
 
 
-def found_limits(session: Session, task: Task, metrics: Mapping[str, WeightedArea], rows: int) -> dict[str, Found]:
+def found_limits(session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int) -> dict[str, Found]:
     """Limits of several metrics; those whose removed features become the same share their model rows.
 
     Args:
@@ -194,35 +201,42 @@ class _Alike:
     Attributes:
         replacement: What they become.
         metrics: By name.
-        readings: How each reads chains.
+        features: Of the inputs.
         plan: For which inputs, and how.
     """
 
     replacement: Replacement
-    metrics: dict[str, WeightedArea]
-    readings: dict[str, list[ChainReading]]
+    metrics: dict[str, GuidedMetric]
+    features: FeatureMap
     plan: Plan
 
+    @property
+    def keys(self) -> list[tuple[str, int]]:
+        """The tables that are filled: of each metric, one for each way to read chains."""
+        return list(_readings(self.metrics, self.features, 1))
 
-def _alike(problem: Attributed, metrics: Mapping[str, WeightedArea], rows: int) -> list[_Alike]:
+
+def _alike(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> list[_Alike]:
     own = {name: metric.experiment.replacement or problem.replacement for name, metric in metrics.items()}
     kinds, found = list(dict.fromkeys(own.values())), []
     for kind in kinds:
         same = {name: metric for name, metric in metrics.items() if own[name] == kind}
-        readings = {name: _readings(metric, problem.features) for name, metric in same.items()}
-        distinct = list(dict.fromkeys(reading for several in readings.values() for reading in several))
-        found.append(_Alike(kind, same, readings, planned(problem, distinct, rows // len(kinds))))
+
+        def readings(count: int, same: dict[str, GuidedMetric] = same) -> Iterable[ChainReading]:
+            return _readings(same, problem.features, count).values()
+
+        found.append(_Alike(kind, same, problem.features, planned(problem, readings, rows // len(kinds))))
     return found
 
 
 def _found(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
     plan, (inputs, most) = alike.plan, (len(task.problem), task.problem.features.most)
-    tables = {one: _blank(inputs, most, session.device) for several in alike.readings.values() for one in several}
-    shapley = _search(session, task, plan, tables)
+    tables = {key: _blank(inputs, most, session.device) for key in alike.keys}
+    shapley = _search(session, task, alike, tables)
     found = {}
     for name, metric in alike.metrics.items():
         method = f"a search {plan.width} wide" if plan.width else "all removed sets"
-        chains, steps = [tables[one] for one in alike.readings[name]], alike.readings[name][0].steps
+        chains, steps = [table for key, table in tables.items() if key[0] == name], _coarse(metric, alike.features)
         extremes = chains[0]
         if steps is not None:
             method += f", then in {steps} steps"
@@ -232,35 +246,47 @@ def _found(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
     return found
 
 
-def _readings(metric: WeightedArea, features: FeatureMap) -> list[ChainReading]:
-    """How a metric reads a chain of removed sets; where its steps hold several features, also as PC would read it.
+def _coarse(metric: GuidedMetric, features: FeatureMap) -> int | None:
+    """The steps of a metric where they hold several features."""
+    return None if metric.experiment.steps >= features.most else metric.experiment.steps
 
-    In magnitude order a step of several features has one sign, and PC's best chain has steps of one sign.
+
+def _readings(
+    metrics: Mapping[str, GuidedMetric], features: FeatureMap, count: int
+) -> dict[tuple[str, int], ChainReading]:
+    """How metrics read a chain of so many features; where steps hold several, also as the metric would without signs.
+
+    In magnitude order a step of several features has one sign, and the best chain without signs has steps of one sign.
     """
-    factor, experiment = metric.signing, metric.experiment
-    steps = None if experiment.steps >= features.most else experiment.steps
-    as_pc = ChainReading("none", experiment.area, metric.form, steps)
-    own = replace(as_pc, factor=factor, predicted=by_element(metric, features))
-    return [own] if steps is None or factor != "magnitude" else [own, as_pc]
+    found = {}
+    for name, metric in metrics.items():
+        found[name, 0] = ChainReading.of(metric, count, predicted=by_element(metric, features))
+        if _coarse(metric, features) is not None and signing_of(metric) == "magnitude":
+            found[name, 1] = ChainReading.of(metric, count, factor="none")
+    return found
 
 
 def _search(
-    session: Session, task: Task, plan: Plan, tables: Mapping[ChainReading, Extremes]
+    session: Session, task: Task, alike: _Alike, tables: Mapping[tuple[str, int], Extremes]
 ) -> Float[Tensor, "n features"] | None:
     """Fill the tables, and give the Shapley values where all sets were scored."""
+    plan = alike.plan
     shape = (len(task.problem), task.problem.features.most)
     shapley = torch.full(shape, torch.nan, dtype=torch.float64, device=session.device)
     for part in parts(session, task, plan.which):
+        readings = _readings(alike.metrics, alike.features, part.features)
         for block in part.blocks(plan.width):
             which = part.which[block.rows]
             scores = None if plan.width else part.all_scores(block)
-            for reading, table in tables.items():
+            for reading in dict.fromkeys(readings.values()):
                 sums = block.direction
                 direction = (sums.free_signs() if reading.predicted else sums.signs()).double()
                 if scores is None:
-                    _put(table, which, beam_extremes(part.scores_of(block), direction, reading, plan.width))
+                    extremes = beam_extremes(part.scores_of(block), direction, reading, plan.width)
                 else:
-                    _put(table, which, exact_extremes(scores, direction, reading))
+                    extremes = exact_extremes(scores, direction, reading)
+                for key in (key for key, one in readings.items() if one == reading):
+                    _put(tables[key], which, extremes)
             if scores is not None:  # whose places say what is removed; Shapley's say what is kept
                 shapley[which, : part.features] = exact_shapley(scores.flip(1))
         part.session.settle()

@@ -12,11 +12,11 @@ from verax.evaluation.engine import Call, check_repeats
 from verax.evaluation.limit_parts import shared_out
 from verax.evaluation.limit_search import Found, caution, found_limits
 from verax.evaluation.result import Evaluation
-from verax.metrics.base import Metric
+from verax.metrics.base import GuidedMetric, Metric
 from verax.metrics.choose import Metrics, chosen, fewest_features
+from verax.metrics.limit_reading import LIMITED, has_limits
 from verax.metrics.limits_result import Limits, LimitsByMetric
-from verax.metrics.result import Context
-from verax.metrics.weighted_area import PredictionChangeResult, WeightedArea
+from verax.metrics.result import Context, GuidedResult
 from verax.perturbation.block import removal_order
 from verax.problem.attributed import Attributed, Task, attributed
 from verax.problem.problem import Problem, checked_problem
@@ -30,9 +30,13 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
     """Find the best and the worst score that any attribution of each input could get, and one that gets the best.
 
     A score alone does not say whether it is good: models and inputs differ in how far it can go. With one feature per
-    step, PC and DPC follow a chain of removed sets, and the best one is a longest path through all ``2^d`` of them
-    (exact, one model row per set). Chance is 0 for the area between the curves, so that ``value / best`` can be
-    compared between models, inputs and data sets.
+    step, curves follow a chain of removed sets, and the best one is a longest path through all ``2^d`` of them (exact,
+    one model row per set, shared by all metrics). Chance is 0 for the area between the curves, so that
+    ``value / best`` can be compared between models, inputs and data sets; ``share`` and ``normalised`` put any score on
+    a scale from chance, or from the worst possible, to the best.
+
+    They are known of metrics whose score is a weighted sum of the points of their curves (``GuidedMetric.weights``):
+    PC, DPC, LPC, SRG, comprehensiveness and sufficiency with any shares, insertion and deletion.
 
     Where the sets are too many for ``rows``, a beam search finds a good chain. Its score is attained by an attribution,
     so the limit is at least that: ``exact`` is False. The same holds where a step of the metric holds several features
@@ -46,9 +50,8 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
     Args:
         problem: The model, the rows, and what is asked about them. Groups, such as superpixels, make the number of
             features small.
-        metrics: ``"pc"``, ``"dpc"``, ``"lpc"``, or metric objects such as
-            ``verax.metrics.DirectedPredictionChange(area="morf")``, or a dict that names them. At least as many steps
-            as features for exact limits.
+        metrics: Names of such metrics, or objects such as ``verax.metrics.DirectedPredictionChange(area="morf")``, or
+            a dict that names them. At least as many steps as features for exact limits.
         rows: Model rows to spend in all.
 
     Returns:
@@ -84,9 +87,11 @@ def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
         call: What was measured.
         evaluation: Its results.
     """
-    results = {name: one for name, one in evaluation.items() if isinstance(one, PredictionChangeResult)}
+    results = {
+        name: one for name, one in evaluation.items() if isinstance(one, GuidedResult) and has_limits(one.metric)
+    }
     if not results:
-        raise ValueError(f"limits: they are known of pc, dpc and lpc, got metrics {', '.join(evaluation)}.")
+        raise ValueError(f"limits: {LIMITED}, got metrics {', '.join(evaluation)}.")
     named = limited({name: call.metrics[name] for name in results})
     _check(call.rated, named, ROWS)
     problem = call.rated.problem
@@ -99,7 +104,7 @@ def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
     return evaluation.extended({**evaluation, **raised}, meter.total())
 
 
-def _check(rated: Attributed, metrics: Mapping[str, WeightedArea], rows: int) -> None:
+def _check(rated: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> None:
     check_repeats(metrics, rated, limits=True)
     for metric in metrics.values():
         metric.check(rated)
@@ -107,16 +112,18 @@ def _check(rated: Attributed, metrics: Mapping[str, WeightedArea], rows: int) ->
         warn(words)
 
 
-def limited(metrics: Mapping[str, Metric]) -> dict[str, WeightedArea]:
+def limited(metrics: Mapping[str, Metric]) -> dict[str, GuidedMetric]:
     """Refuse metrics whose limits are not known."""
+    known = {name: metric for name, metric in metrics.items() if has_limits(metric)}
     for metric in metrics.values():
-        if not isinstance(metric, WeightedArea):
-            raise ValueError(f"metrics: limits are known of pc, dpc and lpc, got {metric.name!r}.")
-    return {name: metric for name, metric in metrics.items() if isinstance(metric, WeightedArea)}
+        if not has_limits(metric):
+            own = " with a reduction of its own, which says no weights" if isinstance(metric, GuidedMetric) else ""
+            raise ValueError(f"metrics: limits are {LIMITED}, got {metric.name!r}{own}.")
+    return known
 
 
 def limits_of(
-    session: Session, task: Task, metrics: Mapping[str, WeightedArea], rows: int, meter: Meter
+    session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int, meter: Meter
 ) -> LimitsByMetric:
     """Limits of several metrics, with a model that is held ready.
 
@@ -135,8 +142,8 @@ def limits_of(
         return LimitsByMetric({name: _packed(task, metrics[name], one, context) for name, one in found.items()})
 
 
-def _packed(task: Task, metric: WeightedArea, found: Found, context: Context) -> Limits:
-    problem, extremes = task.problem, found.extremes
+def _packed(task: Task, metric: GuidedMetric, found: Found, context: Context) -> Limits:
+    problem, extremes = task.problem, found.extremes if metric.higher_is_better else found.extremes.turned
     features, everything = problem.features, slice(0, len(problem))
     counts = features.counts(everything).to(extremes.best.device).expand(len(problem))
     values = extremes.attribution
@@ -153,8 +160,8 @@ def _packed(task: Task, metric: WeightedArea, found: Found, context: Context) ->
         context=context,
         exact=found.exact,
         method=found.method,
-        highest=extremes.best.clone(),
-        lowest=extremes.worst.clone(),
+        best_scores=extremes.best.clone(),
+        worst_scores=extremes.worst.clone(),
         random=extremes.chance.clone(),
         attaining=attribution,
         sequence=order,

@@ -76,7 +76,7 @@ class Evaluation(dict[str, Any]):
         self.seconds = cost.seconds
 
     def with_limits(self) -> "Evaluation":
-        """The same with what PC, DPC and LPC could be at best: ``results[name].limits`` and ``.normalised``.
+        """The same with what metrics with weights could be at best: ``results[name].limits`` and ``.normalised``.
 
         ``verax.limits`` says what it costs.
         """

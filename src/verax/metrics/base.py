@@ -202,6 +202,17 @@ class GuidedMetric(Metric):
     def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
         """One score per attribution and input, from the experiment's curves."""
 
+    def weights(self, points: int) -> Float[Tensor, "curves points"] | None:
+        """What each point of the curves counts, where the score is their weighted sum; None where it is none.
+
+        ``verax.limits`` are known of metrics that say it. A class that derives from one and overrides ``reduce`` has to
+        say it again: weights that it inherits are not those of its own reduction, and do not count.
+
+        Args:
+            points: How many points a curve has, the unperturbed one included.
+        """
+        return None
+
     def result(self, scores: GuidedScores, context: Context) -> Result:
         """The result of all inputs; override it to give more than a score and its curves."""
         return GuidedResult(self, context, self.reduce(scores), scores)

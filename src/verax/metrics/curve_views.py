@@ -6,24 +6,28 @@ at the scores without, and with nothing but, the most relevant features.
 """
 
 import math
+from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_count, settle
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Float
 from verax.metrics.base import GuidedMetric, Kind
 from verax.metrics.prediction_change import BLIND_TO_A_CONSTANT, PredictionChange
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Experiment
 from verax.statistics.anytime import ScoreRange
 
+Shares = tuple[float | int, ...] | float | int | Literal["every"]
+
 
 @dataclass(frozen=True)
 class CurveView(GuidedMetric):
-    """A number read from the curves of PC's own experiment."""
+    """A weighted sum of the points of the curves of PC's own experiment."""
 
     steps: int = 20
 
@@ -45,6 +49,18 @@ class CurveView(GuidedMetric):
     def known_limitations(self) -> str:
         """What it is blind to, a sentence."""
         return BLIND_TO_A_CONSTANT
+
+    @abstractmethod
+    def weights(self, points: int) -> Float[Tensor, "2 points"]:
+        """What each point of the MoRF and of the LeRF curve counts."""
+
+    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
+        """The weighted sum of each input's own points."""
+        curves = scores.curves
+        weights = curves.new_zeros((len(scores.points), *curves.shape[2:]))
+        for points in set(scores.points.tolist()):
+            weights[scores.points == points, :, :points] = self.weights(points).to(curves)
+        return (curves * weights).flatten(2).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -70,9 +86,10 @@ class Deletion(CurveView):
     higher_is_better: ClassVar[bool] = False
     citation: ClassVar[str] = "Petsiuk, Das, Saenko: RISE: randomized input sampling for explanation, BMVC 2018"
 
-    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
-        """Area under the MoRF curve."""
-        return _trapezoids(scores.curves[:, :, 0], scores.points)
+    def weights(self, points: int) -> Float[Tensor, "2 points"]:
+        """Those of the area under the MoRF curve."""
+        area = _trapezoids(points)
+        return torch.stack((area, torch.zeros_like(area)))
 
 
 @dataclass(frozen=True)
@@ -91,9 +108,10 @@ class Insertion(CurveView):
     higher_is_better: ClassVar[bool] = True
     citation: ClassVar[str] = "Petsiuk, Das, Saenko: RISE: randomized input sampling for explanation, BMVC 2018"
 
-    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
-        """Area under the LeRF curve."""
-        return _trapezoids(scores.curves[:, :, 1], scores.points)
+    def weights(self, points: int) -> Float[Tensor, "2 points"]:
+        """Those of the area under the LeRF curve."""
+        area = _trapezoids(points)
+        return torch.stack((torch.zeros_like(area), area))
 
 
 @dataclass(frozen=True)
@@ -117,17 +135,17 @@ class SymmetricRelevanceGain(CurveView):
         """In a random order both curves have the same mean."""
         return 0.0
 
-    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
-        """Difference of the two areas."""
-        areas = [_trapezoids(scores.curves[:, :, curve], scores.points) for curve in (1, 0)]
-        return areas[0] - areas[1]
+    def weights(self, points: int) -> Float[Tensor, "2 points"]:
+        """Those of the difference of the two areas."""
+        area = _trapezoids(points)
+        return torch.stack((-area, area))
 
 
 @dataclass(frozen=True)
 class ShareView(CurveView):
     """The drop of the score at some shares of the most relevant features, which go or which alone are left."""
 
-    shares: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5)
+    shares: Shares = (0.05, 0.1, 0.2, 0.5)
 
     alone: ClassVar[bool]
     citation: ClassVar[str] = "DeYoung et al.: ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020"
@@ -136,10 +154,22 @@ class ShareView(CurveView):
         super().__post_init__()
         settle(self, shares=_checked_shares(self.shares))
 
-    def reduce(self, scores: GuidedScores) -> Float[Tensor, "k n"]:
-        """Mean drop along the MoRF curve, or along the LeRF curve, seen from its end."""
-        curve = scores.curves[:, :, int(self.alone)]
-        return curve[..., 0] - _at_shares(curve, scores.points, self.shares, from_end=self.alone)
+    def weights(self, points: int) -> Float[Tensor, "2 points"]:
+        """1 for the unperturbed point, and what makes the mean of the others negative."""
+        found = torch.zeros(2, points, dtype=torch.float64)
+        places = self._places(points - 1)
+        for place in places:
+            found[int(self.alone), place] -= 1 / len(places)
+        found[int(self.alone), 0] += 1
+        return found
+
+    def _places(self, steps: int) -> list[int]:
+        """Points of the curve where so much of an input's features is gone, or is left."""
+        if not isinstance(self.shares, tuple):  # every one: a number has become a tuple
+            return list(range(1, steps + 1))
+        # a share of a whole number of steps is that number, whatever rounding made of it
+        gone = [max(1, math.ceil(share * steps - 1e-9)) for share in self.shares]
+        return [steps - place for place in gone] if self.alone else gone
 
 
 @dataclass(frozen=True)
@@ -150,7 +180,8 @@ class Comprehensiveness(ShareView):
 
     Args:
         steps: Number of perturbation steps; more of them, finer shares.
-        shares: Shares of the features that go.
+        shares: Shares of the features that go; ``"every"`` for each step, 1 to all: the area over the perturbation
+            curve (AOPC).
     """
 
     name: ClassVar[str] = "comprehensiveness"
@@ -168,7 +199,8 @@ class Sufficiency(ShareView):
 
     Args:
         steps: Number of perturbation steps; more of them, finer shares.
-        shares: Shares of the features that stay.
+        shares: Shares of the features that stay; ``"every"`` for each step, none to all but one: the AOPC of the
+            least relevant features first.
     """
 
     name: ClassVar[str] = "sufficiency"
@@ -178,26 +210,19 @@ class Sufficiency(ShareView):
     alone: ClassVar[bool] = True
 
 
-def _checked_shares(shares: Any) -> tuple[float, ...]:
-    found = tuple(float(one) for one in shares)
-    if not found or not all(0 < one < 1 for one in found):
-        raise ValueError(f"shares: expected numbers between 0 and 1, at least one, got {shares!r}.")
+def _checked_shares(shares: Any) -> Shares:
+    if shares == "every":
+        return "every"
+    if isinstance(shares, str):
+        raise ValueError(f'shares: expected numbers above 0 and at most 1, or "every", got {shares!r}.')
+    found = tuple(float(one) for one in (shares if isinstance(shares, Iterable) else (shares,)))
+    if not found or not all(0 < one <= 1 for one in found):
+        raise ValueError(f'shares: expected numbers above 0 and at most 1, or "every", got {shares!r}.')
     return found
 
 
-def _trapezoids(curve: Float[Tensor, "k n points"], points: Int[Tensor, " n"]) -> Float[Tensor, "k n"]:
-    """Area under each input's own part of a curve, whose width is 1."""
-    own = torch.arange(curve.shape[-1], device=curve.device) < points[:, None]
-    ends = curve[..., 0] + curve.gather(-1, (points - 1).expand(curve.shape[:-1])[..., None])[..., 0]
-    return ((curve * own).sum(-1) - ends / 2) / (points - 1)
-
-
-def _at_shares(
-    curve: Float[Tensor, "k n points"], points: Int[Tensor, " n"], shares: tuple[float, ...], *, from_end: bool
-) -> Float[Tensor, "k n"]:
-    """Mean of a curve where so much of an input's features is gone, or is left."""
-    steps = points - 1
-    # a share of a whole number of steps is that number, whatever rounding made of it
-    places = torch.stack([(share * steps.double() - 1e-9).ceil().long().clamp(min=1) for share in shares], dim=-1)
-    places = steps[:, None] - places if from_end else places
-    return curve.gather(-1, places.expand(len(curve), -1, -1)).mean(-1)
+def _trapezoids(points: int) -> Float[Tensor, " points"]:
+    """Weights of the area under a curve whose width is 1."""
+    found = torch.full((points,), 1 / (points - 1), dtype=torch.float64)
+    found[[0, -1]] /= 2
+    return found

@@ -1,8 +1,8 @@
 """Beam search: a good chain of removed sets where there are too many sets to look at all of them.
 
 What it finds is attained by an attribution, so it is a lower bound of the best score, and an upper bound of the worst.
-For the area between the curves a chain is built from both its ends, which count most; for the area above the MoRF curve
-from its beginning. On additive models the chain found the best one, whatever the width, for PC and for DPC in
+Where both curves count, a chain is built from both its ends, at which a curve begins; where one does, from its own
+beginning. On additive models the chain found the best one, whatever the width, for PC and for DPC in
 magnitude order.
 """
 
@@ -22,8 +22,7 @@ Score = Callable[[Tensor], Tensor]
 
 def beam_rows(features: int, reading: ChainReading) -> int:
     """Sets of one input that a search of width 1 scores, for the best and the worst."""
-    between = reading.area == "between"
-    return (2 + features * (features + 1) // (1 if between else 2)) * (1 if reading.mirrored else 2)
+    return (2 + features * (features + 1) // (1 if reading.both else 2)) * (1 if reading.mirrored else 2)
 
 
 def beam_extremes(score: Score, direction: Float[Tensor, "n features"], reading: ChainReading, width: int) -> Extremes:
@@ -37,7 +36,9 @@ def beam_extremes(score: Score, direction: Float[Tensor, "n features"], reading:
 
     Example: an additive game.
         >>> worth = torch.tensor([3.0, 1.0, -2.0])
-        >>> found = beam_extremes(lambda removed: -(removed * worth).sum(-1), torch.ones(1, 3), ChainReading("none"), 1)
+        >>> from verax.metrics import PredictionChange
+        >>> reading = ChainReading.of(PredictionChange(), features=3)
+        >>> found = beam_extremes(lambda removed: -(removed * worth).sum(-1), torch.ones(1, 3), reading, 1)
         >>> found.attribution.argsort(descending=True).tolist()
         [[0, 1, 2]]
     """
@@ -91,10 +92,10 @@ class _Search:
         ends = self.score(torch.cat((nothing, ~nothing), dim=1)).double()
         chains = _Chains.empty(nothing, ends)
         for placed in range(features):
-            chains = self._extended(chains, side=placed % 2 if self.reading.area == "between" else 0)
+            chains = self._extended(chains, side=placed % 2 if self.reading.both else int(self.reading.fall is None))
         rows, top = torch.arange(inputs, device=ends.device), chains.total.argmax(1)
         values = values_in_order(chains.place[rows, top], chains.mark[rows, top], self.reading.factor)
-        return self.sense * chains.total[rows, top], values
+        return self.reading.level * ends[:, 0] + self.sense * chains.total[rows, top], values
 
     def _extended(self, chains: _Chains, side: int) -> _Chains:
         """Place one more feature at a side of every chain, and keep the best of all that come about."""
@@ -128,7 +129,7 @@ class _Search:
         """Scores of sets and, where the LeRF curve counts, of their complements."""
         sets = removed.flatten(1, 2)
         found = self.score(sets).double()
-        others = self.score(~sets).double() if self.reading.area == "between" else found
+        others = self.score(~sets).double() if self.reading.both else found
         return torch.stack((found, others), dim=-1).reshape(*removed.shape[:3], 2)
 
     def _gains(
@@ -136,9 +137,10 @@ class _Search:
     ) -> tuple[Float[Tensor, "n w choices"], Float[Tensor, "n w choices"]]:
         """What a further step counts, and the sign of the attribution for which it does."""
         reading = self.reading
-        rise = change[..., 1] if reading.area == "between" else None
-        gain = reading.gain(step, self.direction.shape[1], change[..., 0], rise)
-        gain = gain if side == 0 else -gain  # seen from the end, the two curves change places
+        if side == 0:
+            gain = reading.gain(step, change[..., 0], change[..., 1])
+        else:  # seen from the end, the two curves change places
+            gain = reading.gain(self.direction.shape[1] + 1 - step, -change[..., 1], -change[..., 0])
         direction = self.direction[:, None].expand(-1, feature.shape[1], -1).gather(2, feature)
         counted = self.sense * reading.signed(gain, direction)
         if reading.factor == "magnitude":

@@ -1,43 +1,114 @@
-"""How PC and DPC read a chain of removed sets, one feature per step: what each step is worth."""
+"""How a metric reads a chain of removed sets, one feature per step: what each step is worth."""
 
 import math
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from verax.core.shapes import Float
-from verax.metrics.areas import decay_weights
-from verax.metrics.weighted_area import Curve
+from verax.metrics.base import GuidedMetric
+from verax.metrics.weighted_area import WeightedArea
 from verax.perturbation.adaptive_curves import Signing
 from verax.perturbation.block import cut_points
-from verax.perturbation.removed_sets import Area
+
+LIMITED = "known of metrics that weigh the points of their curves (pc, dpc, lpc, srg, comprehensiveness, ...)"
+_REDUCING = {"reduce", "curves", "changes", "weights"}  # what a score is made by
+_NO_LEVEL = 1e-12  # weights that sum to less sum to 0 but for rounding
+
+
+def has_limits(metric: Any) -> TypeGuard[GuidedMetric]:
+    """Whether a metric says what the points of its curves count, and no class below it reduces them otherwise.
+
+    Example:
+        >>> from verax.metrics import Deletion, Infidelity
+        >>> class Constant(Deletion):
+        ...     def reduce(self, scores):
+        ...         return super().reduce(scores) * 0
+        >>> has_limits(Deletion()), has_limits(Constant()), has_limits(Infidelity())
+        (True, False, False)
+    """
+    if not isinstance(metric, GuidedMetric):
+        return False
+    last = next(vars(kind).keys() for kind in type(metric).__mro__ if vars(kind).keys() & _REDUCING)
+    return "weights" in last and metric.weights(2) is not None
+
+
+def signing_of(metric: GuidedMetric) -> Signing:
+    """The sign that a metric puts on the change of each feature."""
+    return metric.signing if isinstance(metric, WeightedArea) else "none"
 
 
 @dataclass(frozen=True)
 class ChainReading:
-    """A score as a sum over the steps of a chain.
+    """A score as a sum over the steps of a chain, for inputs of one number of features.
 
     Attributes:
         factor: The sign put on each step: none (PC), or that of DPC by its order.
-        area: ``"between"`` the curves, or ``"morf"``, above the MoRF curve alone.
-        curve: ``"cumulative"`` where changes are summed up along the curve, or ``"increments"``.
-        steps: Steps of the metric; None for one feature each. Where steps hold several, features count as their step
-            does, which is right for PC; signs are put on single features all the same.
+        fall: What a fall of the score by each step of the MoRF curve counts; None where that curve does not count.
+        rise: What a rise by each step of the LeRF curve counts.
+        level: What the unperturbed score counts beside.
         predicted: Whether the sign of a feature is that of ``sum_i a_i (x_i - b_i)`` over its elements, which is free
             wherever one of them moves; otherwise ``x - baseline`` is summed alone, and may cancel out.
     """
 
     factor: Signing
-    area: Area = "between"
-    curve: Curve = "cumulative"
-    steps: int | None = None
+    fall: tuple[float, ...] | None
+    rise: tuple[float, ...] | None
+    level: float = 0.0
     predicted: bool = False
+
+    @classmethod
+    def of(
+        cls, metric: GuidedMetric, features: int, factor: Signing | None = None, predicted: bool = False
+    ) -> "ChainReading":
+        """How a metric reads chains of so many features.
+
+        Where its steps hold several, features count as their step does, which is right without signs; signs are put on
+        single features all the same.
+
+        Args:
+            metric: One that has limits.
+            features: How many there are.
+            factor: The sign put on each step; None for the metric's own.
+            predicted: Whether signs are those of what is predicted for the elements of a feature.
+
+        Example: the areas under the curve of one feature that goes.
+            >>> from verax.metrics import Deletion, PredictionChange
+            >>> ChainReading.of(Deletion(), 1)
+            ChainReading(factor='none', fall=(-0.5,), rise=None, level=1.0, predicted=False)
+            >>> ChainReading.of(PredictionChange(), 1)
+            ChainReading(factor='none', fall=(1.0,), rise=(1.0,), level=0.0, predicted=False)
+        """
+        steps = min(metric.experiment.steps, features)
+        points = metric.weights(steps + 1)
+        if points is None:
+            raise ValueError(f"{metric.name} does not say what the points of its curves count")
+        sizes = cut_points(torch.tensor([features]), steps, features)[0].diff()
+        # a change by a step counts at its own point of the curve and at all later ones
+        tails = points.double().flip(1).cumsum(1).flip(1)[:, 1:].repeat_interleave(sizes, dim=1)
+        sides = [tuple(one.tolist()) if bool(one.any()) else None for one in (-tails[0], *tails[1:])]
+        if not any(sides):
+            sides[0] = (0.0,) * features  # no change counts
+        level = float(points.sum())
+        return cls(
+            factor=signing_of(metric) if factor is None else factor,
+            fall=sides[0],
+            rise=sides[1] if len(sides) > 1 else None,
+            level=level if abs(level) > _NO_LEVEL else 0.0,
+            predicted=predicted,
+        )
+
+    @property
+    def both(self) -> bool:
+        """Whether both curves count."""
+        return self.fall is not None and self.rise is not None
 
     @property
     def mirrored(self) -> bool:
         """Whether the negated attribution has the negated score: then the worst is minus the best, and chance is 0."""
-        return self.factor == "magnitude" or (self.area == "between" and self.factor != "literal")
+        return not self.level and (self.factor == "magnitude" or (self.factor != "literal" and self.fall == self.rise))
 
     @property
     def phases(self) -> tuple[int, ...]:
@@ -45,19 +116,21 @@ class ChainReading:
         return {"signed": (1, 0, 1), "literal": (1, 0, -1)}.get(self.factor, (1,))
 
     def gain(
-        self, step: int, features: int, fall: Float[Tensor, "*any"], rise: Float[Tensor, "*any"] | None
+        self, step: int, fall: Float[Tensor, "*any"] | None, rise: Float[Tensor, "*any"] | None
     ) -> Float[Tensor, "*any"]:
-        """What a step adds to the area, before its sign.
+        """What a step adds to the score, before its sign.
 
         Args:
             step: Its number on the MoRF curve, from 1.
-            features: How many there are.
-            fall: ``f(S) - f(S + i)``, as feature i goes on the MoRF curve.
-            rise: ``f(S^c) - f((S + i)^c)``, as it goes on the LeRF curve; None where that is not run.
+            fall: ``f(S) - f(S + i)``, as feature i goes on the MoRF curve; None where that does not count.
+            rise: ``f(S^c) - f((S + i)^c)``, as it goes on the LeRF curve; None where that does not count.
         """
-        weights = self._weights(features)
-        found = weights[step - 1] * fall
-        return found if rise is None else found + weights[features - step] * rise
+        parts = []
+        if self.fall is not None and fall is not None:
+            parts.append(self.fall[step - 1] * fall)
+        if self.rise is not None and rise is not None:
+            parts.append(self.rise[len(self.rise) - step] * rise)
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     def signed(self, gain: Float[Tensor, "*any"], direction: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """What a step counts: in magnitude order its sign is free, otherwise it is that of ``x - baseline``."""
@@ -74,15 +147,6 @@ class ChainReading:
             return 0.0 if self.factor == "magnitude" else 1.0
         fewer = sum(math.comb(features, positive) for positive in range(step))
         return 1 - fewer / int(2 ** (features - 1))
-
-    def _weights(self, features: int) -> list[float]:
-        """How much a change by each feature to go counts: at its own point of the curve, or at that and all later."""
-        steps = features if self.steps is None else min(self.steps, features)
-        points = decay_weights(torch.empty(steps + 1, dtype=torch.float64))[1:]
-        counted = points if self.curve == "increments" else points.flip(0).cumsum(0).flip(0)
-        sizes = cut_points(torch.tensor([features]), steps, features)[0].diff()
-        found: list[float] = (counted / points.sum()).repeat_interleave(sizes).tolist()
-        return found
 
 
 @dataclass(frozen=True)
@@ -102,6 +166,11 @@ class Extremes:
     attribution: Float[Tensor, "n features"]
     opposite: Float[Tensor, "n features"]
     chance: Float[Tensor, " n"]
+
+    @property
+    def turned(self) -> "Extremes":
+        """The same where lower scores are better."""
+        return Extremes(self.worst, self.best, self.opposite, self.attribution, self.chance)
 
     @classmethod
     def mirrored(

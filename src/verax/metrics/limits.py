@@ -28,7 +28,9 @@ def exact_extremes(
         reading: How the metric reads a chain of sets.
 
     Example: two features add 3 and 1 to the score; PC is best where the larger one goes first.
-        >>> found = exact_extremes(torch.tensor([[4.0, 1.0, 3.0, 0.0]]), torch.ones(1, 2), ChainReading("none"))
+        >>> from verax.metrics import PredictionChange
+        >>> reading = ChainReading.of(PredictionChange(), features=2)
+        >>> found = exact_extremes(torch.tensor([[4.0, 1.0, 3.0, 0.0]]), torch.ones(1, 2), reading)
         >>> round(float(found.best), 3), float(found.worst) == -float(found.best), found.attribution.tolist()
         (1.778, True, [[1.0, 0.5]])
     """
@@ -61,17 +63,21 @@ class _Chains:
                         reached = _pick(best[at], step.before).add_(step.counted, alpha=sense * phase)
                         torch.maximum(top[at], reached, out=top[at])
                 best[..., sets] = top.cummax(0).values  # a chain may go on to the next phase at any set
-        return sense * best[-1, :, -1], self._traced(best, sense)
+        return self._level() + sense * best[-1, :, -1], self._traced(best, sense)
 
     def chance(self) -> Float[Tensor, " n"]:
         """The mean over all orders and signs: steps that end with as many features removed are all equally likely."""
-        total = torch.zeros_like(self.scores[:, 0])
+        total = self._level()
         for size, layer in enumerate(self.layers[1:], start=1):
             sign = self.reading.expected_sign(size, self.features)
             for sets in torch.split(layer, _TOGETHER):
                 for step in self._steps(sets[None]):
                     total += sign * step.counted.sum(1) / (len(layer) * size)
         return total
+
+    def _level(self) -> Float[Tensor, " n"]:
+        """What the unperturbed score adds to every chain."""
+        return self.reading.level * self.scores[:, 0]
 
     def _traced(self, best: Float[Tensor, "phases n sets"], sense: int) -> Float[Tensor, "n features"]:
         """Follow the longest chain back from its end, and write down who goes when, and with which sign."""
@@ -105,14 +111,15 @@ class _Chains:
         """
         reading, everything, rest = self.reading, self.scores.shape[1] - 1, sets
         size = int(sets[0, 0]).bit_count()
-        here = _pick(self.scores, sets)
-        beyond = _pick(self.scores, everything - sets) if reading.area == "between" else None
+        here = None if reading.fall is None else _pick(self.scores, sets)
+        beyond = None if reading.rise is None else _pick(self.scores, everything - sets)
         for _ in range(size):
             lowest = rest & -rest
             rest, before = rest - lowest, sets - lowest
             feature = lowest.double().log2().long()
+            fall = None if here is None else _pick(self.scores, before) - here
             rise = None if beyond is None else _pick(self.scores, everything - before) - beyond
-            gain = reading.gain(size, self.features, _pick(self.scores, before) - here, rise)
+            gain = reading.gain(size, fall, rise)
             direction = _pick(self.direction, feature)
             yield _Step(feature, before, reading.signed(gain, direction), gain * direction >= 0)
 

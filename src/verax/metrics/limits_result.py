@@ -3,11 +3,12 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
+from verax.core.arguments import checked_choice
 from verax.core.display import TextTable, cost, counted, significant
 from verax.core.files import save_as
 from verax.core.shapes import Float, Int
@@ -16,6 +17,8 @@ from verax.statistics.intervals import LEVEL, Estimate, estimates, ratios_of_mea
 
 if TYPE_CHECKING:
     import polars as pl
+
+Zero = Literal["chance", "worst"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -27,13 +30,13 @@ class Limits:
     Attributes:
         metric: What was measured, with its settings.
         context: Form, classes and cost.
-        exact: Whether no attribution, by feature or by element, can score better than ``best``. Otherwise ``best`` is
-            a lower bound, which some attribution attains, and ``worst`` an upper bound. ``evaluate`` raises them to
-            what the attributions of the call attain. In signed order a feature whose elements cancel out but for
+        exact: Whether no attribution, by feature or by element, can score better than ``best``. Otherwise some
+            attribution attains ``best`` and another might be better, and the same of ``worst``. ``evaluate`` moves them
+            to what the attributions of the call attain. In signed order a feature whose elements cancel out but for
             rounding is taken for 0.
         method: How they were found, in words.
-        highest: The best score of each input.
-        lowest: The worst.
+        best_scores: The best score of each input: the lowest, where lower is better.
+        worst_scores: The worst.
         random: The mean score of random attributions; NaN where it is not known.
         attaining: An attribution that attains the best, in the inputs' shape.
         sequence: Its features in the order of removal; -1 where an input has no more.
@@ -44,8 +47,8 @@ class Limits:
     context: Context
     exact: bool
     method: str
-    highest: Float[Tensor, " n"]
-    lowest: Float[Tensor, " n"]
+    best_scores: Float[Tensor, " n"]
+    worst_scores: Float[Tensor, " n"]
     random: Float[Tensor, " n"]
     attaining: Float[Tensor, "n *shape"]
     sequence: Int[Tensor, "n features"]
@@ -54,12 +57,12 @@ class Limits:
     @property
     def best(self) -> Any:
         """The best score of each input, ``(N,)``."""
-        return self._pack(self.highest)
+        return self._pack(self.best_scores)
 
     @property
     def worst(self) -> Any:
         """The worst score of each input, ``(N,)``."""
-        return self._pack(self.lowest)
+        return self._pack(self.worst_scores)
 
     @property
     def chance(self) -> Any:
@@ -107,44 +110,57 @@ class Limits:
         Args:
             level: Coverage of the interval.
         """
-        return self._mean(self.highest, level)
+        return self._mean(self.best_scores, level)
 
-    def normalised(self, scores: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
-        """Scores on a scale where 0 is chance and 1 the best; NaN where nothing can be better than chance.
+    def normalised(self, scores: Float[Tensor, "k n"], zero: Zero = "chance") -> Float[Tensor, "k n"]:
+        """Scores on a scale where 1 is the best possible; NaN where nothing can be better than what 0 is.
 
         Args:
             scores: One for each attribution and input.
+            zero: What 0 is: ``"chance"``, or ``"worst"``, the worst possible score. The latter makes NAOPC of
+                comprehensiveness with ``shares="every"`` (Edin et al.: Normalized AOPC: fixing misleading faithfulness
+                metrics for feature attribution explainability, 2024). Where lower is better, 1 is the lowest score: 1
+                minus what they write of sufficiency.
         """
-        above, room = self.above_chance(scores)
+        above, room = self.above(scores, zero)
         return above / room.masked_fill(room <= 0, torch.nan)
 
-    def above_chance(self, scores: Float[Tensor, "k n"]) -> tuple[Float[Tensor, "k n"], Float[Tensor, " n"]]:
-        """How far scores are above chance, and how far the best is.
+    def above(
+        self, scores: Float[Tensor, "k n"], zero: Zero = "chance"
+    ) -> tuple[Float[Tensor, "k n"], Float[Tensor, " n"]]:
+        """How much better than chance, or than the worst, scores are, and how much better the best is.
 
         Args:
             scores: One for each attribution and input.
+            zero: ``"chance"`` or ``"worst"``.
         """
-        chance = self.random.to(scores.device)
-        return scores.double() - chance, self.highest.to(scores.device) - chance
+        checked_choice("zero", zero, ("chance", "worst"))
+        least = (self.random if zero == "chance" else self.worst_scores).to(scores.device)
+        sense = 1 if self.metric.higher_is_better else -1
+        return sense * (scores.double() - least), sense * (self.best_scores.to(scores.device) - least)
 
-    def share(self, result: Result, level: float = LEVEL) -> "Estimate | list[Estimate] | dict[str, Estimate]":
+    def share(
+        self, result: Result, level: float = LEVEL, zero: Zero = "chance"
+    ) -> "Estimate | list[Estimate] | dict[str, Estimate]":
         """The part of what is possible that the mean of a result attains: 0 is chance, 1 the best possible.
 
         Args:
             result: Scores of this metric on the same inputs.
             level: Coverage of the intervals.
+            zero: What 0 is: ``"chance"``, or ``"worst"`` possible score, as in NAOPC.
         """
-        return result.context.layout.arrange(self.shares(result.scores, level))  # type: ignore[no-any-return]
+        return result.context.layout.arrange(self.shares(result.scores, level, zero))  # type: ignore[no-any-return]
 
-    def shares(self, scores: Float[Tensor, "k n"], level: float = LEVEL) -> list[Estimate]:
+    def shares(self, scores: Float[Tensor, "k n"], level: float = LEVEL, zero: Zero = "chance") -> list[Estimate]:
         """The same of plain scores, one for each attribution.
 
         Args:
             scores: One for each attribution and input.
             level: Coverage of the intervals.
+            zero: ``"chance"`` or ``"worst"``.
         """
         known = torch.tensor(self.inputs)
-        above, room = (values.cpu()[..., known] for values in self.above_chance(scores))
+        above, room = (values.cpu()[..., known] for values in self.above(scores, zero))
         return ratios_of_means(above, room, level)
 
     def raised_to(self, scores: Float[Tensor, "k n"]) -> "Limits":
@@ -155,9 +171,12 @@ class Limits:
         """
         if self.exact:
             return self
-        seen = scores.to(self.highest)
-        highest, lowest = torch.maximum(self.highest, seen.amax(0)), torch.minimum(self.lowest, seen.amin(0))
-        return replace(self, highest=highest, lowest=lowest)
+        seen = scores.to(self.best_scores)
+        every = torch.stack((self.best_scores, self.worst_scores, *seen))
+        best, worst = every.amax(0), every.amin(0)
+        if not self.metric.higher_is_better:
+            best, worst = worst, best
+        return replace(self, best_scores=best, worst_scores=worst)
 
     def to_frame(self) -> "pl.DataFrame":
         """One row per input with its limits, as a polars data frame: ``input``, ``target``, ``pc_best``, and so on."""
@@ -176,7 +195,7 @@ class Limits:
         return self.context.layout.pack(values[None])
 
     def _known(self) -> Int[Tensor, " m"]:
-        return (~self.highest.isnan()).nonzero()[:, 0]
+        return (~self.best_scores.isnan()).nonzero()[:, 0]
 
     def _mean(self, values: Float[Tensor, " n"], level: float = 0.95) -> Estimate:
         (found,) = estimates(values[self._known()][None], level=level)
@@ -228,23 +247,23 @@ def limits_frame(found: Mapping[str, Limits]) -> "pl.DataFrame":
 
     columns: dict[str, Any] = {}
     for name, limits in found.items():
-        columns |= {"input": range(len(limits.highest)), "target": limits.context.target.tolist()}
-        for word, values in (("best", limits.highest), ("worst", limits.lowest), ("chance", limits.random)):
+        columns |= {"input": range(len(limits.best_scores)), "target": limits.context.target.tolist()}
+        for word, values in (("best", limits.best_scores), ("worst", limits.worst_scores), ("chance", limits.random)):
             columns[f"{name}_{word}"] = values.cpu().numpy()
     return pl.DataFrame(columns)
 
 
 def _table(found: Mapping[str, Limits]) -> TextTable:
     rows = [
-        (name, str(one.mean()), significant(one._mean(one.random).mean), str(one._mean(one.lowest)), _words(one))
+        (name, str(one.mean()), significant(one._mean(one.random).mean), str(one._mean(one.worst_scores)), _words(one))
         for name, one in found.items()
     ]
     first = next(iter(found.values()))
-    known, count = len(first.inputs), len(first.highest)
+    known, count = len(first.inputs), len(first.best_scores)
     many = counted(count, "input") if known == count else f"{known:,} of {counted(count, 'input')}"
     caption = f"What attributions could score, means over {many} with 95 % intervals; {cost(first.rows, first.seconds)}"
     return TextTable(("metric", "best possible", "chance", "worst possible", "found by"), tuple(rows), caption)
 
 
 def _words(limits: Limits) -> str:
-    return limits.method if limits.exact else f"{limits.method}: bounds, the best may be higher, the worst lower"
+    return limits.method if limits.exact else f"{limits.method}: bounds, the best may be better, the worst worse"

@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
 from verax.core.arguments import checked_choice, checked_positive, settle
-from verax.core.shapes import Float
 from verax.metrics.base import Kind
-from verax.metrics.weighted_area import AnyScores, Curve, DirectedArea, Reading, Steps, WeightedArea, checked_steps
+from verax.metrics.weighted_area import Curve, DirectedArea, Reading, Steps, WeightedArea, checked_steps
 from verax.perturbation.block import Order
 from verax.perturbation.removed_sets import Area, Experiment, Rule
 from verax.problem.replacement import Nudge, Replacement, checked_replacement
@@ -83,10 +80,6 @@ class PredictionChange(WeightedArea):
         if self.order == "magnitude":
             return "It gives an attribution and its negation the same score: only sizes order the features."
         return BLIND_TO_A_CONSTANT
-
-    def curves(self, scores: AnyScores, which: slice) -> Float[Tensor, "k n curves points"]:
-        """The curves of some attributions: the scores themselves, or their changes."""
-        return scores.curves[which] if self.curve == "cumulative" else super().curves(scores, which)
 
 
 @dataclass(frozen=True)

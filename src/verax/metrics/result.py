@@ -21,6 +21,8 @@ from verax.statistics.intervals import LEVEL, Estimate, Method, estimates
 if TYPE_CHECKING:
     import polars as pl
 
+    from verax.metrics.limits_result import Limits
+
 
 _ROUNDING = 1e-8  # of the spread of means: scores are of single precision
 
@@ -222,18 +224,43 @@ class GuidedResult(Result):
     Attributes:
         guided: The experiment that was read.
         draw_errors: Where removed features are drawn: Monte-Carlo standard error per attribution and input.
+        limits: The best and the worst that attributions of these inputs could score; None before ``with_limits``.
     """
 
     guided: GuidedScores | AdaptiveScores
     draw_errors: Float[Tensor, "k n"] | None = field(default=None, kw_only=True)
+    limits: "Limits | None" = field(default=None, kw_only=True)
 
     @property
     def standard_error(self) -> Any:
         """Monte-Carlo standard error of each input's score, where removed features are drawn; 0 where they are not."""
         return self._pack(torch.zeros_like(self.scores) if self.draw_errors is None else self.draw_errors)
 
+    @property
+    def normalised(self) -> Any:
+        """Scores on a scale where 0 is chance and 1 the best possible: ``(value - chance) / (best - chance)``.
+
+        NaN where nothing can be better than chance, or where no limit is known. Where limits are bounds, scores on the
+        true scale are at most that. ``limits.normalised(scores, zero="worst")`` has 0 for the worst possible (NAOPC).
+        """
+        return self._pack(self._asked_limits().normalised(self.scores))
+
+    def shares(self, level: float = LEVEL) -> list[Estimate]:
+        """For each attribution, the part of what is possible that its mean attains, with an interval over inputs.
+
+        Args:
+            level: Coverage of the intervals.
+        """
+        return self._asked_limits().shares(self.scores, level)
+
+    def _asked_limits(self) -> "Limits":
+        if self.limits is None:
+            raise ValueError("limits: they are not known yet; call verax.evaluate(...).with_limits().")
+        return self.limits
+
     def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
-        return super()._columns() | ({} if self.draw_errors is None else {"_se": self.draw_errors})
+        found = super()._columns() | ({} if self.draw_errors is None else {"_se": self.draw_errors})
+        return found if self.limits is None else found | {"_normalised": self.limits.normalised(self.scores)}
 
     @property
     def steps(self) -> int:

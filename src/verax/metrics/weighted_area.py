@@ -14,7 +14,6 @@ from verax.core.shapes import Bool, Float
 from verax.core.warn import warn
 from verax.metrics import areas
 from verax.metrics.base import GuidedMetric, Kind
-from verax.metrics.limits_result import Limits
 from verax.metrics.result import Context, GuidedResult
 from verax.perturbation.adaptive import AdaptiveScores
 from verax.perturbation.adaptive_curves import ONE_EACH, AdaptiveExperiment, Signing
@@ -24,7 +23,6 @@ from verax.perturbation.removed_sets import Area, Experiment, Rule
 from verax.problem.attributed import Attributed
 from verax.problem.replacement import Replacement
 from verax.statistics.anytime import ScoreRange
-from verax.statistics.intervals import LEVEL, Estimate
 
 Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]
@@ -94,11 +92,24 @@ class WeightedArea(GuidedMetric):
         return (scores.directed if isinstance(scores, AdaptiveScores) else scores.curves)[which].diff(dim=-1)
 
     def curves(self, scores: AnyScores, which: slice) -> Float[Tensor, "k n curves points"]:
-        """The curves of some attributions: changes, summed up or as they are."""
+        """The curves of some attributions: the scores themselves, or their changes, summed up or as they are."""
+        if self.signing == "none" and self.form == "cumulative":
+            return scores.curves[which]
         start, changes = scores.curves[which, ..., :1], self.changes(scores, which)
         if self.form == "increments":
             return torch.cat((torch.zeros_like(start), changes), dim=-1)
         return torch.cat((start, changes), dim=-1).cumsum(-1)
+
+    def weights(self, points: int) -> Float[Tensor, "curves points"]:
+        """What each point counts, of directed curves where steps are directed."""
+        own = areas.decay_weights(torch.empty(points, dtype=torch.float64))
+        own = own / own[1:].sum()
+        if self.form == "increments":  # a change is the difference of two points
+            own = own.where(torch.arange(points) > 0, 0.0)
+            own = own - torch.cat((own[1:], own.new_zeros(1)))
+        if self.experiment.area == "between":
+            return torch.stack((-own, own))
+        return torch.cat((own[1:].sum()[None], -own[1:]))[None]
 
     def reduce(self, scores: AnyScores) -> Float[Tensor, "k n"]:
         """The weighted area, some attributions at a time to bound memory."""
@@ -172,6 +183,10 @@ class DirectedArea(WeightedArea):
                     "Infidelity see them.",
                 )
 
+    def weights(self, points: int) -> Float[Tensor, "curves points"]:
+        """Those of an undirected area, on curves of directed changes."""
+        return super().weights(points)
+
     def changes(self, scores: AnyScores, which: slice) -> Float[Tensor, "k n curves steps"]:
         """The directed change of each step."""
         if isinstance(scores, AdaptiveScores):
@@ -204,22 +219,7 @@ def _named(problem: Attributed, elements: Bool[Tensor, "*shape"]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class PredictionChangeResult(GuidedResult):
-    """PC, DPC or LPC: ``value`` is the weighted area between the curves, or above one; higher is better.
-
-    Attributes:
-        limits: The best and the worst that attributions of these inputs could score; None before ``with_limits``.
-    """
-
-    limits: Limits | None = None
-
-    @property
-    def normalised(self) -> Any:
-        """Scores on a scale where 0 is chance and 1 the best possible: ``(value - chance) / (best - chance)``.
-
-        NaN where nothing can be better than chance, or where no limit is known. Where limits are bounds, scores on the
-        true scale are at most that.
-        """
-        return self._pack(self._asked_limits().normalised(self.scores))
+    """PC, DPC or LPC: ``value`` is the weighted area between the curves, or above one; higher is better."""
 
     @property
     def caution(self) -> str:
@@ -236,23 +236,6 @@ class PredictionChangeResult(GuidedResult):
             f"{count:,} of {total:,} steps remove features whose predicted changes conflict, so scores and ranking "
             f"depend on the number of steps; use {other}more steps."
         )
-
-    def shares(self, level: float = LEVEL) -> list[Estimate]:
-        """For each attribution, the part of what is possible that its mean attains, with an interval over inputs.
-
-        Args:
-            level: Coverage of the intervals.
-        """
-        return self._asked_limits().shares(self.scores, level)
-
-    def _asked_limits(self) -> Limits:
-        if self.limits is None:
-            raise ValueError("limits: they are not known yet; call verax.evaluate(...).with_limits().")
-        return self.limits
-
-    def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
-        further = {} if self.limits is None else {"_normalised": self.limits.normalised(self.scores)}
-        return super()._columns() | further
 
     @property
     def directed_morf(self) -> Any:

@@ -17,7 +17,7 @@ from verax.auditing.store import finding_frame, findings_of
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.limits import limits as possible_limits
 from verax.metrics.base import GuidedMetric, Metric
-from verax.metrics.weighted_area import WeightedArea
+from verax.metrics.limit_reading import LIMITED, has_limits
 from verax.problem.replacement import BASELINE
 from verax.study.cache import Cache
 from verax.study.compute import explain
@@ -191,13 +191,13 @@ class OfThePossible(Question):
         return {"rows": self.asked.limit_rows}
 
     def concerns(self, metric: Metric) -> bool:
-        """Areas whose limits are known."""
-        return isinstance(metric, WeightedArea) and not is_drawn(metric)
+        """Metrics whose limits are known."""
+        return has_limits(metric) and not is_drawn(metric)
 
     def refusal(self) -> str:
         """Asked of tables: the pixels of an image are too many to search."""
         if not self.shown:
-            return "limits: they are known of pc, dpc and lpc, with replacements that are not drawn."
+            return f"limits: {LIMITED}, with replacements that are not drawn."
         if self.model.modality == "image":
             many = "not asked of images, whose pixels are too many to search"
             return f"limits: {many}; verax.limits finds them where segments are the features."
@@ -224,7 +224,7 @@ class OfThePossible(Question):
                     "metric": column,
                     "configuration": name,
                     "score": float(result.scores[place][known].double().mean()),
-                    "possible": float(result.limits.highest[known].mean()),
+                    "possible": float(result.limits.best_scores[known].mean()),
                     "share": share.mean,
                     "low": share.low,
                     "high": share.high,

@@ -14,7 +14,8 @@ from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.core import noise
 from verax.core.shapes import Float
 from verax.evaluation.limits import limits
-from verax.metrics.weighted_area import WeightedArea
+from verax.metrics.limit_reading import has_limits
+from verax.perturbation.adaptive_curves import AdaptiveExperiment
 from verax.statistics.intervals import Estimate, ratios_of_means
 from verax.statistics.paired import real_differences
 
@@ -30,8 +31,8 @@ class PeaksAtTruth(Trial):
     Hill-climbing from the truth: in each round two features change places, one changes its sign or its size; of all
     that were tried, also for other metrics, every input keeps what the metric likes best. ``peaks_at_truth`` is 1 where
     nothing better was found; the input with the largest gain is the counter-example in ``says``. Where exact limits are
-    known and cheap (PC, DPC and LPC on up to ten features), ``peaks_at_truth: of the exact limit`` is the part of the
-    best possible score.
+    known and cheap (metrics that weigh the points of their curves, on up to ten features),
+    ``peaks_at_truth: of the exact limit`` is the part of the best possible score.
 
     Args:
         share: A share passes that is at least so large.
@@ -162,9 +163,9 @@ def _shares_of_limits(
     known = {
         name: metric
         for name, metric in bench.metrics.items()
-        if isinstance(metric, WeightedArea)
-        and isinstance(metric.steps, int)
-        and metric.steps >= subject.features
+        if has_limits(metric)
+        and not isinstance(metric.experiment, AdaptiveExperiment)
+        and metric.experiment.steps >= subject.features
         and (metric.experiment.replacement or bench.replacement).repeats == 1
     }
     if not known or subject.features > _FEW:
@@ -172,5 +173,5 @@ def _shares_of_limits(
     found = limits(subject.problem.with_replacement(bench.replacement), known)
     for name, limit in found.items():
         if limit.exact and not bool(limit.random.isnan().any()):
-            above, room = limit.above_chance(own[name][None])
+            above, room = limit.above(own[name][None])
             yield name, ratios_of_means(above, room, ground.level)[0]
