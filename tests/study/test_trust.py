@@ -96,7 +96,7 @@ def test_shares_of_the_possible_are_those_of_a_direct_call(study: Study, trust: 
     known = [by_input[model.rows[place]] for place in limits.inputs]
     assert (row["configuration"], row["inputs"], row["exact"]) == (name, len(known), limits.exact)
     assert row["score"] == pytest.approx(sum(known) / len(known), rel=1e-6)
-    possible = limits.highest[limits.inputs].maximum(limits.highest.new_tensor(known))
+    possible = limits.best_scores[limits.inputs].maximum(limits.best_scores.new_tensor(known))
     assert row["possible"] >= float(possible.mean()) - 1e-7
     assert row["share"] == pytest.approx(row["score"] / row["possible"], rel=1e-6)  # chance is 0
     assert row["low"] <= row["share"] <= row["high"]
