@@ -1,7 +1,7 @@
 """What an audit says follows from its findings."""
 
 from verax.auditing.finding import Finding
-from verax.auditing.sentences import blind_spots, case_sentences, misled, told_apart
+from verax.auditing.sentences import blind_spots, case_sentences, inputs_needed, misled
 
 
 def finding(metric, trial, *, case="linear", replacement="Baseline", kind="baseline", ties=0.0, **figures):
@@ -30,6 +30,6 @@ def test_the_explanation_that_is_told_with_the_fewest_inputs_counts():
         for which, value in (("shap from here", 12.0), ("lime", 90.0))
         for what in ("noise of its size", "its permutation", "its negation")
     ]
-    assert told_apart(rows) == {"pc": (12.0, "shap from here")}
+    assert inputs_needed(rows) == {"pc": (12.0, "shap from here")}
     wrong = [finding("pc", "tells_apart: a from its negation", value=5.0, passed=False, says="scores the wrong one")]
-    assert told_apart(wrong)["pc"][0] == float("inf")
+    assert inputs_needed(wrong)["pc"][0] == float("inf")

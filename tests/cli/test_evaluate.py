@@ -395,7 +395,7 @@ WRONG = {
     "groups of another shape": ({"features": "groups.npy"}, "features: group numbers of shape (7,) do not fit"),
     "no draws": ({"=metric": "infidelity(samples=0)"}, "--metric: infidelity: samples: expected"),
     "an unknown score": ({"=output": "odds"}, "--output: expected probability or logit, got odds"),
-    "an unknown word for gaps": ({"=missing": "ignore"}, "--missing: expected allow or refuse, got ignore"),
+    "an unknown word for gaps": ({"=missing": "ignore"}, "--missing: expected allow or raise, got ignore"),
     "a background of other columns": ({"background": "wide.npy"}, "background: expected rows like the inputs'"),
     "a missing baseline": ({"baseline": "no.npy"}, "no.npy: there is no such file"),
     "a baseline of another shape": ({"baseline": "wide.npy"}, "baselines: shape (30, 8) does not broadcast"),

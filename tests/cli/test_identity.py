@@ -36,10 +36,10 @@ def called(folder: Path, command: str, *more: str) -> tuple[str, str]:
 def test_evaluate(folder: Path) -> None:
     given = ["--attributions", f"{folder}/shap.npy", "--metric", "pc", "--target", "yes"]
     shown, _ = called(folder, "evaluate", *given, "--report", f"{folder}/page.html")
-    assert "followed: probability of class 1 (yes); removed features: 0." in shown
+    assert "tracked: probability of class 1 (yes); removed features: 0." in shown
     assert f"Model {folder}/m.skops, inputs {folder}/x.npy: " in shown
     facts = json.loads(called(folder, "evaluate", *given, "--json")[0])["about"]
-    assert facts["followed"] == "probability of class 1 (yes)"
+    assert facts["tracked"] == "probability of class 1 (yes)"
     assert facts["date"] == datetime.now(UTC).date().isoformat()
     page = (folder / "page.html").read_text()
     for words in ("probability of class 1 (yes)", "m.skops", facts["date"]):
@@ -51,25 +51,25 @@ def test_evaluate_without_a_class_names_the_predicted_ones_and_warns(folder: Pat
         UserWarning, match=r'predicted as class 0 \(no\) .* class 1 \(yes\) for all inputs, pass target="yes"'
     ):
         shown, _ = called(folder, "evaluate", "--attributions", f"{folder}/shap.npy", "--metric", "pc")
-    assert "followed: probability of the predicted class: no (" in shown
+    assert "tracked: probability of the predicted class: no (" in shown
 
 
 def test_monitor(folder: Path) -> None:
     state = ["--state", f"{folder}/s.json", "--kind", "contributions", "--report", f"{folder}/s.html"]
     given = ["--attributions", f"shap={folder}/shap.npy", "--target", "yes", *state]
     _, told = called(folder, "monitor", *given)
-    assert "followed: probability of class 1 (yes); removed features: 0." in told
+    assert "tracked: probability of class 1 (yes); removed features: 0." in told
     assert "probability of class 1 (yes)" in (folder / "s.html").read_text()
 
 
 def test_audit(folder: Path) -> None:
     given = ["--attributions", f"{folder}/shap.npy", "--metric", "pc", "--trial", "tells_apart", "--target", "yes"]
     shown, _ = called(folder, "audit", *given, "--out", f"{folder}/audit.html")
-    assert "followed: probability of class 1 (yes); removed features: 0." in shown
+    assert "tracked: probability of class 1 (yes); removed features: 0." in shown
     assert "probability of class 1 (yes)" in (folder / "audit.html").read_text()
 
 
 def test_tune(folder: Path) -> None:
     pytest.importorskip("optuna", reason="needs the extra tune")
     shown, _ = called(folder, "tune", "--methods", "occlusion,random", "--trials", "3", "--target", "yes")
-    assert "followed: probability of class 1 (yes); removed features: 0." in shown
+    assert "tracked: probability of class 1 (yes); removed features: 0." in shown

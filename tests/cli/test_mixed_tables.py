@@ -25,9 +25,7 @@ from verax.problem.tables import FrameModel
 
 skops = pytest.importorskip("skops.io", reason="needs the extra sklearn-files")
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:DPC counts 0 for features that are codes", "ignore:DPC ranks features by"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:DPC counts 0 for categorical features", "ignore:DPC ranks features by")
 RUN = CliRunner()
 RNG = np.random.default_rng(0)
 SIZES = ["small", "medium", "large"]
@@ -227,7 +225,7 @@ def test_tuning_on_a_mixed_table(folder: Path) -> None:
 REFUSED = {
     "a missing column": ({"inputs": "narrow.csv"}, [], "narrow.csv: expected the columns that the model was fitted on"),
     "a missing column of the background": ({"background": "narrow.csv"}, [], "fitted on; missing: town."),
-    "gaps that were not wanted": ({}, ["--missing", "refuse"], "rows.csv: expected a value in every row, missing"),
+    "gaps that were not wanted": ({}, ["--missing", "raise"], "rows.csv: expected a value in every row, missing"),
     "no category": ({}, ["--baselines", "0"], "--baselines: 0 is no category of town, size; say mean, median"),
     "no word": ({}, ["--baselines", "middle"], "--baselines: expected mean, median, mode, missing, a number"),
     "many baselines": ({}, ["--baselines", "train.csv"], "train.csv: expected one row, by the names of the columns"),

@@ -128,7 +128,7 @@ def test_boosters_of_values_with_gaps(folder: Path, name: str) -> None:
     assert abs(found["pc"]["noise"]) > 1e-3
     gone = told(folder, name, "--baselines", "missing", "--metric", "pc")
     same(gone, wanted(model, Inputs(X, baselines=np.nan), metrics=["pc"]))
-    refused = run(folder, name, "--missing", "refuse", inputs="holes.npy")
+    refused = run(folder, name, "--missing", "raise", inputs="holes.npy")
     assert refused.exit_code == 2
     assert "holes.npy: inputs: expected finite numbers, got nan in row" in refused.stderr
 

@@ -71,7 +71,7 @@ OFFERED = {
     "engines": ("study run demo --engine ", {"local", "ray"}),
     "what a model returns": ("evaluate --returns l", {"logits"}),
     "baselines": ("evaluate --baselines m", {"mean", "median", "mode", "missing"}),
-    "what is done with gaps": ("tune --missing ", {"allow", "refuse"}),
+    "what is done with gaps": ("tune --missing ", {"allow", "raise"}),
     "features of texts": ("evaluate --unit ", {"token", "word", "sentence"}),
     "what tokens become": ("evaluate --replace ", {"mask", "pad", "unk", "delete"}),
     "scores": ("tune --output ", {"probability", "logit"}),

@@ -258,7 +258,7 @@ def test_ctrl_c_before_the_first_batch(folder, tmp_path, monkeypatch):
         (["--trials", "0"], "trials: expected a whole number of at least 1"),
         (["--seconds", "-1"], "seconds: expected a positive"),
         (["--target", "9"], "target: class 9 does not exist"),
-        (["--target", "x"], "target: found the label 'x'"),
+        (["--target", "x"], "target: got the label 'x'"),
         (["--background", "nowhere.npy"], "nowhere.npy: there is no such file"),
         (["--background-labels", "labels"], "labels: expected a file that ends in"),
         (["--device", "toaster"], "device: expected a torch device"),
@@ -268,7 +268,7 @@ def test_ctrl_c_before_the_first_batch(folder, tmp_path, monkeypatch):
         (["--metric", "infidelity(sigma=std)"], "--background FILE"),
         (["--output", "odds"], "--output: expected probability or logit"),
         (["--metric", "infidelity(samples=0)"], "--metric: infidelity: samples: expected"),
-        (["--missing", "never"], "--missing: expected allow or refuse"),
+        (["--missing", "never"], "--missing: expected allow or raise"),
         (["--features", "colour"], "--features: expected a file of group numbers"),
     ],
 )

@@ -138,7 +138,7 @@ def test_the_task_can_be_said() -> None:
 
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a gap": (["a", None, "b"], "auto", r"labels: expected a label in every row, missing in 1; leave these rows out"),
-    "one class": (["a", "a", "a"], "auto", "labels: is a in every row.*nothing to tell apart"),
+    "one class": (["a", "a", "a"], "auto", "labels: is a in every row.*nothing to predict"),
     "one value": ([1.5, 1.5, 1.5], "auto", "labels: is 1.5 in every row.*nothing to predict"),
     "names": ([f"n{row}" for row in range(9)], "auto", 'has 9 different labels in 9 rows.*task = "regression"'),
     "no end": ([1.5, np.inf, 3.5], "auto", "labels: expected finite numbers"),

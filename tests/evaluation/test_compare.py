@@ -11,7 +11,7 @@ import calls
 import verax
 from verax.core.arrays import Layout
 from verax.evaluation.comparison import Comparison
-from verax.evaluation.ranking import NOT_TOLD_APART, REFERENCE
+from verax.evaluation.ranking import NOT_SIGNIFICANT, REFERENCE
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import with_reference
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, Result
@@ -72,7 +72,7 @@ def test_equal_attributions_are_told_apart_as_often_as_the_level_says(inputs):
     for _ in range(600):
         a, b = generator.normal(size=(2, inputs))
         words.append(of_scores(a=a, b=b, level=0.9).pair("a", "b", "pc").word)
-    wrong = 1 - words.count(NOT_TOLD_APART) / len(words)
+    wrong = 1 - words.count(NOT_SIGNIFICANT) / len(words)
     assert wrong == pytest.approx(0.1, abs=3 * (0.1 * 0.9 / 600) ** 0.5)
     assert abs(words.count("better") - words.count("worse")) < 30
 
@@ -91,7 +91,7 @@ def test_rankings_follow_the_direction_of_the_metric(found):
                 assert one.against_next is None
             else:
                 assert one.against_next == found.pair(one.name, after.name, metric)
-                assert one.against_next.word in ("better", NOT_TOLD_APART)
+                assert one.against_next.word in ("better", NOT_SIGNIFICANT)
 
 
 def test_the_gradient_wins_where_it_is_the_explanation(found):
@@ -161,7 +161,7 @@ def test_attributions_that_differ_in_scale_alone_are_not_told_apart(problem):
 
 def test_a_bias_of_rounding_is_no_difference():
     a = np.random.default_rng(0).normal(size=50)
-    assert of_scores(a=a * (1 + 1e-8), b=a).pair("a", "b", "pc").word == NOT_TOLD_APART
+    assert of_scores(a=a * (1 + 1e-8), b=a).pair("a", "b", "pc").word == NOT_SIGNIFICANT
     assert of_scores(a=a + 1e-3, b=a).pair("a", "b", "pc").word == "better"
 
 
@@ -179,7 +179,7 @@ def test_attributions_that_are_perfect_but_for_rounding_are_all_best(beside):
     verdicts = list(found.verdicts["local"].values())
     assert verdicts[:6] == ["best", *["not significantly different from the best"] * 5]
     assert [line[3] for line in found.cells()[1:]] == [*verdicts, ""]
-    assert found.pair("slopes 5", "slopes 0", "infidelity").word == "not told apart"
+    assert found.pair("slopes 5", "slopes 0", "infidelity").word == "not significantly different"
 
 
 def test_best_holds_all_that_are_not_told_apart_from_the_best():
@@ -194,7 +194,7 @@ def test_best_holds_all_that_are_not_told_apart_from_the_best():
 def test_one_input_shows_no_spread():
     found = of_scores(a=[2.0], b=[1.0])
     (first, second) = found.ranking("pc")
-    assert (first.name, first.against_next.word, second.against_next) == ("a", NOT_TOLD_APART, None)
+    assert (first.name, first.against_next.word, second.against_next) == ("a", NOT_SIGNIFICANT, None)
     assert np.isnan([first.low, first.against_next.low]).all()
     assert found.best("pc") == ["a", "b"]
     assert "Means over 1 input with" in repr(found)
@@ -225,8 +225,10 @@ def test_the_table_is_aligned_and_complete(found):
     assert all(line == starts[0] for line in starts[:-1])
     assert set(starts[-1]) < set(starts[0])  # the random one has no verdict
     assert [line.split("  ")[0] for line in table] == ["attribution", *found.names]
-    assert lines[9].startswith("Means over 40 inputs with 95 % intervals; *: not told apart from the best, paired; ")
-    assert lines[10].startswith("Model: Sequential; followed: probability of the predicted class: ")
+    assert lines[9].startswith(
+        "Means over 40 inputs with 95 % intervals; *: not significantly different from the best, paired; "
+    )
+    assert lines[10].startswith("Model: Sequential; tracked: probability of the predicted class: ")
     assert lines[11] == ""
     assert len(lines) == 12 + 4 + 2  # DPC decides nothing, so it is in words; of PC and DPC it is said what is known
     assert f"DPC: {found.ranking('dpc')[0].against_next}" in lines

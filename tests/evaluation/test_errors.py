@@ -64,7 +64,7 @@ BAD_ARGUMENTS = {
         pc,
         {"attributions": A[:, :3]},
         ValueError,
-        r"attributions: shape \(3, 3\).*inputs of shape \(3, 4\).*wanted is \(3, 4\).*stack \(K, 3, 4\)",
+        r"attributions: shape \(3, 3\).*inputs of shape \(3, 4\).*expected \(3, 4\).*stack \(K, 3, 4\)",
     ),
     "attributions: too few rows": (dpc, {"attributions": A[:2]}, ValueError, r"attributions: shape \(2, 4\).*\(3, 4\)"),
     "attributions: one row only": (pc, {"attributions": A[0]}, ValueError, r"attributions: shape \(4,\).*\(3, 4\)"),
@@ -91,7 +91,7 @@ BAD_ARGUMENTS = {
         pc,
         {"attributions": {"stacked": A[None]}},
         ValueError,
-        r"attributions\['stacked'\]: shape \(1, 3, 4\).*wanted is \(3, 4\); of several",
+        r"attributions\['stacked'\]: shape \(1, 3, 4\).*expected \(3, 4\); of several",
     ),
     "attributions: image without a row axis": (
         pc,
@@ -103,7 +103,7 @@ BAD_ARGUMENTS = {
         pc,
         {"inputs": IMAGES, "attributions": IMAGES[:, 0], "features": "element"},
         ValueError,
-        r"attributions: shape \(3, 4, 4\).*wanted is \(3, 2, 4, 4\)",
+        r"attributions: shape \(3, 4, 4\).*expected \(3, 2, 4, 4\)",
     ),
     "attributions: empty dict": (evaluate, {"attributions": {}}, ValueError, "attributions: .*empty dict"),
     "attributions: NaN": (
@@ -171,7 +171,7 @@ BAD_ARGUMENTS = {
         dpc,
         {"features": torch.zeros(5, dtype=torch.long)},
         ValueError,
-        r"features: .*shape \(5,\).*\(3, 4\).*wanted is one of \(4,\), \(3, 4\)",
+        r"features: .*shape \(5,\).*\(3, 4\).*expected one of \(4,\), \(3, 4\)",
     ),
     "features: map for too few inputs": (
         pc,
@@ -317,7 +317,7 @@ BAD_OUTPUTS = {
         pc,
         {"model": returning(lambda x: x[1:, :2])},
         ValueError,
-        r"model: .*batch of 3 rows.*\(2, 2\).*wanted is \(3, classes\)",
+        r"model: .*batch of 3 rows.*\(2, 2\).*expected \(3, classes\)",
     ),
     "one row for the whole batch": (
         dpc,

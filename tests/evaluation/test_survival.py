@@ -73,7 +73,7 @@ def test_frames_hold_both_replacements(turned):
     assert frame.height == 2 * 4 * 18  # far, near, noise, and the random one
     assert turned.rows == turned.evaluation.rows + turned.elsewhere[0].evaluation.rows
     (row,) = turned.survival_frame().to_dicts()
-    assert (row["metric"], row["tau"], row["stay"], row["turn"]) == ("pc", -1.0, 0, row["told_apart"])
+    assert (row["metric"], row["tau"], row["stay"], row["turn"]) == ("pc", -1.0, 0, row["significant"])
 
 
 def test_the_report_says_it(turned, tmp_path):
@@ -118,8 +118,10 @@ def test_nothing_told_apart_says_nothing(linear):
     model, x, _, attributions = linear
     same = {"a": attributions["truth"], "b": 2 * attributions["truth"]}
     (found,) = calls.compare(model, x, same, ["pc"], replacements=[Toward(0.5)]).survival()
-    assert found.word == "says nothing"
-    assert str(found).startswith("PC: nothing is told apart under Baseline, so Toward(epsilon=0.5) can turn nothing")
+    assert found.word == "is inconclusive"
+    assert str(found).startswith(
+        "PC: no pair differs significantly under Baseline, so Toward(epsilon=0.5) can turn nothing"
+    )
 
 
 def test_one_explanation_has_no_ranking_that_could_survive(linear):

@@ -51,8 +51,8 @@ def test_every_row_is_rated_with_the_right_sign(data: Any, explanation: Any) -> 
 def test_the_result_says_which_class_was_followed(data: Any, explanation: Any, tmp_path: Any) -> None:
     model, x, _ = data
     found = calls.compare(model, x, {"shap": explanation}, ["pc"])
-    note = "shap: the explanation is of class 1, which is followed for all inputs."
-    about = "Model: GradientBoostingClassifier; followed: probability of class 1; removed features: 0"
+    note = "shap: the explanation is of class 1, which is tracked for all inputs."
+    about = "Model: GradientBoostingClassifier; tracked: probability of class 1; removed features: 0"
     found.save(tmp_path / "page.html")
     for shown in (repr(found), found._repr_html_(), repr(found.evaluation), repr(found.evaluation["pc"])):
         assert note in shown

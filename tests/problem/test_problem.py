@@ -217,9 +217,9 @@ def test_ids_are_categories_and_need_a_baseline():
     assert found["pc"].value.shape == (2,)
     assert attribution.Random()(problem).is_floating_point()
     assert attribution.Occlusion()(problem).is_floating_point()
-    with pytest.raises(ValueError, match="dpc: the inputs are codes, which have no direction"):
+    with pytest.raises(ValueError, match="dpc: categorical inputs have no direction"):
         DirectedPredictionChange()(problem, torch.rand(2, 4))
-    with pytest.raises(ValueError, match="noise means nothing for codes"):
+    with pytest.raises(ValueError, match="noise is undefined for categorical values"):
         Infidelity()(problem, torch.rand(2, 4))
     with pytest.raises(TypeError, match="expected floating-point numbers"):
         verax.Problem(model, IDS, baselines=0)

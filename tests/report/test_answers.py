@@ -73,12 +73,12 @@ def test_how_sure(small: Tables) -> None:
     assert facts(apart)["How sure"] == "Better than the only other one, paired over 6 inputs."
     near = replace(two, scores=two.scores.with_columns((pl.col("input") * 1.0).alias("dpc_signed")))
     words = facts(near)["How sure"]
-    assert words == "Not told apart from the only other one, paired over 6 inputs: Guided Backpropagation."
+    assert words == "Not significantly different from the only other one, paired over 6 inputs: Guided Backpropagation."
     tied = facts(only(small, r"^Gradient\(|^SmoothGrad\(|^Guided"))["How sure"]
-    assert re.match(r"Not told apart from \d+ of \d+ others, paired over 6 inputs: ", tied)
+    assert re.match(r"Not significantly different from \d+ of \d+ others, paired over 6 inputs: ", tied)
     assert "SmoothGrad (" in tied
     one = replace(small, scores=small.scores.filter(pl.col("input") == 0))
-    assert facts(one)["How sure"].startswith("Not at all: one input tells it apart from none of the ")
+    assert facts(one)["How sure"].startswith("Not at all: one input shows no significant difference from the ")
 
 
 def test_above_chance(small: Tables) -> None:

@@ -72,7 +72,7 @@ def test_one_input_and_one_attribution_have_no_interval() -> None:
     assert "How faithful is the attribution?" in page
     assert 'type="radio"' not in page
     compared = comparison_page(verax.compare(problem, {"only": x}, ["pc"]))
-    assert "there is no answer: one input tells nothing apart" in compared
+    assert "there is no answer: one input shows no significant difference" in compared
     assert "How faithful is the attribution?" in compared  # the random one beside it is no attribution to choose
 
 
@@ -125,7 +125,7 @@ def test_the_page_of_plain_results_names_the_best() -> None:
     plain = Comparison(measured, 0.95)
     for metric in plain.metrics:
         best, *ties = plain.best(metric)
-        rest = f", but not told apart from {', '.join(ties)}." if ties else "."
+        rest = f", but not significantly different from {', '.join(ties)}." if ties else "."
         assert f"{plain.evaluation.label(metric)}: {best} is the best{rest}" in Page(page).text
     assert page.count("<td><b>") == len(plain.metrics)
 

@@ -58,7 +58,7 @@ def test_every_metric_shows_what_it_has_beside_the_mean(found):
 
 def test_the_caption_says_what_was_measured_and_what_it_cost(found):
     last, about = repr(found["pc"]).splitlines()[-2:]
-    assert about.startswith("Model: Sequential; followed: probability of the predicted class: 0 (")
+    assert about.startswith("Model: Sequential; tracked: probability of the predicted class: 0 (")
     assert about.endswith("; removed features: 0.")
     assert last.startswith("pc: higher is better; 9 inputs; ")
     assert f"; {found['pc'].rows:,} model rows, " in last
@@ -76,7 +76,7 @@ def test_an_evaluation_is_one_table_of_all_metrics(found):
     for name, *cells in shown:
         assert [cell.removesuffix(" *") for cell in cells] == [str(found[metric].mean()[name]) for metric in NAMES]
     assert read_text(repr(found))[:4] == [head, *shown]
-    assert "Means over 9 inputs with 95 % intervals; *: not told apart from the best, paired; " in repr(found)
+    assert "9 inputs with 95 % intervals; *: not significantly different from the best, paired; " in repr(found)
     assert f"; {found.rows:,} model rows, " in repr(found)
     assert str(found) == repr(found)
 

@@ -22,9 +22,7 @@ def said(report: Path) -> str:
 
 def test_the_three_sentences_name_metrics_as_people_do(said: str) -> None:
     assert "Use DPC: about 9 of your 16 inputs are enough for it to tell the best by DPC from random" in said
-    assert (
-        "Do not decide by those that cannot tell them apart here: Infidelity (normalised) would need 40 inputs." in said
-    )
+    assert "those that show no significant difference here: Infidelity (normalised) would need 40 inputs." in said
     assert "Left out: pc (your model): a reason." in said
 
 

@@ -124,7 +124,7 @@ def test_what_is_wrong_with_labels_is_said():
         columns(model, ["low"] * 39 + ["tall"])
     with pytest.raises(ValueError, match=r"target: expected one class per row, shape \(40,\), got shape \(2,\)"):
         columns(model, ["low", "high"])
-    with pytest.raises(ValueError, match=r"target: found the label 'low', but the model does not know .*labels=\["):
+    with pytest.raises(ValueError, match=r"target: got the label 'low', but the model does not know .*labels=\["):
         columns(nn.Linear(3, 2).double(), "low")
     with pytest.raises(ValueError, match=r"labels: the model has 2 classes, got 3 labels \(a, b, c\)"):
         columns(verax.Scorer(nn.Linear(3, 2).double(), labels="abc"), 1)

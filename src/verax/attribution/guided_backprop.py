@@ -159,7 +159,7 @@ _RELUS = {torch.relu, Tensor.relu, nn.functional.relu, _aten.relu, _aten.relu.de
 _GUIDED = "GuidedReLU"
 _HIDDEN = {"Relu", "DifferentiableGraph", "CompiledFunction"}
 _CANNOT_SEE = (
-    "model: {what}, so GuidedBackprop cannot see its ReLUs. Pass the model as it was before torch.jit or "
+    "model: {what}, so GuidedBackprop finds no ReLUs in it. Pass the model as it was before torch.jit or "
     "torch.compile, with ReLUs that are modules or calls of torch.relu. verax.attribution.Gradient and SmoothGrad work."
 )
 

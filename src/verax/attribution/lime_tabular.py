@@ -113,7 +113,7 @@ class LimeTabularFamily(Family):
             given.need_background('LimeTabular(sigma="std")')
         if given.codes is not None:
             raise ValueError(
-                "LimeTabular: it moves numbers a little, and some of the inputs are codes, such as categories; use "
+                "LimeTabular: it moves numbers a little, and some of the inputs are categorical; use "
                 "LimeGroups, which replaces features by their baselines."
             )
 

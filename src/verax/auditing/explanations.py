@@ -1,4 +1,4 @@
-"""False explanations made from a true one, and true ones that are damaged a little: what metrics must tell apart.
+"""False explanations made from a true one, and true ones that are damaged a little: what metrics must distinguish.
 
 All take one number per input and feature, and give the same. Where one is not defined for an input (there is no inverse
 of 0) or changes nothing, it is the truth itself there, and trials leave that input out.

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from verax.auditing.finding import COLUMNS, Finding, LeftOut
-from verax.auditing.sentences import blind_spots, by, case_sentences, cut, misled, model_sentences, name_of, told_apart
+from verax.auditing.sentences import (
+    blind_spots,
+    by,
+    case_sentences,
+    cut,
+    inputs_needed,
+    misled,
+    model_sentences,
+    name_of,
+)
 from verax.auditing.store import finding_frame
 from verax.auditing.trials.base import Trial
 from verax.core.display import TextTable, cost, first_rows
@@ -33,7 +42,7 @@ class Audit:
         seconds: Wall-clock time.
         level: Coverage of the intervals.
         known_limitations: What metrics are known not to see, by name, as they say it themselves.
-        facts: Of one's own model: which it is, the followed class, the baseline and the date, in words.
+        facts: Of one's own model: which it is, the tracked class, the baseline and the date, in words.
     """
 
     findings: Sequence[Finding]
@@ -75,7 +84,7 @@ class Audit:
 
         Of several explanations the one that takes fewest; infinity where none is told.
         """
-        return {name: count for name, (count, _) in told_apart(self.findings).items()}
+        return {name: count for name, (count, _) in inputs_needed(self.findings).items()}
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[str
         inputs: How many there were.
         blind: What metrics are known not to see, by name.
     """
-    found = [(count, name, which) for name, (count, which) in told_apart(findings).items()]
+    found = [(count, name, which) for name, (count, which) in inputs_needed(findings).items()]
     if not found:
         return _counts(findings)
     found.sort()
@@ -43,7 +43,7 @@ def model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[str
 def _counts(findings: Sequence[Finding]) -> tuple[str, str, str]:
     """Where nobody asked how many inputs tell explanations apart."""
     passed = sorted((_share(_passed(own)), name, _passed(own)) for name, own in by(findings, name_of))
-    ask = "Ask for the trial tells_apart to learn with how many inputs a metric tells explanations apart."
+    ask = "Ask for the trial tells_apart to learn with how many inputs a metric finds significant differences."
     if not passed:
         return "Nothing could be tried.", "The notes say why.", ask
     (_, worst, few), (_, best, most) = passed[0], passed[-1]
@@ -61,7 +61,7 @@ def name_of(finding: Finding) -> str:
     return finding.metric if own else f"{finding.metric} with {finding.replacement}"
 
 
-def told_apart(findings: Iterable[Finding]) -> dict[str, tuple[float, str]]:
+def inputs_needed(findings: Iterable[Finding]) -> dict[str, tuple[float, str]]:
     """For each metric the explanation that it tells from what is surely worse with the fewest inputs, and how many.
 
     A metric need not see something in every explanation: local ones say little about the way from the baseline, and the
@@ -127,7 +127,7 @@ def _cannot(unable: list[tuple[float, str, str]], able: list[tuple[float, str, s
         f"{name} {f'would need {count:,.0f} inputs' if count < math.inf else 'cannot at all'}"
         for count, name, _ in unable
     ]
-    return f"Do not decide by those that cannot tell them apart here: {cut(listed)}."
+    return f"Do not decide by those that show no significant difference here: {cut(listed)}."
 
 
 def _best(findings: Sequence[Finding]) -> str:

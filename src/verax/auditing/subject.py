@@ -32,7 +32,7 @@ class Subject:
         given: Explanations that somebody wants to rate, by name: one number per feature.
         kinds: What each of them is about, where that is known.
         methods: How explanations of each kind are computed anew, for a model that was changed.
-        facts: Of a user's model: which it is, the followed class, the baseline and the date, in words.
+        facts: Of a user's model: which it is, the tracked class, the baseline and the date, in words.
     """
 
     name: str

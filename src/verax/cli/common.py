@@ -174,7 +174,7 @@ def check_file(option: str, path: Path, suffix: str, taken: Iterable[Path] = ())
     if path.suffix.lower() != suffix:
         raise ValueError(f"{option}: expected a file name that ends in {suffix}, got {path}.")
     if path.is_dir():
-        raise ValueError(f"{option}: {path} is a folder; wanted is a file name.")
+        raise ValueError(f"{option}: {path} is a folder; expected a file name.")
     if path.resolve() in [other.resolve() for other in taken]:
         raise ValueError(f"{option}: {path} is also read or written for another option; it would be overwritten.")
     check_folder(option, path.parent, path)
@@ -206,7 +206,7 @@ def show(facts: Any, text: str, *, as_json: bool, written: Iterable[Path] = ()) 
 
 
 def tell(line: str) -> None:
-    """Say what happens, on the standard error, where it is in nobody's way."""
+    """Say on stderr what happens."""
     typer.echo(escape(line), err=True)
 
 

@@ -94,13 +94,13 @@ def returns(incomplete: str) -> list[str]:
 
 
 def outputs(incomplete: str) -> list[str]:
-    """Scores that can be followed."""
+    """Class scores that can be tracked."""
     return _beginning(incomplete, ("probability", "logit"))
 
 
 def missing(incomplete: str) -> list[str]:
     """What can be done with missing values."""
-    return _beginning(incomplete, ("allow", "refuse"))
+    return _beginning(incomplete, ("allow", "raise"))
 
 
 def units(incomplete: str) -> list[str]:

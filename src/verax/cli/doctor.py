@@ -140,7 +140,7 @@ def package(wanted: Requirement, *, load: bool = False) -> Package:
         return Package(wanted.name, str(wanted.specifier), None, "missing")
     problem = ""
     if not wanted.specifier.contains(version, prereleases=True):
-        problem = f"too old or too new: {version} is installed, wanted is {wanted.specifier}"
+        problem = f"too old or too new: {version} is installed, expected {wanted.specifier}"
     elif load:
         problem = _cannot_import(module_name(wanted.name))
     return Package(wanted.name, str(wanted.specifier), version, problem)

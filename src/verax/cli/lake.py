@@ -131,7 +131,7 @@ def lake(
 
     followed = "the predicted class" if question["target"] is None else f"class {question['target']}"
     removed = baseline_words(question["baselines"]) if changed is None else changed.short_form
-    about = {"model": str(model), "followed": f"{output} of {followed}", "removed features": removed}
+    about = {"model": str(model), "tracked": f"{output} of {followed}", "removed features": removed}
     table = replace(scores.table(level), about=fact_line(about)).text()
     text = f"{table}\n\n{scores.computed:,} of {scores.rows:,} rows scored now. Scores: {scores.out}"
     common.show(_facts(scores, level) | {"about": about}, text, as_json=as_json)

@@ -84,14 +84,12 @@ Returned = Annotated[
 ]
 FollowedScore = Annotated[
     str,
-    typer.Option(
-        metavar="probability|logit", help="The score of a class that is followed.", autocompletion=complete.outputs
-    ),
+    typer.Option(metavar="probability|logit", help="Which class score to track.", autocompletion=complete.outputs),
 ]
 Missing = Annotated[
     str | None,
     typer.Option(
-        metavar="allow|refuse",
+        metavar="allow|raise",
         help="Gaps and NaN: by default allowed where the model is known to take them; allow passes them on to any "
         "model.",
         autocompletion=complete.missing,

@@ -82,8 +82,8 @@ def tune(
 
     What would a small change of the input do is decided by the effect correlation under noise, what made the score what
     it is by that under removal; a random explanation stands beside the best. Configurations race on growing numbers of
-    inputs, and those that surely are no better are dropped. With --out, the same command goes on where an earlier one
-    stopped, and leaves trials.parquet, table.csv, best.json, plot.svg and plot.html in the folder.
+    inputs, and those shown to be no better than another are dropped. With --out, the same command goes on where an
+    earlier one stopped, and leaves trials.parquet, table.csv, best.json, plot.svg and plot.html in the folder.
     """
     stopped = "Run the same again to go on with the finished trials." if out else "Nothing was written."
     with common.one_line_errors(stopped):
@@ -173,7 +173,7 @@ def facts(found: "Tuned") -> dict[str, Any]:
         "rows": found.rows,
         "seconds": found.seconds,
         "pareto": found.pareto.select("trial", *found.metrics, "cost", "configuration").to_dicts(),
-        "not_told_apart": [configuration.canonical for configuration in found.equals],
+        "not_significantly_different": [configuration.canonical for configuration in found.equals],
         "left_out": found.left_out,
     }
 

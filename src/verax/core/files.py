@@ -208,7 +208,7 @@ def save_as(path: str | os.PathLike[str], frame: Callable[[], Any], page: Callab
     if ending not in ENDINGS:
         raise ValueError(f"path: expected a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {to}.")
     if to.is_dir():
-        raise ValueError(f"path: {to} is a folder; wanted is a file name.")
+        raise ValueError(f"path: {to} is a folder; expected a file name.")
     write_atomically(to, page().encode() if ending == ".html" else table_bytes(frame(), ending))
 
 

@@ -1,4 +1,4 @@
-"""Colours that the colour-blind can tell apart, for every figure and page."""
+"""Colours that the colour-blind can distinguish, for every figure and page."""
 
 # the palette of Okabe and Ito; its black and its yellow are left out, which vanish on dark and on light paper
 BLUE, SKY, GREEN, ORANGE, VERMILION, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"

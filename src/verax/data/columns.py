@@ -209,7 +209,7 @@ def _classes(array: np.ndarray, where: str) -> Labels:
     found, numbers = np.unique(array, return_inverse=True)
     if len(found) < 2:
         raise ValueError(
-            f"{where}: is {found[0]} in every row, so there is nothing to tell apart; choose another label."
+            f"{where}: is {found[0]} in every row, so there is nothing to predict; choose another label."
         )
     if len(found) > max(2, len(array) // 2):
         raise ValueError(

@@ -14,7 +14,7 @@ from verax.evaluation.ranking import (
     Difference,
     Survival,
     best_first,
-    not_told_apart,
+    not_significantly_different,
     survivals,
 )
 from verax.evaluation.result import Evaluation
@@ -169,8 +169,8 @@ class Comparison:
         return Difference(**vars(found), first=first, second=second, metric=metric, higher_is_better=higher)
 
     def best(self, metric: str) -> list[str]:
-        """The best attribution and all that are not told apart from it, in the order of the ranking."""
-        return [self.names[place] for place in not_told_apart(self._result(metric), self.level)]
+        """The best attribution and all that are not significantly different from it, in the order of the ranking."""
+        return [self.names[place] for place in not_significantly_different(self._result(metric), self.level)]
 
     def sentences(self, metric: str) -> list[str]:
         """The ranking in words: each attribution against the next."""
@@ -187,7 +187,7 @@ class Comparison:
         """One row for each metric and other replacement, as a polars data frame.
 
         Columns: ``metric``, ``here`` and ``there`` (the replacements), ``word``, ``tau`` with ``low`` and ``high``
-        (Kendall's, of the two rankings), and of all pairs of attributions how many are ``told_apart`` here, and how
+        (Kendall's, of the two rankings), and of all pairs of attributions how many are ``significant`` here, and how
         many of those ``stay`` so or ``turn``.
         """
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
@@ -239,7 +239,7 @@ class Comparison:
     def table(self) -> TextTable:
         """Means with intervals; beside a metric that answers a question, on how many inputs each wins, and its verdict.
 
-        In other columns the best is bold, and a star marks what is not told apart from it.
+        In other columns the best is bold, and a star marks what is not significantly different from it.
         """
         plain = self.evaluation.table(self.level, after=f"; {cost(self.rows, self.seconds)}")
         deciding = {judgement.column: judgement for judgement in self.judgements.values()}
@@ -257,7 +257,11 @@ class Comparison:
         return replace(plain, head=head, rows=tuple(rows), caption=self._caption(), best=frozenset(best))
 
     def _caption(self) -> str:
-        star = "" if len(self.metrics) == len(self.judgements) else "; *: not told apart from the best, paired"
+        star = (
+            ""
+            if len(self.metrics) == len(self.judgements)
+            else "; *: not significantly different from the best, paired"
+        )
         tests = f"paired t-tests at {100 * (1 - self.level):.2g} %"
         return (
             f"Means over {counted(self.inputs, 'input')} with {100 * self.level:.4g} % intervals{star}; wins: inputs "

@@ -63,9 +63,9 @@ def warn_of_saturation(task: Task, session: Session) -> None:
 
 
 def sure_share(task: Task, session: Session) -> float:
-    """The share of inputs whose followed probability is within 0.001 of 0 or 1.
+    """The share of inputs whose tracked probability is within 0.001 of 0 or 1.
 
-    0 where no probability is followed, and for trees, whose probabilities jump there as they do elsewhere.
+    0 where no probability is tracked, and for trees, whose probabilities jump there as they do elsewhere.
     """
     if session.output != "probability" or session.returns == "values" or made_of_trees(session.plain.adapter):
         return 0.0
@@ -259,7 +259,7 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
 
 
 def _predicted(task: Task, session: Session) -> Int[Tensor, " n"] | None:
-    """The class that is predicted for each input; None where the followed score does not say it."""
+    """The class that is predicted for each input; None where the tracked score does not say it."""
     if task.problem.problem.target is None:
         return task.target.cpu()
     if session.output == "logit" and session.returns == "logits":  # of two logits one says nothing

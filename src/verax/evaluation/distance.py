@@ -162,7 +162,7 @@ def spaces(session: Session, problem: Attributed) -> list[Space]:
         found.append(("features", lambda rows: features(session, layer, rows)))
     if not found or problem.background is None:
         raise ValueError(
-            f"distance: rows of shape {tuple(problem.inputs.shape[1:])} have none here: wanted are at most {_MOST} "
+            f"distance: rows of shape {tuple(problem.inputs.shape[1:])} have none here: expected at most {_MOST} "
             "amounts, or a torch module with a linear layer at its end that takes rows alone."
         )
     return [Space(name, points, Reference(points(problem.background))) for name, points in found]

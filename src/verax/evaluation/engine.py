@@ -317,7 +317,7 @@ def about_of(adapter: Adapter, labels: Sequence[Any] | None, output: Output, pre
     Args:
         adapter: The model.
         labels: Names of its classes or values.
-        output: The score that is followed.
+        output: The score to track.
         predicted: Whether no class was given.
         baseline: What removed features become.
     """

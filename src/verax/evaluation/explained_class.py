@@ -20,7 +20,7 @@ class Known(NamedTuple):
     """What a call is about, once the classes of explanations are known.
 
     Attributes:
-        attributions: As they were given; of an explanation with one value per class, those of the followed class.
+        attributions: As they were given; of an explanation with one value per class, those of the tracked class.
         problem: With the class to follow.
         remarks: What to tell of it, a sentence each.
     """
@@ -78,7 +78,7 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
     if (classes == classes[0]).all():
         number = int(classes[0])
         named = ", ".join(_name(label) for label in known)
-        remark = f"{named}: the explanation is of {class_name(number, labels)}, which is followed for all inputs."
+        remark = f"{named}: the explanation is of {class_name(number, labels)}, which is tracked for all inputs."
         return _as_target(number, labels), (remark,)
     return [_as_target(int(one), labels) for one in classes] if per_row else None, ()
 

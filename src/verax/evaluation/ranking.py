@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from verax.evaluation.result import Evaluation
 
 REFERENCE = "random (reference)"  # what compare calls its own random explanation
-NOT_TOLD_APART = "not told apart"
+NOT_SIGNIFICANT = "not significantly different"
 _SHOWN = 3  # pairs in a sentence
 
 
@@ -27,14 +27,14 @@ def best_first(result: Result) -> list[int]:
     return sorted(range(len(means)), key=lambda place: sign * means[place])
 
 
-def not_told_apart(result: Result, level: float = LEVEL) -> list[int]:
+def not_significantly_different(result: Result, level: float = LEVEL) -> list[int]:
     """Places of the best attribution and of all whose paired difference to it may be zero, in that order.
 
     Example:
         >>> import torch, verax
         >>> x = torch.randn(9, 4)
         >>> found = verax.metrics.PredictionChange()(verax.Problem(torch.nn.Linear(4, 2), x), {"a": x, "twice": 2 * x})
-        >>> not_told_apart(found)
+        >>> not_significantly_different(found)
         [0, 1]
     """
     best, *rest = best_first(result)
@@ -60,15 +60,15 @@ class Difference(Estimate):
     higher_is_better: bool
 
     @property
-    def told_apart(self) -> bool:
+    def significant(self) -> bool:
         """Whether the interval leaves out 0."""
         return not self.may_be_zero
 
     @property
     def word(self) -> str:
-        """The first one is ``"better"`` or ``"worse"``; ``"not told apart"`` where the interval contains 0."""
+        """The first one is ``"better"`` or ``"worse"``, or ``"not significantly different"``."""
         if self.may_be_zero:
-            return NOT_TOLD_APART
+            return NOT_SIGNIFICANT
         return "better" if (self.mean > 0) == self.higher_is_better else "worse"
 
     @property
@@ -78,8 +78,8 @@ class Difference(Estimate):
         return Estimate.__str__(size)
 
     def __str__(self) -> str:
-        if self.word == NOT_TOLD_APART:
-            return f"{self.first} and {self.second} are {NOT_TOLD_APART}: {super().__str__()}"
+        if self.word == NOT_SIGNIFICANT:
+            return f"{self.first} and {self.second} are {NOT_SIGNIFICANT}: {super().__str__()}"
         return f"{self.first} is {self.word} than {self.second} by {self.size}"
 
 
@@ -128,13 +128,13 @@ class PairUnderBoth:
 
     @property
     def turns(self) -> bool:
-        """Told apart under both, the other way round."""
-        return self.here.told_apart and self.there.told_apart and self.here.word != self.there.word
+        """Significantly different under both, in opposite directions."""
+        return self.here.significant and self.there.significant and self.here.word != self.there.word
 
     @property
     def stays(self) -> bool:
-        """Told apart under both, alike."""
-        return self.here.told_apart and self.here.word == self.there.word
+        """Significantly different under both, in the same direction."""
+        return self.here.significant and self.here.word == self.there.word
 
 
 @dataclass(frozen=True)
@@ -158,34 +158,35 @@ class Survival:
     pairs: tuple[PairUnderBoth, ...]
 
     @property
-    def told_apart(self) -> int:
-        """Pairs that are told apart under the replacement of the comparison."""
-        return sum(pair.here.told_apart for pair in self.pairs)
+    def significant(self) -> int:
+        """Pairs that differ significantly under the replacement of the comparison."""
+        return sum(pair.here.significant for pair in self.pairs)
 
     @property
     def stay(self) -> int:
-        """Those of them that are told apart under the other one, alike."""
+        """Those of them that differ significantly under the other one, in the same direction."""
         return sum(pair.stays for pair in self.pairs)
 
     @property
     def turned(self) -> tuple[PairUnderBoth, ...]:
-        """Those of them that are told apart there the other way round."""
+        """Those of them that differ significantly there in the opposite direction."""
         return tuple(pair for pair in self.pairs if pair.turns)
 
     @property
     def word(self) -> str:
-        """``"turns"``, ``"survives"``, ``"survives in part"``, or ``"says nothing"`` where no pair is told apart."""
+        """``"turns"``, ``"survives"``, ``"survives in part"``, or ``"is inconclusive"`` without a significant pair."""
         if self.turned:
             return "turns"
-        if not self.told_apart:
-            return "says nothing"
-        return "survives" if self.stay == self.told_apart else "survives in part"
+        if not self.significant:
+            return "is inconclusive"
+        return "survives" if self.stay == self.significant else "survives in part"
 
     def __str__(self) -> str:
         tau = f"Kendall's tau {self.tau}"
-        if self.word == "says nothing":
-            return f"{self.label}: nothing is told apart under {self.here}, so {self.there} can turn nothing; {tau}"
-        kept = f"{self.stay} of {self.told_apart} pairs told apart under {self.here} stay so"
+        if self.word == "is inconclusive":
+            none = f"no pair differs significantly under {self.here}"
+            return f"{self.label}: {none}, so {self.there} can turn nothing; {tau}"
+        kept = f"{self.stay} of {self.significant} pairs that differ significantly under {self.here} stay so"
         said = f"{self.label}: the ranking {self.word} under {self.there} ({kept}; {tau})"
         turned = [f"{pair.here}, and {pair.there.word} by {pair.there.size} there" for pair in self.turned[:_SHOWN]]
         more = [f"{len(self.turned) - _SHOWN} more"] if len(self.turned) > _SHOWN else []
@@ -201,7 +202,7 @@ class Survival:
             "tau": self.tau.mean,
             "low": self.tau.low,
             "high": self.tau.high,
-            "told_apart": self.told_apart,
+            "significant": self.significant,
             "stay": self.stay,
             "turn": len(self.turned),
         }

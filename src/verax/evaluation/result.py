@@ -11,7 +11,7 @@ from torch import Tensor
 from verax.core.display import TextTable, cost, counted, first_rows, metric_head
 from verax.core.files import save_as
 from verax.evaluation.distance import Distances
-from verax.evaluation.ranking import not_told_apart
+from verax.evaluation.ranking import not_significantly_different
 from verax.metrics.base import Metric
 from verax.metrics.result import Context, Result, score_frame
 from verax.scoring.meter import Cost, Rows
@@ -28,7 +28,7 @@ class Saturation:
     """How sure a model is of its inputs, and what random perturbations do to its logit there.
 
     Attributes:
-        share: Of the inputs, those whose followed probability is within 0.001 of 0 or 1.
+        share: Of the inputs, those whose tracked probability is within 0.001 of 0 or 1.
         results: Results on the logit by metric; none where the model has no logits.
     """
 
@@ -118,7 +118,7 @@ class Evaluation(dict[str, Any]):
 
     @property
     def identity(self) -> str:
-        """Model, followed class and baseline in a line; empty where they are not known."""
+        """Model, tracked class and baseline in a line; empty where they are not known."""
         first: Result | None = next(iter(self.values()), None)
         return "" if first is None else first.context.identity
 
@@ -165,7 +165,7 @@ class Evaluation(dict[str, Any]):
         return means(self)
 
     def table(self, level: float = LEVEL, after: str = "", notes: tuple[str, ...] = ()) -> TextTable:
-        """Means with intervals: the best of a column is bold, a star marks what is not told apart from it.
+        """Means with intervals: the best of a column is bold, a star marks what is not significantly different from it.
 
         Args:
             level: Coverage of each interval.
@@ -175,7 +175,7 @@ class Evaluation(dict[str, Any]):
         several = len(self.labels) > 1
         columns, bold = [], set()
         for at, result in enumerate(self.values(), start=1):
-            best = not_told_apart(result, level) if several else []
+            best = not_significantly_different(result, level) if several else []
             bold |= {(place, at) for place in best[:1]}
             means = enumerate(result.listed_means(level))
             columns.append([f"{mean}{' *' if place in best else ''}" for place, mean in means])
@@ -199,7 +199,7 @@ class Evaluation(dict[str, Any]):
 
     def caption(self, level: float = LEVEL) -> str:
         """What the table shows."""
-        star = "; *: not told apart from the best, paired" if len(self.labels) > 1 else ""
+        star = "; *: not significantly different from the best, paired" if len(self.labels) > 1 else ""
         return f"Means over {counted(self.inputs, 'input')} with {100 * level:.4g} % intervals{star}"
 
     def _page(self) -> str:

@@ -130,7 +130,7 @@ class Totals(dict[str, Total]):
         seconds: Wall-clock time of the model's calls and all around them.
         per_class: Totals of the inputs of each class (or output) that was followed, by its number.
         per_segment: Totals of each segment of the data, where ``by`` named some.
-        about: Model, followed class and baseline, in words.
+        about: Model, tracked class and baseline, in words.
 
     Example:
         >>> import verax
@@ -258,7 +258,7 @@ class Totals(dict[str, Total]):
 
     @property
     def facts(self) -> dict[str, str]:
-        """Model, followed class, baseline and date, in words."""
+        """Model, tracked class, baseline and date, in words."""
         counts = {int(str(label)): one.count for label, one in self.per_class.items()}
         return self.about.facts(dict(sorted(counts.items())))
 

@@ -107,7 +107,7 @@ class Judgement:
         if self.flat:
             return f"there is no answer: {flat_words(self.flat)}"
         if self.result.scores.shape[1] < 2:
-            return "there is no answer: one input tells nothing apart; pass several"
+            return "there is no answer: one input shows no significant difference; pass several"
         best = next((name for name, verdict in self.verdicts.items() if verdict == BEST), None)
         if best is None:
             top = self._best_first()[0]

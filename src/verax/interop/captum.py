@@ -3,7 +3,7 @@
 Names and meaning of the arguments are Captum's, defaults are those of Verax. Captum itself is not needed.
 
 All tensors of a tuple together are one input, and as in Captum every element is a feature unless ``feature_mask``
-puts elements together. The class score that is followed is that of ``target``; ``None`` stands for the predicted
+puts elements together. The tracked class score is that of ``target``; ``None`` stands for the predicted
 class, or for the score itself where ``forward_func`` returns one score per row.
 
 Captum's ``sensitivity_max`` is not here: it rates how far attributions move when inputs do, not whether they are
@@ -62,7 +62,7 @@ def prediction_change(
         order: Rank by ``"signed"`` attribution or by its ``"magnitude"``.
         returns: Whether ``forward_func`` returns ``"logits"``, ``"probabilities"``, or ``"values"`` (a regression). A
             function must say; a module is taken to return logits.
-        output: The score that is followed, ``"probability"`` or ``"logit"``.
+        output: The score to track, ``"probability"`` or ``"logit"``.
 
     Returns:
         One score per example.

@@ -49,7 +49,7 @@ def from_explanation(explanation: Any, target: Any = None) -> Explained:
         return Explained(data, values)
     if values.shape[:-1] != data.shape:
         problem = f"values of shape {values.shape} do not fit data of shape {data.shape}"
-        raise ValueError(f"explanation: {problem}; wanted is that shape, or it with one more axis for the classes.")
+        raise ValueError(f"explanation: {problem}; expected that shape, or it with one more axis for the classes.")
     return Explained(data, _picked(values, target))
 
 

@@ -19,7 +19,7 @@ class About:
 
     Attributes:
         model: What the model is called.
-        score: Which score of it is followed: ``"probability"``, ``"logit"`` or ``"value"``.
+        score: Which score of it is tracked: ``"probability"``, ``"logit"`` or ``"value"``.
         labels: The model's names of its classes or values.
         predicted: Whether the predicted class of each input is followed.
         baseline: What removed features become.
@@ -29,7 +29,7 @@ class About:
     Example:
         >>> about = About("Forest", "probability", ("malignant", "benign"), True, "0")
         >>> about.line({0: 2, 1: 5})
-        'Model: Forest; followed: probability of the predicted class: malignant (2), benign (5); removed features: 0'
+        'Model: Forest; tracked: probability of the predicted class: malignant (2), benign (5); removed features: 0'
         >>> About("Forest", "probability", ("malignant", "benign")).followed({1: 7})
         'probability of class 1 (benign)'
     """
@@ -62,7 +62,7 @@ class About:
         """The same by name, without what is not known."""
         held = {
             "model": self.model,
-            "followed": self.followed(counts) if counts and self.model else "",
+            "tracked": self.followed(counts) if counts and self.model else "",
             "removed features": self.baseline,
             "date": self.date,
         }

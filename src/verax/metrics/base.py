@@ -88,7 +88,7 @@ class Metric(ABC):
         """The least and the greatest score there can be; where it is left out, nothing is known of them.
 
         Args:
-            largest_change: The furthest that the followed score can move: 1 for a probability, infinity for a logit
+            largest_change: The furthest that the tracked score can move: 1 for a probability, infinity for a logit
                 or a value.
         """
         return ScoreRange()

@@ -42,7 +42,7 @@ class CurveView(GuidedMetric):
         return PredictionChange(steps=self.steps).experiment
 
     def score_range(self, largest_change: float) -> ScoreRange:
-        """As far as the followed score can move, to both sides."""
+        """As far as the tracked score can move, to both sides."""
         return ScoreRange() if math.isinf(largest_change) else ScoreRange(-largest_change, largest_change, certain=True)
 
     @property

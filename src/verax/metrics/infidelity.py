@@ -69,7 +69,7 @@ class Infidelity(EffectMetric):
         super().__post_init__()
         if self.samples < self.fewest:
             raise ValueError(
-                "samples: one draw says nothing where the scale of an attribution is fitted to the draws, got 1; "
+                "samples: expected several draws where the scale of an attribution is fitted to them, got 1; "
                 f"pass at least {FEW}, or normalize=False."
             )
 

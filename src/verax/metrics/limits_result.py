@@ -81,7 +81,7 @@ class Limits:
 
     @property
     def shapley(self) -> Any:
-        """Exact Shapley values of the followed score, in the inputs' shape, from the same model rows.
+        """Exact Shapley values of the tracked score, in the inputs' shape, from the same model rows.
 
         A feature of several elements shares its value out among them evenly. None where limits are bounds from a
         search.

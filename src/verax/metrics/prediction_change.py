@@ -37,8 +37,8 @@ class PredictionChange(WeightedArea):
         area: ``"between"`` the curves, or ``"morf"``: between the unperturbed score and the MoRF curve alone,
             ``sum_i (M_1 - M_i) w_i / sum_{i>=2} w_i``, from half the model rows.
         replacement: What removed features become, one of ``verax.replacement``; None for what the call says.
-        tolerance: With adaptive steps, the error to stop at, in the unit of the followed score; it says nothing
-            otherwise.
+        tolerance: With adaptive steps, the error to stop at, in the unit of the tracked score; ignored with
+            fixed steps.
 
     Known limitations: a constant added to all attributions leaves their order, and so PC, as it was.
 
@@ -118,8 +118,8 @@ class DirectedPredictionChange(DirectedArea):
         area: ``"between"`` the curves, or ``"morf"``: between the unperturbed score and the directed MoRF curve alone,
             ``sum_i (C_1 - C_i) w_i / sum_{i>=2} w_i``, from half the model rows.
         replacement: What removed features become, one of ``verax.replacement``; None for what the call says.
-        tolerance: With adaptive steps, the error to stop at, in the unit of the followed score; it says nothing
-            otherwise.
+        tolerance: With adaptive steps, the error to stop at, in the unit of the tracked score; ignored with
+            fixed steps.
 
     Example:
         >>> import torch, verax
@@ -175,7 +175,7 @@ class DirectedPredictionChange(DirectedArea):
         if self.area == "between":
             return (
                 "It gives an attribution a and its negated inverse -1/a the same score (one feature per step), so a "
-                "false explanation can win; lpc can tell them apart."
+                "false explanation can win; lpc distinguishes them."
             )
         return ""
 
@@ -202,7 +202,7 @@ class LocalPredictionChange(DirectedArea):
         epsilon: Size of the nudge of one element, in standard deviations of the call's background, or in units of
             standardised inputs. In single precision much smaller ones drown in rounding.
         tolerance: With adaptive steps, the error to stop at, for each epsilon: a tolerance of 0.01 allows values an
-            error of ``0.01 * epsilon``. It says nothing where steps are fixed.
+            error of ``0.01 * epsilon``. Ignored with fixed steps.
 
     Epsilon is taken as it is, however many elements a step moves: k of them go ``epsilon * sqrt(k)`` far together, and
     the end of the curve, where all d are nudged, is ``epsilon * sqrt(d)`` away (0.08 for 8 x 8 pixels at 0.01, 3.9 for

@@ -36,10 +36,10 @@ class Context:
         target: The class or output of each input whose score was followed.
         rows: Model rows.
         seconds: Wall-clock time.
-        score: What the followed score is called wherever results are shown.
+        score: What the tracked score is called wherever results are shown.
         texts: The first inputs, where they are texts, for a report to show.
-        largest_change: The furthest that the followed score can move, 1 for a probability.
-        about: Model, followed class and baseline, in words.
+        largest_change: The furthest that the tracked score can move, 1 for a probability.
+        about: Model, tracked class and baseline, in words.
     """
 
     layout: Layout
@@ -58,7 +58,7 @@ class Context:
 
     @property
     def identity(self) -> str:
-        """Model, followed class and baseline in a line; empty where they are not known."""
+        """Model, tracked class and baseline in a line; empty where they are not known."""
         return self.about.line(self.class_counts)
 
 

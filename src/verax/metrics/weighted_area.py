@@ -77,7 +77,7 @@ class WeightedArea(GuidedMetric):
         return 0.0 if self.experiment.area == "between" else None
 
     def score_range(self, largest_change: float) -> ScoreRange:
-        """As far as the followed score can move, to both sides.
+        """As far as the tracked score can move, to both sides.
 
         That is certain of scores along a curve. Directed steps may add up to more, where the score goes up and down
         again; so may increments of two curves, and what adaptive steps estimate.
@@ -159,7 +159,7 @@ class DirectedArea(WeightedArea):
             )
         if problem.given.codes is not None and bool(problem.given.codes.all()):
             return (
-                f"{self.name}: the inputs are codes, which have no direction (x - baseline), so {self.label} would be "
+                f"{self.name}: categorical inputs have no direction (x - baseline), so {self.label} would be "
                 "0; use PC, or, for tokens, explain their embeddings."
             )
         if (gaps := _become_missing(problem)) is not None and bool(gaps.all()):
@@ -170,10 +170,10 @@ class DirectedArea(WeightedArea):
         return ""
 
     def check(self, problem: Attributed) -> None:
-        """Say which features count 0, because codes and what is missing have no direction."""
+        """Say which features count 0, because categories and what is missing have no direction."""
         super().check(problem)
         why = {
-            "are codes and have no direction": problem.given.codes,
+            "are categorical and have no direction": problem.given.codes,
             "become NaN, which is in no direction": _become_missing(problem),
         }
         for what, elements in why.items():

@@ -22,7 +22,7 @@ class DpcReading:
     Attributes:
         order: The setting of ``DirectedPredictionChange``.
         words: How it ranks and what it counts, to follow "DPC".
-        flaw: What it cannot tell apart, as a sentence; empty where nothing is known.
+        flaw: What it cannot distinguish, as a sentence; empty where nothing is known.
         timed_as: PC and DPC together in a runtime table.
     """
 

@@ -99,7 +99,8 @@ def check_sigma(draws: Draws, problem: Attributed) -> None:
         return
     if problem.given.codes is not None and bool(problem.given.codes.all()):
         raise ValueError(
-            'perturbation: noise means nothing for codes, and all values are; use perturbation="baseline".'
+            "perturbation: noise is undefined for categorical values, and all values are categorical; "
+            'use perturbation="baseline".'
         )
     draws.scale(problem)
 

@@ -381,5 +381,5 @@ def _shape_message(label: str, array: Tensor, inputs: Tensor, shapes: list[Shape
     stacked = f", or a stack (K, {str(shapes[0])[1:]}" if stack else ""
     return (
         f"{label}: shape {tuple(array.shape)} does not fit inputs of shape {tuple(inputs.shape)}; "
-        f"wanted is {wanted}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
+        f"expected {wanted}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
     )

@@ -220,7 +220,7 @@ def checked_background(
     if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
         raise ValueError(
             f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
-            f"found shape {tuple(rows.shape)}."
+            f"got shape {tuple(rows.shape)}."
         )
     if not (torch.isfinite(rows) | (rows.isnan() & missing)).all():
         raise ValueError("background: expected finite numbers, got NaN or infinity.")
@@ -230,6 +230,6 @@ def checked_background(
     if given.is_floating_point() or tuple(given.shape) != (len(rows),):
         raise ValueError(
             f"background_labels: expected one whole number per background row, shape ({len(rows)},), "
-            f"found {given.dtype} of shape {tuple(given.shape)}."
+            f"got {given.dtype} of shape {tuple(given.shape)}."
         )
     return rows, given.to(torch.int64)

@@ -202,7 +202,7 @@ def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:
     allowed = [shape, (count, *shape)] + ([without_channels, (count, *without_channels)] if without_channels else [])
     raise ValueError(
         f"features: group numbers of shape {found} do not fit inputs of shape {tuple(inputs.shape)}; "
-        f"wanted is one of {', '.join(str(one) for one in allowed)}."
+        f"expected one of {', '.join(str(one) for one in allowed)}."
     )
 
 

@@ -109,12 +109,12 @@ def _sure(view: View, found: Winner) -> str:
     if not found.others:
         return "It was the only one."
     if found.inputs < 2:
-        return f"Not at all: one input tells it apart from none of the {found.others:,} others."
+        return f"Not at all: one input shows no significant difference from the {found.others:,} others."
     over = f"paired over {found.inputs:,} inputs"
     if not found.ties:
         return f"Better than {f'each of {found.others:,} others' if found.others > 1 else _ONE}, {over}."
     apart = f"{len(found.ties):,} of {found.others:,} others" if found.others > 1 else _ONE
-    return f"Not told apart from {apart}, {over}: {_methods(view.label(name) for name in found.ties)}."
+    return f"Not significantly different from {apart}, {over}: {_methods(view.label(name) for name in found.ties)}."
 
 
 def _methods(labels: Iterable[str]) -> str:
@@ -132,7 +132,7 @@ def _above_chance(found: Winner) -> str:
         return f"{score}. What chance gets is not known: the study has no random attributions."
     chance = "random attributions" if found.random else f"{number(found.metric.chance)}, which is chance"
     if found.beats_chance is None:
-        return f"{score}. One input cannot tell it apart from {chance}."
+        return f"{score}. One input shows no significant difference from {chance}."
     if not found.beats_chance:
         return f"{score}, not shown to be better than {chance}."
     return f"{score}, better than {chance} by {_interval(found.gain)}."

@@ -153,7 +153,7 @@ def _headline(example: Example, c: int) -> str:
 
 
 LARGEST = 112  # pixels on a side: sharp enough beside its neighbours, small enough for a page with a hundred of them
-COLOURS = "RdBu"  # red against, blue for; told apart by the colour-blind
+COLOURS = "RdBu"  # red against, blue for; distinct to the colour-blind
 _LEVELS = 63  # odd, so that zero has a colour of its own; few, so that the files stay small
 
 Pixels = npt.NDArray[np.floating[Any]]

@@ -25,7 +25,7 @@ def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) 
 
     Args:
         monitor: What is reported.
-        facts: What else is known of what is watched, by name, such as the model's file and the followed class.
+        facts: What else is known of what is watched, by name, such as the model's file and the tracked class.
     """
     if not monitor.windows:
         raise ValueError("report: no window is finished yet, so that there is nothing to show.")

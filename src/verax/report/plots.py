@@ -214,7 +214,7 @@ def means(results: Mapping[str, Result]) -> Chart:
 
 
 def rankings(comparison: Comparison, metrics: Sequence[str] | None = None) -> Chart:
-    """The ranking under each metric, or under some, best on top; blue is not told apart from the best."""
+    """The ranking under each metric, or under some, best on top; blue is not significantly different from the best."""
     metrics = comparison.metrics if metrics is None else metrics
     count = min(MOST_ROWS, len(comparison.names))
     width = 2.5 + room_for(comparison.names)
@@ -224,7 +224,7 @@ def rankings(comparison: Comparison, metrics: Sequence[str] | None = None) -> Ch
         _dots(ax, ranking, [BLUE if one.name in best else GREY for one in ranking])
         ax.set_yticks(range(count), [short(one.name) for one in ranking])
         _say_direction(ax, comparison.evaluation.label(metric), comparison.evaluation[metric])
-    blue = "\nblue: not told apart from the best" if len(comparison.names) > 1 else ""
+    blue = "\nblue: not significantly different from the best" if len(comparison.names) > 1 else ""
     means = f"Means over {counted(comparison.inputs, 'input')} with {100 * comparison.level:.4g} % intervals"
     chart.suptitle(f"{means}{_cut(len(comparison.names), count)}{blue}", fontsize="large")
     return chart

@@ -37,7 +37,7 @@ def checked_outputs(raw: object, rows: int, device: torch.device, returns: Retur
     wanted = f"({rows}, {'outputs' if returns == 'values' else 'classes'}), or ({rows},) for {single}"
     if outputs.ndim not in (1, 2) or outputs.shape[0] != rows or outputs.numel() == 0:
         raise ValueError(
-            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; wanted is {wanted}."
+            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; expected {wanted}."
         )
     if returns == "values" and outputs.dtype != torch.bool and not outputs.is_complex():
         outputs = outputs if outputs.is_floating_point() else outputs.double()  # counts are values, too
@@ -165,7 +165,7 @@ def resolve_target(
         if values and classes > 1:
             named = f" ({_listed(labels)})" if labels is not None else ""
             raise ValueError(
-                f"target: the model returns {classes} values for each row{named}; say which one is followed, by its "
+                f"target: the model returns {classes} values for each row{named}; say which one to track, by its "
                 f"number, 0 to {classes - 1}, or its name (verax.Scorer(model, labels=[...]) gives them names)."
             )
         return predicted
@@ -195,7 +195,7 @@ def check_labels(labels: Sequence[Any] | None, classes: int, values: bool = Fals
     if labels is not None and len(labels) != classes:
         raise ValueError(
             f"labels: the model has {classes} {'outputs' if values else 'classes'}, got {len(labels)} labels "
-            f"({_listed(labels)}); wanted is one for each, in the order of its outputs."
+            f"({_listed(labels)}); expected one for each, in the order of its outputs."
         )
 
 
@@ -259,7 +259,7 @@ def checked_target(target: Any, count: int) -> Target:
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         raise TypeError(
             "target: expected None, a class number, a label as text, or one of them per row, "
-            f"found numbers of type {given.dtype}."
+            f"got numbers of type {given.dtype}."
         )
     negative = (given.reshape(-1) < 0).nonzero()
     if len(negative):

@@ -51,7 +51,7 @@ class Winner:
         score: Its mean over inputs.
         inputs: How many inputs that is.
         others: With how many other configurations it was compared.
-        ties: Those of them that are not told apart from it, best first.
+        ties: Those of them that are not significantly different from it, best first.
         gain: How much better than chance, positive where it is better; None where chance is not known.
         random: Whether chance is the study's random attributions; else it is the metric's own number.
         price: What it costs.
@@ -71,7 +71,7 @@ class Winner:
 
     @property
     def beats_chance(self) -> bool | None:
-        """Whether it is told apart from chance; None where chance is not known, or there is one input alone."""
+        """Whether it differs significantly from chance; None where chance is not known, or there is one input alone."""
         if self.gain is None or self.inputs < 2:
             return None
         return self.gain.low > 0

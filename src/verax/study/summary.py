@@ -89,7 +89,7 @@ def curves(uncertainty: pl.DataFrame) -> pl.DataFrame:
 
 
 def overlaps(curves: pl.DataFrame, deviation: str = "resampled_sd") -> pl.DataFrame:
-    """How many pairs of methods cannot be told apart, per model and number of draws.
+    """How many pairs of methods do not differ significantly, per model and number of draws.
 
     Two methods overlap where the distance of their values is at most the sum of their deviations, that is, where the
     bands "value plus or minus one standard deviation" of the paper's figure touch. ``"resampled_sd"`` is that of the

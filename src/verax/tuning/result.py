@@ -56,7 +56,7 @@ class Tuned:
         seconds: Its wall-clock time, earlier runs included.
         stopped: Why it ended: ``"trials"``, ``"seconds"``, ``"exhausted"`` (nothing left to try) or ``"interrupted"``.
         left_out: Methods that were not asked for by name and could not be used, with the reason.
-        facts: Model, followed class, baseline and date, in words.
+        facts: Model, tracked class, baseline and date, in words.
         question: What was asked, ``"local"`` or ``"baseline"``; None where the call named a metric.
         random: How the best compares with a random explanation, where a question was asked.
     """
@@ -93,7 +93,8 @@ class Tuned:
         if self.random.flat:
             return f'For "{QUESTIONS[self.question]}", there is no answer: {flat_words(self.random.flat)}.'
         if self.winner.inputs < 2:
-            return f'For "{QUESTIONS[self.question]}", there is no answer: one input tells nothing apart; pass several.'
+            none = "there is no answer: one input shows no significant difference; pass several."
+            return f'For "{QUESTIONS[self.question]}", {none}'
         if not self.random.beaten:
             none = "believe none of those tried: none is significantly better than a random explanation"
             return f'For "{QUESTIONS[self.question]}", {none} (the highest is {best}: {score}).'
@@ -245,7 +246,7 @@ class Tuned:
         return [f"Caution: {type(self.best).__name__} {limitation}."] if limitation else []
 
     def _others(self) -> list[str]:
-        """The front, or what is not told apart from the best."""
+        """The front, or what is not significantly different from the best."""
         if len(self.objectives) > 1:
             lines = []
             for candidate in self._front():
@@ -257,7 +258,7 @@ class Tuned:
         if not names:
             return []
         more = [f"  and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-        return ["Not told apart from it:", *(f"  {name}" for name in names[:_SHOWN]), *more]
+        return ["Not significantly different from it:", *(f"  {name}" for name in names[:_SHOWN]), *more]
 
     def _ranked(self) -> list[Candidate]:
         """All that were measured, the best first by what they would have on the same inputs."""

@@ -87,10 +87,10 @@ def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metric
 
     content = path.read_bytes()
     if not has_valid_checksum(content):
-        raise ValueError(f"store: {path} is no file of verax.tune, or it is damaged; wanted is another path.")
+        raise ValueError(f"store: {path} is no file of verax.tune, or it is damaged; expected another path.")
     about = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
     if about["format"] != FORMAT:
-        raise ValueError(f"store: {path} was written by another version of Verax; wanted is another path.")
+        raise ValueError(f"store: {path} was written by another version of Verax; expected another path.")
     if different := asked.differs_from(about["facts"], about["clean"]):
         found = f"a search with another {' and another '.join(different)}"
         raise ValueError(f"store: {path} holds {found}; give the same again to go on, or another path to begin anew.")

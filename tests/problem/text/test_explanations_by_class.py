@@ -1,4 +1,4 @@
-"""Explanations of texts with a value per class: that of each text's followed class is rated, in calls and streams."""
+"""Explanations of texts with a value per class: that of each text's tracked class is rated, in calls and streams."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -138,7 +138,7 @@ def test_what_cannot_be_taken_is_said(tmp_path: Path) -> None:
         adapt(catboost.CatBoostClassifier(), None, None)
     ranks = catboost.CatBoost({"loss_function": "YetiRank", **SETTINGS})
     ranks.fit(catboost.Pool(FRAME[["late"]], LABELS["values"] > 45, group_id=np.arange(N) // 8))
-    with pytest.raises(ValueError, match=r"loss function YetiRank.*; wanted is one of a classifier or a regressor"):
+    with pytest.raises(ValueError, match=r"loss function YetiRank.*; expected one of a classifier or a regressor"):
         adapt(ranks, None, None)
     with pytest.raises(TypeError, match=r"cannot score rows of numbers .*categories as text"):
         adapt(fitted("values"), None, None)(torch.ones(2, 4), "numpy")

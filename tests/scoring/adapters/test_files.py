@@ -71,7 +71,7 @@ def test_an_archive_for_one_number_of_rows(tmp_path):
 
 def test_a_program_with_two_inputs():
     program = torch.export.export(nn.Bilinear(4, 4, 2), (torch.randn(3, 4), torch.randn(3, 4)))
-    with pytest.raises(ValueError, match=r"model: the exported program takes 2 inputs .*; wanted is one"):
+    with pytest.raises(ValueError, match=r"model: the exported program takes 2 inputs .*; expected one"):
         verax.Scorer(program)
 
 

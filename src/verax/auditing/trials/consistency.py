@@ -65,7 +65,7 @@ class Consistency(Trial):
         """Codes cannot be moved a little."""
         given = ground.subject.problem.given
         if given.codes is not None or given.missing or not given.values.is_floating_point():
-            return "inputs with codes or gaps take no noise"
+            return "categorical inputs and gaps take no noise"
         return ""
 
     def explanations(self, ground: Ground) -> Explanations:

@@ -26,11 +26,11 @@ class TellsApart(Trial):
     Each explanation against a random one, its own numbers on other features, and its negation, and against each of the
     others. From the size of the effect on the inputs that there are; the interval is that of the effect, infinity where
     it may be 0. The test is two-sided, since nobody knows which one is right; but what does not beat a random one, or
-    is no better than its own negation, is not told apart.
+    is no better than its own negation, is not significantly different.
     """
 
     name: ClassVar[str] = "tells_apart"
-    asks: ClassVar[str] = "With how many inputs are two explanations told apart?"
+    asks: ClassVar[str] = "With how many inputs are two explanations significantly different?"
     needs_truth: ClassVar[bool | None] = None  # truth_wins asks for more
 
     @property

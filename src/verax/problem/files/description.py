@@ -51,7 +51,7 @@ def check_model(files: ProblemFiles) -> None:
     except ValueError as error:
         raise ValueError(f"model: {files.model}: {error}.") from None
     check_returns(files.returns)
-    check_word("missing", files.missing, ("allow", "refuse"))
+    check_word("missing", files.missing, ("allow", "raise"))
     if isinstance(files.baselines, str) and files.baselines in STATISTICS and files.background is None:
         raise ValueError(f"baselines: {files.baselines} is one of the training data; pass background=FILE as well.")
     if not files.model.is_file():

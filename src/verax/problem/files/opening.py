@@ -60,7 +60,7 @@ def open_problem(
             removed; or ``"element"`` or ``"pixel"``.
         replacement: What removed features become instead, one of ``verax.replacement``.
         returns: What the model returns where the file does not say it: ``"logits"``, ``"probabilities"``, ``"values"``.
-        missing: ``"allow"`` passes gaps and NaN on to any model, ``"refuse"`` raises for them; by default allowed where
+        missing: ``"allow"`` passes gaps and NaN on to any model, ``"raise"`` raises for them; by default allowed where
             the model is known to take them.
         batch_size: Rows per model call; automatic by default.
         device: Where the model runs.

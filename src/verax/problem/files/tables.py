@@ -68,7 +68,7 @@ def mixed_table(estimator: Any, table: Any, files: ProblemFiles) -> MixedTable |
     read = problem(estimator, frames[source], background=train)
     if not read.rows.codes.any() and not any(frame.isna().any(axis=None) for frame in frames.values()):
         return None
-    if files.missing == "refuse":
+    if files.missing == "raise":
         _check_mixed_gaps(source, frames[source])
     if files.baselines is not None:
         instead = _mixed_baselines(files.baselines, read.rows)
@@ -118,7 +118,7 @@ def _check_keeps_categories(estimator: Any) -> None:
 def _check_mixed_gaps(source: Path, frame: Any) -> None:
     if gaps := [str(name) for name in frame.columns if frame[name].isna().any()]:
         raise ValueError(
-            f"{source}: expected a value in every row, missing values in {listed(gaps)}, and missing is refuse."
+            f"{source}: expected a value in every row, missing values in {listed(gaps)}, and missing is raise."
         )
 
 

@@ -324,7 +324,7 @@ def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> An
     whole = int(places[0].sum())
     raise ValueError(
         f"attributions: row {number} has {len(row)} numbers, and the text {whole} tokens with special ones "
-        f"({count} features); wanted is one for each."
+        f"({count} features); expected one for each."
     )
 
 

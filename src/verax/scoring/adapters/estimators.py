@@ -55,7 +55,7 @@ class Estimator:
         if isinstance(found, list):
             raise ValueError(
                 f"model: {type(self.estimator).__name__} predicts {len(found)} outputs, each with classes of its own; "
-                "wanted is a classifier with one output."
+                "expected a classifier with one output."
             )
         return found
 
@@ -67,7 +67,7 @@ class Estimator:
         if array.shape[1:] != (len(names),):
             raise ValueError(
                 f"inputs: {type(self.estimator).__name__} was fitted on {len(names)} columns ({', '.join(names)}), "
-                f"found rows of shape {array.shape[1:]}."
+                f"got rows of shape {array.shape[1:]}."
             )
         pandas = optional_package("pandas", "pandas", "model: an estimator that was fitted on a data frame")
         return pandas.DataFrame(array, columns=names)
@@ -179,7 +179,7 @@ def catboost_with_interface(model: Any) -> Any:
         except catboost.CatBoostError:  # of another kind
             continue
     raise ValueError(
-        f"model: this model of CatBoost has the loss function {loss}; wanted is one of a classifier or a regressor. "
+        f"model: this model of CatBoost has the loss function {loss}; expected one of a classifier or a regressor. "
         'Where you know what it predicts, wrap it: verax.Scorer(model.predict, returns=..., takes="numpy").'
     )
 
@@ -284,7 +284,7 @@ def adapt_booster(model: Any, returns: Returns | None) -> XgboostBooster | Light
     found: Returns | None = "values" if objective.startswith(_VALUES[package]) else _CLASSES[package].get(objective)
     if found is None:
         raise ValueError(
-            f"model: this {package} booster has the objective {objective}; wanted is one whose predictions are class "
+            f"model: this {package} booster has the objective {objective}; expected one whose predictions are class "
             f"scores ({', '.join(_CLASSES[package])}) or values ({', '.join(_VALUES[package])}...). Where you know "
             f'what it predicts, wrap it: verax.Scorer(model.predict, returns=..., takes="numpy").'
         )

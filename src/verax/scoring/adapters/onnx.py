@@ -105,7 +105,7 @@ def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
     if len(inputs) != 1:
         names = ", ".join(one.name for one in inputs)
         raise ValueError(
-            f"model: the ONNX model has {len(inputs)} inputs ({names}); wanted is one, a batch of all features. "
+            f"model: the ONNX model has {len(inputs)} inputs ({names}); expected one, a batch of all features. "
             "Export the part of a pipeline that follows its column transformer; see verax.adapters.encoded."
         )
     (entry,) = inputs

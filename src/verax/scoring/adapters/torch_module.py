@@ -140,10 +140,10 @@ def exported_module(program: torch.export.ExportedProgram, name: str = "the expo
     """Make a module of an exported program, if it takes one batch of any number of rows."""
     inputs = program.graph_signature.user_inputs
     if len(inputs) != 1:
-        raise ValueError(f"model: {name} takes {len(inputs)} inputs ({', '.join(map(str, inputs))}); wanted is one.")
+        raise ValueError(f"model: {name} takes {len(inputs)} inputs ({', '.join(map(str, inputs))}); expected one.")
     (value,) = (node.meta["val"] for node in program.graph.nodes if node.name == inputs[0])
     if not isinstance(value, Tensor) or value.ndim == 0:
-        raise ValueError(f"model: {name} takes a {type(value).__name__}; wanted is a batch, a tensor with rows.")
+        raise ValueError(f"model: {name} takes a {type(value).__name__}; expected a batch, a tensor with rows.")
     if isinstance(value.shape[0], int):
         raise ValueError(
             f"model: {name} takes batches of exactly {value.shape[0]} rows; export it for any number: "
@@ -174,4 +174,4 @@ def _check_archive(path: Path, data: bytes) -> None:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = archive.namelist()
     if not any(name.endswith(_PROGRAMS) for name in names):
-        raise ValueError(f"model: {path} is no archive of torch.export; wanted is what torch.export.save writes.")
+        raise ValueError(f"model: {path} is no archive of torch.export; expected what torch.export.save writes.")
