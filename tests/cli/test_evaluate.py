@@ -394,14 +394,17 @@ WRONG = {
     "half a group": ({"features": "classes.npy"}, "classes.npy: expected whole numbers of groups"),
     "groups of another shape": ({"features": "groups.npy"}, "features: group numbers of shape (7,) do not fit"),
     "no draws": ({"=metric": "infidelity(samples=0)"}, "--metric: infidelity: samples: expected"),
-    "an unknown score": ({"=output": "odds"}, "--output: expected probability or logit, got odds"),
-    "an unknown word for gaps": ({"=missing": "ignore"}, "--missing: expected allow or raise, got ignore"),
+    "an unknown score": ({"=output": "odds"}, "--output: expected one of 'probability', 'logit', got 'odds'"),
+    "an unknown word for gaps": ({"=missing": "ignore"}, "--missing: expected one of 'allow', 'raise', got 'ignore'"),
     "a background of other columns": ({"background": "wide.npy"}, "background: expected rows like the inputs'"),
     "a missing baseline": ({"baseline": "no.npy"}, "no.npy: there is no such file"),
     "a baseline of another shape": ({"baseline": "wide.npy"}, "baselines: shape (30, 8) does not broadcast"),
     "no steps": ({"=metric": "pc(steps=0)"}, "steps: expected a whole number of at least 1"),
     "an unknown device": ({"=device": "abacus"}, "device: expected a torch device"),
-    "unknown returns": ({"=returns": "labels"}, "--returns: expected logits, probabilities or values, got labels"),
+    "unknown returns": (
+        {"=returns": "labels"},
+        "--returns: expected one of 'logits', 'probabilities', 'values', got 'labels'",
+    ),
     "an impossible level": ({"=level": "95"}, "level: expected a number between 0 and 1"),
 }
 

@@ -293,3 +293,16 @@ def test_an_error_leaves_the_stream_of_the_json_empty(evaluate: list[str], wrong
 def test_version() -> None:
     found = told("--version")
     assert (found.stdout, found.stderr) == (f"verax {verax.__version__}\n", "")
+
+
+# Threads.
+
+LOADED = "import sys; from verax.cli import app; app(['--version'], standalone_mode=False); import torch"
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "active"}, "ACTIVE")])
+def test_torchs_threads_wait_passively_unless_the_user_says_otherwise(before: dict[str, str], after: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "true"} | before  # OpenMP says what it read when torch was loaded
+    done = subprocess.run([sys.executable, "-c", LOADED], env=environment, capture_output=True, text=True, check=True)
+    assert re.findall(r"OMP_WAIT_POLICY\W+(\w+)", done.stderr) == [after]

@@ -144,8 +144,11 @@ def test_tokens_that_are_named_must_be_the_tokenizers(folder: Path, tokenizer: A
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another column": ({"text_column": "review"}, "expected a column 'review' with texts, got text, about"),
-    "an unknown unit": ({"unit": "letter"}, "--unit: expected token, word or sentence, got letter"),
-    "an unknown replacement": ({"replace": "zero"}, "--replace: expected mask, pad, unk or delete, got zero"),
+    "an unknown unit": ({"unit": "letter"}, "--unit: expected one of 'token', 'word', 'sentence', got 'letter'"),
+    "an unknown replacement": (
+        {"replace": "zero"},
+        "--replace: expected one of 'mask', 'pad', 'unk', 'delete', got 'zero'",
+    ),
     "baselines": (
         {"baselines": "mean"},
         "--baselines: texts and a folder of transformers have no use for it; --replace",

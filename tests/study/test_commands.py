@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "images without a folder": (("paper-isic",), "path: isic needs one; pass --data PATH"),
     "an unknown device": (("demo", "--device", "abacus"), "device: expected a torch device"),
     "no inputs": (("demo", "--limit", "0"), "Invalid value for '--limit'"),
-    "an unknown engine": (("demo", "--engine", "steam"), "'steam' is not one of 'local', 'ray'"),
+    "an unknown engine": (("demo", "--engine", "steam"), "--engine: expected one of 'local', 'ray', got 'steam'"),
 }
 
 

@@ -70,7 +70,7 @@ def audit(
     baselines: model_options.Baselines = None,
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
-    output: model_options.FollowedScore = "probability",
+    output: model_options.TrackedScore = "probability",
     trust_model: model_options.TrustModel = False,
     seed: Annotated[int, typer.Option(help="Same seed, same draws.")] = 0,
     out: Annotated[

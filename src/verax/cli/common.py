@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import json
+import os
 import re
 import sys
 import tempfile
@@ -51,6 +52,7 @@ _ARGUMENTS = (
     "model|inputs|attributions|target|output|background_labels|background|baselines|features|replacement|returns|"
     "missing|device|trust|text_column|word_column|unit|replace|batch_size|level|out|key"
 )  # of calls, that are options of commands as well
+_CHOICE = re.compile(r"^Invalid value for '(--[\w-]+)': (?:Value error, )?(.+) is not one of (.+?)(?=\.?$)")
 _UsageError: Any = typer.BadParameter.__mro__[1]  # all wrong usage; typer has no name for it
 
 
@@ -59,6 +61,8 @@ class Commands(TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **settings: Any) -> Any:
         """Run a command and end the process with its exit code."""
+        if "torch" not in sys.modules:  # it reads this once, when it is loaded
+            os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait must not keep a core from others
         try:
             with _warnings_in_a_line():
                 code = super().main(*args, **settings | {"standalone_mode": False})
@@ -119,7 +123,7 @@ def _usage(error: Any) -> str:
     text = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":  # whose message is the help
         return str(text)
-    line = " ".join(text.split())
+    line = _CHOICE.sub(r"\1: expected one of \3, got \2", " ".join(text.split()))
     return f"verax: {line}{'' if line.endswith(('.', '?')) else '.'} See '{error.ctx.command_path} --help'."
 
 

@@ -88,31 +88,6 @@ def architectures(incomplete: str) -> list[str]:
     return _beginning(incomplete, ARCHITECTURES)
 
 
-def returns(incomplete: str) -> list[str]:
-    """What a model may give."""
-    return _beginning(incomplete, ("logits", "probabilities", "values"))
-
-
-def outputs(incomplete: str) -> list[str]:
-    """Class scores that can be tracked."""
-    return _beginning(incomplete, ("probability", "logit"))
-
-
-def missing(incomplete: str) -> list[str]:
-    """What can be done with missing values."""
-    return _beginning(incomplete, ("allow", "raise"))
-
-
-def units(incomplete: str) -> list[str]:
-    """What one feature of a text is."""
-    return _beginning(incomplete, ("token", "word", "sentence"))
-
-
-def replacements(incomplete: str) -> list[str]:
-    """What a removed token becomes."""
-    return _beginning(incomplete, ("mask", "pad", "unk", "delete"))
-
-
 def replacing(incomplete: str) -> list[str]:
     """Names of replacements, each with the settings that it needs."""
     return _beginning(incomplete, [form.split("=")[0] for form in REPLACEMENTS])

@@ -50,10 +50,10 @@ _BROKEN = (ImportError, OSError, ValueError, AttributeError, RuntimeError)
 
 @dataclass(frozen=True)
 class Package:
-    """A package that is wanted: which versions, which one is installed, and what is wrong with it."""
+    """A package that is required: which versions, which one is installed, and what is wrong with it."""
 
     name: str
-    wanted: str
+    required: str
     version: str | None
     problem: str
 
@@ -115,14 +115,14 @@ def examine(needs: Sequence[str] | None = None) -> Checkup:
 
     needed = requirements() if needs is None else [Requirement(line) for line in needs]
     # a marker may speak of another system
-    required = [wanted for wanted in needed if not extra_of(wanted) and (not wanted.marker or wanted.marker.evaluate())]
+    required = [one for one in needed if not extra_of(one) and (not one.marker or one.marker.evaluate())]
     groups = extras(needed)
     cache = cache_folder()
     return Checkup(
         verax=verax.__version__,
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
-        packages=tuple(package(wanted, load=True) for wanted in required),
+        packages=tuple(package(one, load=True) for one in required),
         extras=tuple(extra for extra in groups if extra.name not in DEVELOPMENT),
         development=tuple(extra for extra in groups if extra.name in DEVELOPMENT),
         devices=devices(),
@@ -132,18 +132,18 @@ def examine(needs: Sequence[str] | None = None) -> Checkup:
     )
 
 
-def package(wanted: Requirement, *, load: bool = False) -> Package:
+def package(requirement: Requirement, *, load: bool = False) -> Package:
     """Look for a package, and import it if asked to."""
     try:
-        version = metadata.version(wanted.name)
+        version = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:
-        return Package(wanted.name, str(wanted.specifier), None, "missing")
+        return Package(requirement.name, str(requirement.specifier), None, "missing")
     problem = ""
-    if not wanted.specifier.contains(version, prereleases=True):
-        problem = f"too old or too new: {version} is installed, expected {wanted.specifier}"
+    if not requirement.specifier.contains(version, prereleases=True):
+        problem = f"too old or too new: {version} is installed, expected {requirement.specifier}"
     elif load:
-        problem = _cannot_import(module_name(wanted.name))
-    return Package(wanted.name, str(wanted.specifier), version, problem)
+        problem = _cannot_import(module_name(requirement.name))
+    return Package(requirement.name, str(requirement.specifier), version, problem)
 
 
 def extras(needed: Iterable[Requirement]) -> tuple[Extra, ...]:
@@ -154,8 +154,8 @@ def extras(needed: Iterable[Requirement]) -> tuple[Extra, ...]:
         if name not in ("", "all"):  # all of them is no extra of its own
             groups.setdefault(name, []).append(requirement)
     found = []
-    for name, wanted in sorted(groups.items()):
-        packages = tuple(map(package, wanted))
+    for name, members in sorted(groups.items()):
+        packages = tuple(map(package, members))
         installed = not any(package.problem for package in packages)
         found.append(Extra(name, ADDS.get(name, ""), packages, f"pip install 'verax[{name}]'", installed))
     return tuple(found)
@@ -238,7 +238,7 @@ def _lines(found: Checkup) -> list[str]:
     lines = [f"verax {found.verax}, Python {found.python}, {found.system}", "", "Required:"]
     lines += [] if found.packages else ["  not known, because Verax runs from its source without being installed"]
     lines += [
-        f"  {package.name:{width}}  {package.version or '-':12}  {package.wanted:8}  {package.problem or 'ok'}"
+        f"  {package.name:{width}}  {package.version or '-':12}  {package.required:8}  {package.problem or 'ok'}"
         for package in found.packages
     ]
     lines += ["", "Extras:", *(line for extra in found.extras for line in _extra(extra))]

@@ -60,7 +60,7 @@ def evaluate(
     unit: model_options.UnitWord = None,
     replace: model_options.ReplaceWord = None,
     returns: model_options.Returned = None,
-    output: model_options.FollowedScore = "probability",
+    output: model_options.TrackedScore = "probability",
     trust_model: model_options.TrustModel = False,
     replacement: model_options.SeveralReplacements = None,
     distance: Annotated[

@@ -3,9 +3,8 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,11 +27,7 @@ EXAMPLES = common.examples(
 )
 
 
-class EngineName(StrEnum):
-    """Where parts are scored."""
-
-    local = "local"
-    ray = "ray"
+Engine = Literal["local", "ray"]  # where parts are scored
 
 
 def lake(
@@ -66,7 +61,7 @@ def lake(
     background: model_options.Background = None,
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
-    output: model_options.FollowedScore = "probability",
+    output: model_options.TrackedScore = "probability",
     trust_model: model_options.TrustModel = False,
     replacement: model_options.ReplacementWords = None,
     limits: Annotated[
@@ -75,7 +70,7 @@ def lake(
     level: model_options.Level = 0.95,
     device: model_options.DeviceName = None,
     batch_size: model_options.BatchSize = None,
-    engine: Annotated[EngineName, typer.Option(help="On this machine, or on a Ray cluster.")] = EngineName.local,
+    engine: Annotated[Engine, typer.Option(help="On this machine, or on a Ray cluster.")] = "local",
     address: Annotated[str | None, typer.Option(help="Of the Ray cluster: local, auto or ray://HOST:PORT.")] = None,
     workers: Annotated[
         int | None,
@@ -144,9 +139,9 @@ class _Lines(logging.Handler):
         common.tell(f"verax: {record.getMessage()}")
 
 
-def _cluster(engine: EngineName, address: str | None, workers: int | None) -> "Cluster | None":
+def _cluster(engine: Engine, address: str | None, workers: int | None) -> "Cluster | None":
     """The cluster to work on; None for this machine."""
-    if engine is EngineName.ray:
+    if engine == "ray":
         check_extra("--engine ray", "ray")
         from verax.study.resources import Cluster
 

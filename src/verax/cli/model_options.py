@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -75,24 +75,15 @@ Target = Annotated[
     ),
 ]
 Returned = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND",
-        help="What the model gives: logits, probabilities, or values (a regressor).",
-        autocompletion=complete.returns,
-    ),
+    Literal["logits", "probabilities", "values"] | None,
+    typer.Option(help="What the model gives; values are those of a regressor."),
 ]
-FollowedScore = Annotated[
-    str,
-    typer.Option(metavar="probability|logit", help="Which class score to track.", autocompletion=complete.outputs),
-]
+TrackedScore = Annotated[Literal["probability", "logit"], typer.Option(help="Which class score to track.")]
 Missing = Annotated[
-    str | None,
+    Literal["allow", "raise"] | None,
     typer.Option(
-        metavar="allow|raise",
         help="Gaps and NaN: by default allowed where the model is known to take them; allow passes them on to any "
-        "model.",
-        autocompletion=complete.missing,
+        "model."
     ),
 ]
 MetricWords = Annotated[
@@ -122,20 +113,11 @@ WordColumn = Annotated[
     typer.Option(metavar="NAME", help="Texts of a tagger: the column, or the key, of the word whose class counts."),
 ]
 UnitWord = Annotated[
-    str | None,
-    typer.Option(
-        metavar="token|word|sentence",
-        help="Texts: what one feature is; token by default.",
-        autocompletion=complete.units,
-    ),
+    Literal["token", "word", "sentence"] | None, typer.Option(help="Texts: what one feature is; token by default.")
 ]
 ReplaceWord = Annotated[
-    str | None,
-    typer.Option(
-        metavar="mask|pad|unk|delete",
-        help="Texts: what a removed token becomes; by default the first of these that the tokenizer has.",
-        autocompletion=complete.replacements,
-    ),
+    Literal["mask", "pad", "unk", "delete"] | None,
+    typer.Option(help="Texts: what a removed token becomes; by default the first of these that the tokenizer has."),
 ]
 _BECOME = f"What removed features become: {', '.join(complete.REPLACEMENTS)}; baseline by default."
 ReplacementWords = Annotated[

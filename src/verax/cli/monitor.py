@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from verax.cli import common, model_options
-from verax.core.arguments import checked_choice
 from verax.core.display import escape
 from verax.core.files import finite
 from verax.core.registry import load_plugins, parse_short_form
@@ -48,9 +47,8 @@ def monitor(
     ] = None,
     method: model_options.MethodWords = None,
     kind: Annotated[
-        str | None,
+        Literal["contributions", "slopes"] | None,
         typer.Option(
-            metavar="|".join(PERTURBATIONS),
             help="What the attributions are: contributions (SHAP, Integrated Gradients), judged by removing features, "
             "or slopes (gradients, coefficients of LIME), judged by noise. Needed unless --metric names a perturbation "
             "or metrics for which it makes no difference.",
@@ -72,7 +70,7 @@ def monitor(
     background: model_options.Background = None,
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
-    output: model_options.FollowedScore = "probability",
+    output: model_options.TrackedScore = "probability",
     trust_model: model_options.TrustModel = False,
     device: model_options.DeviceName = None,
     batch_size: model_options.BatchSize = None,
@@ -190,7 +188,6 @@ def _metrics(words: Sequence[str], kind: str | None) -> "list[str | Metric]":
 
     metrics = model_options.metrics_of(words)
     if kind is not None:
-        checked_choice("--kind", kind, tuple(PERTURBATIONS))
         return model_options.metrics_of(words, defaults={"perturbation": PERTURBATIONS[kind]})
     for name, settings in map(parse_short_form, words):
         if "perturbation" in METRICS.get(name).__dataclass_fields__ and "perturbation" not in settings:

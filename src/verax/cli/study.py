@@ -4,9 +4,8 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -45,20 +44,8 @@ Compiled = Annotated[bool, typer.Option("--compile", help="Compile models with t
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 
-class EngineName(StrEnum):
-    """Where units of work run."""
-
-    local = "local"
-    ray = "ray"
-
-
-class PrecisionName(StrEnum):
-    """How exactly models run."""
-
-    float32 = "float32"
-    tf32 = "tf32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
+Engine = Literal["local", "ray"]  # where units of work run
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
 
 @study_app.command("run", epilog=RUN)
@@ -71,10 +58,10 @@ def run(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Explain only so many inputs of each data set, drawn at random.")
     ] = None,
-    engine: Annotated[EngineName, typer.Option(help="On this machine, or on a Ray cluster.")] = EngineName.local,
+    engine: Annotated[Engine, typer.Option(help="On this machine, or on a Ray cluster.")] = "local",
     device: Device = "cpu",
     precision: Annotated[
-        PrecisionName | None, typer.Option(help="On a GPU: how exactly models run; as the spec says by default.")
+        Precision | None, typer.Option(help="On a GPU: how exactly models run; as the spec says by default.")
     ] = None,
     compiled: Compiled = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what it will cost, and stop.")] = False,
@@ -90,16 +77,16 @@ def run(
     """Run a study and write its report. Run it again to go on after an interruption."""
     with common.one_line_errors():
         _begin(imports)
-        if engine is EngineName.ray:
+        if engine == "ray":
             check_extra("--engine ray", "ray")
         from verax.study.resources import Cluster, Machine
         from verax.study.run import plan_study, run_study
         from verax.study.spec import load_spec
 
-        loaded = load_spec(spec, data=data, limit=limit, precision=None if precision is None else precision.value)
+        loaded = load_spec(spec, data=data, limit=limit, precision=precision)
         folder = out or Path(f"{loaded.name}-study")
         common.check_folder("--out", folder)
-        cluster = Cluster(address, workers, threads) if engine is EngineName.ray else None
+        cluster = Cluster(address, workers, threads) if engine == "ray" else None
         machine = Machine(common.checked_device_name(device), batch_size, compiled)
         processes = _processes(engine, machine.device, workers)
         if dry_run:
@@ -123,9 +110,9 @@ def _begin(imports: list[str] | None) -> None:
     load_plugins(imports or ())
 
 
-def _processes(engine: EngineName, device: str, workers: int | None) -> int:
+def _processes(engine: Engine, device: str, workers: int | None) -> int:
     """Units at once: on this machine one per core or one on the GPU; on Ray as many as are said."""
-    if engine is EngineName.ray:
+    if engine == "ray":
         return workers or 1
     return workers or available_cores() if device == "cpu" else 1
 

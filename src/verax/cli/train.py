@@ -1,8 +1,7 @@
 """The command ``verax train``: a data set and an architecture in, a model file out."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,12 +19,7 @@ EXAMPLES = common.examples(
 )
 
 
-class TaskName(StrEnum):
-    """What labels are for."""
-
-    auto = "auto"
-    classification = "classification"
-    regression = "regression"
+Task = Literal["auto", "classification", "regression"]  # what labels are for
 
 
 def train(
@@ -43,7 +37,7 @@ def train(
     out: Annotated[Path, typer.Option(help="The weights, .safetensors; everything else goes to .json beside it.")],
     data: Annotated[Path | None, typer.Option(help=complete.DATA_HELP)] = None,
     label: Annotated[str | None, typer.Option(help="file: the column to predict.")] = None,
-    task: Annotated[TaskName, typer.Option(help="file: what for; as the labels look by default.")] = TaskName.auto,
+    task: Annotated[Task, typer.Option(help="file: what for; as the labels look by default.")] = "auto",
     recipe: Annotated[
         str | None, typer.Option(help="A variant of the shipped recipe: less-regularised (mlp) or balanced (classes).")
     ] = None,
@@ -67,7 +61,7 @@ def train(
         _check(dataset, model, recipe, data)
         common.check_file("--out", out, ".safetensors", [path for path in (data, init) if path is not None])
         where = None if device is None else common.checked_device_name(device)
-        loaded = load_named(dataset, data, seed=seed, cache=cache, label=label, task=task.value)
+        loaded = load_named(dataset, data, seed=seed, cache=cache, label=label, task=task)
         found = train_shipped(
             model, loaded, out, recipe=recipe, seed=seed, epochs=epochs, device=where, init=init, progress=_show
         )

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -40,9 +40,8 @@ def tune(
         ),
     ] = None,
     question: Annotated[
-        str | None,
+        Literal["local", "baseline"] | None,
         typer.Option(
-            metavar="local|baseline",
             help="Ask one question alone: what would a small change do, or what made the score; by default both.",
         ),
     ] = None,
@@ -68,7 +67,7 @@ def tune(
     replacement: model_options.ReplacementWords = None,
     missing: model_options.Missing = None,
     returns: model_options.Returned = None,
-    output: model_options.FollowedScore = "probability",
+    output: model_options.TrackedScore = "probability",
     trust_model: model_options.TrustModel = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder for trials, table, chart and best configuration.")
@@ -120,7 +119,7 @@ def tune(
         found = search(
             problem,
             wanted,
-            question,  # type: ignore[arg-type]  # checked before any work
+            question,
             metric=metrics,
             trials=trials,
             seconds=seconds,
