@@ -125,8 +125,8 @@ def test_what_cannot_be_measured_is_asked_before():
     assert "images" in unfit(Blur(1.0), table)
     assert unfit(Conditional(), table) == ""
     assert "no direction" in refusal(DirectedPredictionChange(), table, Conditional())
-    assert "codes" in refusal(DirectedPredictionChange(), words, BASELINE)
-    assert "noise means nothing" in refusal(EffectCorrelation(), words, BASELINE)
+    assert "categorical" in refusal(DirectedPredictionChange(), words, BASELINE)
+    assert "noise is undefined" in refusal(EffectCorrelation(), words, BASELINE)
     assert refusal(PredictionChange(), words, BASELINE) == ""
 
 

@@ -25,7 +25,9 @@ from verax.problem.tables import FrameModel
 
 skops = pytest.importorskip("skops.io", reason="needs the extra sklearn-files")
 
-pytestmark = pytest.mark.filterwarnings("ignore:DPC counts 0 for categorical features", "ignore:DPC ranks features by")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:DPC counts 0 for features that are categorical", "ignore:DPC ranks features by"
+)
 RUN = CliRunner()
 RNG = np.random.default_rng(0)
 SIZES = ["small", "medium", "large"]

@@ -121,7 +121,9 @@ def test_one_draw_has_no_standard_error() -> None:
 
 
 def test_a_scale_is_not_fitted_to_one_draw() -> None:
-    with pytest.raises(ValueError, match=r"samples: one draw .* got 1; pass at least 20, or normalize=False"):
+    with pytest.raises(
+        ValueError, match=r"samples: expected several draws .* got 1; pass at least 20, or normalize=False"
+    ):
         Infidelity(samples=1)
     assert Infidelity(samples=1, normalize=False).samples == 1
     with pytest.raises(ValueError, match="sizes: expected a whole number of at least 2"):

@@ -188,7 +188,7 @@ def test_methods_and_other_metrics_take_it():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
     problem = verax.tables.problem(model, frame[:6], background=frame)
     methods = {"occlusion": attribution.Occlusion(), "shap": attribution.KernelShap(), "random": attribution.Random()}
-    with pytest.warns(UserWarning, match="DPC counts 0 for categorical features .* town, zip, owner"):
+    with pytest.warns(UserWarning, match="DPC counts 0 for features that are categorical .* town, zip, owner"):
         found = verax.evaluate(problem, methods, ["pc", "dpc", Infidelity(sigma="std", samples=20)])
     assert found["pc"].mean()["occlusion"].mean > found["pc"].mean()["random"].mean
     exact = attribution.KernelShap()(problem)  # 2^5 rows: exact, so it adds up

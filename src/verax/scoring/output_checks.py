@@ -144,8 +144,8 @@ class FirstLook:
         if bounded and in_unit_interval(outputs, rounding):
             self.done = False  # to be refused again
             raise ValueError(
-                "model: the torch module returns one number per row, all of them in [0, 1], which may be logits, "
-                f"probabilities or regression values. Say it: {_WAYS}."
+                "model: the torch module returns one number per row, all of them in [0, 1], which may be a "
+                f"logit, a probability or a regression value. Say it: {_WAYS}."
             )
         warn(
             "The torch module returns one number per row, which may be a logit, a probability or a regression value; "

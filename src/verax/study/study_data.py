@@ -94,7 +94,7 @@ class Material:
 def said_before() -> Iterator[None]:
     """Silence what a study says of its categories once, and what is no doubt where the study itself explains."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"\w+ counts 0 for categorical features")
+        warnings.filterwarnings("ignore", message=r"\w+ counts 0 for features that are categorical")
         warnings.filterwarnings("ignore", message="target: .* below 0 for inputs predicted")
         yield
 
