@@ -208,9 +208,7 @@ def _classes(array: np.ndarray, where: str) -> Labels:
         array = np.array([str(one) for one in array.tolist()])
     found, numbers = np.unique(array, return_inverse=True)
     if len(found) < 2:
-        raise ValueError(
-            f"{where}: is {found[0]} in every row, so there is nothing to predict; choose another label."
-        )
+        raise ValueError(f"{where}: is {found[0]} in every row, so there is nothing to predict; choose another label.")
     if len(found) > max(2, len(array) // 2):
         raise ValueError(
             f"{where}: has {len(found)} different labels in {len(array)} rows, which are no classes; choose another "
