@@ -185,7 +185,7 @@ def claims(options: argparse.Namespace, result: Result, seconds: float) -> Resul
 
 
 def study_spec(options: argparse.Namespace) -> dict[str, Any]:
-    """The shipped study with the trained models; docs/reproduction.md says why it differs from it."""
+    """The shipped study with the trained models, ten random attributions, and units and precisions for one GPU."""
     shipped = resources.files("verax.paper") / "specs" / "paper-isic.toml"
     spec: dict[str, Any] = tomllib.loads(shipped.read_text(encoding="utf-8"))
     for metric in spec["metrics"]["list"]:

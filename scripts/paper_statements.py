@@ -13,8 +13,9 @@ mean over seeds is above 0. "Often" and "most" are shares, which hold if their m
 method's configurations, as in the paper's figures, of Integrated Gradients and DeepLiftSHAP those times inputs; boxes
 are compared by their medians.
 
-Scores that differ by rounding alone (1e-8 of their spread) are equal in rank correlations and Pareto sets, as in the
-library. ``Means.exact`` takes them as they are, as the paper may have done: for a second look, not for the choice.
+Scores that differ by rounding alone are equal in rank correlations and Pareto sets, as in the library (1e-8 of their
+spread when the search was run, 1e-10 since). ``Means.exact`` takes them as they are, as the paper may have done: for a
+second look, not for the choice.
 
 **Axes.** The paper gives no values of PC, DPC and Infidelity; the ranges of its plots' axes are used up to a factor
 of two, and only where the area's unknown normalisation cancels.

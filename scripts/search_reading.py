@@ -23,7 +23,7 @@ Only combinations of the question take part: readings ``magnitude``, ``signed``,
 paper's equation and Captum's default) or normalised as Captum does it; k of all, 1, 5, 10; kernel width absolute or
 times the root of d; the MLP by our recipe or by heart (99.9 % training accuracy). Shown beside and not ranked: our
 normalised Infidelity, whose scale cannot be negative; the less regularised recipe, which was chosen with an eye on one
-of the numbers (docs/reproduction.md); LPC and the effect correlation in DPC's place.
+of the numbers; LPC and the effect correlation in DPC's place.
 """
 
 import argparse

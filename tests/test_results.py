@@ -5,6 +5,7 @@ A page of ``PROSE`` may have no decimal number in its text that is not in a file
 """
 
 import csv
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
+from verax.paper.claims import QUESTIONS
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PROSE = [DOCS / name for name in ("open-questions.md", "results/reading-search.md")]
+PROSE = [DOCS / name for name in ("reproduction.md", "open-questions.md", "results/reading-search.md")]
 MARK = re.compile(r"<!-- table: (\S+) -->\n+((?:\|.*\n)+)")
 FILE = re.compile(r"[\w./-]+\.(?:csv|json)")
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?%?")
@@ -57,6 +60,41 @@ def test_a_row_that_is_not_in_the_file_is_found():
     shown = [["model", "share"], ["---", "---"], ["a", "1%"], ["b", "3%"]]
     excerpt = Excerpt(DOCS / "index.md", "x.csv", shown)
     assert missing(excerpt, ["model", "other", "share"], [["a", "", "1%"], ["b", "", "2%"]]) == [["b", "3%"]]
+
+
+@pytest.fixture
+def script():
+    """What writes the answers of the page on the paper."""
+    spec = importlib.util.spec_from_file_location("reproduction_page", ROOT / "scripts" / "reproduction_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_answers_are_those_of_the_result_files(script):
+    text = script.PAGE.read_text(encoding="utf-8")
+    assert script.filled(text) == text
+
+
+def test_every_claim_of_the_paper_has_a_row_or_a_reason(script):
+    """Every question has a name; what has no row was measured by none of the files."""
+    assert set(script.SHORT) == {question.claim for question in QUESTIONS}
+    rows = [*script.read("claims.csv"), *script.read(script.DATED)]
+    measured = {script.SHORT[row["claim"]] for row in rows if row["verdict"] != "not measured"}
+    shown = {cells(line)[1] for line in script.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")}
+    assert measured <= shown
+
+
+def test_a_model_that_was_run_again_replaces_its_earlier_run(script):
+    row = {"number": "7", "claim": "Value of that correlation", "verdict": "reproduced", "paper": "-0.57"}
+    early = [
+        row | {"model": name, "ours": "-0.77 [-0.80, -0.70] over 44"} for name in ("ISIC-Linear", "ISIC-Inception")
+    ]
+    late = [row | {"model": "ISIC-Linear", "ours": "-0.50 [-0.60, -0.40] over 44", "verdict": "not reproduced"}]
+    seeds = [row | {"model": "ISIC-Linear", "seed": str(seed), "verdict": verdict} for seed, verdict in enumerate("ab")]
+    seeds.append(row | {"model": "ISIC-Linear", "seed": "2"})
+    (line,) = script.table(late, early, seeds).splitlines()[2:]
+    assert cells(line)[4:] == ["✗ -0.50 [-0.60, -0.40] (-0.57); 1/3", "✓ -0.77 [-0.80, -0.70] (-0.57)"]
 
 
 def sections(text):
