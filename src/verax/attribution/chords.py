@@ -141,12 +141,7 @@ class _Chord:
 
 
 class Chords:
-    """The calls on pairs: on inputs, each as often as there are references.
-
-    Args:
-        inputs: How many.
-        references: With how many each is paired.
-    """
+    """The calls on pairs: on inputs, each as often as there are references."""
 
     def __init__(self, inputs: int, references: int) -> None:
         self.inputs, self.references = inputs, references

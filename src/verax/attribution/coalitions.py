@@ -18,14 +18,7 @@ Kept = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Bool[Tensor, "rows
 def coalition_scores(
     explained: Explained, which: Int[Tensor, " b"], count: int, kept: Kept
 ) -> Float[Tensor, "b {count}"]:
-    """Score as many coalitions of each of some inputs, in bounded memory.
-
-    Args:
-        explained: The inputs, with a model held ready.
-        which: Numbers of the inputs, on the session's device.
-        count: Coalitions of each input.
-        kept: Says which features coalitions keep, when their rows are made.
-    """
+    """Score as many coalitions of each of some inputs, in bounded memory."""
     session, fmap = explained.session, explained.features
     at_home = which.to(explained.inputs.device)
     inputs, baselines = (

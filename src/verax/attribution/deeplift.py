@@ -97,14 +97,7 @@ def _parts(whole: slice, most: int) -> list[slice]:
 
 
 class _Graph:
-    """Some inputs, each several times, on their way through the model, which references are held against.
-
-    Args:
-        session: The model.
-        inputs: Rows on its device, in its precision.
-        target: Their classes.
-        width: How often each.
-    """
+    """Some inputs, each several times, on their way through the model, which references are held against."""
 
     def __init__(
         self, session: Session, inputs: Float[Tensor, "b *shape"], target: Int[Tensor, " b"], width: int

@@ -66,9 +66,6 @@ _ACTIVATIONS = _names(
 class WatchedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sorts the operations that lead from some inputs to what is computed from them.
 
-    Args:
-        inputs: What the operations are followed from.
-
     Attributes:
         activations: Known operations that are not linear.
         unknown: Operations that may hide an activation.

@@ -60,15 +60,7 @@ class SegmentedImages:
         samples: int,
         seed: int,
     ) -> "SegmentedImages":
-        """Switch the segments of images on and off at random.
-
-        Args:
-            images: On the model's device.
-            maps: The segment of each pixel.
-            colours: Of each segment, where it is off.
-            samples: How often.
-            seed: Of the masks.
-        """
+        """Switch the segments of images on and off at random."""
         most = max(one.shape[1] for one in colours)
         table = np.stack([np.pad(one, ((0, 0), (0, most - one.shape[1]))) for one in colours])
         numbers = np.array([one.shape[1] for one in colours])

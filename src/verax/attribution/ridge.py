@@ -33,12 +33,6 @@ def weighted_ridge(
     ``Ridge(alpha).fit(design, scores, sample_weight=weights)``. Put the row with the largest weight first: all rows
     are taken relative to it, so that nothing cancels when its weight is the only one that counts.
 
-    Args:
-        design: Rows ``z_i`` of each problem.
-        scores: Their values ``y_i``.
-        weights: Their weights, in several versions.
-        alphas: Penalties, at least 0. With 0 and many solutions, the shortest one is returned.
-
     Example:
         >>> z = torch.tensor([[[0.0], [1.0], [2.0]]])
         >>> weighted_ridge(z, 3 * z[..., 0] + 1, torch.ones(1, 1, 3), [0.0, 2.0]).flatten().tolist()

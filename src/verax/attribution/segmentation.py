@@ -176,13 +176,7 @@ _BEGUN: dict[Hashable, Future[None]] = {}  # ahead of need, and not done yet
 def segmentations(
     images: Float[np.ndarray, "n c h w"], segmenter: Segmenter, scale: PixelScale | None = None
 ) -> list[Int[np.ndarray, "h w"]]:
-    """Segment images: a map of segment numbers 0, 1, ... for each.
-
-    Args:
-        images: Grey (one channel) or RGB (three). Values are read in single precision.
-        segmenter: How.
-        scale: Undoes a standardisation; without it every image is brought to [0, 1] by its own least and largest value.
-    """
+    """Segment images: a map of segment numbers 0, 1, ... for each."""
     keys = [_key(image, segmenter, scale) for image in images]
     wait([begun for key in keys if (begun := _BEGUN.get(key))])  # what went wrong goes wrong below again, and is raised
     ready = {key: kept for key in dict.fromkeys(keys) if (kept := CACHE.get(key)) is not None}

@@ -120,12 +120,7 @@ class TreeShapFamily(Family):
 
 
 def as_the_trees_take(model: Any, rows: Shaped[Tensor, "n features"]) -> tuple[Any, list[int] | None]:
-    """Rows as the trees take them, an array or a data frame, and where its columns are among the inputs' if elsewhere.
-
-    Args:
-        model: The adapter; it may stand behind a standardisation, or keep a data frame.
-        rows: Rows as the adapter takes them.
-    """
+    """Rows as the trees take them, an array or a data frame, and the inputs' places of its columns if they differ."""
     places = None
     while hasattr(model, "model_rows"):
         rows, places = model.model_rows(rows), getattr(model, "places", places)
@@ -162,11 +157,7 @@ def trees_of(model: Any) -> Any:
 
 
 def made_of_trees(model: Any) -> bool:
-    """Whether a model's score is a sum of trees', also behind a pipeline's steps or a table's.
-
-    Args:
-        model: The adapter.
-    """
+    """Whether a model's score is a sum of trees', also behind a pipeline's steps or a table's."""
     while hasattr(model, "model_rows") and hasattr(model, "adapter"):
         model = model.adapter
     held: Any = getattr(model, "booster", getattr(model, "estimator", None))
@@ -186,12 +177,7 @@ def has_trees(model: Any) -> bool:
 
 
 def by_booster(trees: Any, inputs: Any) -> Float[np.ndarray, "n features outputs"]:
-    """Contributions by the booster's own code; the last one of each row, the expected value, is left out.
-
-    Args:
-        trees: The booster.
-        inputs: Rows, an array or the data frame that it takes.
-    """
+    """Contributions by the booster's own code; the last one of each row, the expected value, is left out."""
     count, features = inputs.shape
     if type(trees).__module__.startswith("lightgbm"):
         found = trees.predict(inputs, pred_contrib=True)

@@ -41,10 +41,6 @@ def _shown(one: str) -> str:
 def digits_of_interval(values: Sequence[float], reach: float) -> list[str]:
     """Numbers that share an uncertainty, with the decimals that show two digits of it.
 
-    Args:
-        values: The numbers, such as a mean and the ends of its interval.
-        reach: How far they are uncertain. Where it is 0 or not known, each number has four significant digits.
-
     Example:
         >>> digits_of_interval([0.3882, 0.3723, 0.4042], 0.016), digits_of_interval([206855.8, 204001.2], 2854.6)
         (['0.388', '0.372', '0.404'], ['206900', '204000'])

@@ -27,9 +27,6 @@ _plugins: list[str] = []
 class Registry(Generic[Kind]):
     """Classes that were defined, by name.
 
-    Args:
-        noun: What they are, for messages.
-
     Example:
         >>> shapes: Registry[object] = Registry("shape")
         >>> shapes.add("circle", type("Circle", (), {}))
@@ -101,11 +98,7 @@ def _place(kind: type) -> str:
 
 
 def load_plugins(modules: Sequence[str]) -> None:
-    """Import modules by their dotted names, from the working directory or the path.
-
-    Args:
-        modules: What the user named. What worker processes are to import as well is remembered.
-    """
+    """Import modules by their dotted names, from the working directory or the path."""
     if modules and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     for name in modules:
@@ -137,10 +130,6 @@ def from_dict(kind: type[Any], settings: Mapping[str, Any]) -> Any:
 
     A class out of a few is said by ``method``. One of an open family, which is every class that derives from an
     abstract one, is said by ``name``, in small letters.
-
-    Args:
-        kind: A frozen dataclass.
-        settings: Its fields, by name; lists stand for tuples.
 
     Example:
         >>> from verax.attribution import LimeImage
@@ -248,9 +237,6 @@ def _public_module(module: str, name: str) -> str:
 
 def parse_short_form(text: str) -> tuple[str, dict[str, Any]]:
     """The name and the settings of a short form; values are those of TOML, and plain words may go without quotes.
-
-    Args:
-        text: ``name`` or ``name(setting=value, ...)``.
 
     Example:
         >>> parse_short_form("dpc(order=signed, steps=10)")

@@ -33,14 +33,7 @@ class TaskLostError(ChildProcessError):
 
 
 class Worker:
-    """A process that works for this one.
-
-    Args:
-        work: What it does: a function of a module, called there with the other end of the pipe and the arguments. It
-            may go on for ever; an error that it raises is sent here.
-        arguments: What the function is told.
-        environment: Variables that the process starts with, in place of those of this one.
-    """
+    """A process that works for this one."""
 
     def __init__(self, work: Callable[..., None], *arguments: Any, environment: Mapping[str, str]) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
@@ -94,11 +87,6 @@ def run_tasks(
 
     A task is taken when a process is free. A process that dies is replaced, and its task given to the next one; a task
     with which several died is a ``TaskLostError``.
-
-    Args:
-        functions: One for each process, which is sent it when it starts.
-        tasks: Sent to the processes, one at a time.
-        environment: Variables that the processes start with.
     """
     waiting = iter(tasks)
     running: dict[Worker, tuple[int, Any, int]] = {}  # number, task, and how many processes died with it

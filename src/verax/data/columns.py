@@ -42,10 +42,6 @@ class Columns:
 def columns_of(frame: Any, source: str) -> Columns:
     """Read the columns of a data frame of pandas or polars; truth values count as 0 and 1.
 
-    Args:
-        frame: The data frame.
-        source: What it is, for messages.
-
     Example:
         >>> import pandas as pd
         >>> found = columns_of(pd.DataFrame({"age": [20.0, None], "town": ["Wien", "Graz"]}), "people")
@@ -152,12 +148,6 @@ def read_labels(given: Any, rows: int, where: str, task: Asked = "auto") -> Labe
     """Read labels of any kind: text, truth values, whole numbers, or amounts.
 
     With ``"auto"``, text, truth values and at most 20 different whole numbers are classes; other numbers are values.
-
-    Args:
-        given: One label for each row.
-        rows: How many rows there are.
-        where: What the labels are, for messages.
-        task: What they are for.
 
     Example:
         >>> read_labels(["no", "yes", "no"], 3, "labels").values.tolist()

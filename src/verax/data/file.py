@@ -31,14 +31,6 @@ def table_dataset(
     Numbers stay as they are, with the training mean where one is missing. A category becomes one element for each of
     its values, one of which is 1; a gap is a value of its own. These elements are one feature, and a feature that is
     removed becomes the most frequent category of the training rows, which exists, where a number becomes its mean.
-
-    Args:
-        name: Which data set.
-        columns: The table.
-        labels: What is to be predicted.
-        ids: A name for each row.
-        seed: Of the split.
-        held_out: Which rows are not for training; by default chosen at random.
     """
     if columns.plain:
         words = {"feature_names": columns.names, "class_names": labels.class_names}
@@ -177,11 +169,6 @@ def _of_amounts(train: np.ndarray, amounts: np.ndarray) -> Standardisation:
 
 def held_out_rows(given: Any, count: int, where: str) -> Bool[np.ndarray, " n"]:
     """Which rows are held out.
-
-    Args:
-        given: One truth value, or 0 or 1, for each row; or numbers of rows.
-        count: How many rows there are.
-        where: What is read, for messages.
 
     Example:
         >>> held_out_rows([4, 1], 5, "held_out").tolist()

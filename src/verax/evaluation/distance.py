@@ -246,12 +246,7 @@ def check_distance(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
 
 
 def with_distance(call: "Call", evaluation: "Evaluation") -> "Evaluation":
-    """An evaluation that also says how far perturbed rows lie from the background.
-
-    Args:
-        call: What was measured.
-        evaluation: Its results.
-    """
+    """An evaluation that also says how far perturbed rows lie from the background."""
     check_distance(call.rated, call.metrics)
     problem = call.rated.problem
     meter = Meter(problem.scorer.counts)
@@ -265,12 +260,6 @@ def distances(session: Session, task: Task, metrics: Mapping[str, Metric], names
     """Measure at most 128 inputs, evenly spaced, at five points of each curve.
 
     In a network's features that costs a model row each, and one for every row of the background; else none.
-
-    Args:
-        session: The model.
-        task: Inputs, attributions and background.
-        metrics: What is measured, by name.
-        names: What the attributions are called.
     """
     looked = _stretches(len(task.problem))
     inputs = torch.cat([task.problem.inputs[rows] for rows in looked])

@@ -55,14 +55,7 @@ def evaluate(problem: Problem, attributions: Any, metrics: Metrics | None = None
 
 
 def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check: Callable[[Call], None]) -> Call:
-    """Check what ``verax.evaluate`` is given, and compute what are methods among the attributions.
-
-    Args:
-        problem: The model, the rows, and what is asked about them.
-        attributions: Arrays or methods.
-        metrics: Names or objects; ``metrics_for`` says what stands for several.
-        check: Raises for a call that cannot be measured; called before methods are computed, with zeros for theirs.
-    """
+    """Check what ``verax.evaluate`` is given, and compute what are methods among the attributions."""
     checked_problem(problem)
     meter = Meter(problem.scorer.counts)
     whose = with_known_class(attributions, problem) if explanations_of(attributions) else Known(attributions, problem)

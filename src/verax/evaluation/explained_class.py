@@ -31,13 +31,7 @@ class Known(NamedTuple):
 
 
 def with_known_class(attributions: Any, problem: Problem, per_row: bool = False) -> Known:
-    """Follow the class that explanations explain, or raise where a problem says another one or none can be known.
-
-    Args:
-        attributions: As the user gave them.
-        problem: Where its target is left out, the class that is explained is followed.
-        per_row: Whether predicted classes are told for each row, for parts of a stream that are joined later.
-    """
+    """Follow the class that explanations explain, or raise where a problem says another one or none can be known."""
     explanations = explanations_of(attributions)
     if not explanations:
         return Known(attributions, problem)

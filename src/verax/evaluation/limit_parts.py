@@ -112,11 +112,6 @@ def shared_out(task: Task, metric: GuidedMetric, values: Float[Tensor, "k n feat
 
     Where predictions of elements are summed, a feature's value goes to those that move as the feature does, or up where
     they cancel out: then no prediction is against another, and the sum has a sign.
-
-    Args:
-        task: The inputs.
-        metric: What is measured, with what removed features become.
-        values: In the order and with the signs that limits were found for.
     """
     problem = task.problem
     features, rows = problem.features, slice(0, len(problem))

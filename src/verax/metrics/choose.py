@@ -48,10 +48,6 @@ def decider(metrics: Mapping[str, Any], kind: Kind) -> str | None:
     """Which of the metrics that were measured answers a question; None where none is about it.
 
     The first that may decide; where there is none, the first that is about the question.
-
-    Args:
-        metrics: Anything that has ``kind`` and ``decides``, by name.
-        kind: Which question.
     """
     about = [name for name, metric in metrics.items() if metric.kind == kind]
     return next((name for name in about if metrics[name].decides), about[0] if about else None)
@@ -66,13 +62,7 @@ Metrics = Sequence[str | Metric] | Mapping[str, str | Metric] | Literal["paper",
 
 
 def metrics_for(problem: Problem, metrics: Metrics | None) -> dict[str, Metric]:
-    """The metrics that a call asks of a problem, by their columns.
-
-    Args:
-        problem: What they are asked of.
-        metrics: What the call says: None for those that decide and the paper's, ``"paper"`` for the paper's alone,
-            ``"all"`` for every registered one that has defaults, or a list or dict of them.
-    """
+    """The metrics that a call asks of a problem, by their columns."""
     fewest = fewest_features(problem)
     if metrics == "paper":
         return chosen(paper_metrics(problem), fewest)
@@ -98,13 +88,7 @@ def _others(usual: Mapping[str, Metric], fewest: int) -> dict[str, Metric]:
 
 
 def chosen(metrics: Any, fewest: int) -> dict[str, Metric]:
-    """Read the argument ``metrics`` and find a key for each: its name, or its short form where several share a name.
-
-    Args:
-        metrics: Names, which stand for a metric's defaults, and objects, in a list, or in a dict that gives them names
-            of its own.
-        fewest: Features of the input that has fewest.
-    """
+    """Read the argument ``metrics`` and find a key for each: its name, or its short form where several share a name."""
     if isinstance(metrics, str) or not isinstance(metrics, Sequence | Mapping) or not metrics:
         raise ValueError(
             f'metrics: expected a list of metrics, a dict that names them, "paper" or "all", got {metrics!r}.'
@@ -136,10 +120,6 @@ def metric_of(metric: Any, fewest: int = 1 << 62, argument: str = "metrics") -> 
 
 def metric_from(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:
     """The metric that a table of a file describes: ``metric``, its name, and settings of it.
-
-    Args:
-        table: What the file says.
-        defaults: Settings for whatever metric has them and does not say its own.
 
     Example:
         >>> metric_from({"metric": "dpc", "order": "signed"}, {"steps": 10, "samples": 320}).short_form

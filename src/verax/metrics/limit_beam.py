@@ -28,12 +28,6 @@ def beam_rows(features: int, reading: ChainReading) -> int:
 def beam_extremes(score: Score, direction: Float[Tensor, "n features"], reading: ChainReading, width: int) -> Extremes:
     """Bounds of the best and the worst score of any attribution, one feature per step.
 
-    Args:
-        score: Scores removed sets.
-        direction: Sign of ``x - baseline`` of each feature; any for one whose elements move and whose sign is free.
-        reading: How the metric reads a chain of sets.
-        width: Chains that are followed at once.
-
     Example: an additive game.
         >>> worth = torch.tensor([3.0, 1.0, -2.0])
         >>> from verax.metrics import PredictionChange

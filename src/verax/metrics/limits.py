@@ -22,11 +22,6 @@ def exact_extremes(
 ) -> Extremes:
     """The best and the worst score of any attribution, one feature per step.
 
-    Args:
-        scores: ``f(S)`` of all ``2^d`` removed sets, feature ``i`` removed where bit ``i`` of the place is 1.
-        direction: Sign of ``x - baseline`` of each feature; any for one whose elements move and whose sign is free.
-        reading: How the metric reads a chain of sets.
-
     Example: two features add 3 and 1 to the score; PC is best where the larger one goes first.
         >>> from verax.metrics import PredictionChange
         >>> reading = ChainReading.of(PredictionChange(), features=2)

@@ -45,24 +45,14 @@ def explanations_of(attributions: Any) -> dict[str | None, Any]:
 
 
 def fitted_attributions(attributions: Any, fit: Callable[[Any], Any]) -> Any:
-    """Every attribution as the inputs want it, before it becomes an array.
-
-    Args:
-        attributions: One, or a dict of them.
-        fit: What the inputs make of one.
-    """
+    """Every attribution as the inputs want it, before it becomes an array."""
     if isinstance(attributions, Mapping):
         return {name: fit(value) for name, value in attributions.items()}
     return fit(attributions)
 
 
 def with_rows(array: Tensor, shapes: Collection[_Shape]) -> Tensor:
-    """The attribution of a single input without an axis for rows gets one; any other stays as it is.
-
-    Args:
-        array: What was given.
-        shapes: Shapes that an attribution of these inputs may have.
-    """
+    """The attribution of a single input without an axis for rows gets one; any other stays as it is."""
     found = tuple(array.shape)
     fits = found in shapes or found[1:] in shapes
     return array[None] if not fits and (1, *found) in shapes else array
@@ -261,13 +251,7 @@ class Task:
 
 
 def attributed(problem: Problem, attributions: Any, replacement: Replacement | None = None) -> Attributed:
-    """Check attributions of a problem and bring them into one layout.
-
-    Args:
-        problem: What they explain.
-        attributions: One array, a stack or a dict of them, columns in the order of the model.
-        replacement: What removed features become; what the problem says by default.
-    """
+    """Check attributions of a problem and bring them into one layout."""
     stack, precision, form, names = _attribution_list(attributions, problem.given)
     x = problem.given.values
     result_dtype = x.dtype if x.dtype == torch.float64 else torch.float32  # half precision cannot hold the results

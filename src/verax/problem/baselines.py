@@ -18,13 +18,6 @@ def typical_row(
 
     Codes have no mean: theirs is the most frequent one.
 
-    Args:
-        statistic: ``"mean"``, ``"median"`` (of two middle values, their mean), ``"mode"`` (of equally frequent values,
-            the smallest) or ``"zero"``.
-        inputs: The rows of the call.
-        background: Rows of training data.
-        codes: Which elements are codes.
-
     Example:
         >>> rows = torch.tensor([[1.0, 3.0], [2.0, 3.0], [6.0, torch.nan]])
         >>> typical_row("mean", rows, rows), typical_row("mode", rows, rows)
@@ -92,13 +85,6 @@ def baseline_tensor(
 
     The result is a view wherever possible, so a scalar baseline costs no memory. It has the inputs' precision: a number
     that the inputs can hold is that very number.
-
-    Args:
-        baselines: What the user said; None for 0.
-        inputs: The rows.
-        missing: Whether NaN is allowed.
-        background: Rows of which ``"mean"``, ``"median"`` or ``"mode"`` are meant.
-        codes: Which elements of a row are codes.
     """
     if isinstance(baselines, bool) or callable(baselines):
         raise TypeError(f"baselines: expected a number or an array, got {baselines!r}.")
@@ -167,12 +153,6 @@ def replaced(
 
     With weights 0 and 1 ``lerp`` gives one of its ends, unless their difference overflows. A CPU does that much faster
     than ``where``, whose branches it cannot predict.
-
-    Args:
-        inputs: Where the mask is 0.
-        baselines: Where the mask is 1.
-        mask: Which of both.
-        chosen: Whether to choose with ``where``; ask ``must_choose`` once for many rows of the same inputs.
 
     Example:
         >>> x, b = torch.tensor([[0.1, 0.2]]), torch.tensor([[0.3, 0.4]])

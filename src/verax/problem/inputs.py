@@ -217,13 +217,7 @@ def undirected(given: CheckedInputs, values: Tensor, baselines: Tensor) -> Bool[
 
 
 def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = False) -> CheckedInputs:
-    """Read the rows of a call, or say what is wrong with them.
-
-    Args:
-        given: What was given.
-        background: Rows of training data, for baselines that are a statistic of them.
-        takes_missing: Whether the model is known to take NaN; rows that a door made may have some.
-    """
+    """Read the rows of a call, or say what is wrong with them."""
     gaps = takes_missing or not isinstance(given, PlainInputs)
     whole = not isinstance(given, PlainInputs) or given.codes is not None
     x = checked_values(given.values, whole=whole, missing=gaps)
@@ -247,13 +241,7 @@ def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = 
 
 
 def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -> Shaped[Tensor, "n *shape"]:
-    """Read rows: finite floating-point numbers, at least one row.
-
-    Args:
-        inputs: The rows.
-        whole: Whether whole numbers are allowed.
-        missing: Whether NaN is allowed.
-    """
+    """Read rows: finite floating-point numbers, at least one row."""
     x = as_tensor("inputs", inputs)
     if x.is_complex() or x.dtype == torch.bool or not (whole or x.is_floating_point()):
         hint = "; convert them first, or say that they are categories: categorical=True, baselines=..."

@@ -168,15 +168,7 @@ _FITTED_ELSEWHERE = ("named_estimators_", "named_transformers_", "final_estimato
 
 
 def category_columns(model: Any, names: Sequence[str]) -> tuple[set[int], set[int]]:
-    """Columns that encoders and trees of a model take as categories, and those of which this cannot be known.
-
-    Args:
-        model: A fitted model with scikit-learn's interface.
-        names: The columns of the table.
-
-    Returns:
-        The places of the categories, and the places of columns that a transformer mixes before an encoder sees them.
-    """
+    """Columns that encoders and trees of a model take as categories, and those of which this cannot be known."""
     walk = _Walk(names)
     walk.visit(model, walk.table)
     return walk.categories, walk.unknown - walk.categories

@@ -149,13 +149,6 @@ def resolve_target(
 ) -> Int[Tensor, " n"]:
     """Choose the column of each input: the predicted class unless given, a model's only value.
 
-    Args:
-        target: A column number or a label as text, one for all inputs or one per row; None for the predicted class.
-        predicted: The class that the model predicts for each input.
-        classes: How many there are.
-        labels: The model's own name of each column, if it has such.
-        values: Whether the columns are values instead of classes, of which none is predicted.
-
     Example:
         >>> resolve_target("yes", torch.tensor([0, 0]), 2, labels=["no", "yes"])
         tensor([1, 1])

@@ -50,10 +50,6 @@ class ColumnOrder:
 def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
     """Find the order of columns: the model's, where it knows their names, otherwise that of the inputs' data frame.
 
-    Args:
-        names: The columns that the model knows, in its order.
-        inputs: The rows; names are read from a data frame of pandas or polars.
-
     Example:
         >>> import pandas as pd
         >>> order = column_order(["a", "b"], pd.DataFrame({"b": [1.0], "a": [2.0]}))
@@ -73,11 +69,6 @@ def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
 
 def fitted_places(label: str, found: Iterable[Any], wanted: Sequence[str]) -> list[int]:
     """Where a table has the columns that a model was fitted on; others do not matter, missing ones are refused by name.
-
-    Args:
-        label: What the table is, for messages.
-        found: Its columns.
-        wanted: The columns of the model.
 
     Example:
         >>> fitted_places("frame", ["town", "age", "name"], ["age", "town"])

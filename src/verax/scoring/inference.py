@@ -24,12 +24,7 @@ _NEW_LOCK = threading.Lock()
 
 @contextlib.contextmanager
 def one_thread_at_a_time(module: nn.Module | None, scorer: object) -> Iterator[None]:
-    """Let other threads wait that use the same model: its mode, device and layout belong to one call at a time.
-
-    Args:
-        module: The model, if it is a torch module; models that share a layer with it wait as well.
-        scorer: What other models are known by.
-    """
+    """Let other threads wait that use the same model: its mode, device and layout belong to one call at a time."""
     owners = [scorer] if module is None else sorted(module.modules(), key=id)  # one order, so that none blocks another
     with _NEW_LOCK:
         locks = [_LOCKS.setdefault(owner, threading.RLock()) for owner in owners]
@@ -180,14 +175,7 @@ class Inference:
         device: torch.device,
         companions: Companions | None = None,
     ) -> Runner:
-        """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for.
-
-        Args:
-            plain: What runs the module itself.
-            inputs: Rows of which the first are used to compare the copy with the module.
-            device: Where the module is.
-            companions: What comes with the inputs.
-        """
+        """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
         wanted = self.precision is not None or self.compile
         if not wanted or not isinstance(self.adapter, TorchModule):
             return plain

@@ -99,9 +99,6 @@ class Mark:
 class Meter:
     """Rows and seconds since the last reading, and in all.
 
-    Args:
-        counts: What is read.
-
     Example:
         >>> counts = Counts()
         >>> meter = Meter(counts)

@@ -25,12 +25,7 @@ class ProbabilityCheck:
         self.rounding = 0.0
 
     def look(self, outputs: Float[Tensor, "n outputs"], rounding: float) -> None:
-        """Look at rows that were returned as probabilities.
-
-        Args:
-            outputs: The rows.
-            rounding: Resolution of the number format in which the model computed them.
-        """
+        """Look at rows that were returned as probabilities."""
         self.rounding = max(self.rounding, rounding)
         seen = extremes(outputs)
         self.worst = seen if self.worst is None else torch.maximum(self.worst, seen)
@@ -113,12 +108,7 @@ _UNBOUNDED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class FirstLook:
-    """What is asked once of a model: whether its outputs are what it is taken to return.
-
-    Args:
-        adapter: The model.
-        said: Whether the user said what it returns.
-    """
+    """What is asked once of a model: whether its outputs are what it is taken to return."""
 
     def __init__(self, adapter: Adapter, said: bool) -> None:
         open_question = not said and adapter.returns == "logits"  # a configuration may have said that it is a value
@@ -164,11 +154,7 @@ Report = Callable[[Tensor, int], str]
 
 
 class FiniteCheck:
-    """Checks scores that are computed in a stream, one call late on a GPU, where the last call is then still running.
-
-    Args:
-        report: Makes the message from a score that is not finite and the number of its input.
-    """
+    """Checks scores of a stream, one call late on a GPU, where the last call is then still running."""
 
     def __init__(self, report: Report) -> None:
         self.report = report

@@ -29,12 +29,6 @@ def on_standardised(
     Gradients go through a torch module. A model that was fitted on a data frame with categories gets a data frame. One
     that knows columns by name gets its own, in its order.
 
-    Args:
-        adapter: The model.
-        scale: How the rows were standardised.
-        columns: The table, where it has categories or gaps.
-        names: Names of the table's columns.
-
     Example:
         >>> from verax.scoring.adapters import adapt
         >>> scale = Standardisation(torch.tensor([10.0]), torch.tensor([2.0]))

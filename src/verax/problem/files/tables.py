@@ -53,13 +53,7 @@ class MixedTable:
 
 
 def mixed_table(estimator: Any, table: Any, files: ProblemFiles) -> MixedTable | None:
-    """Open a table to a model that was fitted on such; None where it holds nothing but numbers.
-
-    Args:
-        estimator: A fitted model of scikit-learn's interface.
-        table: The rows, a frame of polars.
-        files: Where they come from, and what is said about them.
-    """
+    """Open a table to a model that was fitted on such; None where it holds nothing but numbers."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     source, background = files.inputs, files.background
     tables = {source: table} | ({} if background is None else {background: read_table(background)})

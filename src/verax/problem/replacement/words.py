@@ -20,10 +20,6 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 def replacement_from(words: str, argument: str = "replacement") -> Replacement:
     """Read a replacement: its name, and after a colon its settings with commas between them.
 
-    Args:
-        words: What was said.
-        argument: What it was said for, for messages.
-
     Example:
         >>> replacement_from("nudge:epsilon=0.1"), replacement_from("conditional")
         (Nudge(epsilon=0.1), Conditional(ridge=1e-06))

@@ -56,13 +56,7 @@ class Trim:
         return there & (rows != DELETED) if self.ids else there
 
     def check_model(self, module: nn.Module | None, rows: Shaped[Tensor, "n length *rest"], others: Any) -> None:
-        """Refuse ids that a model has no embedding for, and rows that are longer than it takes; before it runs.
-
-        Args:
-            module: The model, where it is a torch module.
-            rows: Of ids, or vectors.
-            others: What travels along with them.
-        """
+        """Refuse ids that a model has no embedding for, and rows that are longer than it takes; before it runs."""
         find = getattr(module, "get_input_embeddings", None)
         embedding = find() if callable(find) else None
         if self.ids and isinstance(embedding, nn.Embedding):

@@ -36,9 +36,6 @@ class SharedPrefix:
     batches that follow, too, until weights change in place or ``forget`` is called. The first batch that could gain is
     run both ways for two rows; a model that answers otherwise is run the plain way from then on, as are models without
     such a cache.
-
-    Args:
-        model: A causal model.
     """
 
     def __init__(self, model: Any) -> None:
@@ -54,12 +51,7 @@ class SharedPrefix:
         self._held = (0, [], None)
 
     def logits(self, given: dict[str, Tensor], last: int) -> Shaped[Tensor, "n last words"]:
-        """Of the last places of each row.
-
-        Args:
-            given: What the model takes: ids or vectors, and the attention mask; rows begin at the left.
-            last: How many places.
-        """
+        """Of the last places of each row."""
         shared = self._shared(given, last)
         if shared and not self._tried:
             self._tried = True

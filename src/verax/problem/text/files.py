@@ -32,13 +32,7 @@ class TokenNumbers:
 
 
 def read_texts(path: Path, column: str = "text", option: str = "--text-column") -> list[str]:
-    """Read the texts of a file, one per row.
-
-    Args:
-        path: ``.csv`` or ``.parquet`` with a column of texts, or ``.jsonl``: a text, or an object with one, per line.
-        column: Name of the column, or of the key.
-        option: What says the name, for messages.
-    """
+    """Read the texts of a file, one per row."""
     suffix = _checked_suffix(path, TEXTS)
     if suffix == ".jsonl":
         return [_text(path, number, line, column, option) for number, line in _lines(path)]
@@ -55,13 +49,7 @@ def read_texts(path: Path, column: str = "text", option: str = "--text-column") 
 
 
 def read_token_attributions(paths: Iterable[Path], inputs: TextInputs) -> dict[str, Any]:
-    """Read attributions of these texts, by the name of their file or, where a file holds several, of each array.
-
-    Args:
-        paths: ``.jsonl``, one list of numbers per text, or an object with ``attributions`` and, if it likes,
-            ``tokens``; ``.parquet`` with a column of lists; or arrays ``(N, L)`` in any file of arrays.
-        inputs: The texts: each has one number for each token, special ones included, or for each feature.
-    """
+    """Read attributions of these texts, by the name of their file or, where a file holds several, of each array."""
     found: dict[str, TokenNumbers] = {}
     for path in paths:
         for name, one in _attributions(path).items():

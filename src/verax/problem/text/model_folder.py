@@ -82,14 +82,7 @@ _SAVE = "model.save_pretrained and tokenizer.save_pretrained save both in one fo
 
 
 def check_folder(folder: Path) -> bool:
-    """Refuse a folder that holds no model, pickled weights alone, or a model that needs code of its own.
-
-    Args:
-        folder: What is to be opened; nothing in it is run or unpickled here or later.
-
-    Returns:
-        Whether the model gives classes for each token, not for the text.
-    """
+    """Refuse a folder that holds no model, pickled weights alone, or a model that needs code of its own."""
     config = read_json(folder / "config.json")
     if config is None:
         raise FileNotFoundError(f"{folder}: there is no config.json in it; {_SAVE}.")
@@ -116,12 +109,7 @@ def open_tokenizer(folder: Path) -> Any:
 
 
 def open_classifier(folder: Path, words: bool = False) -> Any:
-    """The model of a checked folder, in single precision, ready to score; weights that are missing are not made up.
-
-    Args:
-        folder: What ``check_folder`` has seen.
-        words: Whether it gives classes for each token.
-    """
+    """The model of a checked folder, in single precision, ready to score; weights that are missing are not made up."""
     import torch  # noqa: PLC0415
 
     transformers = optional_package("transformers", "verax[text]", "a folder of transformers")

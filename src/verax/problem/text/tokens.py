@@ -21,11 +21,6 @@ _PARTIAL = "\N{REPLACEMENT CHARACTER}"  # what bytes of an unfinished character 
 def text_pieces(tokenizer: Any, encoded: Any, texts: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
     """What each token stands for in its text, with the space before it; empty for special tokens.
 
-    Args:
-        tokenizer: Of ``transformers``. A fast one knows where tokens come from; of others, ids are decoded.
-        encoded: What it made of the texts.
-        texts: The texts, or pairs of them.
-
     Example:
         >>> from verax.problem.text.example import small_tokenizer
         >>> tokenizer = small_tokenizer("a good film")
@@ -329,16 +324,7 @@ def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> An
 
 
 def fixed_around(tokenizer: Any, inputs: TextInputs, texts: Sequence[str], prefix: str, suffix: str) -> TextInputs:
-    """The same texts, of which what they begin and end with is never removed.
-
-    Args:
-        tokenizer: That made the inputs; a fast one, which knows where tokens come from.
-        inputs: Of the whole texts.
-        texts: The texts.
-        prefix: What each begins with. A token that begins there belongs to it, but for one that brings only the space
-            before its word.
-        suffix: What each ends with. A token that ends there belongs to it.
-    """
+    """The same texts, of which what they begin and end with is never removed."""
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError("tokenizer: prefix and suffix need a fast one, which knows where tokens come from.")
     spans = torch.tensor(tokenizer(list(texts), padding=True, return_offsets_mapping=True)["offset_mapping"])

@@ -77,15 +77,7 @@ def open_scorer(
     trust: bool = False,
     takes_missing: bool | None = None,
 ) -> Scorer:
-    """Open a model file of Verax or of another library; pickled, the scorer is opened anew from the same path.
-
-    Args:
-        path: ``.safetensors`` of ``verax train``, or whatever ``open_model`` opens.
-        returns: What the model returns, where the file does not say it.
-        device: Where the model runs.
-        trust: Whether a file may be opened that can run code.
-        takes_missing: Whether the model takes NaN, where it does not know itself.
-    """
+    """Open a model file of Verax or of another library; pickled, the scorer is opened anew from the same path."""
     settings: dict[str, Any] = {"device": device, "takes_missing": takes_missing}
     if path.suffix.lower() == ".safetensors":
         saved = load(path)
