@@ -1,11 +1,13 @@
-"""Downloads of bounded size: a server that sends more than the limit, packed or not, is cut off."""
+"""Downloads of bounded size, and the folder in which they and decoded images are kept."""
 
 import contextlib
 import copy
 import gzip
 import io
+import os
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.response import addinfourl
 
@@ -51,3 +53,9 @@ def bounded_downloads() -> Iterator[None]:
         yield
     finally:
         urllib.request.install_opener(before)
+
+
+def cache_folder() -> Path:
+    """The folder ``verax`` in ``$XDG_CACHE_HOME``, or else in ``~/.cache``."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".cache") / "verax"

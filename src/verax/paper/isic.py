@@ -17,7 +17,7 @@ from verax.core.shapes import Int, Shaped
 from verax.core.warn import warn
 from verax.data import images
 from verax.data.base import Dataset, Standardisation, fingerprint, make_split
-from verax.data.cache import cache_folder
+from verax.data.downloads import cache_folder
 from verax.paper.isic_labels import CLASS_NAMES, Labels, Row, conflict, read_labels
 
 SIZE = 224

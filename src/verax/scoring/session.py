@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,10 +28,27 @@ from verax.scoring.class_scores import (
     resolve_target,
     target_scores,
 )
-from verax.scoring.failures import failure
 from verax.scoring.inference import Runner, single_precision
 from verax.scoring.meter import Counts
 from verax.scoring.output_checks import FiniteCheck, FirstLook, ProbabilityCheck, resolution
+
+
+class ModelError(ValueError, RuntimeError):
+    """The model itself failed on the rows that it was given. Its own error is the cause of this one."""
+
+
+def failure(error: RuntimeError, rows: int) -> ModelError:
+    r"""What to raise in the place of a model's own error: torch's may be pages long, and name no argument.
+
+    Example:
+        >>> failure(RuntimeError("mat1 and mat2 shapes cannot be\n multiplied"), 20)
+        ModelError('model: it failed on a batch of 20 rows: mat1 and mat2 shapes cannot be multiplied.')
+    """
+    said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
+    compiling = type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+    advice = " torch.compile cannot do with it: leave compile out." if compiling else ""
+    return ModelError(f"model: it failed on a batch of {rows} rows: {said.rstrip('.')}.{advice}")
+
 
 BuildRows = Callable[[int, int], Tensor]
 Found = TypeVar("Found")
