@@ -50,15 +50,7 @@ def fitted(
     weights: Float[Tensor, " pairs"],
     additive: Float[Tensor, "b features"],
 ) -> Fit:
-    """Shapley values of games from some coalitions and their complements.
-
-    Args:
-        half: The features that the first coalition of each pair keeps; there are more pairs than features.
-        odd: Half the difference of the scores of each pair.
-        top: The same of all features and none.
-        weights: Of each pair in Kernel SHAP's regression.
-        additive: The values of that regression.
-    """
+    """Shapley values of games from some coalitions and their complements."""
     pairs = half.shape[1]
     parts = -(-pairs // _AT_ONCE)
     size = 8 * (-(-pairs // parts)) ** 2

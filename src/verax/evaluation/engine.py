@@ -76,13 +76,7 @@ def follows_replacement(metric: Metric) -> bool:
 
 
 def run(call: Call, saturation: bool = False) -> Evaluation:
-    """Score the unperturbed rows, then run the guided pass and each sampled experiment that some metric needs.
-
-    Args:
-        call: What is measured.
-        saturation: Whether metrics of random perturbations are followed on the logit as well, from the same model
-            rows, where the model is sure of many inputs and has logits; other metrics are not.
-    """
+    """Score the unperturbed rows, then run the guided pass and each sampled experiment that some metric needs."""
     check_call(call)
     rated, metrics = call.rated, call.metrics
     guided = {name: metric for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
@@ -181,11 +175,7 @@ def _run_guided(
 def _run_sampled(
     session: Session, task: Task, metrics: dict[str, SampledMetric], meter: Meter, first: Cost
 ) -> tuple[dict[str, Result], dict[str, Result]]:
-    """Run each distinct set of draws once; every metric that reads it reduces each block as it comes.
-
-    Returns:
-        The results, and those on the logit where the task follows it as well.
-    """
+    """Run each distinct set of draws once; every metric that reads it reduces each block as it comes."""
     scales = (False,) if task.logits is None else (False, True)  # whether it is the logit
     gathered: dict[tuple[str, Draws, bool], Gathered] = {}
     costs: dict[Draws, Cost] = {}
@@ -266,14 +256,7 @@ def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bo
 
 
 class RepeatedDraws:
-    """Scores of metrics whose removed features are drawn, draw by draw.
-
-    Args:
-        session: The model.
-        task: Inputs and attributions.
-        metrics: What is measured, by name; all are drawn equally often.
-        repeats: How often.
-    """
+    """Scores of metrics whose removed features are drawn, draw by draw."""
 
     def __init__(self, session: Session, task: Task, metrics: Mapping[str, GuidedMetric], repeats: int) -> None:
         experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
@@ -312,15 +295,7 @@ def _divided(total: GuidedScores, count: int) -> GuidedScores:
 
 
 def about_of(adapter: Adapter, labels: Sequence[Any] | None, output: Output, predicted: bool, baseline: str) -> About:
-    """What tables and reports say of a call, dated today (UTC).
-
-    Args:
-        adapter: The model.
-        labels: Names of its classes or values.
-        output: The score to track.
-        predicted: Whether no class was given.
-        baseline: What removed features become.
-    """
+    """What tables and reports say of a call, dated today (UTC)."""
     values = adapter.returns == "values"
     return About(
         model=model_name(adapter),

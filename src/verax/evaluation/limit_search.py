@@ -43,11 +43,6 @@ def planned(problem: Attributed, readings: Callable[[int], Iterable[ChainReading
     """Exact limits of all inputs where the rows allow it, then of some, then bounds for all, then for some.
 
     Some are drawn at random, by their values alone.
-
-    Args:
-        problem: The inputs.
-        readings: How chains of so many features are read.
-        rows: Model rows to spend.
     """
     count = len(problem)
     features = problem.features.counts(slice(None)).cpu().expand(count)
@@ -76,15 +71,7 @@ def _fitting(each: Float[Tensor, " n"], lots: Int[Tensor, " n"], rows: int) -> I
 def in_own_steps(
     session: Session, task: Task, metric: GuidedMetric, which: Int[Tensor, " m"], chains: Sequence[Extremes]
 ) -> Extremes:
-    """The best and the worst of some attributions, scored as the metric does, in its own steps with its own rule.
-
-    Args:
-        session: The model.
-        task: All inputs.
-        metric: What is measured.
-        which: Inputs whose chains were found.
-        chains: As the metric reads chains and, in magnitude order, as PC does.
-    """
+    """The best and the worst of some attributions, scored as the metric does, in its own steps with its own rule."""
     part = part_of(session, task, which)
     own, *others = chains
     values = [own.attribution[part.which], own.opposite[part.which]]
@@ -180,14 +167,7 @@ def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int)
 
 
 def found_limits(session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int) -> dict[str, Found]:
-    """Limits of several metrics; those whose removed features become the same share their model rows.
-
-    Args:
-        session: The model.
-        task: Inputs, baselines, features, classes.
-        metrics: What is measured, by name.
-        rows: Model rows to spend in all.
-    """
+    """Limits of several metrics; those whose removed features become the same share their model rows."""
     found: dict[str, Found] = {}
     for alike in _alike(task.problem, metrics, rows):
         found |= _found(session, replace(task, replacement=alike.replacement), alike)

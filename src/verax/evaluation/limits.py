@@ -81,12 +81,7 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
 
 
 def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
-    """An evaluation whose results have their limits as well.
-
-    Args:
-        call: What was measured.
-        evaluation: Its results.
-    """
+    """An evaluation whose results have their limits as well."""
     results = {
         name: one for name, one in evaluation.items() if isinstance(one, GuidedResult) and has_limits(one.metric)
     }
@@ -125,15 +120,7 @@ def limited(metrics: Mapping[str, Metric]) -> dict[str, GuidedMetric]:
 def limits_of(
     session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int, meter: Meter
 ) -> LimitsByMetric:
-    """Limits of several metrics, with a model that is held ready.
-
-    Args:
-        session: The model.
-        task: Inputs, baselines, features, classes.
-        metrics: What is measured, by name.
-        rows: Model rows to spend in all.
-        meter: Reads what they cost.
-    """
+    """Limits of several metrics, with a model that is held ready."""
     found = found_limits(session, task, metrics, rows)
     cost = meter.read(session.device)
     with torch.inference_mode(False):  # plain tensors, fit for whatever the user does next

@@ -68,12 +68,6 @@ class ChainReading:
         Where its steps hold several, features count as their step does, which is right without signs; signs are put on
         single features all the same.
 
-        Args:
-            metric: One that has limits.
-            features: How many there are.
-            factor: The sign put on each step; None for the metric's own.
-            predicted: Whether signs are those of what is predicted for the elements of a feature.
-
         Example: the areas under the curve of one feature that goes.
             >>> from verax.metrics import Deletion, PredictionChange
             >>> ChainReading.of(Deletion(), 1)
@@ -118,13 +112,7 @@ class ChainReading:
     def gain(
         self, step: int, fall: Float[Tensor, "*any"] | None, rise: Float[Tensor, "*any"] | None
     ) -> Float[Tensor, "*any"]:
-        """What a step adds to the score, before its sign.
-
-        Args:
-            step: Its number on the MoRF curve, from 1.
-            fall: ``f(S) - f(S + i)``, as feature i goes on the MoRF curve; None where that does not count.
-            rise: ``f(S^c) - f((S + i)^c)``, as it goes on the LeRF curve; None where that does not count.
-        """
+        """What a step adds to the score, before its sign."""
         parts = []
         if self.fall is not None and fall is not None:
             parts.append(self.fall[step - 1] * fall)
@@ -190,11 +178,6 @@ def values_in_order(
     """An attribution whose features go in given places, with given signs.
 
     In signed order positive values fall to the zeros, and negative ones go on falling.
-
-    Args:
-        place: Of each feature in the order of removal, from 0.
-        mark: Sign of each feature's attribution.
-        factor: In magnitude order sizes fall whatever the signs are.
 
     Example:
         >>> values_in_order(torch.tensor([1.0, 0.0]), torch.tensor([-1.0, 1.0]), "signed").tolist()
