@@ -21,13 +21,14 @@ import common
 import polars as pl
 import torch
 
-from verax.study.engine import run_gpus
+from verax.core.engine import Processes
+from verax.study.engine import StudyWork, shares, study_engine, watched
 from verax.study.progress import Watcher, watching
-from verax.study.resources import Machine
-from verax.study.run import finish
+from verax.study.run import complete
 from verax.study.spec import load_spec
 from verax.study.store import Store, read_facts, versions
 from verax.study.study import Study, prepare
+from verax.study.study_data import Machine
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
 from verax.study.verify import verify, write_verdict
@@ -80,7 +81,7 @@ def main() -> None:
         write(options, content)
         began = time.monotonic()
         with watching(0) as watcher:
-            finish(study, machine, watcher)
+            complete(study, study_engine(study, machine, None, 1), [], machine, watcher)
         content["finish_seconds"] = time.monotonic() - began
         if options.verify:
             content["verified"] = verified(study, machine)
@@ -95,7 +96,8 @@ def computed(study: Study, machine: Machine, processes: int, end: float) -> dict
     with ThreadPoolExecutor(1) as thread, watching(len(todo)) as watcher:
         tables = thread.submit(uncertainty, study, machine)
         try:
-            run_gpus(study, todo, [machine] * processes, Deadline(watcher, end))
+            with Processes([StudyWork.of(study, machine)] * processes) as engine:
+                list(engine.run(shares(todo, processes), watched(Deadline(watcher, end))))
         except OutOfTimeError:
             complete = False
         units_seconds = time.monotonic() - began

@@ -16,8 +16,7 @@ import torch
 from captum.metrics import infidelity
 from torch import Tensor, nn
 
-from verax.auditing.bench import Bench
-from verax.auditing.subject import Subject
+from verax.auditing.subject import Bench, Subject
 from verax.metrics import Kind
 from verax.problem.features import Grid
 from verax.problem.problem import Problem

@@ -25,11 +25,11 @@ from verax.scoring.meter import Cost, Rows
 from verax.study.cache import Cache
 from verax.study.compute import compute
 from verax.study.plan import plan_of
-from verax.study.resources import Machine
 from verax.study.results import read_results
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import Store, parquet, versions
 from verax.study.study import Study, open_study, prepare
+from verax.study.study_data import Machine
 
 SIZES = (625, 1250, 2500, 5000)
 HERE = Machine()

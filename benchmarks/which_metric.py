@@ -19,12 +19,10 @@ from torch import Tensor, nn
 
 import verax
 from verax.auditing import cases
-from verax.auditing.bench import Bench, refusal
 from verax.auditing.known_truth.base import Case, Truth
-from verax.auditing.subject import Ground, Subject, case_subject
-from verax.auditing.trials.falls_with_damage import FallsWithDamage
-from verax.auditing.trials.peaks_at_truth import PeaksAtTruth
-from verax.auditing.trials.truth_wins import TruthWins, differs
+from verax.auditing.subject import Bench, Ground, Subject, case_subject, refusal
+from verax.auditing.trials.damage import FallsWithDamage
+from verax.auditing.trials.truth import PeaksAtTruth, TruthWins, differs
 from verax.metrics import (
     Comprehensiveness,
     Deletion,

@@ -20,8 +20,8 @@ import torch
 
 from verax.core.folders import open_folder
 from verax.lakes import BatchScorer
-from verax.scale.engines import BatchWriter, run_local
 from verax.scale.lake import Join, open_lake
+from verax.scale.run import BatchWriter, run_local
 
 PARTS, PART_ROWS = 320, 1_000
 WANTED = 0.85

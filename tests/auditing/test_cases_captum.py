@@ -6,9 +6,8 @@ from captum.metrics import infidelity
 from torch import Tensor
 
 from verax.auditing import cases
-from verax.auditing.bench import Bench
-from verax.auditing.subject import Ground, case_subject
-from verax.auditing.trials.truth_wins import TruthWins
+from verax.auditing.subject import Bench, Ground, case_subject
+from verax.auditing.trials.truth import TruthWins
 from verax.problem.replacement import BASELINE
 
 CASES = {case.name: case for case in cases(inputs=32)}

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import verax
-from verax.auditing.explanations import damaged, false_explanations, half_reversed, inverse, permuted, present, randomly
 from verax.auditing.known_truth.base import Case, Truth
 from verax.auditing.subject import Ground, case_subject
+from verax.auditing.trials.base import damaged, false_explanations, half_reversed, inverse, permuted, present, randomly
 from verax.scoring.scorer import Scorer
 
 X = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -8,10 +8,9 @@ import torch
 
 from calls import audit
 from verax.auditing import cases, trials
-from verax.auditing.bench import Bench, refusal, unfit
 from verax.auditing.choices import METHODS
-from verax.auditing.subject import Ground, case_subject
-from verax.auditing.trials.falls_with_damage import DAMAGES, damaged_name
+from verax.auditing.subject import Bench, Ground, case_subject, refusal, unfit
+from verax.auditing.trials.damage import DAMAGES, damaged_name
 from verax.metrics import Deletion, DirectedPredictionChange, EffectCorrelation, LocalPredictionChange, PredictionChange
 from verax.problem.replacement import BASELINE, Blur, Conditional
 

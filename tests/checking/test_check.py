@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 import verax
 from verax.attribution import KernelShap, Random
 from verax.checking import Requirement, Segments
-from verax.checking.outcome import Sample, inputs_to_decide, outcome_of
 from verax.checking.requirement import Threshold
+from verax.checking.result import Sample, inputs_to_decide, outcome_of
 from verax.metrics import EffectCorrelation, PredictionChange
 from verax.statistics.anytime import ScoreRange
 from verax.statistics.intervals import Estimate, estimates

@@ -13,7 +13,7 @@ from paper.synthetic import METRICS
 from verax.attribution.base import Attribution
 from verax.attribution.grid import grid
 from verax.auditing import Audit, Finding, LeftOut, trials
-from verax.auditing.trials.tells_apart import WORSE
+from verax.auditing.trials.damage import WORSE
 from verax.study.tables import (
     BEST_BY,
     COSTS_SCHEMA,

@@ -1,6 +1,5 @@
 """The monitor: windows by hand, a state that goes through a file, alarms, and batches that come twice."""
 
-import json
 import math
 
 import numpy as np
@@ -11,7 +10,7 @@ import calls
 import verax
 from calls import stream
 from verax.core.arrays import Layout
-from verax.core.files import BLANK_CHECKSUM, with_checksum
+from verax.core.files import read_sealed_json, sealed_json
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import METRICS
 from verax.metrics.result import Context, Result
@@ -101,9 +100,9 @@ def test_a_reference_must_be_above_chance() -> None:
 def test_a_state_written_before_chance_was_kept_is_read(tmp_path) -> None:
     monitor = Monitor()
     monitor.fold(results(drawn(200)))
-    held = json.loads(monitor.content())
+    held = read_sealed_json(monitor.content())
     del held["tracks"][0]["chance"]
-    (tmp_path / "state.json").write_bytes(with_checksum(json.dumps(held | {"seal": BLANK_CHECKSUM}, indent=1).encode()))
+    (tmp_path / "state.json").write_bytes(sealed_json(held))
     assert Monitor.load(tmp_path / "state.json").fold(results(drawn(100, seed=1)))[0].window == 2
 
 

@@ -15,7 +15,7 @@ import pytest
 from scale.lakes import METRICS, NAMES, ROWS, SmallLake, same
 from verax.core import folders
 from verax.core.folders import open_folder
-from verax.scale.engines import BatchWriter
+from verax.scale.run import BatchWriter
 
 fs = pytest.importorskip("pyarrow.fs")
 server = pytest.importorskip("moto.server")

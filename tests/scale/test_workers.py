@@ -1,21 +1,17 @@
 """Worker processes: the same bits as one process; one that dies loses nothing and leaves no half file."""
 
-import os
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 from scale.doomed_metric import Doomed
 from scale.lakes import NAMES, ROWS, SmallLake, same
+from verax.core.engine import TRIES
 from verax.core.files import Sealed
 from verax.core.folders import open_folder
-from verax.core.worker_processes import TRIES, TaskLostError, run_tasks
 from verax.lakes import BatchScorer
-from verax.scale.engines import BatchWriter
-
-ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+from verax.scale.run import BatchWriter
 
 
 @pytest.fixture
@@ -61,27 +57,6 @@ def test_an_error_in_a_worker_is_raised_here_with_the_file(lake: SmallLake) -> N
     lake.change("lime", 4, lambda table: table.with_columns(age=float("inf")))
     with pytest.raises(ValueError, match=r"lime/part-4\.parquet: attribution lime: expected a finite number"):
         lake.score(metrics=["pc"], engine=2)
-
-
-def squared(number: int) -> tuple[int, int]:
-    if number == 13:
-        os._exit(3)
-    return number**2, os.getpid()
-
-
-def test_tasks_come_back_once_from_all_processes() -> None:
-    results = list(run_tasks([squared, squared], iter(range(12)), ENVIRONMENT))
-    assert sorted(square for square, _ in results) == [number**2 for number in range(12)]
-    assert len({process for _, process in results}) == 2
-    assert os.getpid() not in {process for _, process in results}
-    assert list(run_tasks([squared], iter(()), ENVIRONMENT)) == []
-
-
-def test_a_task_that_no_process_survives_is_given_up() -> None:
-    results: list[Any] = []
-    with pytest.raises(TaskLostError, match=f"{TRIES} worker processes died with the same task") as error:
-        results.extend(run_tasks([squared], iter([1, 13, 2]), ENVIRONMENT))
-    assert error.value.task == 13
 
 
 def test_with_several_gpus_each_worker_has_its_own(lake: SmallLake) -> None:

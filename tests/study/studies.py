@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from verax.study.resources import Machine
 from verax.study.run import Finished, run_study
 from verax.study.spec import StudySpec, parse_spec
+from verax.study.study_data import Machine
 
 TABLE_METHODS: list[dict[str, Any]] = [
     {"method": "Gradient"},

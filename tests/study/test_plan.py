@@ -19,11 +19,11 @@ from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import MetricsSpec, metrics_of
 from verax.study.plan import Forecast, _place, forecast, plan_of
 from verax.study.plan import total as sum_of
-from verax.study.resources import Machine
 from verax.study.results import read_results
 from verax.study.run import plan_study, run_study
 from verax.study.store import read_facts
 from verax.study.study import Study, open_study
+from verax.study.study_data import Machine
 from verax.study.units import MOST_INPUTS, Part, chunk_size, units_of
 
 
@@ -273,7 +273,7 @@ def test_a_plan_needs_no_training_and_leaves_no_trace(tmp_path: Path, monkeypatc
         raise AssertionError("nothing is to be trained")
 
     with monkeypatch.context() as patch:
-        patch.setattr("verax.study.trained_models.train_shipped", never)
+        patch.setattr("verax.study.models.train_shipped", never)
         before = plan_study(own, tmp_path / "study").lines()
         assert not (tmp_path / "study").exists()
     told: list[str] = []

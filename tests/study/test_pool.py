@@ -9,7 +9,6 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -18,12 +17,13 @@ import pytest
 from study.forking import Forking
 from study.studies import HERE, ran, same, scores, stamps
 from study.tiny import METHODS, UNITS, finished_here, tiny, tiny_content
+from verax.core.engine import TRIES, Processes, TaskLostError
 from verax.report.study_report import write_study_report
-from verax.study.engine import UNCERTAINTY, run_pool
+from verax.study.engine import UNCERTAINTY, StudyWork, watched
 from verax.study.plan import Plan, plan_of
-from verax.study.resources import Machine
 from verax.study.spec import parse_spec
-from verax.study.study import open_study
+from verax.study.study import Study, open_study
+from verax.study.study_data import Machine
 from verax.study.trust import finished_scores, questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 
@@ -74,7 +74,7 @@ def test_workers_give_the_same_table_and_the_watcher_is_told(
     monkeypatch.setattr("verax.study.run._QUICK", 0.0)  # use worker processes for studies of seconds, too
     monkeypatch.setattr("verax.study.run.watching", lambda units: contextlib.nullcontext(told))
     for name in ("compute_uncertainty", "answer"):
-        monkeypatch.setattr(f"verax.study.run.{name}", lambda *arguments: pytest.fail("not by a worker"))
+        monkeypatch.setattr(f"verax.study.engine.{name}", lambda *arguments: pytest.fail("not by a worker"))
     assert ran(spec, folder, workers=2)[0].computed == UNITS
     assert same(scores(folder), scores(alone))
     assert len(told.rows) == UNITS
@@ -113,45 +113,82 @@ def test_another_process_draws_the_same_figures(place: Path, tmp_path: Path, mon
 def test_what_takes_seconds_is_done_in_one_process(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verax.study.run.run_pool", lambda *arguments: pytest.fail("workers were started"))
+    monkeypatch.setattr("verax.study.engine.Processes", lambda *arguments: pytest.fail("workers were started"))
     assert ran(tiny(place, 2), tmp_path / "study", workers=2)[0].computed == 2
+
+
+def by_workers(study: Study, told: Told, stems: list[str], workers: int = 1) -> list[int | None]:
+    """Make files of a study in worker processes."""
+    with Processes([StudyWork.of(study, HERE)] * workers) as engine:
+        return list(engine.run(stems, watched(told)))
 
 
 def test_an_error_in_a_worker_is_raised_here(copied: Path) -> None:
     """After two units of which the watcher is told; what explains them is in the cache."""
     study, told = open_study(copied), Told()
-    unknown = replace(study.units[0], model="unknown")
+    shutil.rmtree(copied / "scores")
+    first, second, *others = study.units
     with pytest.raises(KeyError, match="unknown"):
-        run_pool(study, [*study.units[:2], unknown, *study.units[2:]], HERE, told, workers=1)
+        by_workers(study, told, [first.stem, second.stem, "unknown", *(one.stem for one in others)])
     assert told.families[:2] == ["metrics"] * 2
-    assert len(told.rows) == 2
-    assert all(rows > 0 for rows in told.rows)
+    assert len(stamps(copied)) == 2
+
+
+def test_what_is_stored_is_not_computed_again(copied: Path) -> None:
+    """By a worker that takes the place of one that died between the file and its answer."""
+    study, told = open_study(copied), Told()
+    kept, computed = study.units[:2]
+    next((copied / "scores").glob(f"{computed.stem}.*")).unlink()
+    before = stamps(copied)
+    assert by_workers(study, told, [kept.stem, computed.stem])[0] == 0
+    assert told.families == ["metrics"]
+    assert before.items() <= stamps(copied).items()
 
 
 def test_a_full_disk_is_told_by_the_worker_that_met_it(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # or workers leave cut-off files of it
     study = open_study(copied)
+    shutil.rmtree(copied / "scores")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))  # workers inherit it
     try:
         with pytest.raises(OSError, match="File too large") as caught:
-            run_pool(study, study.units, HERE, Told(), workers=1)
+            by_workers(study, Told(), study.stems)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.errno == errno.EFBIG  # by which a run knows that there is no room
 
 
-def test_a_worker_that_is_killed_ends_the_run_and_loses_nothing(copied: Path) -> None:
+class Killer(Told):
+    """Kills the worker that says what it does, so many times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def family(self, name: str) -> None:
+        self.families.append(name)
+        if len(self.families) <= self.times:
+            (worker,) = children(os.getpid())
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_is_replaced(copied: Path, alone: Path) -> None:
+    study, told = open_study(copied), Killer(1)
+    shutil.rmtree(copied / "scores")
+    by_workers(study, told, [unit.stem for unit in study.units])
+    assert same(scores(copied), scores(alone))
+    assert not children(os.getpid())
+
+
+def test_a_unit_that_kills_one_worker_after_the_other_is_named_and_loses_nothing(copied: Path) -> None:
     study = open_study(copied)
-
-    class Killer(Told):
-        def family(self, name: str) -> None:
-            for pid in children(os.getpid())[:1]:
-                os.kill(pid, signal.SIGKILL)
-
+    lost = study.units[2].stem
+    next((copied / "scores").glob(f"{lost}.*")).unlink()
     before = stamps(copied)
-    with pytest.raises(ChildProcessError, match=r"ended by itself \(status -9\).*fewer --workers"):
-        run_pool(study, study.units, HERE, Killer(), workers=2)
+    told = Killer(TRIES)
+    with pytest.raises(TaskLostError, match=rf"^{lost}: {TRIES} worker processes died .* fewer workers"):
+        by_workers(study, told, [unit.stem for unit in study.units])
     assert before.items() <= stamps(copied).items()
     assert not children(os.getpid())
 

@@ -1,6 +1,7 @@
 """The engine on Ray: the same table as in one process, also when workers die."""
 
 import contextlib
+import importlib.util
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from study.studies import ran, same, scores, stamps
 from study.tiny import UNITS, finished_here, tiny
-from verax.study.resources import Cluster, _connect
+from verax.core.ray_engine import Cluster, _start, connected
 from verax.study.run import run_study
 
 CLUSTER = Cluster(workers=2)
@@ -22,14 +23,13 @@ CLUSTER = Cluster(workers=2)
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """A cluster of two workers on this machine."""
-    found = pytest.importorskip("ray", reason="Ray is not installed")
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", "/tmp")  # noqa: S108  # names of its sockets may not be long
         patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else it kills workers where other work fills the memory
-        with quiet():
-            _connect(found, CLUSTER)
-        yield found
-        found.shutdown()
+        with quiet(), connected(CLUSTER):  # which tells Ray, before it is imported, to listen here alone
+            yield sys.modules["ray"]
 
 
 @contextlib.contextmanager
@@ -113,7 +113,7 @@ def test_workers_that_die_are_replaced(
     """Before a unit, in the midst of one, and after it was stored but before the driver heard of it."""
     folder, died = tmp_path / "study", tmp_path / "died"
     died.mkdir()
-    monkeypatch.setattr("verax.study.engine._task", dying_once(died))
+    monkeypatch.setattr("verax.core.ray_engine._ray_task", dying_once(died))
     assert ran(tiny(place), folder, cluster=CLUSTER)[0].computed == UNITS
     assert {mark.name for mark in died.iterdir()} == {"before", "amid", "after"}
     assert same(scores(folder), scores(local))
@@ -125,7 +125,8 @@ def test_workers_that_die_are_replaced(
 def dying_once(died: Path) -> Any:
     """A task that kills its worker once at each moment; a closure, because workers cannot import tests."""
 
-    def task(folder: str, stem: str, machine: Any, threads: int) -> int:
+    def task(place: Any, function: Any, stem: str) -> Any:
+        from verax.core import ray_engine  # noqa: PLC0415
         from verax.study import engine, store  # noqa: PLC0415
 
         def die(moment: str) -> None:
@@ -143,9 +144,9 @@ def dying_once(died: Path) -> Any:
         parquet = store.parquet
         die("before")
         setattr(engine, "parquet", computed)  # noqa: B010
-        rows = engine._task(folder, stem, machine, threads)
+        result = ray_engine._ray_task(place, function, stem)
         die("after")
-        return rows
+        return result
 
     return task
 
@@ -189,9 +190,8 @@ def test_a_cluster_that_would_listen_to_others_is_stopped(monkeypatch: pytest.Mo
         shutdown=lambda: stopped.append(True),
         util=SimpleNamespace(get_node_ip_address=lambda: "192.0.2.2"),
     )
-    monkeypatch.setattr("verax.study.resources._loopback", contextlib.nullcontext)
-    with pytest.raises(ConnectionError, match="Ray would listen to other machines, so it was stopped"):
-        _connect(ray, CLUSTER)
+    with pytest.raises(ConnectionError, match=r"Ray would listen .* stopped.* set RAY_\w+=0 before"):
+        _start(ray, CLUSTER)
     assert stopped
 
 

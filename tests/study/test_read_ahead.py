@@ -8,13 +8,11 @@ import pytest
 
 from study.studies import images, ran, same, scores, spec
 from verax.attribution import segmentation
+from verax.core.ray_engine import Cluster
 from verax.study import engine
 from verax.study.engine import Written, begun_ahead
-from verax.study.progress import watching
-from verax.study.resources import Machine
 from verax.study.spec import StudySpec
-from verax.study.store import Store
-from verax.study.study import Study
+from verax.study.study_data import Machine
 
 ALONE = {"uncertainty": {"inputs": 0}, "examples": 0}
 NO_REPORT = "verax.study.run.write_study_report"
@@ -31,7 +29,7 @@ def small() -> StudySpec:
 def beside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run units as beside a GPU."""
     monkeypatch.setattr(NO_REPORT, lambda study, workers: study.store.folder)
-    monkeypatch.setattr("verax.study.run.run_local", engine.run_beside)
+    monkeypatch.setattr("verax.study.run.unit_tasks", lambda study, units, *where: [tuple(one.stem for one in units)])
 
 
 def test_the_tables_are_those_of_units_one_after_the_other(
@@ -114,12 +112,19 @@ def test_the_last_work_is_told_even_after_an_error() -> None:
     assert told == [1]
 
 
-def test_a_cpu_runs_units_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ways: list[str] = []
-    monkeypatch.setattr(engine, "run_beside", lambda *arguments: ways.append("beside"))
-    study = Study(small(), Store(tmp_path))
-    with watching(0) as watcher:
-        engine.run_local(study, [], Machine("cpu"), watcher)
-        assert not ways
-        engine.run_local(study, [], Machine("cuda"), watcher)
-    assert ways == ["beside"]
+def test_units_are_tasks_on_a_cpu_and_shares_on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The units of the same inputs, whose segments serve several models, go to the same GPU."""
+    study = ran(small(), tmp_path)[0].study
+    names = [f"{name}.{number}" for name in ("First", "Second") for number in range(3)]
+    stems = {unit.stem: f"{unit.model}.{unit.rows.start}" for unit in study.units}
+
+    def tasks(device: str, cluster: Cluster | None = None) -> list[list[str]]:
+        tasks = engine.unit_tasks(study, study.units, Machine(device), cluster)
+        return [[stems[task]] if isinstance(task, str) else [stems[stem] for stem in task] for task in tasks]
+
+    assert tasks("cpu") == tasks("cuda", Cluster()) == [[name] for name in names]
+    assert tasks("cuda:0") == [names]
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert tasks("cuda") == [["First.0", "First.2", "Second.0", "Second.2"], ["First.1", "Second.1"]]
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 9)
+    assert tasks("cuda") == [["First.0", "Second.0"], ["First.1", "Second.1"], ["First.2", "Second.2"]]

@@ -21,11 +21,11 @@ from study.studies import (
     whole,
 )
 from verax.scoring.model_files.saved import load
-from verax.study.resources import Machine
 from verax.study.run import run_study
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import StoreError
 from verax.study.study import open_study
+from verax.study.study_data import Machine
 
 FEW = [{"method": name} for name in ("Gradient", "SmoothGrad", "DeepLiftSHAP", "LimeTabular", "Random")]
 

@@ -12,8 +12,8 @@ from verax.data.catalogue import load_breast_cancer
 from verax.models import save
 from verax.paper.models import Linear
 from verax.scoring.model_files.saved import ModelFileError
+from verax.study.models import obtain_model
 from verax.study.study import open_study
-from verax.study.trained_models import obtain_model
 from verax.study.verify import verify
 
 

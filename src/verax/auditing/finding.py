@@ -1,9 +1,26 @@
-"""Findings: what a trial found of a metric on a case, and what was left out."""
+"""What a trial found of a metric on a case, what was left out, and one sealed Parquet file for each finished piece.
 
+A piece is a subject with one replacement. Its file is named by a hash of all that it depends on and by one of its own
+content: what belongs to another audit is not looked at, and what is damaged is named and computed anew.
+"""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from verax.metrics.base import Kind
+from verax.auditing.subject import Subject
+from verax.auditing.trials.base import Trial
+from verax.core.files import Sealed, digest, stable_form, tensor_hash, write_atomically
+from verax.core.packages import __version__
+from verax.core.warn import warn
+from verax.metrics.base import Kind, Metric
+from verax.problem.replacement import Replacement
+
+if TYPE_CHECKING:
+    import polars as pl
+
 
 COLUMNS = ("metric", "replacement", "case", "trial", "value", "low", "high", "passed")
 
@@ -70,3 +87,74 @@ class LeftOut:
     what: str
     case: str
     why: str
+
+
+FORMAT = 1  # raise it when the file or a trial changes
+FOLDER = "pieces"
+
+
+def piece_key(
+    subject: Subject,
+    replacement: Replacement,
+    metrics: Mapping[str, Metric],
+    trials: Sequence[Trial],
+    seed: int,
+    level: float,
+) -> str:
+    """Hash of all that a piece depends on."""
+    values = subject.problem.given
+    known = [truth.attribution for truth in subject.truths.values()]
+    rows, problem = subject.problem.background, subject.problem
+    return digest(
+        format=FORMAT,
+        version=__version__,
+        case=subject.name,
+        inputs=tensor_hash(values.values, values.baselines.contiguous(), subject.counts.contiguous()),
+        explanations=tensor_hash(*known, *subject.given.values()),
+        names=[*subject.truths, *subject.given],
+        model=tensor_hash(problem.classes.cpu(), problem.scores().double().cpu()),
+        background="" if rows is None else tensor_hash(rows),
+        output=problem.output,
+        replacement=stable_form(replacement),
+        metrics=[(name, stable_form(metric), metric.version) for name, metric in metrics.items()],
+        trials=[stable_form(trial) for trial in trials],
+        methods=[f"{kind} {method.canonical}" for kind, method in subject.methods.items()],
+        seed=seed,
+        level=level,
+    )[:32]
+
+
+def read_piece(folder: Path, key: str) -> list[Finding] | None:
+    """The findings of a piece; None where it is not there, or damaged, which is said."""
+    import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+    for path in sorted((folder / FOLDER).glob(f"{key}.*.parquet")):
+        content = Sealed.read(path)
+        if content is not None:
+            return findings_of(pl.read_parquet(io.BytesIO(content)))
+        warn(f"out: {path} is damaged; it is removed and what it held is computed anew.")
+        path.unlink(missing_ok=True)
+    return None
+
+
+def write_piece(folder: Path, key: str, findings: Iterable[Finding]) -> None:
+    """Store the findings of a piece, whole or not at all."""
+    buffer = io.BytesIO()
+    finding_frame(findings).write_parquet(buffer)
+    content = buffer.getvalue()
+    write_atomically(folder / FOLDER / Sealed.name(key, content, ".parquet"), content)
+
+
+def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
+    """Findings as a polars data frame, with all columns."""
+    import polars as pl  # noqa: PLC0415
+
+    types: dict[str, Any] = {"passed": pl.Boolean, "inputs": pl.Int64}
+    types |= dict.fromkeys(("value", "low", "high", "scale", "ties"), pl.Float64)
+    schema = {field.name: types.get(field.name, pl.String) for field in fields(Finding)}
+    return pl.DataFrame([one.plain() for one in findings], schema=schema)
+
+
+def findings_of(frame: "pl.DataFrame") -> list[Finding]:
+    """What ``finding_frame`` made a data frame of."""
+    return [Finding(**row) for row in frame.iter_rows(named=True)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from verax.auditing.finding import COLUMNS, Finding, LeftOut
+from verax.auditing.finding import COLUMNS, Finding, LeftOut, finding_frame
 from verax.auditing.sentences import (
     blind_spots,
     by,
@@ -17,7 +17,6 @@ from verax.auditing.sentences import (
     model_sentences,
     name_of,
 )
-from verax.auditing.store import finding_frame
 from verax.auditing.trials.base import Trial
 from verax.core.display import TextTable, cost, first_rows
 from verax.core.files import save_as

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from verax.auditing.bench import own_replacement
 from verax.auditing.finding import Finding
-from verax.auditing.trials.tells_apart import WORSE
+from verax.auditing.subject import own_replacement
+from verax.auditing.trials.damage import WORSE
 from verax.core.display import counted
 from verax.metrics import LocalPredictionChange
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from verax.checking.measure import Measured, Plan, planned, reference_of
-from verax.checking.outcome import Outcome, Sample, inputs_to_decide, outcome_of
 from verax.checking.requirement import Requirement, requirements_of
-from verax.checking.result import Check, Checked
+from verax.checking.result import Check, Checked, Outcome, Sample, inputs_to_decide, outcome_of
 from verax.core.arrays import as_tensor
 from verax.core.blocks import pieces
 from verax.core.files import tensor_hash

@@ -1,12 +1,12 @@
-"""Checks in files: a TOML file that states everything before the run, and the lock that shows whether it changed."""
+"""Checks in files: TOML that states everything before the run, the lock that shows whether it changed, and the run."""
 
+import functools
 import hashlib
 import inspect
-import json
 import platform
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from verax.checking.measure import Plan, method_of, planned
+from verax.checking.check import Rows, run_check
+from verax.checking.measure import Measured, Plan, method_of, planned
 from verax.checking.requirement import Requirement, Segments, requirements_of
-from verax.core.files import digest, write_atomically
+from verax.checking.result import Check
+from verax.core.blocks import one_thread_on_cpu
+from verax.core.engine import Engine, Processes
+from verax.core.files import digest, read_sealed_json, sealed_json, write_atomically
 from verax.core.packages import __version__
 from verax.core.registry import unknown
+from verax.core.warn import once_per_call
 from verax.data.array_files import SUFFIXES, TABLES, read_table
 from verax.problem.files import attributions_of, open_problem
 from verax.problem.files.description import is_file
@@ -247,7 +252,7 @@ def freeze(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, Any]:
         "files": held,
         "versions": versions(),
     }
-    write_atomically(lock_path(check), (json.dumps(content, indent=1) + "\n").encode())
+    write_atomically(lock_path(check), sealed_json(content))
     return content
 
 
@@ -256,12 +261,8 @@ def read_lock(check: CheckFile) -> dict[str, Any] | None:
     path = lock_path(check)
     if not path.exists():
         return None
-    try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
-        whole = content["format"] == FORMAT and content["hash"] == digest(**content["files"])
-    except (ValueError, TypeError, KeyError):
-        whole = False
-    if not whole:
+    content = read_sealed_json(path.read_bytes())
+    if content is None or content["format"] != FORMAT:
         raise CheckFileError(f"{path}: no lock, or a damaged one; freeze the check again.")
     return content
 
@@ -280,3 +281,49 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
+
+
+def run_file(check: CheckFile, workers: int = 1) -> Check:
+    """Run a check that a file states.
+
+    Args:
+        check: The check.
+        workers: Processes that measure.
+    """
+    with one_thread_on_cpu(check.problem.get("device") or "cpu"), once_per_call():
+        plan = check.open()
+        if workers == 1:
+            return run_check(plan, lambda part, numbers, blocks: map(part.measure, blocks))
+        with Processes([functools.partial(_measured, str(check.path))] * workers) as engine:
+            return run_check(plan, lambda part, numbers, blocks: _in_order(engine, numbers, blocks))
+
+
+def _in_order(engine: Engine, numbers: Sequence[int], blocks: Iterable[Rows]) -> Iterator[Measured]:
+    """What is measured of blocks, in their order."""
+    tasks = [(place, tuple(numbers), rows) for place, rows in enumerate(blocks)]
+    measured: dict[int, Measured] = {}
+    for place, result in engine.run(tasks, name=lambda task: f"inputs {task[2].min()} to {task[2].max()}"):
+        measured[place] = _restored(result)
+    return (measured[place] for place in range(len(tasks)))
+
+
+def _measured(path: str, task: tuple[int, tuple[int, ...], Rows], tell: object) -> tuple[int, Measured]:
+    """What a worker does with a block."""
+    place, numbers, rows = task
+    measured = _plan(path).part(numbers).measure(rows)
+    arrays: Any = {name: one.numpy() for name, one in measured.scores.items()}  # tensors would share memory
+    best: Any = {name: one.numpy() for name, one in measured.limits.items()}
+    return place, replace(measured, scores=arrays, limits=best)
+
+
+@functools.cache
+def _plan(path: str) -> Plan:
+    """The check, opened once by each worker."""
+    return CheckFile.read(Path(path)).open()
+
+
+def _restored(measured: Measured) -> Measured:
+    scores, best = (
+        {name: torch.as_tensor(one) for name, one in held.items()} for held in (measured.scores, measured.limits)
+    )
+    return replace(measured, scores=scores, limits=best)

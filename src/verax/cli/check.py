@@ -76,7 +76,7 @@ def run(
     """
     with common.one_line_errors():
         from verax.checking import files, record
-        from verax.checking.workers import run_file
+        from verax.checking.files import run_file
 
         load_plugins(imports or ())
         check = files.CheckFile.read(file)
@@ -122,7 +122,7 @@ def _check_frozen(check: Any, imports: list[str], allowed: bool) -> bool:
 def verify_page(page: Path, as_json: bool, imports: list[str]) -> bool:
     """Compute the check of a page again and compare; whether all agrees."""
     from verax.checking import files, record
-    from verax.checking.workers import run_file
+    from verax.checking.files import run_file
 
     kept = record.read_record(page)
     load_plugins([*kept["imports"], *imports])

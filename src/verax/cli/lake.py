@@ -14,10 +14,10 @@ from verax.core.arguments import checked_level
 from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
+    from verax.core.ray_engine import Cluster
     from verax.lakes import LakeScores
     from verax.problem.files import ProblemFiles
     from verax.problem.problem import Problem
-    from verax.study.resources import Cluster
 
 _FIRST = 16  # files that are enough to know the columns
 EXAMPLES = common.examples(
@@ -143,7 +143,7 @@ def _cluster(engine: Engine, address: str | None, workers: int | None) -> "Clust
     """The cluster to work on; None for this machine."""
     if engine == "ray":
         check_extra("--engine ray", "ray")
-        from verax.study.resources import Cluster
+        from verax.core.ray_engine import Cluster
 
         return Cluster(address or "local", workers)
     if address is not None:

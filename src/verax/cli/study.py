@@ -12,8 +12,8 @@ import typer
 from verax.cli import common, complete
 from verax.cli.common import check_extra
 from verax.core.display import counted
+from verax.core.engine import available_cores
 from verax.core.registry import load_plugins
-from verax.core.worker_processes import available_cores
 
 if TYPE_CHECKING:
     from verax.paper.answered import AnsweredClaims
@@ -79,9 +79,10 @@ def run(
         _begin(imports)
         if engine == "ray":
             check_extra("--engine ray", "ray")
-        from verax.study.resources import Cluster, Machine
+        from verax.core.ray_engine import Cluster
         from verax.study.run import plan_study, run_study
         from verax.study.spec import load_spec
+        from verax.study.study_data import Machine
 
         loaded = load_spec(spec, data=data, limit=limit, precision=precision)
         folder = out or Path(f"{loaded.name}-study")
@@ -243,8 +244,8 @@ def verify(
 
             raise typer.Exit(0 if verify_page(folder, as_json, imports or []) else common.FAILED)
         _begin(imports)
-        from verax.study.resources import Machine
         from verax.study.study import open_study
+        from verax.study.study_data import Machine
         from verax.study.verify import verify as recompute
         from verax.study.verify import write_verdict
 

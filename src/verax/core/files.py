@@ -15,7 +15,7 @@ import os
 import platform
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -294,6 +294,25 @@ def with_checksum(content: bytes) -> bytes:
     """
     blank = _CHECKSUM.sub(BLANK_CHECKSUM.encode(), content)
     return blank.replace(BLANK_CHECKSUM.encode(), f"sealed:{hashlib.sha256(blank).hexdigest()}".encode())
+
+
+def sealed_json(values: Mapping[str, Any]) -> bytes:
+    """Values as the content of a JSON file that holds the hash of itself.
+
+    Example:
+        >>> read_sealed_json(sealed_json({"rows": 3})), read_sealed_json(b"{}")
+        ({'rows': 3}, None)
+    """
+    return with_checksum(f"{json.dumps({'seal': BLANK_CHECKSUM, **values}, indent=1)}\n".encode())
+
+
+def read_sealed_json(content: bytes) -> dict[str, Any] | None:
+    """The values of such a file; None where it is another one, or was changed."""
+    if not has_valid_checksum(content):
+        return None
+    values: dict[str, Any] = json.loads(content)
+    del values["seal"]
+    return values
 
 
 def has_valid_checksum(content: bytes) -> bool:

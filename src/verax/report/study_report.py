@@ -1,15 +1,12 @@
 """From a finished study to its report."""
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 
+from verax.core.engine import Processes, ThisProcess
 from verax.core.files import write_atomically
 from verax.core.packages import optional_package
-from verax.core.worker_processes import Worker
 from verax.study.results import Results, read_results, weak_models
 from verax.study.store import StoreError
 from verax.study.study import Study
@@ -29,7 +26,7 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
     With more than one of ``workers`` another process draws the figures of examples, the slowest ones, meanwhile.
     """
     need_study_extra()
-    from verax.report.page import draw_examples, draw_figures, page, vega  # noqa: PLC0415  # needs packages of an extra  # noqa: PLC0415
+    from verax.report.page import draw_figures, page, vega  # noqa: PLC0415  # needs packages of an extra
     from verax.report.view import View  # noqa: PLC0415
 
     folder = study.store.folder
@@ -40,27 +37,22 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
     if results.tables.scores.is_empty():
         raise StoreError(f"{folder}: no finished unit yet, so there is nothing to report.")
     view = View(results.tables, results.examples)
-    with contextlib.ExitStack() as crew:
-        drawing: Callable[[], object] = partial(draw_examples, figures, view.examples)
-        if workers > 1:
-            worker = Worker(_draw_examples, figures, view.examples, environment={})
-            crew.callback(worker.end)
-            drawing = worker.receive
+    with Processes([_draw_examples]) if workers > 1 else ThisProcess(_draw_examples) as engine:
+        drawing = engine.run([(figures, view.examples)], name=lambda task: f"figures in {folder}")
         draw_figures(figures, view)
         if view.paper is not None:
             view.paper.save_report(folder)
         path = folder / "report.html"
         write_atomically(path, page(view, provenance(study, results)).encode())
-        drawing()
+        list(drawing)
     return path
 
 
-def _draw_examples(pipe: Connection, folder: Path, examples: Sequence[Example]) -> None:
-    """What the other process does."""
+def _draw_examples(task: tuple[Path, Sequence[Example]], tell: object) -> None:
+    """What the other process does, where there is one."""
     from verax.report.page import draw_examples  # noqa: PLC0415  # needs packages of an extra
 
-    draw_examples(folder, examples)
-    pipe.send(None)
+    draw_examples(*task)
 
 
 def provenance(study: Study, results: Results) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """A monitor: scores over time, window by window, and whether the fidelity fell; kept in a small file."""
 
 import copy
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,13 @@ import numpy.typing as npt
 import torch
 
 from verax.core.arguments import checked_count
-from verax.core.files import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum, write_atomically
+from verax.core.files import (
+    digest,
+    read_sealed_json,
+    sealed_json,
+    tensor_hash,
+    write_atomically,
+)
 from verax.core.warn import warn
 from verax.evaluation.result import Evaluation
 from verax.metrics.result import Result
@@ -317,7 +322,6 @@ class Monitor:
         """The state as the content of a file."""
         held = {
             "format": FORMAT,
-            "seal": BLANK_CHECKSUM,
             "about": self.about,
             "reference": self.reference,
             "window": self.window,
@@ -326,7 +330,7 @@ class Monitor:
             "notes": list(self.notes),
             "tracks": [track.to_json() for track in self.tracks],
         }
-        return with_checksum(json.dumps(held, indent=1).encode())
+        return sealed_json(held)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Monitor":
@@ -335,10 +339,9 @@ class Monitor:
         Args:
             path: Its file.
         """
-        content = Path(path).read_bytes()
-        if FORMAT.encode() not in content or not has_valid_checksum(content):
+        held = read_sealed_json(Path(path).read_bytes())
+        if held is None or held.get("format") != FORMAT:
             raise ValueError(f"{path}: no state of a monitor, or damaged or edited since it was written.")
-        held = json.loads(content)
         monitor = cls(reference=held["reference"], window=held["window"], alarm=held["alarm"], about=held["about"])
         monitor.batches, monitor.notes = held["batches"], tuple(held.get("notes", ()))
         monitor.tracks = [Track.from_json(track) for track in held["tracks"]]

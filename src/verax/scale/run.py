@@ -1,34 +1,168 @@
-"""Score a lake from addresses to totals: check, join, score what is missing, add up."""
+"""Score a lake from addresses to totals: check, join, score what is missing in processes or on Ray Data, add up."""
 
+import copy
 import logging
+import pickle
+import re
 import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any
 
+import joblib
 import numpy as np
+import polars as pl
+import torch
 
 from verax.attribution.base import Attribution
-from verax.core.folders import File
+from verax.core.blocks import one_thread_on_cpu
+from verax.core.engine import Processes, TaskLostError, Tell, ThisProcess, available_cores, nobody
+from verax.core.folders import File, Folder
 from verax.core.packages import optional_package
+from verax.core.ray_engine import Cluster, RayWorker, connected, load_ray
 from verax.core.warn import kind_of, warn
-from verax.core.worker_processes import TaskLostError
 from verax.data.array_files import first_line, listed
 from verax.evaluation.evaluate import evaluate
 from verax.problem.problem import Problem
-from verax.scale.engines import BatchWriter, Stored, run_local, run_ray
 from verax.scale.lake import Join, Lake, check_readable, open_lake
 from verax.scale.scoring import INPUTS, METRICS, BatchScorer, RowError
-from verax.scale.store import LakeScores, ScoreFolder
+from verax.scale.store import LakeScores, ScoreFolder, score_file
 
-if TYPE_CHECKING:
-    from verax.study.resources import Cluster
 
-Engine = Union[int, "Cluster", None]
+@dataclass(frozen=True)
+class Stored:
+    """A batch whose scores are written: its rows, and what was warned of."""
+
+    rows: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BatchWriter:
+    """Scores batches and writes each one's scores as a file."""
+
+    scorer: BatchScorer
+    out: Folder
+
+    def __call__(self, rows: pl.DataFrame, tell: Tell) -> Stored:
+        """Score and write a batch."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            scores = self.scorer.scores(rows)
+        self.out.write(*score_file(scores))
+        messages = {re.sub(r"\d", "", text): text for text in (str(warning.message) for warning in caught)}
+        return Stored(len(rows), tuple(messages.values()))
+
+    def name(self, rows: pl.DataFrame) -> str:
+        """Which batch an error is about."""
+        keys = rows[self.scorer.key]
+        return f"rows with {self.scorer.key} {keys[0]!r} to {keys[-1]!r}"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model runs on a GPU."""
+        problem = self.scorer.problem
+        device = problem.device or problem.scorer.device
+        return device is not None and torch.device(device).type == "cuda"
+
+    def on_device(self, device: str) -> "BatchWriter":
+        """The same on a GPU of its own."""
+        problem = copy.copy(self.scorer.problem)
+        problem.device = torch.device(device)
+        return replace(self, scorer=replace(self.scorer, problem=problem))
+
+
+def run_local(writer: BatchWriter, batches: Iterable[pl.DataFrame], workers: int | None) -> Iterator[Stored]:
+    """Score batches in processes of one thread, by default one per core or GPU; one alone is this process."""
+    gpus = torch.cuda.device_count() if writer.on_gpu else 0
+    count = workers or gpus or available_cores()
+    writers = [writer if gpus < 2 else writer.on_device(f"cuda:{number % gpus}") for number in range(count)]
+    sent = map(joblib.wrap_non_picklable_objects, writers)
+    engine = ThisProcess(writer) if count == 1 else Processes(list(sent))
+    with one_thread_on_cpu("cuda" if writer.on_gpu else "cpu"), engine:
+        yield from engine.run(batches, name=writer.name)
+
+
+def run_ray(
+    writer: BatchWriter, lakes: Mapping[str, Lake], scored: Sequence[File], cluster: Cluster
+) -> Iterator[Stored]:
+    """Read, join and score on a cluster, where Ray Data cuts batches and tries again what was lost."""
+    scorer, threads = writer.scorer, cluster.threads
+    with connected(cluster):
+        cloudpickle = optional_package("ray.cloudpickle", "verax[ray]", "a lake on a cluster")
+        ray, data = load_ray(), optional_package("ray.data", "verax[ray]", "a lake on a cluster")
+        context = data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.use_datasource_v2 = False  # whose threads fail over an import where there is no aiohttp
+        join: dict[str, Any] = {"num_partitions": -(-lakes[INPUTS].rows // scorer.batch_rows), "on": (scorer.key,)}
+        table = _read(data, scorer, INPUTS, lakes[INPUTS])
+        if scored:
+            paths = [file.path for file in scored]
+            keys = data.read_parquet(paths, filesystem=writer.out.system, columns=[scorer.key], partitioning=None)
+            table = table.join(keys, join_type="left_anti", **join)
+        for name in scorer.attributions:
+            table = table.join(_read(data, scorer, name, lakes[name]), join_type="inner", **join)
+        kind, needed = ("GPU", 1) if writer.on_gpu else ("CPU", threads)
+        actors = cluster.workers or max(1, int(ray.cluster_resources().get(kind, 1)) // needed)
+        stored = table.map_batches(
+            RayWriter,
+            fn_constructor_args=(RayWorker(threads), cloudpickle.dumps(writer)),
+            batch_size=None,
+            batch_format="pyarrow",
+            compute=data.ActorPoolStrategy(min_size=1, max_size=actors),
+            num_cpus=threads,
+            num_gpus=int(writer.on_gpu),
+            max_task_retries=cluster.retries,
+        )
+        try:
+            for row in stored.iter_rows():
+                result = pickle.loads(row["result"])  # noqa: S301  # which a worker has sent
+                if isinstance(result, RowError):
+                    raise result
+                yield result
+        except (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError) as error:
+            raise TaskLostError(f"a batch on the cluster {cluster.address}", cluster.retries + 1) from error
+        except ray.exceptions.RayError as error:
+            raise ConnectionError(f"engine: Ray gave up: {first_line(error)}.") from error
+
+
+class RayWriter:
+    """What runs in an actor: a block of Ray's is sorted and cut into batches, so that all runs cut it alike."""
+
+    def __init__(self, worker: RayWorker, writer: bytes) -> None:
+        worker.begin()  # before metrics of the user's own are imported
+        self.writer: BatchWriter = pickle.loads(writer)  # noqa: S301  # which this run has sent
+
+    def __call__(self, block: Any) -> dict[str, Any]:
+        """Score and write the rows of a block; a bad row is a result, because Ray loses the cause of errors."""
+        rows, size = pl.DataFrame(block).sort(self.writer.scorer.key), self.writer.scorer.batch_rows
+        results: list[Stored | RowError] = []
+        try:
+            results += [self.writer(rows[start : start + size], nobody) for start in range(0, len(rows), size)]
+        except RowError as error:
+            results.append(error)
+        return {"result": np.array([pickle.dumps(result) for result in results], object)}
+
+
+def _read(data: Any, scorer: BatchScorer, name: str, lake: Lake) -> Any:
+    """The rows, or an attribution, with the columns as ``BatchScorer`` takes them."""
+    columns = dict(zip(scorer.features, scorer.joined(name) if name else scorer.features, strict=True))
+    key = pl.col(scorer.key).cast(lake.key_type(scorer.key))
+
+    def prepared(block: Any) -> Any:
+        return pl.DataFrame(block).select(key, *(pl.col(old).alias(new) for old, new in columns.items())).to_arrow()
+
+    paths, names = [file.path for file in lake.files], [scorer.key, *columns]
+    table = data.read_parquet(paths, filesystem=lake.folder.system, columns=names, partitioning=None)
+    return table.map_batches(prepared, batch_format="pyarrow")
+
+
+Engine = int | Cluster | None
 _LOG = logging.getLogger("verax.lakes")
 _EVERY = 10.0  # seconds between two lines of progress
 
@@ -63,7 +197,7 @@ def score_lake(
         metrics: As ``verax.evaluate`` takes them.
         key: The column that identifies a row.
         limits: Whether to find what the best attribution would score as well.
-        engine: A number of processes, by default one per core or GPU; or a ``verax.study.resources.Cluster``. A script
+        engine: A number of processes, by default one per core or GPU; or a ``verax.lakes.Cluster``. A script
             that asks for more than one process must begin its work under ``if __name__ == "__main__"``.
 
     Example:
@@ -139,12 +273,8 @@ def _named_rows(lakes: Mapping[str, Lake], key: str, spill: str) -> Iterator[Joi
     except RowError as error:
         assert join is not None  # noqa: S101  # which reads the rows
         raise ValueError(f"{join.holders(error.lake, error.key)[0]}: {error}") from error
-    except TaskLostError as error:
-        first, last = (error.task[key][place] for place in (0, -1))
-        raise ChildProcessError(
-            f"rows with {key} {first!r} to {last!r}: {error}. What was finished is stored; check these rows and the "
-            "memory, and run it again."
-        ) from None
+    except TaskLostError:  # which no file is to blame for
+        raise
     except (duckdb.Error, OSError, ConnectionError) as error:
         for lake in lakes.values():
             for number in range(len(lake.files)):

@@ -1,7 +1,6 @@
 """The folder of scores: a manifest of the job and its files, sealed files of scores, and their totals."""
 
 import io
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import polars as pl
 import torch
 
 from verax.core.display import TextTable, counted, metric_head
-from verax.core.files import Sealed, digest
+from verax.core.files import Sealed, read_sealed_json, sealed_json
 from verax.core.folders import File, open_folder
 from verax.core.packages import __version__
 from verax.metrics.base import Metric
@@ -48,13 +47,8 @@ class ScoreFolder:
                 name = self.folder.name(files[0].path)
                 raise ValueError(f"out: {name} holds scores, without the {MANIFEST} of their job; use another folder.")
             return {}
-        try:
-            manifest = json.loads(content)
-            seal = manifest.pop("seal")
-            whole = seal == digest(**manifest) and manifest["format"] == FORMAT
-        except (ValueError, KeyError, TypeError, AttributeError):
-            whole = False
-        if not whole:
+        manifest = read_sealed_json(content)
+        if manifest is None or manifest["format"] != FORMAT:
             name = self.folder.name(f"{self.folder.base}/{MANIFEST}")
             raise ValueError(f"out: {name}: damaged or of another version; use another folder.")
         before: dict[str, str] = manifest["job"]
@@ -109,8 +103,7 @@ class ScoreFolder:
             return []
 
     def _manifest(self, marks: Mapping[str, str]) -> bytes:
-        content = {"format": FORMAT, "job": self.job, "files": dict(marks), "verax": __version__}
-        return json.dumps({**content, "seal": digest(**content)}, indent=2).encode()
+        return sealed_json({"format": FORMAT, "job": self.job, "files": dict(marks), "verax": __version__})
 
 
 def score_file(table: Any) -> tuple[str, bytes]:

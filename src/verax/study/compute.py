@@ -21,8 +21,7 @@ from verax.scoring.meter import Cost, Mark, Rows
 from verax.study.cache import Cache
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import StudyMetrics, described, is_drawn
-from verax.study.resources import Machine
-from verax.study.study_data import said_before
+from verax.study.study_data import Machine, said_before
 from verax.study.tables import COST_COLUMNS, scores_schema
 from verax.study.units import attributions_key
 

@@ -1,29 +1,27 @@
-"""Engines run units: in this process, in worker processes, or as tasks of a Ray cluster; results go to the store."""
+"""What engines do for a study: they compute units, tables of the resampling study and answers, and store them."""
 
 import contextlib
 import functools
-import os
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from verax.attribution import families
-from verax.core.registry import load_plugins, loaded_plugins
-from verax.core.worker_processes import Worker, WorkerEndedError, available_cores, ready
+from verax.core.engine import Engine, Processes, ThisProcess, available_cores
+from verax.core.ray_engine import Cluster, RayTasks
+from verax.core.registry import load_plugins
 from verax.study.compute import Tell, UnitResult, compute
 from verax.study.progress import Watcher
-from verax.study.resources import Cluster, Machine, load_ray
 from verax.study.store import parquet, versions
 from verax.study.study import Study, open_study
-from verax.study.trust import Question, answer, finished_scores, questions
+from verax.study.study_data import Machine
+from verax.study.trust import TRUST, Question, answer, finished_scores, questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
 
@@ -85,33 +83,6 @@ class Written:
             self.tell(last.result())
 
 
-@dataclass(frozen=True)
-class StudyAddress:
-    """How a worker, in a process of its own, comes to the study.
-
-    Attributes:
-        folder: Its directory.
-        modules: Modules that were imported here, by the user's word, and that the worker imports as well.
-        path: Where modules are looked for.
-    """
-
-    folder: str
-    modules: tuple[str, ...]
-    path: tuple[str, ...]
-
-    @classmethod
-    def of(cls, study: Study) -> "StudyAddress":
-        """The address of a study that is open here."""
-        modules = dict.fromkeys((*loaded_plugins(), *study.imports))
-        return cls(str(study.store.folder.absolute()), tuple(modules), tuple(sys.path))
-
-    def open(self) -> Study:
-        """Open the study there."""
-        sys.path += [entry for entry in self.path if entry not in sys.path]
-        load_plugins(self.modules)
-        return open_study(self.folder)
-
-
 def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = lambda family: None) -> int:
     """Compute a unit, write its file and return its model rows."""
     return store(study, unit, _computed(study, unit, machine, tell))
@@ -128,15 +99,6 @@ def store(study: Study, unit: Unit, result: UnitResult) -> int:
     content = parquet(result.table, {**facts, **result.costs, "versions": versions()})
     study.store.put("scores", unit.stem, content, ".parquet")
     return int(result.costs["rows_forward"])
-
-
-def run_local(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher) -> None:
-    """Run units one after the other in this process, on one core or one GPU."""
-    if torch.device(machine.device).type == "cpu":
-        for unit in units:
-            watcher.done(compute_and_store(study, unit, machine, watcher.family))
-    else:
-        run_beside(study, units, machine, watcher)
 
 
 def run_beside(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher) -> None:
@@ -158,156 +120,115 @@ def _begin(study: Study, unit: Unit, threads: Executor) -> None:
         family.begin(inputs, threads)
 
 
-# GNU's allocator hands large blocks back to the system when they are free, which then clears every page of the next
-# one anew; workers, which need such blocks again and again, keep them.
-_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
-
-
 UNCERTAINTY = "uncertainty of Infidelity"  # what the watcher is told
 
 
-def run_pool(
-    study: Study,
-    units: Sequence[Unit],
-    machine: Machine,
-    watcher: Watcher,
-    workers: int,
-    uncertainty: Sequence[str] = (),
-    trust: Callable[[], Sequence[str]] = tuple,
-) -> None:
-    """Run units in worker processes, then tables of the resampling study, which need the attributions of the first.
+@dataclass(frozen=True)
+class StudyWork:
+    """What a worker does for a study: it makes files, by their names; those that are there already it leaves alone.
 
-    Then they answer the questions of trust, which are known when all units are there. Whatever ends this, an error or
-    Ctrl-C, ends them at once.
+    Attributes:
+        folder: The study's directory.
+        imports: Modules that define what is not part of Verax.
+        machine: Where to compute.
+        opened: The study, where this process has opened it; workers open it themselves.
     """
-    waiting = [*reversed(uncertainty), *(unit.stem for unit in reversed(units))]
-    with contextlib.ExitStack() as crew:
-        left = {_hire(crew, study, machine, waiting.pop()): 1 for _ in range(min(workers, len(waiting)))}
-        _attend(left, waiting, watcher)
-        waiting = [*reversed(trust())]
-        for worker in list(left)[: len(waiting)]:
-            worker.send(waiting.pop())
-            left[worker] = 1
-        _attend(left, waiting, watcher)
+
+    folder: str
+    imports: tuple[str, ...]
+    machine: Machine
+    opened: Study | None = None
+
+    @classmethod
+    def of(cls, study: Study, machine: Machine) -> "StudyWork":
+        """The work for a study, by workers."""
+        return cls(str(study.store.folder.absolute()), tuple(study.imports), machine)
+
+    def __call__(self, task: str | tuple[str, ...], tell: Callable[[Any], None]) -> int | None:
+        """Make a file, or the units of a share; the model rows of a single unit.
+
+        Args:
+            task: A name, or the names of units that go to one GPU.
+            tell: Told what is computed, and the rows of each unit of a share.
+        """
+        study = self.opened or _opened(self.folder, self.imports, Path(self.folder, "study.toml").read_bytes())
+        units = {unit.stem: unit for unit in study.units}
+        if isinstance(task, tuple):
+            share = [units[stem] for stem in task if not study.store.has("scores", stem)]
+            run_beside(study, share, self.machine, Told(tell))
+            return None
+        if task in units:
+            return 0 if study.store.has("scores", task) else compute_and_store(study, units[task], self.machine, tell)
+        if task in uncertainty_tables(study):
+            if not study.store.has("uncertainty", task):
+                tell(UNCERTAINTY)
+                compute_uncertainty(study, task, self.machine)
+        elif not study.store.has(TRUST, task):
+            tell(_questions(study)[task].title)
+            answer(study, _questions(study)[task], self.machine)
+        return None
 
 
-def run_gpus(study: Study, units: Sequence[Unit], machines: Sequence[Machine], watcher: Watcher) -> None:
-    """Run units on several GPUs, one worker process each; the units of the same inputs go to the same one."""
-    starts = {start: place for place, start in enumerate(sorted({unit.rows.start for unit in units}))}
-    left: dict[Worker, int] = {}
-    with contextlib.ExitStack() as crew:
-        for number, machine in enumerate(machines[: len(starts)]):
-            share = [unit.stem for unit in units if starts[unit.rows.start] % len(machines) == number]
-            left[_hire(crew, study, machine, share)] = len(share)
-        _attend(left, [], watcher)
+class Told:
+    """A watcher that passes everything on as one kind of message: names of families, and rows of units."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self.log = self.family = self.done = tell
 
 
-def _hire(crew: contextlib.ExitStack, study: Study, machine: Machine, first: str | list[str]) -> Worker:
-    """Start a worker, which ends with the crew, and give it its first work."""
-    kept = {name: os.environ.get(name, value) for name, value in _KEPT_MEMORY.items()}
-    worker = Worker(_work, StudyAddress.of(study), machine, environment=kept)
-    crew.callback(worker.end)
-    worker.send(first)
-    return worker
-
-
-def _attend(left: dict[Worker, int], waiting: list[str], watcher: Watcher) -> None:
-    """Hear workers, which have so many units left, until all is done; who has none gets what waits."""
-    while busy := [worker for worker, count in left.items() if count]:
-        for worker in ready(busy):
-            left[worker] -= _finished(worker, watcher)
-            if waiting and not left[worker]:
-                worker.send(waiting.pop())
-                left[worker] = 1
-
-
-def _finished(worker: Worker, watcher: Watcher) -> bool:
-    """Hear what a worker says: what it begins, that it is done, with the rows of a unit, or what went wrong."""
-    try:
-        said = worker.receive()
-    except WorkerEndedError as error:
-        raise ChildProcessError(
-            f"engine: {error}, as when memory runs out. What was finished is stored; run the same command again, with "
-            "fewer --workers."
-        ) from None
-    if isinstance(said, str):
-        watcher.family(said)
-        return False
-    if said is not None:
-        watcher.done(said)
-    return True
-
-
-def _work(pipe: Connection, address: StudyAddress, machine: Machine) -> None:
-    """What a worker does until it is killed."""
-    study = address.open()
-    units = {unit.stem: unit for unit in study.units}
-    trust: dict[str, Question] = {}
-    while True:
-        asked = pipe.recv()
-        if isinstance(asked, list):
-            run_beside(study, [units[stem] for stem in asked], machine, _Piped(pipe))
-        elif asked in units:
-            pipe.send(compute_and_store(study, units[asked], machine, pipe.send))
-        elif asked in uncertainty_tables(study):
-            pipe.send(UNCERTAINTY)
-            compute_uncertainty(study, asked, machine)
-            pipe.send(None)
-        else:
-            trust = trust or questions(study, finished_scores(study))
-            pipe.send(trust[asked].title)
-            answer(study, trust[asked], machine)
-            pipe.send(None)
-
-
-class _Piped:
-    """Passes on what a watcher is told."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self.log = self.family = self.done = pipe.send
-
-
-_AHEAD = 2  # tasks waiting for each one that runs
-
-
-def run_ray(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher, cluster: Cluster) -> None:
-    """Run units as tasks of the cluster that this process is connected to."""
-    ray = load_ray()
-    needs = {"num_cpus": cluster.threads, "num_gpus": 0 if machine.device == "cpu" else 1}
-    task = ray.remote(**needs, max_retries=cluster.retries)(_task)
-    room = cluster.workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.threads)
-    address = StudyAddress.of(study)
-    waiting = [unit.stem for unit in reversed(units)]
-    running: list[Any] = []
-    while waiting or running:
-        while waiting and len(running) < room * _AHEAD:
-            running.append(task.remote(address, waiting.pop(), machine, cluster.threads))
-        finished, running = ray.wait(running, num_returns=1)
-        watcher.done(_result(ray, finished[0]))
-
-
-def _result(ray: Any, task: Any) -> int:
-    """The rows of a finished task; what went wrong in it is raised as if it had gone wrong here."""
-    try:
-        return int(ray.get(task))
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
-    except ray.exceptions.RayError as error:
-        raise ConnectionError(f"engine: a task was lost for good: {error}") from None
-
-
-def _task(address: StudyAddress, stem: str, machine: Machine, threads: int) -> int:
-    """What a worker does; a unit that an earlier, lost try has stored is not computed again."""
-    torch.set_num_threads(threads)
-    folder = Path(address.folder)
-    study = _opened(address, (folder / "study.toml").read_text(encoding="utf-8"))
-    unit = next(unit for unit in study.units if unit.stem == stem)
-    if any((folder / "scores").glob(f"{stem}.*.parquet")):
-        return 0
-    return compute_and_store(study, unit, machine)
+def watched(watcher: Watcher) -> Callable[[Any], None]:
+    """What hears such messages."""
+    return lambda event: watcher.family(event) if isinstance(event, str) else watcher.done(event)
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(address: StudyAddress, frozen: str) -> Study:
+def _opened(folder: str, imports: tuple[str, ...], frozen: bytes) -> Study:
     """The study, opened once by each worker, and again when it has grown."""
-    return address.open()
+    load_plugins(imports)
+    return open_study(folder)
+
+
+@functools.lru_cache(maxsize=1)
+def _questions(study: Study) -> dict[str, Question]:
+    """The questions of trust, which are known when all units are there."""
+    return questions(study, finished_scores(study))
+
+
+def study_engine(study: Study, machine: Machine, cluster: Cluster | None, workers: int) -> Engine:
+    """Where a study is computed: on a cluster, on several GPUs, in several processes, or in this one.
+
+    Args:
+        study: The study; one about objects of this program stays in it.
+        machine: Where to compute.
+        cluster: A Ray cluster, if any.
+        workers: Processes of this machine.
+    """
+    work = StudyWork.of(study, machine)
+    if cluster is not None:
+        return RayTasks(work, cluster, gpus=int(machine.device != "cpu"))
+    if study.live is None and len(gpus := machine.gpus()) > 1:
+        return Processes([replace(work, machine=gpu) for gpu in gpus])
+    if workers > 1:
+        return Processes([work] * workers)
+    return ThisProcess(replace(work, opened=study))
+
+
+def unit_tasks(study: Study, units: Sequence[Unit], machine: Machine, cluster: Cluster | None) -> list[Any]:
+    """Units as tasks: each by itself; on GPUs of this machine a share for each, the units of the same inputs together.
+
+    Args:
+        study: The study.
+        units: What is to be computed.
+        machine: Where to compute.
+        cluster: A Ray cluster, if any.
+    """
+    if cluster is not None or torch.device(machine.device).type == "cpu":
+        return [unit.stem for unit in units]
+    return list(shares(units, 1 if study.live is not None else len(machine.gpus())))
+
+
+def shares(units: Sequence[Unit], count: int) -> Iterator[tuple[str, ...]]:
+    """The names of units in as many shares, the units of the same inputs in the same one."""
+    starts = {start: place for place, start in enumerate(sorted({unit.rows.start for unit in units}))}
+    for number in range(min(count, len(starts))):
+        yield tuple(unit.stem for unit in units if starts[unit.rows.start] % count == number)

@@ -18,9 +18,8 @@ from verax.metrics.base import Metric
 from verax.study.cache import Cache, words
 from verax.study.compute import explain
 from verax.study.explained_models import ExplainedModel
-from verax.study.resources import Machine
 from verax.study.spec import StudySpec
-from verax.study.study_data import said_before
+from verax.study.study_data import Machine, said_before
 from verax.study.tables import LEADING_ORDER, Example
 from verax.study.units import other_key
 

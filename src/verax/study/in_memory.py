@@ -16,11 +16,11 @@ from verax.data.file import held_out_rows, table_dataset
 from verax.metrics.choose import Metrics, chosen
 from verax.study.data_spec import LIVE, configuration
 from verax.study.metrics import written
-from verax.study.own_models import Live
-from verax.study.resources import Machine
+from verax.study.models import Live
 from verax.study.run import Finished
 from verax.study.run import run_study as run_spec
 from verax.study.spec import StudySpec, load_spec, parse_spec
+from verax.study.study_data import Machine
 
 _HERE = Machine()
 _EVERY = 97  # of the grid's LIME configurations: a prime number, so that all their settings occur

@@ -17,8 +17,8 @@ from verax.study.compute import compute
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import StudyMetrics
 from verax.study.progress import duration
-from verax.study.resources import Machine
 from verax.study.study import Study
+from verax.study.study_data import Machine
 from verax.study.trust import to_ask
 from verax.study.units import Part, Unit
 

@@ -17,11 +17,11 @@ from verax.scoring.adapters import labels_of
 from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import described
-from verax.study.own_models import is_own
+from verax.study.models import is_own
 from verax.study.plan import forecast, rows_alone
-from verax.study.resources import Machine
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
+from verax.study.study_data import Machine
 from verax.study.summary import configurations as summarise
 from verax.study.summary import methods as summarise_methods
 from verax.study.tables import (

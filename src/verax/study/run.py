@@ -1,27 +1,28 @@
 """Run a study from spec to report: prepare, plan, compute what is missing, finish, write the report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 from verax.core.display import escape
+from verax.core.engine import Engine
 from verax.core.files import DiskError, named_disk_errors
+from verax.core.ray_engine import Cluster, connected
 from verax.report.study_report import need_study_extra, write_study_report
-from verax.study.engine import UNCERTAINTY, run_gpus, run_local, run_pool, run_ray
+from verax.study.engine import study_engine, unit_tasks, watched
 from verax.study.examples import examples_stem, make_examples
-from verax.study.own_models import Live
+from verax.study.models import Live
 from verax.study.plan import Plan, plan_of
 from verax.study.progress import Watcher, watching
-from verax.study.resources import Cluster, Machine, connected, one_thread
 from verax.study.results import chosen_examples, read_results, weak_models
 from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError
 from verax.study.study import Study, planned, prepare
-from verax.study.trust import TRUST, answer, finished_scores, questions
-from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
+from verax.study.study_data import Machine, one_thread
+from verax.study.trust import TRUST, finished_scores, questions
+from verax.study.uncertainty import uncertainty_tables
 from verax.study.units import Unit
 
 _HERE = Machine()
@@ -106,17 +107,14 @@ def _run(
         for line in plan.lines():
             log(line)
         crew = workers > 1 and len(todo) > 1 and live is None and not plan.quicker_than(_QUICK)
-        with watching(len(todo)) as watcher:
-            if cluster is not None:
-                run_ray(study, todo, machine, watcher, cluster)
-            elif len(gpus := machine.gpus()) > 1 and live is None:
-                run_gpus(study, todo, gpus, watcher)
-            elif crew:
-                units, tables = _longest_first(study, todo, plan, watcher)
-                run_pool(study, units, machine, watcher, workers, tables, partial(_unasked, study, watcher))
-            else:
-                run_local(study, todo, machine, watcher)
-            finish(study, machine, watcher)
+        with (
+            watching(len(todo)) as watcher,
+            study_engine(study, machine, cluster, workers if crew else 1) as engine,
+        ):
+            units, tables = (
+                _longest_first(study, todo, plan, watcher) if crew else (todo, _lacking_tables(study, watcher))
+            )
+            complete(study, engine, [*unit_tasks(study, units, machine, cluster), *tables], machine, watcher)
         return Finished(study, write_study_report(study, workers=workers if crew else 1), len(todo))
 
 
@@ -128,15 +126,30 @@ def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, wo
         return plan_of(study, [unit for unit in study.units if unit.stem not in finished], machine, workers)
 
 
-def finish(study: Study, machine: Machine, watcher: Watcher) -> None:
-    """The resampling study, the questions of trust and the examples of each model."""
-    _study_uncertainty(study, machine, watcher)
-    if not study.spec.examples and not study.spec.trust.inputs:
-        return
-    scores = finished_scores(study)
-    _ask_for_trust(study, scores, machine, watcher)
+def complete(
+    study: Study, engine: Engine, tasks: Sequence[str | tuple[str, ...]], machine: Machine, watcher: Watcher
+) -> None:
+    """Compute what is left of a study.
+
+    Args:
+        study: The study.
+        engine: What computes.
+        tasks: Units, or shares of them, and tables of the resampling study; questions of trust follow.
+        machine: Where examples are made.
+        watcher: Told what happens.
+    """
+    for rows in engine.run(tasks, watched(watcher), _named):
+        if rows is not None:
+            watcher.done(rows)
+    list(engine.run(_unasked(study, watcher), watched(watcher), _named))
+    _make_examples(study, machine, watcher)
+
+
+def _make_examples(study: Study, machine: Machine, watcher: Watcher) -> None:
+    """The examples of each model."""
     if not study.spec.examples:
         return
+    scores = finished_scores(study)
     chosen = {name: chosen_examples(study, model, scores) for name, model in study.models.items()}
     wanted = {examples_stem(model, study.spec, chosen[name]): model for name, model in study.models.items()}
     for stem in _lacking(study, "examples", list(wanted), watcher):
@@ -145,30 +158,24 @@ def finish(study: Study, machine: Machine, watcher: Watcher) -> None:
         study.store.put("examples", stem, content, ".safetensors")
 
 
+def _named(task: str | tuple[str, ...]) -> str:
+    """Which file, or which units, an error is about."""
+    return task if isinstance(task, str) else f"{task[0]} and {len(task) - 1} others" if len(task) > 1 else task[0]
+
+
 def _longest_first(study: Study, todo: list[Unit], plan: Plan, watcher: Watcher) -> tuple[list[Unit], list[str]]:
     """Units, and tables of the resampling study: what takes longest first, so that no worker waits long at the end."""
     seconds = {model.name: (model.seconds or 0.0) / max(1, model.inputs) for model in plan.models}
     tables = uncertainty_tables(study)
-    lacking = _lacking(study, "uncertainty", list(tables), watcher)
     return (
         sorted(todo, key=lambda unit: -seconds[unit.model] * unit.inputs),
-        sorted(lacking, key=lambda stem: -seconds[tables[stem].model.name]),
+        sorted(_lacking_tables(study, watcher), key=lambda stem: -seconds[tables[stem].model.name]),
     )
 
 
-def _study_uncertainty(study: Study, machine: Machine, watcher: Watcher) -> None:
-    """How far Infidelity's own error reaches, where no worker has computed it."""
-    for stem in _lacking(study, "uncertainty", list(uncertainty_tables(study)), watcher):
-        watcher.family(UNCERTAINTY)
-        compute_uncertainty(study, stem, machine)
-
-
-def _ask_for_trust(study: Study, scores: pl.DataFrame, machine: Machine, watcher: Watcher) -> None:
-    """Whether the scores can be trusted, where the spec asks and no worker has answered."""
-    asked = questions(study, scores)
-    for stem in _lacking(study, TRUST, list(asked), watcher):
-        watcher.family(asked[stem].title)
-        answer(study, asked[stem], machine)
+def _lacking_tables(study: Study, watcher: Watcher) -> list[str]:
+    """Tables of how far Infidelity's own error reaches; they need the attributions of units."""
+    return _lacking(study, "uncertainty", list(uncertainty_tables(study)), watcher)
 
 
 def _unasked(study: Study, watcher: Watcher) -> list[str]:

@@ -6,7 +6,7 @@ what it held is computed anew.
 """
 
 import contextlib
-import hashlib
+import glob
 import io
 import json
 import os
@@ -22,13 +22,20 @@ import torch
 from filelock import FileLock, Timeout
 
 import verax
-from verax.core.files import Sealed, digest, named_disk_errors, write_atomically
+from verax.core.files import (
+    BLANK_CHECKSUM,
+    Sealed,
+    digest,
+    has_valid_checksum,
+    named_disk_errors,
+    with_checksum,
+    write_atomically,
+)
 from verax.core.packages import optional_package
 from verax.study.cache import Cache, said_name, words
 from verax.study.spec import SpecError, StudySpec, parse_spec
 
 FORMAT = 2  # 1 explained the first rows of a part, and images from a baseline of their own for each pixel
-_SEAL = "seal"
 
 
 class StoreError(ValueError):
@@ -124,24 +131,23 @@ class Store:
         """Write the frozen spec."""
         content = {"format": FORMAT, "study": spec.form(), "facts": dict(facts)}
         tomli_w = optional_package("tomli_w", "verax[study]", "a study")
-        text = tomli_w.dumps({**content, _SEAL: seal_of(content)})
-        write_atomically(self.toml, text.encode())
+        write_atomically(self.toml, with_checksum(tomli_w.dumps({"seal": BLANK_CHECKSUM, **content}).encode()))
 
     def frozen(self) -> Frozen:
         """Read the frozen spec, or say what is wrong with it."""
         try:
-            content = tomllib.loads(self.toml.read_text(encoding="utf-8"))
+            whole = self.toml.read_bytes()
+            content = tomllib.loads(whole.decode("utf-8"))
         except FileNotFoundError:
             raise StoreError(f"{self.folder}: no study here: there is no study.toml.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StoreError(f"{self.toml}: damaged: {error}. Run the study again to have it written anew.") from None
-        seal = content.pop(_SEAL, None)
-        if content.get("format") == 1 and seal == seal_of(content):
+        if content.get("format") == 1:
             raise EarlierStudyError(
                 f"{self.folder}: holds a study of an earlier version of Verax, which explained the first rows instead "
                 "of random ones; its results cannot be used with this one. Choose another --out."
             )
-        if content.get("format") != FORMAT or seal != seal_of(content):
+        if content.get("format") != FORMAT or not has_valid_checksum(whole):
             raise StoreError(
                 f"{self.toml}: was changed by hand or damaged. Run the study again to have it written anew."
             )
@@ -162,6 +168,10 @@ class Store:
         path = self.folder / kind / Sealed.name(stem, content, suffix)
         write_atomically(path, content)
         return path
+
+    def has(self, kind: str, stem: str) -> bool:
+        """Whether a result is there, by its name."""
+        return next((self.folder / kind).glob(f"{glob.escape(stem)}.*"), None) is not None
 
     def contents(self, kind: str, wanted: Collection[str] | None = None) -> Contents:
         """What is there of the wanted results, or of any; a file is read and checked, again only if it changes."""
@@ -260,8 +270,3 @@ def _inode(path: Path) -> int | None:
     with contextlib.suppress(FileNotFoundError):
         return path.stat().st_ino
     return None
-
-
-def seal_of(content: Mapping[str, Any]) -> str:
-    """Hash of values that JSON can hold."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -18,18 +18,16 @@ from verax.study.cache import Cache
 from verax.study.data_spec import LIVE, DataSpec, ModelSpec
 from verax.study.explained_models import ExplainedModel, explained_model, usable
 from verax.study.metrics import StudyMetrics, metrics_of, written
-from verax.study.own_models import Live, is_own, own_model
-from verax.study.resources import Machine
+from verax.study.models import Live, check_fits, is_own, keep_model, own_model, untrained
 from verax.study.spec import StudySpec
 from verax.study.store import EarlierStudyError, Frozen, Store, StoreError, versions
-from verax.study.study_data import Material, column_material, material, modality_of
-from verax.study.trained_models import check_fits, keep_model, untrained
+from verax.study.study_data import Machine, Material, column_material, material, modality_of
 from verax.study.units import Stage, Unit, is_needed, one_table, parts_of, units_of
 
 Log = Callable[[str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study:
     """A study and its directory.
 

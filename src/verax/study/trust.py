@@ -11,9 +11,8 @@ import polars as pl
 from verax.attribution import Attribution
 from verax.auditing.audit import audit
 from verax.auditing.choices import trials_asked
-from verax.auditing.finding import LeftOut
+from verax.auditing.finding import LeftOut, finding_frame, findings_of
 from verax.auditing.result import Audit
-from verax.auditing.store import finding_frame, findings_of
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.limits import limits as possible_limits
 from verax.metrics.base import GuidedMetric, Metric
@@ -24,11 +23,10 @@ from verax.study.compute import explain
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import StudyMetrics, described, is_drawn
 from verax.study.ranking import best_configuration
-from verax.study.resources import Machine
 from verax.study.spec import TrustSpec
 from verax.study.store import parquet, read_facts
 from verax.study.study import Study
-from verax.study.study_data import said_before
+from verax.study.study_data import Machine, said_before
 from verax.study.tables import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust, empty
 from verax.study.units import other_key
 

@@ -14,10 +14,10 @@ from verax.study.compute import explain
 from verax.study.data_spec import thinned
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import local_infidelity
-from verax.study.resources import Machine
 from verax.study.spec import UncertaintySpec
 from verax.study.store import parquet
 from verax.study.study import Study
+from verax.study.study_data import Machine
 from verax.study.units import chunk_size, other_key
 
 

@@ -1,6 +1,5 @@
 """Verification: recompute a random sample of a finished study and compare it with what is stored."""
 
-import json
 import math
 import random
 from collections.abc import Callable
@@ -10,18 +9,17 @@ from typing import Any
 
 import polars as pl
 
-from verax.core.files import write_atomically
+from verax.core.files import read_sealed_json, sealed_json, write_atomically
 from verax.core.warn import warn
 from verax.study.cache import Cache
 from verax.study.compute import compute
-from verax.study.resources import Machine, one_thread
-from verax.study.store import Store, StoreError, read_facts, seal_of, versions
+from verax.study.store import Store, StoreError, read_facts, versions
 from verax.study.study import Study
+from verax.study.study_data import Machine, one_thread
 from verax.study.tables import COST_COLUMNS
 from verax.study.units import Unit
 
 NAMES = ("dataset", "model", "modality", "method", "configuration", "local", "input_id")
-_SEAL = "seal"
 TOLERANCE = 1e-4  # of the spread of a column's values, where device or versions differ
 
 
@@ -82,25 +80,21 @@ def verify(
 
 def write_verdict(store: Store, verdict: Verdict) -> None:
     """Keep the verdict with the study, sealed, and with the state of the scores that it is about."""
-    content = json.loads(json.dumps(asdict(verdict) | {"passed": verdict.passed, "state": store.state()}))
-    write_atomically(_verdict_file(store), json.dumps({**content, _SEAL: seal_of(content)}).encode())
+    content = asdict(verdict) | {"passed": verdict.passed, "state": store.state()}
+    write_atomically(_verdict_file(store), sealed_json(content))
 
 
 def read_verdict(store: Store) -> dict[str, Any] | None:
     """The last verdict, if it is whole and the scores are still those that were verified."""
     path = _verdict_file(store)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        verdict = read_sealed_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
-        content = None
-    seal = content.pop(_SEAL, None) if isinstance(content, dict) else None
-    if seal is None or seal != seal_of(content):
+    if verdict is None:
         found = "damaged, or written by another version of Verax, and ignored"
         warn(f"{path}: {found}; run verax verify again to have it written anew.")
         return None
-    verdict: dict[str, Any] = content
     return verdict if verdict["state"] == store.state() else None
 
 

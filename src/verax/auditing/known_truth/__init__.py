@@ -1,8 +1,17 @@
 """Cases: small models whose true explanations are known exactly."""
 
-from verax.auditing.known_truth.additive import additive, linear, shattered_gradients, uninformative
 from verax.auditing.known_truth.base import Case, Truth
-from verax.auditing.known_truth.interacting import conflicting, duplicated, logic, piecewise_linear, product
+from verax.auditing.known_truth.formulas import (
+    additive,
+    conflicting,
+    duplicated,
+    linear,
+    logic,
+    piecewise_linear,
+    product,
+    shattered_gradients,
+    uninformative,
+)
 from verax.auditing.known_truth.structured import decision_tree, planted_patch, planted_word
 from verax.core.arguments import checked_count, checked_seed
 

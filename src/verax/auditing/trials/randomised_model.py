@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from verax.attribution.base import Attribution
-from verax.auditing.bench import Bench, Scores
-from verax.auditing.subject import Ground, Subject
+from verax.auditing.subject import Bench, Ground, Scores, Subject
 from verax.auditing.trials.base import Explanations, Outcome, Trial
-from verax.auditing.trials.peaks_at_truth import RANDOM, random_explanations
+from verax.auditing.trials.truth import RANDOM, random_explanations
 from verax.core import noise
 from verax.core.shapes import Float
 from verax.scoring.adapters.torch_module import TorchModule
