@@ -11,13 +11,16 @@ $(VENV)/bin/pip install --quiet --constraint constraints.txt hatchling editables
 $(VENV)/bin/pip install --quiet --constraint constraints.txt --no-build-isolation --editable
 endef
 
-.PHONY: demo test check docs format bench clean
+.PHONY: demo test test-fast check docs format bench clean
 
 demo: $(DEMO)
 	$(VENV)/bin/verax study run demo --out demo-study
 
 test: $(READY)
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
+
+test-fast: $(READY)  # what it leaves out stands in conftest.py
+	$(VENV)/bin/python -m pytest --fast --numprocesses auto --dist worksteal
 
 check: $(READY)
 	$(VENV)/bin/ruff check .

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestItem
@@ -20,6 +21,55 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("verax")
+
+# What `make test-fast` leaves out: documentation, packaging, Ray, object stores, processes that are killed, browsers,
+# training, and whatever else takes long. Everything that is found broken here is found by `make test`.
+SLOW = (
+    "src",  # the examples of docstrings
+    "tests/auditing/test_audit.py",
+    "tests/cli/test_contract.py",
+    "tests/cli/test_own_code.py",
+    "tests/cli/test_shell.py",
+    "tests/contract",  # every metric, method and adapter passes through the same suites
+    "tests/faults",
+    "tests/fuzz",
+    "tests/journeys",
+    "tests/paper",
+    "tests/report/test_browser.py",
+    "tests/report/test_figures.py",
+    "tests/report/test_packages.py",
+    "tests/scale/test_object_store.py",
+    "tests/scale/test_ray.py",
+    "tests/scale/test_spark.py",
+    "tests/scale/test_workers.py",
+    "tests/study",
+    "tests/test_dead_ends.py",
+    "tests/test_demo.py",
+    "tests/test_device.py",
+    "tests/test_docs.py",
+    "tests/test_import.py",
+    "tests/test_other_data.py",
+    "tests/test_outside.py",
+    "tests/test_packaging.py",
+    "tests/test_public_api.py",
+    "tests/test_readme.py",
+    "tests/test_results.py",
+    "tests/tuning",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer ``--fast``."""
+    parser.addoption("--fast", action="store_true", help="leave out what takes long: SLOW in conftest.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``--fast`` leave out what is slow, without importing it; None leaves the decision to others."""
+    if not config.getoption("--fast"):
+        return None
+    place = collection_path.relative_to(config.rootpath).as_posix()
+    return True if place in SLOW else None
+
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; tests send it to children
     signal.signal(signal.SIGINT, signal.default_int_handler)

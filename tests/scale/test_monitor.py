@@ -168,7 +168,6 @@ def test_what_cannot_be_done_is_said() -> None:
 
 
 def test_the_page_says_whether_it_fell(tmp_path) -> None:
-    pytest.importorskip("vl_convert", reason="needs the extra study")
     monitor = Monitor(about={"model": "<b>m</b>"})
     with pytest.raises(ValueError, match="no window"):
         monitor.report(tmp_path / "r.html")
@@ -181,7 +180,9 @@ def test_the_page_says_whether_it_fell(tmp_path) -> None:
     monitor.fold(results(drawn(300, mean=0.1, seed=2)), label="wednesday")
     monitor.report(tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
-    assert "Yes: dpc of ig, told in window 3 (wednesday)." in page
-    assert "<svg" in page
+    assert "Yes: dpc of ig, alarm in window 3 (wednesday)." in page
+    svg = page[page.index("<svg") : page.index("</svg>")]
+    for word in ("window", "dpc of ig", "reference", "watched", "alarm"):
+        assert f">{word}</text>" in svg
     assert "&lt;b&gt;m" in page
     assert "<script" not in page

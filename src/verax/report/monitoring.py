@@ -2,20 +2,24 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from verax.core.display import counted
-from verax.core.packages import optional_package
-from verax.core.palette import BLUE, FONT, GREY, VERMILION
-from verax.report.html import rendered
+from verax.core.palette import BLUE, GREY, VERMILION
+from verax.report.html import fixed_style, inline, rendered
+from verax.report.plots import legend, panels, plain
 from verax.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
     from verax.scale.monitor import Monitor, Track, Window
 
-_WIDTH = 400  # pixels of the plot: with its axis it can be read on a phone, where it shrinks to the page
+_WIDTH, _SIZE = 5.2, 9  # inches and points: it can be read on a phone, where it shrinks to the page
+_COLOURS = {"reference": GREY, "watched": BLUE, "alarm": VERMILION}
 _TERMS = {"model": "SHA-256 of the model"}
 _HEAD = ("window", "label", "metric", "attribution", "rows", "mean", "evidence", "")
 
@@ -37,7 +41,7 @@ def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) 
             f"At most {100 * monitor.alarm:.4g} % of such monitors ever give a false alarm, over all windows and "
             f"{counted(len(monitor.tracks), 'track')} together."
         ),
-        chart=Markup(_drawn(monitor)),  # noqa: S704 - Vega escapes the names in it
+        chart=Markup(_drawn(monitor)),  # noqa: S704 - names in it are escaped
         head=_HEAD,
         rows=[_cells(window) for window in reversed(monitor.windows)],
         needed=f"{needed:.2f}",
@@ -49,7 +53,7 @@ def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) 
 def _lead(monitor: "Monitor") -> str:
     fallen = [track for track in monitor.tracks if track.alarm]
     if fallen:
-        said = [f"{track.metric} of {track.attribution}, told in window {_first_alarm(track)}" for track in fallen]
+        said = [f"{track.metric} of {track.attribution}, alarm in window {_first_alarm(track)}" for track in fallen]
         return f"Yes: {'; '.join(said)}."
     watched = sum(not window.reference for window in monitor.tracks[0].windows)
     if not watched:
@@ -64,7 +68,7 @@ def _first_alarm(track: "Track") -> str:
 
 def _cells(window: "Window") -> list[str]:
     mean = Estimate(window.mean, math.nan, window.low, window.high)
-    state = "alarm" if window.alarm else "reference" if window.reference else ""
+    state = _state(window)
     evidence = "" if window.evidence is None else f"{window.evidence:.2f}"
     return [
         str(window.window),
@@ -74,41 +78,38 @@ def _cells(window: "Window") -> list[str]:
         f"{window.rows:,}",
         str(mean),
         evidence,
-        state,
+        "" if state == "watched" else state,
     ]
 
 
-def _drawn(monitor: "Monitor") -> Any:
+def _drawn(monitor: "Monitor") -> str:
     """The chart as SVG: a panel for each metric of each attribution."""
-    alt = optional_package("altair", "verax[study]", "The page of a monitor")
-    vl_convert = optional_package("vl_convert", "verax[study]", "The page of a monitor")
-    panels = [_panel(alt, track) for track in monitor.tracks if track.windows]
-    return vl_convert.vegalite_to_svg(alt.vconcat(*panels).configure(font=FONT, background="white").to_json())
+    tracks = [track for track in monitor.tracks if track.windows]
+    with fixed_style(_SIZE):
+        chart, axes = panels(len(tracks), width=_WIDTH, columns=1)
+        for track, ax in zip(tracks, axes, strict=True):
+            _draw_windows(track, ax)
+        legend(chart, axes, columns=len(_COLOURS))
+        return inline(chart, "Mean score of each window with its interval, by metric and attribution")
 
 
-def _panel(alt: Any, track: "Track") -> Any:
-    states = {"reference": GREY, "watched": BLUE, "alarm": VERMILION}
-    rows = [
-        {
-            "window": window.window,
-            "mean": window.mean,
-            "low": window.low if math.isfinite(window.low) else window.mean,
-            "high": window.high if math.isfinite(window.high) else window.mean,
-            "state": "alarm" if window.alarm else "reference" if window.reference else "watched",
-        }
-        for window in track.windows
-    ]
-    colours = alt.Scale(domain=list(states), range=list(states.values()))
-    colour = alt.Color("state:N", scale=colours, title=None, legend=alt.Legend(orient="bottom"))
-    marked = list(range(1, len(rows) + 1, 1 + len(rows) // 10))
-    inside = alt.Scale(zero=False, padding=12)
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("window:Q", title="window", axis=alt.Axis(values=marked, format="d"), scale=inside), color=colour
-    )
-    height = alt.Y("low:Q", title=f"{track.metric} of {track.attribution}", scale=alt.Scale(zero=False))
-    parts = [base.mark_rule(opacity=0.4).encode(y=height, y2="high:Q"), base.mark_point(filled=True).encode(y="mean:Q")]
+def _draw_windows(track: "Track", ax: Axes) -> None:
+    for state, colour in _COLOURS.items():
+        windows = [window for window in track.windows if _state(window) == state]
+        if windows:
+            places, means = [window.window for window in windows], [window.mean for window in windows]
+            reach = [
+                [window.mean - window.low for window in windows],
+                [window.high - window.mean for window in windows],
+            ]
+            known = np.nan_to_num(reach, posinf=0.0)  # one row has no interval
+            ax.errorbar(places, means, known, fmt="o", color=colour, markersize=4, elinewidth=0.8, label=state)
     if track.test is not None:
         bound = track.test.bound if track.higher_is_better else -track.test.bound
-        held = alt.Chart(alt.Data(values=[{"bound": bound}]))
-        parts.append(held.mark_rule(strokeDash=[4, 3], color=GREY).encode(y="bound:Q"))
-    return alt.layer(*parts).properties(width=_WIDTH, height=220)
+        ax.axhline(bound, color=GREY, linewidth=1, linestyle="--")
+    ax.set(xlabel="window", ylabel=plain(f"{track.metric} of {track.attribution}"))
+    ax.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+
+
+def _state(window: "Window") -> str:
+    return "alarm" if window.alarm else "reference" if window.reference else "watched"
