@@ -60,12 +60,6 @@ def pieces_of(
     """The pieces of a subject; what cannot be measured is noted.
 
     Metrics that say themselves what removed features become are measured once, along with the first replacement.
-
-    Args:
-        subject: What they are tried on.
-        metrics: By name.
-        replacements: What removed features become.
-        left_out: Takes what is not tried.
     """
     rated = {name: one for name, one in metrics.items() if not subject.truths or one.kind in subject.truths}
     unrated = [name for name in metrics if name not in rated]
@@ -91,14 +85,7 @@ def pieces_of(
 
 
 class Run:
-    """An audit under way.
-
-    Args:
-        trials: What is asked.
-        seed: Of all draws.
-        level: Coverage of the intervals.
-        folder: Where finished pieces are kept; None for nowhere.
-    """
+    """An audit under way."""
 
     def __init__(self, trials: Sequence[Trial], seed: int, level: float, folder: Path | None) -> None:
         self.trials, self.seed, self.level, self.folder = trials, seed, level, folder

@@ -42,13 +42,7 @@ _OF_ROWS: tuple[Replacement, ...] = (Marginal(draws=4), Conditional())
 
 
 def seeded(metrics: dict[str, Metric], asked: Any, seed: int) -> dict[str, Metric]:
-    """Metrics with the seed of the audit, but for those that were given as objects, which bring their own.
-
-    Args:
-        metrics: By name.
-        asked: As they were asked for.
-        seed: Of the audit.
-    """
+    """Metrics with the seed of the audit, but for those that were given as objects, which bring their own."""
     listed = asked.values() if isinstance(asked, Mapping) else asked
     given = [one for one in listed if isinstance(one, Metric) and one not in _READINGS]
     return {
@@ -71,13 +65,7 @@ def metrics_asked(metrics: Any) -> Any:
 
 
 def replacements_asked(replacements: Any, background: bool, own_model: bool) -> tuple[Replacement, ...]:
-    """What was asked for; or all replacements for cases, and for one's own model those that cost little.
-
-    Args:
-        replacements: What was given.
-        background: Whether there are rows of training data.
-        own_model: Whether it is a user's model.
-    """
+    """What was asked for; or all replacements for cases, and for one's own model those that cost little."""
     if replacements is not None:
         alone = isinstance(replacements, str | Replacement) or callable(replacements)
         listed = [replacements] if alone else replacements
@@ -91,12 +79,7 @@ def replacements_asked(replacements: Any, background: bool, own_model: bool) -> 
 
 
 def trials_asked(trials: Any, own_model: bool) -> tuple[Trial, ...]:
-    """What was asked for, by name or as objects; by default all that can be made.
-
-    Args:
-        trials: What was given.
-        own_model: Whether it is a user's model, whose true explanations nobody knows.
-    """
+    """What was asked for, by name or as objects; by default all that can be made."""
     if trials is None:
         other = True if own_model else None  # what can never be made here
         return tuple(kind() for kind in TRIALS.values() if kind.needs_truth is not other)
@@ -123,13 +106,7 @@ def cases_asked(cases: Any, seed: int) -> tuple[Case, ...]:
 
 
 def methods_for(inputs: CheckedInputs, slopes: bool, background: bool) -> dict[str, Attribution]:
-    """Explanations for a model whose user brings none: a local and a baseline-oriented one, where that is possible.
-
-    Args:
-        inputs: The rows.
-        slopes: Whether gradients can be taken.
-        background: Whether there are rows of training data.
-    """
+    """Explanations for a model whose user brings none: a local and a baseline-oriented one, where that is possible."""
     if slopes:
         return {"gradient": METHODS["local"], "integrated gradients": METHODS["baseline"]}
     found: dict[str, Attribution] = {"kernel shap": KernelShap(samples=256)}

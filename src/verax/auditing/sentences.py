@@ -23,13 +23,7 @@ def case_sentences(findings: Sequence[Finding]) -> tuple[str, str, str]:
 
 
 def model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[str, str]) -> tuple[str, str, str]:
-    """What an audit of one's own model says.
-
-    Args:
-        findings: What was found.
-        inputs: How many there were.
-        blind: What metrics are known not to see, by name.
-    """
+    """What an audit of one's own model says."""
     found = [(count, name, which) for name, (count, which) in inputs_needed(findings).items()]
     if not found:
         return _counts(findings)

@@ -154,12 +154,7 @@ class Bench:
     replacement: Replacement
 
     def scores(self, explanations: Mapping[str, Float[Tensor, "n features"]], problem: Problem | None = None) -> Scores:
-        """Score explanations with all metrics in one pass, so that they share draws and model rows.
-
-        Args:
-            explanations: One number per input and feature, by name.
-            problem: Other rows to score them on, as many and of the same features; the subject's own by default.
-        """
+        """Score explanations with all metrics in one pass, so that they share draws and model rows."""
         asked = (problem or self.subject.problem).with_replacement(self.replacement)
         plain = {name: self.subject.shaped(values) for name, values in explanations.items()}
         evaluation = run(Call(attributed(asked, plain), self.metrics))

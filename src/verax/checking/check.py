@@ -66,12 +66,7 @@ def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
 
 
 def run_check(plan: Plan, run: Run) -> Check:
-    """Draw inputs, have them measured, and decide.
-
-    Args:
-        plan: What is measured.
-        run: Measures blocks of inputs, in their order: of a part of the plan, which is that of some requirements.
-    """
+    """Draw inputs, have them measured, and decide."""
     draws = {(one.inputs, one.seed, one.until): None for one in plan.requirements}
     found: dict[int, list[Checked]] = {}
     spent = Cost()

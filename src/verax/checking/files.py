@@ -212,12 +212,7 @@ def _placed(one: Requirement, folder: Path) -> Requirement:
 
 
 def hashes(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, str]:
-    """The SHA-256 of the check file and of every file that it names, code of one's own among them.
-
-    Args:
-        check: The check.
-        imports: Modules that define what is not part of Verax.
-    """
+    """The SHA-256 of the check file and of every file that it names, code of one's own among them."""
     found = {"check": hashlib.sha256(check.text.encode()).hexdigest()}
     for name, path in check.files.items():
         inside = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
@@ -284,12 +279,7 @@ def versions() -> dict[str, str]:
 
 
 def run_file(check: CheckFile, workers: int = 1) -> Check:
-    """Run a check that a file states.
-
-    Args:
-        check: The check.
-        workers: Processes that measure.
-    """
+    """Run a check that a file states."""
     with one_thread_on_cpu(check.problem.get("device") or "cpu"), once_per_call():
         plan = check.open()
         if workers == 1:

@@ -80,11 +80,7 @@ class Plan:
         return self.explanations if one.explanation is None else (one.explanation,)
 
     def measure(self, rows: Any) -> Measured:
-        """Measure some inputs.
-
-        Args:
-            rows: Their numbers, rising.
-        """
+        """Measure some inputs."""
         problem, shape = self.problem[rows], tuple(self.problem.inputs.shape)
         attributions = {name: of_rows(one, rows, shape) for name, one in self.attributions.items()}
         metrics = {name: one for name, one in self.measures.items() if isinstance(one, Metric)}
@@ -122,13 +118,7 @@ def _alike(measures: Iterable[Measure]) -> list[list[ReasonMetric]]:
 
 
 def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ...]) -> Plan:
-    """Check what a check is given, before any work.
-
-    Args:
-        problem: The model, the rows, and what is asked about them.
-        attributions: As in ``verax.evaluate``.
-        requirements: What must hold.
-    """
+    """Check what a check is given, before any work."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem: expected a verax.Problem, got {type(problem).__name__}; make one of model and rows.")
     whose = with_known_class(attributions, problem, per_row=True)

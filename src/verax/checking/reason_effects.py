@@ -66,15 +66,7 @@ class Removals:
 
 
 def removals(problem: Problem, named: NamedFeatures, size: int, ways: tuple[bool, bool], rows: int) -> Removals:
-    """Remove features and score what is left.
-
-    Args:
-        problem: The model and the rows.
-        named: What explanations name.
-        size: How many features each may name.
-        ways: Whether features count that raise the score, and those that lower it.
-        rows: Model rows to spend on the search for the best subset.
-    """
+    """Remove features and score what is left."""
     rated = attributed(problem, {"none": torch.zeros(()).expand(problem.inputs.shape)})
     count, most = len(problem), problem.features.most
     single = torch.full((count, most), torch.nan, dtype=torch.float64)

@@ -20,14 +20,7 @@ _TOLERANCE = 1e-4  # of the numbers compared, where device or versions differ
 
 
 def record_of(check: CheckFile, result: Check, page: Path, imports: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything that it takes to compute a check again.
-
-    Args:
-        check: What the file states.
-        result: What was found.
-        page: Where the page will lie; the check file is found from there.
-        imports: Modules that define what is not part of Verax.
-    """
+    """Everything that it takes to compute a check again."""
     lock = read_lock(check)
     now = hashes(check, imports)
     return {
@@ -70,13 +63,7 @@ def read_record(page: Path) -> dict[str, Any]:
 
 
 def differences(record: Mapping[str, Any], again: Check, now: Mapping[str, str]) -> tuple[list[str], bool]:
-    """What differs between a page and the same check computed again, a line each, and whether bits were compared.
-
-    Args:
-        record: That of the page.
-        again: The check, computed again.
-        now: Hashes of its files as they are.
-    """
+    """What differs between a page and the same check computed again, a line each, and whether bits were compared."""
     found = [f"{name}: its content differs from that of the page" for name in changes(record["hashes"], now)]
     exact = record["versions"] == versions()
     if len(record["lines"]) != len(again.requirements):

@@ -109,12 +109,6 @@ def _spread(known: ScoreRange, ratio: float) -> ScoreRange:
 def outcome_of(found: Estimate, bound: float, direction: Bound, strict: bool) -> Outcome:
     """Passed where the whole interval is on the right side of the bound, failed where it is on the wrong one.
 
-    Args:
-        found: The interval.
-        bound: What it is held against.
-        direction: The right side.
-        strict: Whether the bound itself is on the wrong side.
-
     Example:
         >>> [outcome_of(Estimate(0.5, 0.1, 0.3, 0.7), bound, "at least", False) for bound in (0.2, 0.5, 0.8)]
         ['passed', 'undecided', 'failed']
@@ -127,14 +121,7 @@ def outcome_of(found: Estimate, bound: float, direction: Bound, strict: bool) ->
 
 
 def inputs_to_decide(sample: Sample, level: float, anytime: bool, decide: Callable[[Estimate], Outcome]) -> int | None:
-    """How many inputs in all would decide if further ones score like these; None if more than 131,072 were needed.
-
-    Args:
-        sample: What is undecided.
-        level: Coverage of the interval.
-        anytime: Whether it must hold at any time.
-        decide: The outcome of an interval.
-    """
+    """How many inputs in all would decide if further ones score like these; None if more than 131,072 were needed."""
     count = len(sample.values)
 
     def decided(many: int) -> bool:

@@ -29,16 +29,7 @@ def agreement(
     repeats: int,
     seed: int,
 ) -> dict[str, Float[Tensor, "a n"]]:
-    """The part of each input's top features that stays, by what is changed; NaN where it cannot be.
-
-    Args:
-        problem: The inputs.
-        top: Top features of each attribution, -1 where an input has fewer.
-        methods: Those of the attributions that can be computed again.
-        top_of: Computes the top features of methods on a problem.
-        repeats: Other seeds, and other draws.
-        seed: Of the draws.
-    """
+    """The part of each input's top features that stays, by what is changed; NaN where it cannot be."""
     nothing = torch.full((len(problem),), torch.nan, dtype=torch.float64)
     seeded = {name: one for name, one in methods.items() if _has_seed(one)}
     found: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}

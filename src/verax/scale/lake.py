@@ -75,13 +75,7 @@ class Lake:
 
 
 def open_lake(option: str, address: str, most: int | None = None) -> Lake:
-    """List the files at an address and read the last page of each; all have the columns of the first.
-
-    Args:
-        option: The argument that the address was passed for, for messages.
-        address: A folder, a file or a pattern, of this machine or a URL.
-        most: How many files are looked at; all by default.
-    """
+    """List the files at an address and read the last page of each; all have the columns of the first."""
     base, pattern = split_pattern(address)
     folder = open_folder(base)
     if not (files := folder.files(pattern)[:most]):
@@ -164,13 +158,7 @@ _SCORES = '"scores"'
 
 
 class Join:
-    """Rows, attributions and scores as tables of a connection: ``:key``, ``:file`` and ``:row``, and the columns.
-
-    Args:
-        key: The column that identifies a row.
-        lakes: The rows under ``INPUTS``, and attributions by name, whose files may be cut and sorted otherwise.
-        spill: A folder for what does not fit into memory.
-    """
+    """Rows, attributions and scores as tables of a connection: ``:key``, ``:file`` and ``:row``, and the columns."""
 
     def __init__(self, key: str, lakes: Mapping[str, Lake], spill: str) -> None:
         self.key, self.lakes = key, lakes
@@ -215,11 +203,7 @@ class Join:
         return int(self._rows(f"SELECT count(*) FROM {_SCORES}")[0][0]) if files else 0
 
     def outdated(self, changed: Collection[str]) -> dict[int, str]:
-        """The files of scores, by number, that are not those of the lake as it is, and why.
-
-        Args:
-            changed: Files of the lake that were written since some scores were.
-        """
+        """The files of scores, by number, that are not those of the lake as it is, and why."""
         queries = {
             "another file of scores has some of its keys": f'SELECT max(":file") FROM {_SCORES} GROUP BY ":key" HAVING '
             "count(*) > 1",
@@ -238,12 +222,7 @@ class Join:
         return reasons
 
     def batches(self, scorer: BatchScorer, scored: bool) -> Iterator[pl.DataFrame]:
-        """Rows with their attributions: files in order, each cut after so many of its rows.
-
-        Args:
-            scorer: Says which columns there are, and how many rows are in a batch.
-            scored: Whether there are scores, whose rows are left out.
-        """
+        """Rows with their attributions: files in order, each cut after so many of its rows."""
         inputs = _table(INPUTS)
         tables = f'{inputs} ANTI JOIN {_SCORES} USING (":key")' if scored else inputs
         columns = [

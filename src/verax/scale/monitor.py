@@ -102,13 +102,7 @@ class Track:
         return any(window.alarm for window in self.windows)
 
     def fold(self, scores: npt.NDArray[np.float64], size: int | None, label: str) -> Iterator[Window]:
-        """Take scores in and give the windows that they finish.
-
-        Args:
-            scores: One per input.
-            size: Rows of a window; None where these are one.
-            label: Of the windows.
-        """
+        """Take scores in and give the windows that they finish."""
         start = 0
         while start < len(scores):
             stop = len(scores) if size is None else min(len(scores), start + size - self.open_sums.count)

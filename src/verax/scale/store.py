@@ -27,13 +27,7 @@ Totals = dict[str, dict[str, ScoreSums]]
 
 
 class ScoreFolder:
-    """Where scores are kept.
-
-    Args:
-        out: A folder or URL.
-        job: Everything on which scores depend, besides the rows.
-        metrics: The columns of the scores that are added up.
-    """
+    """Where scores are kept."""
 
     def __init__(self, out: str, job: Mapping[str, str], metrics: Sequence[str]) -> None:
         self.folder, self.job, self.metrics = open_folder(out), dict(job), metrics

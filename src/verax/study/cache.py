@@ -62,10 +62,6 @@ class Cache:
     The folder is listed at first use, and again when it is nearly full: to list it each time would take ever longer.
     What other workers add meanwhile is not seen until then; no two of them need the same attributions.
 
-    Args:
-        folder: Where.
-        limit: Most bytes; 0 keeps nothing.
-
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -52,11 +52,7 @@ def begun_ahead(jobs: Sequence[Job], begin: Callable[[Job, Executor], None]) -> 
 
 
 class Written:
-    """Work done one after the other by a thread; what it comes to, or what went wrong, is told when one asks.
-
-    Args:
-        tell: Told what each piece of work came to.
-    """
+    """Work done one after the other by a thread; what it comes to, or what went wrong, is told when one asks."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:
         self.tell = tell
@@ -145,12 +141,7 @@ class StudyWork:
         return cls(str(study.store.folder.absolute()), tuple(study.imports), machine)
 
     def __call__(self, task: str | tuple[str, ...], tell: Callable[[Any], None]) -> int | None:
-        """Make a file, or the units of a share; the model rows of a single unit.
-
-        Args:
-            task: A name, or the names of units that go to one GPU.
-            tell: Told what is computed, and the rows of each unit of a share.
-        """
+        """Make a file, or the units of a share; the model rows of a single unit."""
         study = self.opened or _opened(self.folder, self.imports, Path(self.folder, "study.toml").read_bytes())
         units = {unit.stem: unit for unit in study.units}
         if isinstance(task, tuple):
@@ -195,14 +186,7 @@ def _questions(study: Study) -> dict[str, Question]:
 
 
 def study_engine(study: Study, machine: Machine, cluster: Cluster | None, workers: int) -> Engine:
-    """Where a study is computed: on a cluster, on several GPUs, in several processes, or in this one.
-
-    Args:
-        study: The study; one about objects of this program stays in it.
-        machine: Where to compute.
-        cluster: A Ray cluster, if any.
-        workers: Processes of this machine.
-    """
+    """Where a study is computed: on a cluster, on several GPUs, in several processes, or in this one."""
     work = StudyWork.of(study, machine)
     if cluster is not None:
         return RayTasks(work, cluster, gpus=int(machine.device != "cpu"))
@@ -214,14 +198,7 @@ def study_engine(study: Study, machine: Machine, cluster: Cluster | None, worker
 
 
 def unit_tasks(study: Study, units: Sequence[Unit], machine: Machine, cluster: Cluster | None) -> list[Any]:
-    """Units as tasks: each by itself; on GPUs of this machine a share for each, the units of the same inputs together.
-
-    Args:
-        study: The study.
-        units: What is to be computed.
-        machine: Where to compute.
-        cluster: A Ray cluster, if any.
-    """
+    """Units as tasks: each by itself; on GPUs a share for each, the units of the same inputs together."""
     if cluster is not None or torch.device(machine.device).type == "cpu":
         return [unit.stem for unit in units]
     return list(shares(units, 1 if study.live is not None else len(machine.gpus())))

@@ -105,10 +105,6 @@ class MetricsSpec(SpecTable):
 class StudyMetrics(dict[str, Metric]):
     """The metrics of a study, by their columns.
 
-    Args:
-        metrics: All of them.
-        limits: On how many inputs of each model, the first that were drawn, some are computed; the others on all.
-
     Example:
         >>> some = StudyMetrics({"pc": METRICS.get("pc")(), "loss": Infidelity()}, {"loss": 100})
         >>> some.cut(slice(0, 64)), some.cut(slice(64, 128)), some.cut(slice(128, 192))
@@ -289,12 +285,7 @@ def _check_column(column: Any, others: Collection[str]) -> None:
 
 
 def _check_tolerance(metrics: Iterable[Metric], defaults: Mapping[str, Any]) -> None:
-    """Raise for a tolerance that no metric would look at, because their steps are not adaptive.
-
-    Args:
-        metrics: Those that were chosen.
-        defaults: What was said to all of them; metrics of one's own may have a tolerance without any steps.
-    """
+    """Raise for a tolerance that no metric would look at, because their steps are not adaptive."""
     steps = defaults.get("steps")
     if defaults.get("tolerance") is None or steps == "adaptive":
         return

@@ -52,12 +52,6 @@ def model_identity(model: Any, adapter: Adapter, material: Material, predict: Pr
     The weights and the settings of a torch module. Of any other model the serialised content, unless it cannot be
     serialised or changes as the model predicts, and in any case its predictions, because functions are serialised by
     name alone: on the data, and on rows that the data do not hold, where models that predict alike on the data differ.
-
-    Args:
-        model: What the user gave.
-        adapter: The same behind the interface of the scorer.
-        material: The data.
-        predict: Scores of standardised rows.
     """
     module = adapter.module if isinstance(adapter, TorchModule) else None
     if module is not None and any(True for _ in module.parameters()):

@@ -114,13 +114,7 @@ def winner(tables: Tables, model: str, metric: MetricInfo) -> Winner | None:
 
 
 def best_configuration(scores: pl.DataFrame, model: str, metric: MetricInfo) -> str | None:
-    """The configuration that wins, without asking how sure that is; None where no explanation was measured.
-
-    Args:
-        scores: Of a study.
-        model: The model's name.
-        metric: What decides.
-    """
+    """The configuration that wins, without asking how sure that is; None where no explanation was measured."""
     competing, values = _competing(matrix(scores, model, metric.column), metric)
     return competing[int(tied(values.mean(1).numpy()).argmax())] if competing else None
 

@@ -123,13 +123,7 @@ _CLASSES = 6  # that are named before the rest is counted
 
 
 def scope_of(model: ExplainedModel, scores: pl.DataFrame, label: str) -> dict[str, str]:
-    """Names and sentences that a report needs to say of which model, class, baseline and rows its numbers are.
-
-    Args:
-        model: The model.
-        scores: Of the study.
-        label: What is predicted, by the name of its column; empty where that is not known.
-    """
+    """Names and sentences that a report needs to say of which model, class, baseline and rows its numbers are."""
     scope = {"Explained": _followed(model, scores, label), "Baseline": _baseline(model), "Rows": _rows(model)}
     return scope if model.dataset.task == "regression" else scope | {"Classes": _labels(model)}
 

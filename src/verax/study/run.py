@@ -129,15 +129,7 @@ def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, wo
 def complete(
     study: Study, engine: Engine, tasks: Sequence[str | tuple[str, ...]], machine: Machine, watcher: Watcher
 ) -> None:
-    """Compute what is left of a study.
-
-    Args:
-        study: The study.
-        engine: What computes.
-        tasks: Units, or shares of them, and tables of the resampling study; questions of trust follow.
-        machine: Where examples are made.
-        watcher: Told what happens.
-    """
+    """Compute what is left of a study."""
     for rows in engine.run(tasks, watched(watcher), _named):
         if rows is not None:
             watcher.done(rows)

@@ -150,12 +150,6 @@ def load_spec(
 ) -> StudySpec:
     """Read a shipped spec by its name, or a TOML file.
 
-    Args:
-        spec: A name, or a path that ends in ``.toml``.
-        data: Where the data are, instead of what the spec says.
-        limit: Explain only so many rows, drawn at random.
-        precision: In which every model runs, instead of what the spec says.
-
     Example:
         >>> load_spec("paper-heloc").metrics.samples
         1280
@@ -170,13 +164,7 @@ def load_spec(
 
 
 def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] = ("MODULE",)) -> StudySpec:
-    """Check the content of a spec.
-
-    Args:
-        content: What the file holds.
-        source: The file, to be named in errors.
-        imports: Modules that define what is not part of Verax, to be named where they are missing.
-    """
+    """Check the content of a spec."""
     try:
         return StudySpec.model_validate(content)
     except ValidationError as error:

@@ -220,12 +220,6 @@ def check_grown(frozen: Frozen, spec: StudySpec, store: Store, modality: Callabl
     """Raise where a spec is of another study than the directory.
 
     A study may get more rows, methods and metrics, and lose metrics; its files may be moved.
-
-    Args:
-        frozen: What the directory was last run with.
-        spec: What is to be run.
-        store: The directory.
-        modality: The kind of each data set, asked only where its attributions differ.
     """
     forms = [_identity(each) for each in (frozen.spec, spec)]
     for form, metrics in zip(forms, _changed_metrics(frozen, spec), strict=True):

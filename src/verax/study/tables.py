@@ -271,9 +271,6 @@ def joined(several: Sequence[Tables]) -> Tables:
     """One set of tables with the models of several studies, and the metrics that all of them measured.
 
     Settings and costs belong to a single study each, and are left out.
-
-    Args:
-        several: Tables of studies whose models have different names.
     """
     first, *others = several
     names = Counter(model.name for tables in several for model in tables.models)

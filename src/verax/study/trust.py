@@ -292,12 +292,7 @@ _LATER = "not asked yet; run the study to the end."
 
 
 def questions(study: Study, scores: pl.DataFrame) -> dict[str, Question]:
-    """All that is asked of models that have scores, by the name of its file; nothing where the spec asks nothing.
-
-    Args:
-        study: The study.
-        scores: Its table, which says what is best.
-    """
+    """All that is asked of models that have scores, by the name of its file; nothing where the spec asks nothing."""
     if not study.spec.trust.inputs or not scores.width:
         return {}
     found = [
@@ -316,12 +311,7 @@ def finished_scores(study: Study) -> pl.DataFrame:
 
 
 def to_ask(study: Study, unfinished: bool) -> int:
-    """How many questions have no answer yet.
-
-    Args:
-        study: The study.
-        unfinished: Whether units are left to compute, whose scores will say what is best.
-    """
+    """How many questions have no answer yet."""
     if not study.spec.trust.inputs:
         return 0
     if unfinished:

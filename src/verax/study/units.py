@@ -177,13 +177,7 @@ def is_needed(part: Part, stage: Stage) -> bool:
 
 
 def one_table(table: pl.DataFrame, models: Mapping[str, ExplainedModel], metrics: StudyMetrics) -> pl.DataFrame:
-    """The scores of all parts, with a row for each configuration and input, as in a study that was begun as it is now.
-
-    Args:
-        table: The tables of all parts, one below the other.
-        models: The models of the study.
-        metrics: What it measures.
-    """
+    """The scores of all parts, a row for each configuration and input, as in a study that was begun as it is now."""
     once = [name for name in table.columns if name not in (*_KEYS, *COST_COLUMNS[3:])]
     spent = [name for name in COST_COLUMNS[3:] if name in table.columns]
     whole = table.group_by(_KEYS, maintain_order=True).agg(

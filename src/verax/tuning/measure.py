@@ -40,16 +40,7 @@ class RandomScores:
 
 
 class Bench:
-    """Measures candidates on the first rows of a problem.
-
-    Args:
-        problem: What is explained.
-        metrics: What is measured.
-        configurations: All that may be measured.
-        place: Where the model runs.
-        tell: Called after every method and every round with what was computed.
-        beside_random: Whether a random explanation is measured as well, which costs metrics of random draws no row.
-    """
+    """Measures candidates on the first rows of a problem."""
 
     def __init__(
         self,
@@ -231,13 +222,7 @@ class Pace:
         self._rated = candidates, seconds / inputs
 
     def seconds(self, groups: Mapping[Attribution, float | None], candidates: int, inputs: int) -> float:
-        """Seconds that further inputs will take.
-
-        Args:
-            groups: Model rows per input by the first of each group; None where they are not known.
-            candidates: How many are rated.
-            inputs: How many each of them is measured on.
-        """
+        """Seconds that further inputs will take."""
         if self._rated is None:
             return 0.0
         slowest = max(self._per_row.values(), default=0.0)

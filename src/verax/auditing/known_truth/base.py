@@ -112,11 +112,7 @@ def product_shares(
 
     The Shapley value is the integral of the game's multilinear extension along the diagonal (Owen 1972), here
     ``(p_i - q_i) * integral_0^1 prod_{j != i} (q_j + t (p_j - q_j)) dt``: a polynomial, which Gauss's rule integrates
-    exactly.
-
-    Args:
-        present: Each factor with its feature there, ``p``.
-        absent: Each factor with its feature replaced, ``q``.
+    exactly. ``present`` holds each factor with its feature there, ``p``, ``absent`` with its feature replaced, ``q``.
 
     Example: a product of two is shared in halves where both replacements are 0.
         >>> product_shares(torch.tensor([[2.0, 3.0]]).double(), torch.zeros(1, 2).double())

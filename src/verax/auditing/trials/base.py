@@ -97,12 +97,7 @@ NOISES = (0.25, 0.5, 1.0, 2.0)  # standard deviations, in units of the explanati
 
 
 def false_explanations(ground: Ground, truth: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
-    """All alternatives to a truth, by name.
-
-    Args:
-        ground: What the truth is about.
-        truth: The explanation that is true.
-    """
+    """All alternatives to a truth, by name."""
     subject, seed = ground.subject, ground.seed
     found = {
         "random": randomly(subject, seed, truth),
