@@ -67,12 +67,27 @@ def stored() -> dict[str, Any]:
 
 def rendered(page: str, parts: dict[str, Any]) -> str:
     """The page with its tables as the stored results have them."""
-    tables = {name: part(name).tables(content["measured"]) for name, content in parts.items()}
+    tables = tables_of(parts)
 
     def block(match: re.Match[str]) -> str:
         return f"{match[1]}{tables[match['part']][match['table']].strip()}\n{match[4]}"
 
     return BLOCK.sub(block, page)
+
+
+def tables_of(parts: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The tables of each part, and one of the parts themselves."""
+    own = {name: part(name).tables(content["measured"]) for name, content in parts.items()}
+    return own | {"all": {"parts": _overview(parts)}}
+
+
+def _overview(parts: dict[str, Any]) -> str:
+    rows = [
+        [f"`{name}`", (part(name).__doc__ or "").split("\n")[0].rstrip("."), f"{content['seconds']:,.0f}"]
+        for name, content in parts.items()
+    ]
+    rows.append(["all", "", f"{sum(content['seconds'] for content in parts.values()):,.0f}"])
+    return markdown(["part", "what", "seconds"], rows)
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:

@@ -2,13 +2,18 @@
 
 import importlib
 import json
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import polars as pl
 import pytest
 
+import verax
+
 ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data" / "outside"
 
 
 @pytest.fixture
@@ -27,11 +32,7 @@ def test_the_tables_of_the_page_are_those_of_the_stored_results(outside: ModuleT
 
 def test_every_table_of_a_stored_part_stands_on_the_page(outside: ModuleType) -> None:
     blocks = {(match["part"], match["table"]) for match in outside.BLOCK.finditer(outside.PAGE.read_text())}
-    tables = {
-        (name, table)
-        for name, content in outside.stored().items()
-        for table in outside.part(name).tables(content["measured"])
-    }
+    tables = {(name, table) for name, own in outside.tables_of(outside.stored()).items() for table in own}
     assert blocks == tables
 
 
@@ -49,3 +50,79 @@ def test_results_are_stored_beside_those_of_other_parts(
         "first": {"folder": "a"},
         "second": {"folder": "b"},
     }
+
+
+def test_all_of_it_takes_less_than_a_quarter_of_an_hour(outside: ModuleType) -> None:
+    assert sum(content["seconds"] for content in outside.stored().values()) < 15 * 60
+
+
+def test_every_part_has_been_measured(outside: ModuleType) -> None:
+    assert set(outside.stored()) == set(outside.part_names())
+
+
+def test_published_scores_and_limits_are_those_that_the_page_says(outside: ModuleType) -> None:
+    measured = outside.stored()["naopc"]["measured"]
+    sets = measured["sets"]
+    assert sum(one["compared"] for one in sets) == 24063
+    assert max(max(one["furthest"].values()) for one in sets) < 1e-5
+    assert all(one["lower_equal"] == one["limits"] and one["both_metrics"] for one in sets)
+    assert sum(one["upper_too_high"] for one in sets) == len(measured["too_high"]) == 52
+    assert sum(one["limits"] - one["upper_equal"] for one in sets) == 52
+    from_zero = [abs(published - zero) < 1e-9 for *_, published, _, zero, _ in measured["too_high"]]
+    assert sum(from_zero) == 49
+    assert {name: len(rows) for name, rows in measured["missing"].items()} == {"not_a_number": 87, "extra_word": 150}
+
+
+def test_published_outputs_give_the_stored_numbers_again(outside: ModuleType) -> None:
+    """One of the twelve data sets, where the data are."""
+    if absent := outside.missing("naopc", DATA):
+        pytest.skip(f"needs {', '.join(absent)} in {DATA}, data of others that the project does not hold")
+    measured = outside.stored()["naopc"]["measured"]
+    stem = "sst2_bert-base-uncased-imdb"
+    found = outside.part("naopc")._of_one(DATA / "naopc" / "results", stem)
+    (stored,) = (one for one in measured["sets"] if f"{one['data']}_{one['classifier']}" == stem)
+    assert {**found["set"], "seconds": 0, "furthest": 0} == {**stored, "seconds": 0, "furthest": 0}
+    assert found["set"]["furthest"] == pytest.approx(stored["furthest"], rel=1e-6)
+    for line, again in zip((one for one in measured["too_high"] if one[0] == stem), found["too_high"], strict=True):
+        assert again[:3] == line[:3]
+        assert again[3:] == pytest.approx(line[3:], abs=1e-12)
+
+
+def test_outputs_of_texts_become_a_model(outside: ModuleType, tmp_path: Path) -> None:
+    """Two words, whose removal costs 0.1 and 0.3, and together 0.5; the method has them in this order."""
+    naopc = outside.part("naopc")
+    removed = {"[]": 0.9, "[1]": 0.8, "[2]": 0.6, "[1, 2]": 0.4}
+    logits = [math.log(one / (1 - one)) for one in removed.values()]
+    outputs = {"id": [7] * 4, "word_key": list(removed), "positive_logit": logits, "negative_logit": [0.0] * 4}
+    pl.DataFrame(outputs).write_parquet(tmp_path / "outputs.parquet")
+    texts = naopc._texts(tmp_path / "outputs.parquet")
+    assert (texts.ids, texts.words) == ([7], [2])
+    attributions = {"id": [7] * 3, "explanation_method": ["a", "b", "c"]}
+    words = [[9.0, 2.0, 1.0, 9.0], [9.0, None, 1.0, 9.0], [9.0, 2.0, 1.0, 3.0, 9.0]]
+    values, left = naopc._values(texts, pl.DataFrame(attributions | {"word_attributions": words}))
+    assert left == {"not_a_number": [(7, "b")], "extra_word": [(7, "c")]}
+    found = verax.evaluate(texts.problem(), values["a"], naopc.METRICS)
+    assert found["comprehensiveness"].value.item() == pytest.approx((0.1 + 0.5) / 2)
+    assert found["sufficiency"].value.item() == pytest.approx((0.3 + 0.5) / 2)
+    best = verax.limits(texts.problem(), naopc.METRICS)["comprehensiveness"]
+    assert (best.best.item(), best.worst.item()) == (pytest.approx(0.4), pytest.approx(0.3))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_checks_of_captums_tests_agree(outside: ModuleType) -> None:
+    captum = pytest.importorskip("outside_parts.captum_quantus", reason="needs captum and quantus")
+    for case in captum.cases():
+        for normalize in (False, True):
+            found = captum._check(case, normalize)
+            assert found["difference"] < 1e-12, found
+            assert (found["from_expected"] or 0) < 1e-4  # to which Captum's own tests look
+    assert all(one["difference"] < 1e-12 for one in captum._same_draws())
+    assert all(one["difference"] < 1e-12 for one in outside.stored()["captum_quantus"]["measured"]["pixel_flipping"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_conditional_means_and_shapley_values_are_those_of_the_closed_form(outside: ModuleType) -> None:
+    for one in outside.part("xai_bench").measure(Path())["gaussian"]:
+        assert max(one["means"], one["shapley"]) < 1e-12
+        assert one["without_intercept"] == pytest.approx(one["expected_score"] / 5, abs=1e-5)
+        assert one["with_intercept"] < 1e-5

@@ -56,6 +56,7 @@ class Texts:
             verax.Scorer(look_up, returns="values"),
             torch.ones(count, FEATURES, dtype=torch.float64),
             features=groups,
+            background=torch.eye(2, dtype=torch.float64)[:, :1].expand(-1, FEATURES),  # all words, and none
             model_kwargs={"text": torch.arange(count)},
         )
 
