@@ -1,6 +1,6 @@
 """Attributions that rank features alike: the same scores as each on its own, for every metric that is guided."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import pytest
@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 import calls
 import verax
-from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
+from verax.metrics import (
+    DirectedPredictionChange,
+    Experiment,
+    GuidedMetric,
+    GuidedScores,
+    LocalPredictionChange,
+    PredictionChange,
+)
 from verax.perturbation import guided
 
 METRICS = {
@@ -77,3 +84,39 @@ def test_attributions_that_differ_are_left_alone() -> None:
     given = torch.randn(10, 4, 8, generator=torch.Generator().manual_seed(3))
     with mock.patch("verax.perturbation.guided.SharedRankings.only", side_effect=AssertionError):
         assert calls.evaluate(network(8), x, given, METRICS).rows > 0
+
+
+@dataclass(frozen=True)
+class StepSums(GuidedMetric):
+    """How far summed attributions and directions of the steps are from those that a loop over features gives."""
+
+    steps: int = 3
+    name, higher_is_better, kind = "step_sums_of_tests", False, "baseline"
+
+    @property
+    def experiment(self) -> Experiment:
+        return Experiment("signed", self.steps, sums=True)
+
+    def reduce(self, scores: GuidedScores) -> Tensor:
+        attribution, direction = scores.attribution, scores.direction
+        assert attribution is not None
+        assert direction is not None
+        assert torch.equal(attribution.sign().to(torch.int8), scores.attribution_sign)
+        assert torch.equal(direction.sign().to(torch.int8), scores.direction_sign)
+        most, least = attribution.unbind(2)
+        assert torch.allclose(most, least.flip(-1))  # of as many features in every step, from the other end
+        weights = 10.0 ** torch.arange(self.steps)
+        return (most * weights).sum(-1) + (direction[:, :, 0] * weights).sum(-1) / 1000
+
+
+@pytest.mark.parametrize("features", [6, 72])  # sets that are one integer, and digests of longer ones
+def test_a_metric_reads_what_the_steps_of_attributions_that_rank_alike_sum_to(features: int) -> None:
+    draws = torch.Generator().manual_seed(3)
+    x = torch.randint(-9, 10, (4, features), generator=draws).float() + 0.5
+    ranked = torch.stack([torch.randperm(features, generator=draws) for _ in range(4)]) + 1.0 - features / 4
+    given = ranked * (1 + torch.arange(9.0))[:, None, None]  # nine that rank alike, each with sums of its own
+    found = verax.evaluate(verax.Problem(network(features), x), given, {"sums": StepSums(), "pc": PredictionChange()})
+    weights = (10.0 ** torch.arange(3)).repeat_interleave(features // 3)
+    order = given.argsort(dim=-1, descending=True)
+    expected = (given.gather(-1, order) + x.expand_as(given).gather(-1, order) / 1000) @ weights
+    torch.testing.assert_close(found["sums"].value, expected)

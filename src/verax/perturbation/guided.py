@@ -46,6 +46,22 @@ class GuidedScores:
         within: With the rule ``"coherent"``: class scores within each step, after the features that are predicted to
             lower it, and after those that are predicted to raise it.
         mixed: With the rule ``"sum"``: steps, of all curves of an input, that hold features of unlike predictions.
+        attribution: With ``Experiment(..., sums=True)``: the sum of the attributions removed in each step (A_t).
+        direction: Likewise the sum of ``x - baseline`` over the same features (D_t).
+
+    Example: the first step removes the features with attributions 3 and 1, whose ``x - baseline`` is 2 and -1.
+        >>> from dataclasses import dataclass
+        >>> import torch, verax
+        >>> from verax.metrics import Experiment, GuidedMetric
+        >>> @dataclass(frozen=True)
+        ... class FirstSum(GuidedMetric):
+        ...     name, higher_is_better, kind = "first_sum", True, "baseline"
+        ...     experiment = Experiment("signed", steps=2, sums=True)
+        ...     def reduce(self, scores):
+        ...         return scores.attribution[:, :, 0, 0] * scores.direction[:, :, 0, 0]
+        >>> x = torch.tensor([[5.0, 2.0, -1.0, 5.0]])
+        >>> FirstSum()(verax.Problem(torch.nn.Linear(4, 2), x), torch.tensor([[0.0, 3.0, 1.0, -2.0]])).value.tolist()
+        [4.0]
     """
 
     curves: Float[Tensor, "k n curves points"]
@@ -55,6 +71,8 @@ class GuidedScores:
     predicted_sign: Int[Tensor, "k n curves steps"] | None = None
     within: Float[Tensor, "k n curves steps 2"] | None = None
     mixed: Int[Tensor, "k n"] | None = None
+    attribution: Float[Tensor, "k n curves steps"] | None = None
+    direction: Float[Tensor, "k n curves steps"] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,8 @@ def shared_rankings(block: Block, removals: Sequence[RemovedSets]) -> SharedRank
         return None
     if block.attribution.sizes is not None or any(removal.longest > 1 for removal in removals):
         return None  # sums of several numbers count, too
+    if any(removal.experiment.sums for removal in removals):
+        return None  # attributions that rank alike differ in their sums
     digests = _digests(block, removals)
     ordered, position = digests.T.contiguous().sort(dim=1, stable=True)
     fresh = torch.ones_like(ordered, dtype=torch.bool)
@@ -290,6 +310,9 @@ def _store(
             result.predicted_sign[block.which, block.rows] = to_all(removal.signs(removal.predicted()))
         if result.mixed is not None and removal.longest > 1:
             result.mixed[block.which, block.rows] = to_all(removal.mixed_steps())
+        if result.attribution is not None and result.direction is not None:
+            result.attribution[block.which, block.rows] = removal.sums(block.attribution).to(curves)
+            result.direction[block.which, block.rows] = removal.sums(block.direction).to(curves)
         result.attribution_sign[block.which, block.rows] = to_all(removal.signs(block.attribution))
         result.direction_sign[block.which, block.rows] = to_all(removal.signs(block.direction))
 
@@ -315,6 +338,7 @@ def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> G
         signs[2] if experiment.rule == "dot" else None,
         curves.new_empty(*shape, steps, 2) if experiment.rule == "coherent" else None,
         torch.zeros(k, n, dtype=torch.int32, device=device) if experiment.rule == "sum" else None,
+        *(curves.new_empty(2, *shape, steps) if experiment.sums else (None, None)),
     )
 
 

@@ -6,14 +6,14 @@ the order in which they go: a set is what lies in the parts up to one of them, a
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from verax.core.arrays import send
-from verax.core.shapes import Bool, Int, Shaped
+from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.perturbation.block import Block, Order, cut_points, ranks, removal_order
 from verax.perturbation.feature_sums import FeatureSums, signs, size_times_sign
 from verax.problem.replacement import Replacement
@@ -35,6 +35,8 @@ class Experiment:
             other.
         area: ``"between"`` runs the MoRF and the LeRF curve, ``"morf"`` the first alone.
         replacement: What removed features become; None for what the call says.
+        sums: Whether scores also hold what each step's attributions and ``x - baseline`` sum to; their signs are there
+            in any case.
     """
 
     order: Order
@@ -42,6 +44,7 @@ class Experiment:
     rule: Rule = "sum"
     area: Area = "between"
     replacement: Replacement | None = None
+    sums: bool = field(default=False, kw_only=True)
 
     @property
     def curves(self) -> int:
@@ -156,6 +159,10 @@ class RemovedSets:
         # spacings are powers of two, so that a multiple of a sum is the sum of multiples
         rounded = sizes if summed.rounded is None else self._step_sums(self._in_order(summed.rounded.double()))
         return signs(sums, sizes, rounded * summed.spacing).to(torch.int8)
+
+    def sums(self, summed: FeatureSums) -> Float[Tensor, "k b curves steps"]:
+        """The sum of what each step removes."""
+        return self._step_sums(self._in_order(summed.values.double()))
 
     def mixed_steps(self) -> Int[Tensor, "k b"]:
         """How many steps hold features whose removal is predicted to lower the score, and others that raise it."""
