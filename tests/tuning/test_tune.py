@@ -130,6 +130,20 @@ def test_no_time_means_one_batch_on_its_first_inputs(model, inputs):
     assert found.best.canonical in found.table["configuration"].to_list()
 
 
+@pytest.mark.filterwarnings("error")
+def test_does_not_doubt_the_class_of_explanations_that_it_computes():
+    """Where x is below 0, contributions have the opposite sign of slopes, which is no reason to name target=."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(6, 2)
+    model.weight.data = torch.stack((torch.zeros(6), torch.rand(6) + 0.1))  # the class is the common sign of a row
+    model.bias.data.zero_()
+    inputs = torch.rand(60, 6) + 0.1
+    inputs[30:] *= -1
+    contributions = IntegratedGradients(baseline="zero", points=2)
+    tuned = verax.tune(verax.Problem(model, inputs), methods=[contributions], question="local", trials=1)
+    assert tuned.table.height == 1
+
+
 def test_one_input(model, inputs):
     found = tune(model, inputs[:1], SIX)
     assert found.table["state"].unique().to_list() == ["complete"]

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,8 +12,8 @@ from verax.attribution import Attribution, Attributions, Place, Random
 from verax.attribution.base import explain
 from verax.attribution.given import given_of
 from verax.core.shapes import Float
-from verax.evaluation.engine import Call, check_call
-from verax.evaluation.evaluate import evaluate
+from verax.evaluation.engine import Call, check_call, run
+from verax.evaluation.evaluate import prepared
 from verax.evaluation.verdicts import flat_draws
 from verax.metrics.base import Metric
 from verax.problem.attributed import attributed
@@ -127,7 +127,10 @@ class Bench:
     def _rate(self, attributions: Mapping[str, Any], rows: slice) -> Float[Tensor, "k metrics n"]:
         """Scores of some inputs, a random explanation beside them where it is asked for."""
         random = {"random": Random()} if self.beside_random else {}
-        result = evaluate(self.problem[rows], {**attributions, **random}, self.metrics)
+        rated = {**attributions, **random}
+        call = prepared(self.problem[rows], rated, self.metrics, check_call)
+        ours = replace(call.rated, computed=frozenset(rated))  # explanations of what the problem follows
+        result = run(call._replace(rated=ours))
         scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
         if self.beside_random:
             self._random[rows.stop] = [
