@@ -33,7 +33,7 @@ EXAMPLES = {
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
 FENCE = re.compile(r'^```([\w-]*)(?: title="([^"]+)")?.*\n((?:.*\n)*?)^```$\n?', flags=re.MULTILINE)
 PICTURES = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n?", flags=re.MULTILINE)
-LINKS = re.compile(r"\]\((?!https?:|#)([^)#]+)\.md(#[^)]*)?\)")
+LINKS = re.compile(r"\[([^\]]*)\]\((?!https?:)[^)]*\)")
 OPEN = re.compile(r"^\[Open as notebook\].*\n?", flags=re.MULTILINE)
 
 Cell = dict[str, Any]
@@ -84,7 +84,7 @@ def cells_of(text: str) -> Iterator[Cell]:
 
 def _prose(text: str) -> Iterator[Cell]:
     """Text without pictures, which the cells draw; links to pages stay as words."""
-    stripped = LINKS.sub(r"](../docs/tutorials/\1.md\2)", PICTURES.sub("", text)).strip()
+    stripped = LINKS.sub(r"\1", PICTURES.sub("", text)).strip()
     if stripped:
         yield _text(stripped)
 

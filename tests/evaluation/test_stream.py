@@ -350,6 +350,11 @@ def test_batches_are_asked_for_when_they_are_needed(scorer, x) -> None:
 
 
 @pytest.mark.filterwarnings("default")
+def test_methods_in_the_place_of_batches_are_told(scorer, x) -> None:
+    with pytest.raises(TypeError, match=r"^batches: expected .* got a dict; .*attributions=.*batches=None"):
+        verax.stream(verax.Problem(scorer, x), {"gradient": Gradient()}, metrics=["pc"])
+
+
 def test_a_doubt_is_told_once(scorer, x) -> None:
     with pytest.warns(UserWarning, match="baselines: outside") as told:
         stream(scorer, x.split(50), {"g": Gradient()}, ["pc"], baselines=99.0, batch_size=3).totals()

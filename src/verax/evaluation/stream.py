@@ -200,6 +200,11 @@ def stream(
     reaches = _reaches(until, list(metrics_for(problem, metrics)))
     if quantiles:
         sketches()
+    if isinstance(batches, Mapping):
+        raise TypeError(
+            "batches: expected an iterable of batches or all rows, got a dict; a dict of methods goes to "
+            "attributions=, and batches=None stands for the problem's own rows."
+        )
     batches = problem if batches is None else batches
     if stratify is not None and (until is None or not is_rows(batches)):
         raise ValueError("stratify: it says how rows are drawn, with until and rows that are given at once.")
