@@ -6,19 +6,15 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import typer
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from verax.cli.audit import audit
+from verax.cli import app
 from verax.cli.common import _as_options
-from verax.cli.evaluate import SeveralPaths
 
 skl2onnx = pytest.importorskip("skl2onnx", reason="needs the extra onnx")
 
 RUN = CliRunner()
-APP = typer.Typer(pretty_exceptions_enable=False)
-APP.command("audit", cls=SeveralPaths)(audit)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 4)).astype(np.float32)
 WEIGHTS = np.array([2.0, -1.5, 1.0, 0.5])
@@ -43,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def invoke(*arguments):
-    return RUN.invoke(APP, [str(one) for one in arguments])
+    return RUN.invoke(app, ["audit", *(str(one) for one in arguments)])
 
 
 def ran(*arguments):

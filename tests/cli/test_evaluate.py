@@ -533,7 +533,7 @@ def test_a_second_replacement_asks_whether_the_ranking_survives(folder, tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("nudje", "--replacement: expected blur, "),
+        ("nudje", "--replacement: expected baseline, toward, "),
         ("nudge", "--replacement: nudge needs epsilon; say nudge:epsilon=NUMBER."),
         ("conditional", "--replacement: conditional takes rows of the training data; pass --background FILE as well."),
         ("blur:sigma=2", "replacement: Blur is for images"),

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import verax
-from scale.lakes import SmallLake, same
+from scale.lakes import SmallLake, agrees
 from verax.cli import app
 from verax.core.blocks import one_thread_on_cpu
 
@@ -40,7 +40,7 @@ def test_a_lake_is_scored_and_its_means_are_printed(lake: SmallLake) -> None:
     assert found.exit_code == 0, found.output
     assert "Means over 48 rows with 95 % intervals" in found.output
     assert "48 of 48 rows scored now" in found.output
-    assert same(lake.table(), lake.expected())
+    assert agrees(lake.table(), lake.expected())
     again = call(lake, *words, "--json")
     told = json.loads(again.stdout)
     assert (told["rows"], told["computed"]) == (48, 0)

@@ -110,7 +110,7 @@ def pick(found: dict[str, Tensor], index: Any) -> dict[str, Tensor]:
 
 
 def check_batch_size_does_not_matter(metric: Any) -> None:
-    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):  # correlations are of differences
         case = tabular(dtype=dtype)
         wanted = arrays(measure(metric, case))
         for batch_size in (1, 7):

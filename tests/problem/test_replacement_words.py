@@ -34,7 +34,7 @@ def test_settings_are_read_by_their_types():
     ("words", "said"),
     [
         ("nudje:epsilon=1", "got 'nudje'; did you mean 'nudge'?"),
-        ("own", "expected blur, conditional"),
+        ("own", "expected baseline, toward, nudge, conditional, marginal, blur"),
         ("nudge", "nudge needs epsilon; say nudge:epsilon=NUMBER."),
         ("nudge:0.1", "got '0.1'; it has epsilon."),
         ("nudge:epsilon=far", "epsilon: expected NUMBER, got 'far'"),

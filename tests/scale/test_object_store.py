@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from scale.lakes import METRICS, NAMES, ROWS, SmallLake, same
+from scale.lakes import METRICS, NAMES, ROWS, SmallLake, agrees
 from verax.core import folders
 from verax.core.folders import open_folder
 from verax.scale.run import BatchWriter
@@ -97,8 +97,8 @@ def after(batches: int, monkeypatch: pytest.MonkeyPatch, action: Callable[[], No
     """Do something as soon as so many batches are stored."""
     write, results = BatchWriter.__call__, []
 
-    def counted(self: BatchWriter, rows: Any) -> Any:
-        results.append(write(self, rows))
+    def counted(self: BatchWriter, rows: Any, tell: Any) -> Any:
+        results.append(write(self, rows, tell))
         if len(results) == batches:
             action()
         return results[-1]
@@ -112,7 +112,7 @@ def interrupt() -> None:
 
 def test_the_same_scores_as_in_folders_and_nothing_is_scored_twice(store: Store) -> None:
     assert store.score(metrics=METRICS).out == f"s3://{BUCKET}/scores"
-    assert same(store.table(), store.local.expected())
+    assert agrees(store.table(), store.local.expected())
     before = store.files()
     assert store.score(metrics=METRICS).computed == 0
     assert store.files() == before
@@ -120,7 +120,7 @@ def test_the_same_scores_as_in_folders_and_nothing_is_scored_twice(store: Store)
 
 def test_worker_processes_read_and_write_the_store(store: Store) -> None:
     assert store.score("deep/scores", engine=2).computed == ROWS
-    assert same(store.table("deep/scores"), store.local.expected(["pc"]))
+    assert agrees(store.table("deep/scores"), store.local.expected(["pc"]))
 
 
 def test_what_was_finished_stays_after_a_stop_and_is_not_scored_again(

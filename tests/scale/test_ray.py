@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from scale.doomed_metric import Doomed
-from scale.lakes import ROWS, SmallLake, same
+from scale.lakes import ROWS, SmallLake, agrees
 from verax.core.ray_engine import Cluster, connected
 
 pytestmark = [
@@ -48,7 +48,7 @@ def test_a_cluster_gives_the_same_scores_and_a_lost_actor_is_replaced(tmp_path: 
     scores = lake.score(metrics=METRICS, engine=cluster)
     assert scores.computed == ROWS
     assert {path.name for path in died.iterdir()} == {"row", "rename"}
-    assert same(lake.table(), lake.table("here"))
+    assert agrees(lake.table(), lake.table("here"))
     assert not list((lake.folder / "scores").glob(".*.part")) or lake.score(metrics=METRICS).computed == 0
 
 
@@ -62,7 +62,7 @@ def test_what_is_scored_is_left_out(tmp_path: Path, cluster: Cluster) -> None:
         del before[name]
     assert lake.score(engine=cluster).computed == 24
     assert before.items() <= lake.files().items()
-    assert same(lake.table(), lake.expected())
+    assert agrees(lake.table(), lake.expected())
     assert lake.score(engine=cluster).computed == 0
 
 
@@ -89,4 +89,4 @@ def test_methods_are_computed_on_the_cluster(tmp_path: Path, cluster: Cluster) -
     for out, engine in (("here", 1), ("there", cluster)):
         score_lake(lake.problem(), tmp_path / "rows", attributions, tmp_path / out, ["pc"], engine=engine)
         tables.append(lake.table(out))
-    assert same(*tables)
+    assert agrees(*tables)

@@ -81,3 +81,12 @@ def test_it_covers_the_mean_of_a_skewed_distribution(seed):
         found = bounded_mean(scores, 0.0, 1.0)
         missed += not found.low <= 1 - 0.8 / 30 <= found.high
     assert missed <= 0.05 * 400 + 2 * math.sqrt(400 * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize("missing", [0.0, 2**-53, 2**-24, 2**-22])
+def test_scores_that_round_to_the_greatest_possible_have_it_as_upper_end(missing: float) -> None:
+    scores = torch.full((50,), 1 - missing, dtype=torch.float64)
+    upper, lower = bounded_mean(scores, 0.0, 1.0), bounded_mean(1 - scores, 0.0, 1.0)
+    assert upper.high == 1.0
+    assert lower.low == 0.0
+    assert upper.low == pytest.approx(1 - lower.high) == pytest.approx(0.0251 ** (1 / 50), abs=2e-3)

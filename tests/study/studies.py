@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from verax.study.run import Finished, run_study
 from verax.study.spec import StudySpec, parse_spec
@@ -89,6 +91,13 @@ def scores(folder: Path, *, seconds: bool = False) -> pl.DataFrame:
 def same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     """Whether two tables are equal bit for bit, NaN included."""
     return one.schema == other.schema and one.equals(other, null_equal=True)
+
+
+def agrees(one: pl.DataFrame, other: pl.DataFrame) -> bool:
+    """Whether two tables are equal to the rounding of a float32 model, whose batches hold other rows."""
+    numbers = other.select(cs.float()).columns
+    same_keys = one.schema == other.schema and same(one.drop(numbers), other.drop(numbers))
+    return same_keys and np.allclose(one.select(numbers), other.select(numbers), rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:

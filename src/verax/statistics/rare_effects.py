@@ -18,6 +18,7 @@ from verax.statistics.intervals import LEVEL, Estimate, t_quantile
 
 _NORMAL = NormalDist()
 _EDGE = 1e-9  # of an interval, left out at its end
+_ROUNDING = 1e-6  # of float32 scores; a mean this near to the greatest possible may be that
 Numbers = npt.NDArray[np.float64]
 _HEAVY = 6  # draws over those that carry an effect; 3 where it is normal
 _FEW = 40  # that carry an effect: more show how it is spread, however heavy its tail
@@ -63,10 +64,10 @@ def _upper_end(values: Numbers, weights: Numbers, rate: float) -> float:
     """Where the randomly weighted mean of sorted values from 0 to 1, and of one 1 more, is reached so rarely."""
     from scipy.optimize import brentq  # noqa: PLC0415  # to keep ``import verax`` light
 
-    if values[0] == 1:
-        return 1.0
     values, weights = np.append(values, 1.0), np.append(weights, 1.0)
     mean = float(np.average(values, weights=weights))
+    if 1 - mean < _ROUNDING:
+        return 1.0
     return float(brentq(lambda end: _log_tail(values - end, weights) - math.log(rate), mean, 1 - _EDGE * (1 - mean)))
 
 
