@@ -1,0 +1,68 @@
+"""List every public name with its parameters: ``python scripts/public_api.py`` writes tests/public_api.txt.
+
+A test compares the list with the package, so that no name, parameter or default changes without a decision.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import verax
+
+SNAPSHOT = Path(__file__).parents[1] / "tests" / "public_api.txt"
+
+
+def main() -> None:
+    """Write the list."""
+    SNAPSHOT.write_text("\n".join(lines()) + "\n", encoding="utf-8")
+
+
+def packages() -> Iterator[ModuleType]:
+    """Verax and the packages in it that can be imported here, by name."""
+    yield verax
+    for found in sorted(pkgutil.walk_packages(verax.__path__, "verax."), key=lambda found: found.name):
+        if found.ispkg and "._" not in found.name:
+            with contextlib.suppress(ModuleNotFoundError):  # an extra that is not installed here
+                yield importlib.import_module(found.name)
+
+
+def lines() -> Iterator[str]:
+    """A line for each name in an ``__all__``, and for each public method and attribute of a class."""
+    for package in packages():
+        for name in sorted(getattr(package, "__all__", ())):
+            value = getattr(package, name)
+            yield f"{package.__name__}.{name}{parameters(value)}"
+            if inspect.isclass(value) and value.__module__.startswith("verax"):
+                yield from (f"{package.__name__}.{name}.{member}" for member in members(value))
+
+
+def members(kind: type) -> Iterator[str]:
+    """What a class itself defines, but for the fields of its constructor; public bases have lines of their own."""
+    fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    for name in sorted({name for name in vars(kind) if name[0] != "_"} - fields):
+        yield f"{name}{parameters(getattr(kind, name))}"
+
+
+def parameters(value: Any) -> str:
+    """The parameters of a function or class, without types; nothing for whatever else there is."""
+    if not callable(value):
+        return ""
+    try:
+        signature = inspect.signature(value)
+    except ValueError:  # what C or Protocol defines
+        return ""
+    plain = [
+        each.replace(annotation=each.empty, default=... if " at 0x" in repr(each.default) else each.default)
+        for each in signature.parameters.values()
+    ]
+    return str(inspect.Signature(plain))
+
+
+if __name__ == "__main__":
+    main()
