@@ -36,7 +36,7 @@ def called(folder: Path, command: str, *more: str) -> tuple[str, str]:
 def test_evaluate(folder: Path) -> None:
     given = ["--attributions", f"{folder}/shap.npy", "--metric", "pc", "--target", "yes"]
     shown, _ = called(folder, "evaluate", *given, "--report", f"{folder}/page.html")
-    assert "tracked: probability of class 1 (yes); removed features: 0." in shown
+    assert "tracked: probability of class 1 (yes); removed features: 0; date: 20" in shown
     assert f"Model {folder}/m.skops, inputs {folder}/x.npy: " in shown
     facts = json.loads(called(folder, "evaluate", *given, "--json")[0])["about"]
     assert facts["tracked"] == "probability of class 1 (yes)"
@@ -58,18 +58,18 @@ def test_monitor(folder: Path) -> None:
     state = ["--state", f"{folder}/s.json", "--kind", "contributions", "--report", f"{folder}/s.html"]
     given = ["--attributions", f"shap={folder}/shap.npy", "--target", "yes", *state]
     _, told = called(folder, "monitor", *given)
-    assert "tracked: probability of class 1 (yes); removed features: 0." in told
+    assert "tracked: probability of class 1 (yes); removed features: 0; date: 20" in told
     assert "probability of class 1 (yes)" in (folder / "s.html").read_text()
 
 
 def test_audit(folder: Path) -> None:
     given = ["--attributions", f"{folder}/shap.npy", "--metric", "pc", "--trial", "tells_apart", "--target", "yes"]
     shown, _ = called(folder, "audit", *given, "--out", f"{folder}/audit.html")
-    assert "tracked: probability of class 1 (yes); removed features: 0." in shown
+    assert "tracked: probability of class 1 (yes); removed features: 0; date: 20" in shown
     assert "probability of class 1 (yes)" in (folder / "audit.html").read_text()
 
 
 def test_tune(folder: Path) -> None:
     pytest.importorskip("optuna", reason="needs the extra tune")
     shown, _ = called(folder, "tune", "--methods", "occlusion,random", "--trials", "3", "--target", "yes")
-    assert "tracked: probability of class 1 (yes); removed features: 0." in shown
+    assert "tracked: probability of class 1 (yes); removed features: 0; date: 20" in shown

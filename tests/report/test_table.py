@@ -59,7 +59,7 @@ def test_every_metric_shows_what_it_has_beside_the_mean(found):
 def test_the_caption_says_what_was_measured_and_what_it_cost(found):
     last, about = repr(found["pc"]).splitlines()[-2:]
     assert about.startswith("Model: Sequential; tracked: probability of the predicted class: 0 (")
-    assert about.endswith("; removed features: 0.")
+    assert re.search(r"; removed features: 0; date: \d{4}-\d\d-\d\d\.$", about)
     assert last.startswith("pc: higher is better; 9 inputs; ")
     assert f"; {found['pc'].rows:,} model rows, " in last
     assert "lower is better" in repr(found["infidelity"])

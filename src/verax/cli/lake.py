@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -127,6 +128,7 @@ def lake(
     followed = "the predicted class" if question["target"] is None else f"class {question['target']}"
     removed = baseline_words(question["baselines"]) if changed is None else changed.short_form
     about = {"model": str(model), "tracked": f"{output} of {followed}", "removed features": removed}
+    about["date"] = datetime.now(UTC).date().isoformat()
     table = replace(scores.table(level), about=fact_line(about)).text()
     text = f"{table}\n\n{scores.computed:,} of {scores.rows:,} rows scored now. Scores: {scores.out}"
     common.show(_facts(scores, level) | {"about": about}, text, as_json=as_json)

@@ -69,7 +69,7 @@ class About:
         return {name: words for name, words in held.items() if words}
 
     def line(self, counts: Mapping[int, int]) -> str:
-        """The same in a line, without the date; empty where nothing is known."""
+        """The same in a line; empty where nothing is known."""
         return fact_line(self.facts(counts))
 
 
@@ -77,8 +77,8 @@ NOTHING_KNOWN = About()
 
 
 def fact_line(facts: Mapping[str, str]) -> str:
-    """Facts in a line, without the date, so that the same call prints the same."""
-    said = "; ".join(f"{name}: {words}" for name, words in facts.items() if name != "date")
+    """Facts in a line."""
+    said = "; ".join(f"{name}: {words}" for name, words in facts.items())
     return f"{said[:1].upper()}{said[1:]}"
 
 
