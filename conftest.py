@@ -3,11 +3,11 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.doctest import DoctestItem
 from hypothesis import HealthCheck, settings
 
 from type_checks import check_types_of
@@ -86,24 +86,31 @@ for name in verax.__all__:
     # object of one of two classes of the same name is no instance of the other.
     getattr(verax, name)
 
+from verax.attribution import METHODS  # noqa: E402
+from verax.auditing.trials.base import TRIALS  # noqa: E402
+from verax.core import registry  # noqa: E402
 from verax.data import catalogue  # noqa: E402
 from verax.metrics import METRICS  # noqa: E402
+from verax.replacement import REPLACEMENTS  # noqa: E402
+from verax.scoring.model_files.opening import _OPENERS  # noqa: E402
 
 gc.disable()  # while modules are imported and tests collected, all of which stays: a fifth of that time is searching it
 
 
+REGISTERED = (METHODS._known, METRICS._known, REPLACEMENTS._known, TRIALS._known, catalogue._SOURCES, _OPENERS)
+
+
 @pytest.fixture(autouse=True)
-def _forget_what_a_doctest_registers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Names of examples are no names of Verax for the tests that come later in the same process."""
-    if not isinstance(request.node, DoctestItem):
-        yield
-        return
-    sources, metrics = dict(catalogue._SOURCES), dict(METRICS._known)
+def _forget_what_a_test_registers() -> Iterator[None]:
+    """Names that a test or an example defines are no names of Verax for those that come later in the same process."""
+    before, plugins = [dict(known) for known in REGISTERED], list(registry._plugins)
     yield
-    catalogue._SOURCES.clear()
-    catalogue._SOURCES.update(sources)
-    METRICS._known.clear()
-    METRICS._known.update(metrics)
+    for known, kept in zip(REGISTERED, before, strict=True):
+        known.clear()
+        known.update(kept)
+    for name in registry._plugins[len(plugins) :]:
+        sys.modules.pop(name, None)  # imported again, it registers again
+    registry._plugins[:] = plugins
 
 
 def pytest_collection_finish() -> None:

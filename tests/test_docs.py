@@ -24,8 +24,6 @@ from typer.testing import CliRunner
 
 import verax
 from verax.cli import app
-from verax.core import registry
-from verax.data import catalogue
 from verax.data.file import load_file
 from verax.paper.models.shipped import train_shipped
 from verax.study.run import run_study
@@ -137,8 +135,6 @@ def my_study(tmp_path, monkeypatch):
 def test_the_page_runs(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_plugins", [])  # what a page imports and registers is known to that page only
-    monkeypatch.setattr(catalogue, "_SOURCES", dict(catalogue._SOURCES))
     mpl.use("agg")
     if page.stem == "run-a-study":
         request.getfixturevalue("my_study")

@@ -106,7 +106,6 @@ def register_model_file(suffix: str, open_file: Callable[[Path], Any]) -> None:
         >>> _ = path.write_text("3")
         >>> verax.models.open_model(path).module
         Linear(in_features=3, out_features=2, bias=True)
-        >>> del _OPENERS[".weights"]  # for the examples that follow
     """
     if not suffix.startswith(".") or suffix != suffix.lower() or suffix == ".safetensors":
         raise ValueError(f"suffix: expected an ending such as '.rules' in small letters, got {suffix!r}.")
