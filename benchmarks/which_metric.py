@@ -66,7 +66,7 @@ OURS: dict[str, Metric] = {
     **{f"Effect correlation, {n} draws": EffectCorrelation(samples=n) for n in DRAWS[:3]},
     **{f"Infidelity, {n} draws": Infidelity(samples=n) for n in DRAWS},
     "Infidelity without normalisation, 640 draws": Infidelity(normalize=False),
-    "DPC (the paper's)": DirectedPredictionChange(),
+    "DPC, by magnitude": DirectedPredictionChange(order="magnitude"),
     "DPC, signed": DirectedPredictionChange(order="signed"),
     "DPC, literal": DirectedPredictionChange(order="literal"),
     "DPC, MoRF area": DirectedPredictionChange(area="morf"),
