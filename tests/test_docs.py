@@ -92,24 +92,6 @@ def commands(text):
     return lines if lines and all(line.startswith("verax ") for line in lines) else None
 
 
-class FakeMlflow(ModuleType):
-    """The calls of MLflow that a page makes; it is not installed here."""
-
-    def __init__(self):
-        super().__init__("mlflow")
-        self.metrics, self.artifacts = {}, []
-
-    def start_run(self, run_name):
-        return contextlib.nullcontext(run_name)
-
-    def log_metrics(self, metrics):
-        self.metrics |= metrics
-
-    def log_artifact(self, local_path):
-        assert Path(local_path).is_file()
-        self.artifacts.append(local_path)
-
-
 @pytest.fixture
 def one_thread():
     """The number of threads changes the last digits, and training makes more of them."""
@@ -138,8 +120,6 @@ def test_the_page_runs(page, tmp_path, monkeypatch, request):
     mpl.use("agg")
     if page.stem == "run-a-study":
         request.getfixturevalue("my_study")
-    if page.stem == "check-an-explanation":
-        monkeypatch.setitem(sys.modules, "mlflow", logged := FakeMlflow())
     torch.manual_seed(0)
     request.getfixturevalue("one_thread")
     module = ModuleType("page")
@@ -159,9 +139,6 @@ def test_the_page_runs(page, tmp_path, monkeypatch, request):
             printed = "".join(run_command(line) for line in lines)
         elif block.language == "text" and before is not None:
             assert_prints(block.text, before, where)
-    if page.stem == "check-an-explanation":
-        assert logged.artifacts == ["check.html"]
-        assert all(low > 0.97 or low == 0 for low in logged.metrics.values())
 
 
 def test_the_tables_of_the_page_about_checks_are_those_of_the_results(monkeypatch):
