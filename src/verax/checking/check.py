@@ -1,7 +1,8 @@
 """``verax.check``: does an explanation reach what was required of it? Passed, failed or undecided, by intervals."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from verax.core.files import tensor_hash
 from verax.core.noise import random_order
 from verax.core.shapes import Float, Int
 from verax.core.warn import once_per_call
+from verax.evaluation.engine import about_problem
 from verax.evaluation.stream_sources import looks
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost
@@ -69,7 +71,7 @@ def run_check(plan: Plan, run: Run) -> Check:
     """Draw inputs, have them measured, and decide."""
     draws = {(one.inputs, one.seed, one.until): None for one in plan.requirements}
     found: dict[int, list[Checked]] = {}
-    spent = Cost()
+    spent, classes = Cost(), Counter[int]()
     for draw in draws:
         numbers = [place for place, one in enumerate(plan.requirements) if (one.inputs, one.seed, one.until) == draw]
         gathered = Gathered(plan.part(numbers))
@@ -85,8 +87,9 @@ def run_check(plan: Plan, run: Run) -> Check:
             for place, number in enumerate(numbers)
         }
         spent += gathered.spent
+        classes = max(classes, gathered.classes, key=Counter.total)
     every = tuple(one for number in sorted(found) for one in found[number])
-    return Check(every, plan.requirements, spent, _facts(plan))
+    return Check(every, plan.requirements, spent, _facts(plan, classes))
 
 
 def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iterator[Rows]:
@@ -106,18 +109,21 @@ class Gathered:
         rows: Numbers of the inputs.
         parts: What was measured.
         spent: What it cost.
+        classes: How many inputs there were of each class that was tracked.
     """
 
     plan: Plan
     rows: list[Rows] = field(default_factory=list)
     parts: list[Measured] = field(default_factory=list)
     spent: Cost = field(default_factory=Cost)
+    classes: Counter[int] = field(default_factory=Counter)
 
     def add(self, rows: Rows, measured: Measured) -> None:
         """Add a block."""
         self.rows.append(rows)
         self.parts.append(measured)
         self.spent += measured.cost
+        self.classes.update(measured.classes)
 
     def checked(self, number: int, final: bool = False) -> list[Checked]:
         """What is known of a requirement: one line per explanation and segment.
@@ -210,16 +216,12 @@ def _between(known: ScoreRange) -> ScoreRange:
     return ScoreRange(-known.width, known.width, known.certain) if known.width else ScoreRange()
 
 
-def _facts(plan: Plan) -> dict[str, str]:
+def _facts(plan: Plan, classes: Mapping[int, int]) -> dict[str, str]:
     """What was checked, as far as the problem knows it."""
     problem = plan.problem
     arrays = {name: one for name, one in plan.attributions.items() if hasattr(one, "shape")}
-    facts = {
-        "model": type(problem.scorer.adapter).__name__,
-        "inputs": f"{len(problem):,}",
-        "removed features": problem.replacement.short_form,
-        "SHA-256 of the inputs": tensor_hash(problem.inputs),
-    }
+    facts = about_problem(problem).facts(dict(sorted(classes.items())))
+    facts |= {"inputs": f"{len(problem):,}", "SHA-256 of the inputs": tensor_hash(problem.inputs)}
     for name, one in arrays.items():
         facts[f"SHA-256 of {name}"] = tensor_hash(as_tensor(f"attributions[{name!r}]", one))
     methods = {name: one.canonical for name, one in plan.attributions.items() if not hasattr(one, "shape")}

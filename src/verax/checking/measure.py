@@ -19,6 +19,7 @@ from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.limits import limits
 from verax.evaluation.ranking import REFERENCE
 from verax.evaluation.stream_batches import of_rows
+from verax.metrics.about import class_counts
 from verax.metrics.base import Metric
 from verax.metrics.choose import fewest_features
 from verax.metrics.limit_reading import LIMITED, has_limits
@@ -38,6 +39,7 @@ class Measured:
         limits: For metrics of which the limit counts: the chance and the best of each input; NaN where not known.
         exact: Whether the limits of each are exact.
         cost: What they cost.
+        classes: How many inputs there were of each class that was tracked.
     """
 
     scores: Mapping[str, Float[Tensor, "a n"]]
@@ -45,6 +47,7 @@ class Measured:
     limits: Mapping[str, Float[Tensor, "2 n"]]
     exact: Mapping[str, bool]
     cost: Cost
+    classes: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Plan:
             spent += Cost(Rows(next(iter(known.values())).rows), next(iter(known.values())).seconds)
             best = {name: torch.stack((one.random, one.best_scores)).double().cpu() for name, one in known.items()}
             exact = {name: one.exact for name, one in known.items()}
-        return Measured(scores, ranges, best, exact, spent)
+        return Measured(scores, ranges, best, exact, spent, class_counts(problem.classes))
 
     def _limited(self) -> dict[str, Any]:
         return {one.metric.short_form: one.metric for one in self.requirements if one.held.kind == "limit"}

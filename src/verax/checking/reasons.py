@@ -15,8 +15,10 @@ from verax.core.arguments import checked_choice, checked_count, checked_level, c
 from verax.core.arrays import Layout
 from verax.core.display import TextTable, cost, counted, first_rows
 from verax.core.shapes import Float, Int
+from verax.evaluation.engine import problem_facts
 from verax.evaluation.evaluate import prepared
 from verax.evaluation.limits import ROWS
+from verax.metrics.about import fact_line
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Meter
@@ -49,6 +51,7 @@ class Reasons:
         effects: How far the score falls when a feature alone is removed, ``(N, features)``.
         stability_over: Agreement of the top k by what it is over: ``"seeds"``, ``"background"``, ``"neighbours"``.
         cost: What the call cost.
+        facts: Model, tracked class, baseline and date, in words.
     """
 
     k: int
@@ -61,6 +64,7 @@ class Reasons:
     effects: Any
     stability_over: Mapping[str, Any]
     cost: Cost
+    facts: Mapping[str, str]
     _layout: Layout
     _values: Mapping[str, Tensor]
     _by: Any
@@ -167,7 +171,8 @@ class Reasons:
         inputs = counted(self._values["top"].shape[1], "input")
         caption = f"Top {self.k} features that {_WORDS[self.direction]} the {self.score}, means over {inputs} with "
         caption += f"{100 * self.level:.4g} % intervals; {cost(self.rows, self.cost.seconds)}"
-        return TextTable(("attribution", *TOTALS), first_rows(rows), caption, tuple(self._notes()))
+        about = fact_line(self.facts)
+        return TextTable(("attribution", *TOTALS), first_rows(rows), caption, tuple(self._notes()), about=about)
 
     def _notes(self) -> list[str]:
         """What the totals mean, and what they are of where it is not all inputs."""
@@ -296,6 +301,7 @@ def reasons(
         effects=single.numpy() if layout.kind == "numpy" else single,
         stability_over={kind: layout.pack(found[f"stability over {kind}"]) for kind in KINDS},
         cost=call.spent + meter.total(),
+        facts=problem_facts(problem),
         _layout=layout,
         _values=found,
         _by=labels,

@@ -14,6 +14,7 @@ from verax.checking.requirement import Bound, Requirement
 from verax.core.display import TextTable, cost, counted, digits_of_interval, significant
 from verax.core.files import save_as, write_atomically
 from verax.core.shapes import Float
+from verax.metrics.about import IDENTITY, fact_line
 from verax.scoring.meter import Cost
 from verax.statistics.anytime import AnytimeSums, ScoreRange
 from verax.statistics.intervals import Estimate, estimates
@@ -279,7 +280,13 @@ class Check:
             )
         head = ("outcome", "requirement", "explanation", "segment", "value", "threshold", "inputs", "inputs needed")
         notes = tuple(dict.fromkeys(one.note for one in self.requirements if one.note))
-        return TextTable(head, tuple(rows), f"{self.outcome}; {cost(self.rows, self.cost.seconds)}", notes)
+        caption = f"{self.outcome}; {cost(self.rows, self.cost.seconds)}"
+        return TextTable(head, tuple(rows), caption, notes, about=self.about)
+
+    @property
+    def about(self) -> str:
+        """Model, tracked class, baseline and date, in a line."""
+        return fact_line({name: self.facts[name] for name in IDENTITY if name in self.facts})
 
     def _page(self) -> str:
         from verax.report.result_pages import check_page  # noqa: PLC0415  # to keep ``import verax`` light

@@ -92,7 +92,7 @@ def run(
         content = record.sealed_page(check_page(result, kept))
         common.write_together({page: content, tests: result.junit(f"verax check {file.name}")})
     lines = [str(one) for one in result.requirements]
-    text = "\n".join([*lines, f"{result.outcome}: {file}, {result.rows:,} model rows"])
+    text = "\n".join([*lines, f"{result.outcome}: {file}, {result.rows:,} model rows", f"{result.about}."])
     common.show(result.to_dict() | _state(kept), text, as_json=as_json, written=[page, tests])
     if not frozen:
         common.tell(f"verax: {file} is not frozen, and the page says so; verax check freeze {file} does it.")

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -122,16 +121,11 @@ def lake(
             raise typer.Exit(common.STOPPED) from None
         finally:
             log.removeHandler(handler)
-    from verax.metrics.about import fact_line
-    from verax.problem.baselines import baseline_words
-
-    followed = "the predicted class" if question["target"] is None else f"class {question['target']}"
-    removed = baseline_words(question["baselines"]) if changed is None else changed.short_form
-    about = {"model": str(model), "tracked": f"{output} of {followed}", "removed features": removed}
-    about["date"] = datetime.now(UTC).date().isoformat()
-    table = replace(scores.table(level), about=fact_line(about)).text()
-    text = f"{table}\n\n{scores.computed:,} of {scores.rows:,} rows scored now. Scores: {scores.out}"
-    common.show(_facts(scores, level) | {"about": about}, text, as_json=as_json)
+    scores = replace(scores, facts={**scores.facts, "model": str(model)})
+    text = (
+        f"{scores.table(level).text()}\n\n{scores.computed:,} of {scores.rows:,} rows scored now. Scores: {scores.out}"
+    )
+    common.show(_facts(scores, level), text, as_json=as_json)
 
 
 class _Lines(logging.Handler):
@@ -247,4 +241,4 @@ def _facts(scores: "LakeScores", level: float) -> dict[str, Any]:
         metric: {name: asdict(mean) for name, mean in scores.mean(metric, level).items()} for metric in scores.metrics
     }
     whole = {"out": scores.out, "rows": scores.rows, "computed": scores.computed, "level": level}
-    return whole | {"metrics": means}
+    return whole | {"metrics": means, "about": dict(scores.facts)}

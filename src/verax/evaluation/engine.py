@@ -307,9 +307,19 @@ def about_of(adapter: Adapter, labels: Sequence[Any] | None, output: Output, pre
     )
 
 
-def problem_facts(problem: Problem) -> dict[str, str]:
-    """Model, tracked class, baseline and date of a problem, in words."""
+def about_problem(problem: Problem) -> About:
+    """What tables and reports say of a problem."""
     baseline = isinstance(problem.replacement, Baseline)
     removed = problem.given.baseline_words if baseline else problem.replacement.short_form
-    about = about_of(problem.scorer.adapter, problem.labels, problem.output, problem.target is None, removed)
-    return about.facts(class_counts(problem.classes))
+    return about_of(problem.scorer.adapter, problem.labels, problem.output, problem.target is None, removed)
+
+
+def problem_facts(problem: Problem, *, examples: bool = False) -> dict[str, str]:
+    """Model, tracked class, baseline and date of a problem, in words.
+
+    Args:
+        problem: The problem.
+        examples: Whether its rows only show what rows look like, so that their predicted classes do not count.
+    """
+    classes = problem.classes  # first: some models tell what they return as they run
+    return about_problem(problem).facts({} if examples and problem.target is None else class_counts(classes))

@@ -8,7 +8,7 @@ import torch
 from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
 from verax.core.warn import warn
-from verax.evaluation.engine import Call, check_repeats
+from verax.evaluation.engine import Call, about_problem, check_repeats
 from verax.evaluation.limit_parts import shared_out
 from verax.evaluation.limit_search import Found, caution, found_limits
 from verax.evaluation.result import Evaluation
@@ -125,7 +125,8 @@ def limits_of(
     cost = meter.read(session.device)
     with torch.inference_mode(False):  # plain tensors, fit for whatever the user does next
         layout = replace(task.problem.layout, form="one", names=())
-        context = Context(layout, task.target.clone(), cost.rows.forward, cost.seconds, task.score)
+        about = about_problem(task.problem.problem)
+        context = Context(layout, task.target.clone(), cost.rows.forward, cost.seconds, task.score, about=about)
         return LimitsByMetric({name: _packed(task, metrics[name], one, context) for name, one in found.items()})
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from verax.core.shapes import Float, Int
 from verax.problem.attributed import Attributed
 
+IDENTITY = ("model", "tracked", "removed features", "date")  # what is said of a call, in this order
 _CLASSES = 6  # that are named before the rest is counted
 
 
@@ -46,8 +47,11 @@ class About:
         """The class or value that is followed, by its label.
 
         Args:
-            counts: Inputs by the number of their class.
+            counts: Inputs by the number of their class; none where they were not counted.
         """
+        if not counts:
+            which = "the predicted class" if self.predicted else "the class given for each input"
+            return self.score if self.score == "value" else f"{self.score} of {which}"
         if self.score == "value":
             named = [self.labels[number] if self.labels else f"output {number}" for number in counts]
             return "value" if list(counts) == [0] and not self.labels else f"value of {', '.join(named)}"
@@ -60,13 +64,8 @@ class About:
 
     def facts(self, counts: Mapping[int, int]) -> dict[str, str]:
         """The same by name, without what is not known."""
-        held = {
-            "model": self.model,
-            "tracked": self.followed(counts) if counts and self.model else "",
-            "removed features": self.baseline,
-            "date": self.date,
-        }
-        return {name: words for name, words in held.items() if words}
+        held = (self.model, self.followed(counts) if self.model else "", self.baseline, self.date)
+        return {name: words for name, words in zip(IDENTITY, held, strict=True) if words}
 
     def line(self, counts: Mapping[int, int]) -> str:
         """The same in a line; empty where nothing is known."""

@@ -262,7 +262,8 @@ def _table(found: Mapping[str, Limits]) -> TextTable:
     known, count = len(first.inputs), len(first.best_scores)
     many = counted(count, "input") if known == count else f"{known:,} of {counted(count, 'input')}"
     caption = f"What attributions could score, means over {many} with 95 % intervals; {cost(first.rows, first.seconds)}"
-    return TextTable(("metric", "best possible", "chance", "worst possible", "found by"), tuple(rows), caption)
+    head = ("metric", "best possible", "chance", "worst possible", "found by")
+    return TextTable(head, tuple(rows), caption, about=first.context.identity)
 
 
 def _words(limits: Limits) -> str:

@@ -27,6 +27,7 @@ from verax.core.packages import optional_package
 from verax.core.ray_engine import Cluster, RayWorker, connected, load_ray
 from verax.core.warn import kind_of, warn
 from verax.data.array_files import first_line, listed
+from verax.evaluation.engine import problem_facts
 from verax.evaluation.evaluate import evaluate
 from verax.problem.problem import Problem
 from verax.scale.lake import Join, Lake, check_readable, open_lake
@@ -308,7 +309,8 @@ def _run(join: Join, scorer: BatchScorer, store: ScoreFolder, engine: Engine) ->
     files, stored = _valid(join, scorer, store, set())
     if stored != rows:
         raise ValueError(f"out: {store.folder.address}: files were changed meanwhile; run it again.")
-    return LakeScores(store.folder.address, rows, rows - scored, scorer.chosen, store.totals(files))
+    facts = problem_facts(scorer.problem, examples=True)
+    return LakeScores(store.folder.address, rows, rows - scored, scorer.chosen, store.totals(files), facts)
 
 
 def _valid(join: Join, scorer: BatchScorer, store: ScoreFolder, changed: set[str]) -> tuple[Sequence[File], int]:

@@ -13,6 +13,7 @@ from verax.core.display import TextTable, counted, metric_head
 from verax.core.files import Sealed, read_sealed_json, sealed_json
 from verax.core.folders import File, open_folder
 from verax.core.packages import __version__
+from verax.metrics.about import fact_line
 from verax.metrics.base import Metric
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.totals import ScoreSums
@@ -125,6 +126,7 @@ class LakeScores:
         computed: Rows that this run has scored; the others were stored before.
         metrics: What was measured, by the names of the columns.
         totals: Exact sums of the scores, by attribution and metric.
+        facts: Model, tracked class, baseline and date, in words.
     """
 
     out: str
@@ -132,6 +134,7 @@ class LakeScores:
     computed: int
     metrics: Mapping[str, Metric]
     totals: Totals
+    facts: Mapping[str, str]
 
     def mean(self, metric: str, level: float = LEVEL) -> dict[str, Estimate]:
         """The mean over all rows with its interval, by attribution."""
@@ -142,7 +145,10 @@ class LakeScores:
         heads = [metric_head(metric.label, metric.higher_is_better) for metric in self.metrics.values()]
         rows = [(name, *(str(self.mean(metric, level)[name]) for metric in self.metrics)) for name in self.totals]
         caption = f"Means over {counted(self.rows, 'row')} with {100 * level:.4g} % intervals"
-        return TextTable(("attribution", *heads), tuple(rows), caption)
+        return TextTable(("attribution", *heads), tuple(rows), caption, about=fact_line(self.facts))
 
     def __repr__(self) -> str:
         return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
