@@ -14,6 +14,7 @@ from verax.metrics.choose import paper_metrics
 from verax.problem.inputs import Inputs
 
 auditing = importlib.import_module("verax.auditing.audit")
+tuner = importlib.import_module("verax.tuning.tuner")
 search_settings = importlib.import_module("verax.tuning.store")
 _SETTINGS = ("steps", "tolerance", "sigma", "subset", "samples", "normalize", "perturbation", "effect", "seed")
 _PAPER_STUDY = InfidelityUncertainty()
@@ -124,7 +125,13 @@ def tune(model: Any, inputs: Any, methods: Any = None, **settings: Any) -> Any:
     with contextlib.ExitStack() as changed:
         for name, value in fixed.items():
             changed.enter_context(mock.patch.object(search_settings, name, value))
-        return verax.tune(about, methods, **own)
+        if "progress" not in own:
+            return verax.tune(about, methods, **own)
+        store, tell = own.pop("store", None), own.pop("progress")
+        search = {"trials": 200, "seconds": None, "seed": 0, "question": None, "metric": None, **own}
+        return tuner.search(
+            about, methods, search_settings.SearchSettings.checked(**search, problem=about), store, tell
+        )
 
 
 def audit(model: Any = None, inputs: Any = None, attributions: Any = None, **settings: Any) -> Any:

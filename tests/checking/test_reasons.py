@@ -239,11 +239,14 @@ def test_random_explanations_are_unstable_and_false_half_of_the_time():
 def test_totals_per_segment_and_as_a_table():
     model, x, exact = linear()
     half = np.array(["old", "young"] * 20)
-    found = verax.reasons(verax.Problem(model, x, target=1), {"a": exact, "b": -exact}, by=half)
-    lines = str(found).splitlines()
+    found = verax.reasons(verax.Problem(model, x, target=1), {"a": exact, "b": -exact})
+    lines = found.table(half).text().splitlines()
     assert lines[0].split() == ["attribution", "false", "omitted", "share", "stability"]
     assert [line.split("  ")[0] for line in lines[1:7]] == ["a", "a, old", "a, young", "b", "b, old", "b, young"]
     assert "<table" in found._repr_html_()
+    whole, narrow = found.totals()["false"]["a"], found.totals(level=0.5)["false"]["a"]
+    assert whole.mean == narrow.mean
+    assert whole.high > narrow.high
 
 
 def test_numpy_in_numpy_out():
@@ -270,4 +273,4 @@ def test_what_cannot_be_asked_is_said_before_any_work():
     with pytest.raises(ValueError, match="k: expected a whole number of at least 1"):
         verax.reasons(problem, exact, k=0)
     with pytest.raises(ValueError, match=r"by: expected one label for each of 4 inputs, got shape \(3,\)"):
-        verax.reasons(problem, exact, by=["a"] * 3)
+        verax.reasons(problem, exact, repeats=0, rows=0).table(["a"] * 3)

@@ -96,23 +96,33 @@ def test_a_metric_that_derives_from_the_base_class_is_refused_where_it_is_define
             kind: ClassVar[Kind] = "baseline"
 
     assert "sparseness" not in verax.metrics.METRICS
+    with pytest.raises(TypeError, match=r"Nameless: .*GuidedMetric"):
+        type("Nameless", (verax.metrics.Metric,), {})
 
 
-class Nameless(verax.metrics.Metric):
-    """Neither a name nor an experiment."""
+def test_a_metric_without_a_name_has_that_of_its_class() -> None:
+    @dataclass(frozen=True)
+    class TotalSize(verax.metrics.AttributionMetric):
+        higher_is_better: ClassVar[bool] = False
+        kind: ClassVar[Kind] = "baseline"
 
-    kind: ClassVar[Kind] = "baseline"
+        def reduce(self, attributions: Any, problem: verax.Problem) -> Any:
+            return attributions.abs().sum(-1)
+
+    x = torch.eye(3)
+    result = verax.evaluate(verax.Problem(torch.nn.Linear(3, 2), x), x, ["total_size"])["total_size"]
+    assert result.value.tolist() == [1, 1, 1]
+    assert TotalSize().label == "total_size"
 
 
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        (Nameless(), r"derive from verax.metrics.GuidedMetric .*SampledMetric .*; got an object of Nameless\.$"),
         (3, r"derive from verax.metrics.GuidedMetric .*; got 3\.$"),
         (PredictionChange, r"got the class PredictionChange; create one: PredictionChange\(\)\.$"),
         ("fidelity", "did you mean 'infidelity'"),
     ],
-    ids=["object", "number", "class", "name"],
+    ids=["number", "class", "name"],
 )
 def test_what_is_no_metric_is_answered_by_what_would_be_one(metric: Any, words: str) -> None:
     with pytest.raises(ValueError, match=rf"^metric: .*{words}"):

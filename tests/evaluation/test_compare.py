@@ -244,15 +244,27 @@ def test_html_shows_names_as_they_are(problem):
     assert "b &amp; c" in page
 
 
+@pytest.mark.parametrize(("stack", "names"), [(False, ["attribution"]), (True, ["attribution 0", "attribution 1"])])
+def test_arrays_without_names_are_compared_by_their_numbers(stack, names):
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(6, 2), torch.randn(40, 6)
+    effects = x * (model.weight[1] - model.weight[0]).detach()
+    values = torch.stack([effects, -effects]) if stack else effects
+    comparison = verax.compare(verax.Problem(model, x, target=1), values)
+    by_name = verax.compare(verax.Problem(model, x, target=1), dict(zip(names, [effects, -effects], strict=False)))
+    assert list(comparison.verdicts["baseline"]) == names
+    assert comparison.verdicts == by_name.verdicts
+    assert comparison.verdicts["baseline"][names[0]] == "best"
+
+
 def test_wrong_arguments_are_named(problem, found):
     model, x, attributions = problem
     with pytest.raises(ValueError, match=r"metric: expected one of 'pc', 'dpc', 'infidelity', got 'area'"):
         found.ranking("area")
     with pytest.raises(ValueError, match=r"attribution: expected one of 'noise', .*, got 'lime'"):
         found.pair("noise", "lime", "pc")
-    for wrong in (x, {1: x}):
-        with pytest.raises(TypeError, match="attributions: expected a dict of names to arrays"):
-            calls.compare(model, x, wrong)
+    with pytest.raises(TypeError, match="attributions: expected a dict of names to arrays, got a dict with other keys"):
+        calls.compare(model, x, {1: x})
     for level in (0.0, 1.0, 95.0):
         with pytest.raises(ValueError, match="level: expected a number between 0 and 1"):
             calls.compare(model, x, attributions, level=level)

@@ -75,7 +75,7 @@ def test_of_all_methods_the_truth_of_a_linear_model_or_an_equal_is_found(questio
 
 
 def test_one_question_has_its_best_at_once(problem, found):
-    local = verax.tune(problem, METHODS, "local")
+    local = verax.tune(problem, METHODS, question="local")
     assert isinstance(local, Tuned)
     assert same_direction(local.best(problem), WEIGHTS.expand(60, 6))
     assert list(local.answers) == ["local"]
@@ -103,7 +103,9 @@ def test_two_questions_share_attributions(problem):
     fresh = [verax.Problem(linear(), problem.inputs, target=1) for _ in range(3)]
     methods = [LimeTabular(samples=4096), LimeTabular(alpha=0.1, samples=4096), KernelShap(samples=32)]
     both = verax.tune(fresh[0], methods).rows
-    apart = sum(verax.tune(fresh[at], methods, question).rows for at, question in enumerate(QUESTIONS, start=1))
+    apart = sum(
+        verax.tune(fresh[at], methods, question=question).rows for at, question in enumerate(QUESTIONS, start=1)
+    )
     assert both < 0.8 * apart
 
 
@@ -129,7 +131,7 @@ def test_a_search_goes_on_where_it_stopped(problem, tmp_path):
     again = verax.tune(problem, METHODS, store=path)
     assert again.table.height == len(METHODS)
     with pytest.raises(ValueError, match="a search with another metric"):
-        verax.tune(problem, METHODS, "local", store=path)
+        verax.tune(problem, METHODS, question="local", store=path)
 
 
 def test_a_forest_is_asked_one_question():
@@ -142,7 +144,7 @@ def test_a_forest_is_asked_one_question():
     assert found.question == "baseline"
     assert found["baseline"].best in methods
     with pytest.raises(ValueError, match="has no answer here: the model is made of trees"):
-        verax.tune(problem, methods, "local")
+        verax.tune(problem, methods, question="local")
 
 
 @pytest.mark.parametrize(

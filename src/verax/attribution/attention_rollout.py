@@ -100,10 +100,13 @@ class AttentionRolloutFamily(Family):
             block = inputs[rows].to(session.device)
             beside = (session.companions or Companions()).at(torch.arange(rows.start, rows.stop, device=block.device))
             with session.clocked():
-                rollout, given = beside.call(_Rollout(model), block)
+                rollout, arguments = beside.call(_Rollout(model), block)
             session.counts.rows += len(block)
-            there = beside.alongside.get(_MASK, torch.ones_like(block)).bool()
-            yield Piece(rows, torch.stack([_placed(_read(one.read, rollout, given), given, there) for one in members]))
+            mask = beside.alongside.get(_MASK, torch.ones_like(block)).bool()
+            yield Piece(
+                rows,
+                torch.stack([_placed(_read(member.read, rollout, arguments), arguments, mask) for member in members]),
+            )
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,10 @@ class _Rollout:
 
     def __call__(self, *values: Tensor, **given: Tensor) -> tuple[Float[Tensor, "n length length"], dict[str, Tensor]]:
         ids = values[0] if values else given["input_ids"]
-        own = {name: value for name, value in given.items() if name not in ("labels", "asked")}
-        found = self.model(*values, **own, output_attentions=True)
-        layers = getattr(found, "attentions", None)
-        if not layers or any(one is None for one in layers):
+        arguments = {name: value for name, value in given.items() if name not in ("labels", "asked")}
+        outputs = self.model(*values, **arguments, output_attentions=True)
+        layers = getattr(outputs, "attentions", None)
+        if not layers or any(layer is None for layer in layers):
             raise ValueError(_NO_WEIGHTS.format(found="this one gives none"))
         return rolled_out(layers), {_MASK: torch.ones_like(ids), **given}
 
@@ -131,10 +134,10 @@ def rolled_out(layers: Sequence[Float[Tensor, "n heads length length"]]) -> Floa
                  [0.7500, 0.2500]]])
     """
     kept = torch.eye(layers[0].shape[-1], device=layers[0].device)
-    found = kept.expand(len(layers[0]), -1, -1)
-    for one in layers:
-        found = (one.mean(1).float() + kept) / 2 @ found
-    return found
+    rollout = kept.expand(len(layers[0]), -1, -1)
+    for layer in layers:
+        rollout = (layer.mean(1).float() + kept) / 2 @ rollout
+    return rollout
 
 
 def _read(read: Read, rollout: Float[Tensor, "n length length"], given: dict[str, Tensor]) -> Float[Tensor, "n length"]:
@@ -149,8 +152,8 @@ def _weights(read: Read, given: dict[str, Tensor]) -> Float[Tensor, "n length"]:
     if "labels" in given:  # a place predicts the next token
         before = nn.functional.pad(given["labels"][:, 1:] >= 0, (0, 1)).float()
         return before / before.sum(1, keepdim=True)
-    there = given[_MASK].bool()
-    return nn.functional.one_hot(_first(there) if read == "first" else _last(there), there.shape[1]).float()
+    mask = given[_MASK].bool()
+    return nn.functional.one_hot(_first(mask) if read == "first" else _last(mask), mask.shape[1]).float()
 
 
 def _first(there: Bool[Tensor, "n length"]) -> Int[Tensor, " n"]:

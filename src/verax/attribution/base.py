@@ -70,8 +70,8 @@ class Alone(Family):
     @property
     def needs_gradients(self) -> bool:  # type: ignore[override]
         """As the class of the method says; it has none by default."""
-        said = inspect.getattr_static(type(self.method), "needs_gradients")
-        return False if isinstance(said, property) else bool(said)
+        declared = inspect.getattr_static(type(self.method), "needs_gradients")
+        return False if isinstance(declared, property) else bool(declared)
 
     @property
     def version(self) -> int:  # type: ignore[override]
@@ -264,7 +264,7 @@ def explain(problem: Problem, methods: Mapping[str, Attribution] | Sequence[Attr
     values = {name: joined_rows([part[0][method.canonical] for part in parts]) for name, method in named.items()}
     gaps = {name: [part[1].get(method.canonical) for part in parts] for name, method in named.items()}
     delta = {name: max(gap for gap in some if gap is not None) for name, some in gaps.items() if some[0] is not None}
-    return Attributions({name: problem.order.back(one) for name, one in values.items()}, delta, meter.total())
+    return Attributions({name: problem.order.back(value) for name, value in values.items()}, delta, meter.total())
 
 
 def _listed(methods: Any) -> list[Attribution]:
@@ -288,7 +288,7 @@ def _computed(groups: Groups, problem: Problem) -> tuple[dict[str, Any], dict[st
             if piece.delta is not None:
                 largest = float(piece.delta.max())
                 delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
-    return {name: layout.pack(one[None]) for name, one in values.items()}, delta
+    return {name: layout.pack(value[None]) for name, value in values.items()}, delta
 
 
 def stream(groups: Groups, problem: Problem) -> Generator[tuple[Family, Piece], None, None]:
@@ -303,12 +303,12 @@ def stream(groups: Groups, problem: Problem) -> Generator[tuple[Family, Piece], 
     gradients = any(family.needs_gradients for family in groups)
     if gradients and not problem.scorer.differentiable:
         raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
-    given = given_of(problem)
+    data = given_of(problem)
     for family, members in groups.items():
-        check_family(family, members, given)
+        check_family(family, members, data)
     with problem.session(problem.explained, gradients=gradients) as session:
         target, clean = problem.begin(session)
-        explained = Explained(**vars(given), session=session, target=target, clean=clean)
+        explained = Explained(**vars(data), session=session, target=target, clean=clean)
         for family, members in groups.items():
             for piece in family.pieces(members, explained):
                 yield family, _without_fixed(piece, problem.given)

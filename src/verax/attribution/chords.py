@@ -76,7 +76,7 @@ class CaughtCalls(TorchFunctionMode):
         if func not in _ACTIVATIONS and func not in _POOLINGS:
             return func(*args, **settings)
         values, *others = args or (settings.pop("input"),)
-        several = any(isinstance(one, Tensor) for one in (*others, *settings.values())) and func.__name__ != "prelu"
+        several = any(isinstance(other, Tensor) for other in (*others, *settings.values())) and func.__name__ != "prelu"
         if several or not values.is_floating_point():
             return func(*args, **(kwargs or {}))
         in_place = settings.pop("inplace", False)
@@ -130,14 +130,14 @@ class _Chord:
 
     def meet(self, reference: Call) -> None:
         """Pair every input with every reference, ``(references, ...)``."""
-        own = self.own
-        step, rise = own.before - reference.before, own.after - reference.after
-        if own.winners is None or reference.winners is None:
-            self.slope = _slope(own, step, rise, self.function).flatten(0, 2)
+        mine = self.own
+        step, rise = mine.before - reference.before, mine.after - reference.after
+        if mine.winners is None or reference.winners is None:
+            self.slope = _slope(mine, step, rise, self.function).flatten(0, 2)
             return
-        larger = torch.where(rise > 0, own.winners, reference.winners)
+        larger = torch.where(rise > 0, mine.winners, reference.winners)
         self.slope = rise.flatten(0, 2)
-        self.pooled = step.flatten(0, 2), own.winners.expand(larger.shape).flatten(0, 2), larger.flatten(0, 2)
+        self.pooled = step.flatten(0, 2), mine.winners.expand(larger.shape).flatten(0, 2), larger.flatten(0, 2)
 
 
 class Chords:

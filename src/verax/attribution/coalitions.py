@@ -65,4 +65,4 @@ def spread_over(
     """Share the value of each feature out among some of its elements, which are 1; all others are 0."""
     which = torch.arange(rows.start, rows.stop, device=values.device)
     shares = values / features.reduce(elements, rows).clamp(min=1)
-    return torch.stack([features.expand(one, which) * elements for one in shares])
+    return torch.stack([features.expand(share, which) * elements for share in shares])

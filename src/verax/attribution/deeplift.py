@@ -74,12 +74,12 @@ def pair_rows(inputs: int, references: int, batch_size: int) -> Rows:
 
     Each part of the inputs runs once, as often as references go with it at a time; all references run for each part.
     """
-    columns, found = slice(0, references), Rows(0)
+    columns, cost = slice(0, references), Rows(0)
     for rows in _parts(slice(0, inputs), batch_size):
         count, width = rows.stop - rows.start, _width(rows, columns, batch_size)
         runs = len(_parts(columns, width))
-        found += Rows((count + runs) * width, count * runs * width)
-    return found
+        cost += Rows((count + runs) * width, count * runs * width)
+    return cost
 
 
 def _width(rows: slice, columns: slice, size: int) -> int:
@@ -156,8 +156,8 @@ class _Graph:
         def gradient(at: Float[Tensor, "pairs outputs"]) -> Float[Tensor, "pairs outputs"]:
             with torch.enable_grad():
                 leaf = at.requires_grad_()
-                (found,) = torch.autograd.grad(score(leaf).sum(), leaf)
-            return found
+                (grad,) = torch.autograd.grad(score(leaf).sum(), leaf)
+            return grad
 
         if session.returns == "values" or (session.returns == "logits" and session.output == "logit"):
             return gradient(outputs.clone())

@@ -170,14 +170,14 @@ class DeepLiftFamily(Family):
         """Cut the random orders where a member's part of them ends."""
         count = len(given.need_background("DeepLiftSHAP"))
         pools = self._classes(given.labels, members) if self.stratified else {None: torch.arange(count)}
-        found: list[Segment] = []
+        segments: list[Segment] = []
         for name, pool in pools.items():
             drawn = [divmod(member.draws[name], max(1, len(pool))) for member in members]
             order = pool[self._order(name, len(pool))]
             ends = {part for _, part in drawn} | {len(pool) for times, _ in drawn if times}
             for start, stop in itertools.pairwise(sorted(ends | {0})):
-                found.append(Segment(order[start:stop], tuple(times + (stop <= part) for times, part in drawn)))
-        return found
+                segments.append(Segment(order[start:stop], tuple(times + (stop <= part) for times, part in drawn)))
+        return segments
 
     def _classes(
         self, labels: Int[Tensor, " m"] | None, members: Sequence[DeepLiftSHAP]
@@ -188,13 +188,13 @@ class DeepLiftFamily(Family):
                 "background_labels: a stratified background needs the class of each background row, 0 or 1; "
                 'pass background_labels, or use DeepLiftSHAP(background="random").'
             )
-        given = labels.cpu()
-        other = given[(given != 0) & (given != 1)]
+        on_cpu = labels.cpu()
+        other = on_cpu[(on_cpu != 0) & (on_cpu != 1)]
         if len(other):
             raise ValueError(
                 f"background_labels: expected classes 0 and 1 for a stratified background, got {int(other[0])}."
             )
-        pools: dict[int | None, Tensor] = {name: (given == name).nonzero()[:, 0] for name in (0, 1)}
+        pools: dict[int | None, Tensor] = {name: (on_cpu == name).nonzero()[:, 0] for name in (0, 1)}
         for member, name in itertools.product(members, pools):
             if member.draws[name] and not len(pools[name]):
                 raise ValueError(
@@ -246,26 +246,26 @@ class _Pairs:
         self, explained: Explained, references: Float[Tensor, "m *shape"], ends: Sequence[int]
     ) -> Float[Tensor, "segments two b *shape"]:
         """Sums over the references of each segment, which ends there: of the multipliers, and of the contributions."""
-        found = torch.zeros(len(ends), 2, *self.inputs.shape, dtype=torch.float64, device=self.inputs.device)
+        sums = torch.zeros(len(ends), 2, *self.inputs.shape, dtype=torch.float64, device=self.inputs.device)
         for tile in tiles(explained.session, self.inputs, references, self.target):
             start, stop = tile.columns.start, tile.columns.stop
             contributions = tile.multipliers * (self.inputs[tile.rows, None] - references[tile.columns])
-            for segment, begin, end in zip(found, (0, *ends), ends, strict=False):
+            for segment, begin, end in zip(sums, (0, *ends), ends, strict=False):
                 if begin < stop and start < end:
-                    own = slice(max(begin - start, 0), end - start)
-                    segment[0, tile.rows] += tile.multipliers[:, own].sum(1, dtype=torch.float64)
-                    segment[1, tile.rows] += contributions[:, own].sum(1, dtype=torch.float64)
+                    places = slice(max(begin - start, 0), end - start)
+                    segment[0, tile.rows] += tile.multipliers[:, places].sum(1, dtype=torch.float64)
+                    segment[1, tile.rows] += contributions[:, places].sum(1, dtype=torch.float64)
             self._compare(tile, contributions.flatten(2).sum(2, dtype=torch.float64))
         self.pairs += len(references)
-        return found
+        return sums
 
     def _compare(self, tile: Tile, total: Float[Tensor, "b r"]) -> None:
         bottom = tile.reference_scores.double().T[self.target[tile.rows]]
-        wanted = self.clean[tile.rows, None] - bottom
-        gap = (total - wanted).abs()
+        difference = self.clean[tile.rows, None] - bottom
+        gap = (total - difference).abs()
         self.largest[tile.rows] = torch.maximum(self.largest[tile.rows], gap.amax(1))
         self.missing[tile.rows] += gap.sum(1)
-        self.sizes[tile.rows] += torch.maximum(total.abs(), wanted.abs()).sum(1)
+        self.sizes[tile.rows] += torch.maximum(total.abs(), difference.abs()).sum(1)
 
     def checked_gap(self) -> Float[Tensor, " b"]:
         """The largest gap of each input, relative to the mean size of its differences; refuses what is no gap.

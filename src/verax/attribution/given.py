@@ -58,16 +58,16 @@ class Given:
 
 def given_of(problem: Problem) -> Given:
     """The data of a problem, as families take them."""
-    x, given = problem.inputs, problem.given
-    missing = given.missing or problem.scorer.takes_missing
+    x, checked = problem.inputs, problem.given
+    missing = checked.missing or problem.scorer.takes_missing
     background, labels = checked_background(problem.background, problem.background_labels, x, missing=missing)
     return Given(
         x,
         background,
         labels,
-        features=given.features,
-        baselines=given.baselines,
-        codes=given.codes,
+        features=checked.features,
+        baselines=checked.baselines,
+        codes=checked.codes,
         model=problem.scorer.adapter,
     )
 

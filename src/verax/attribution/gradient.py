@@ -160,7 +160,7 @@ class NoisyFamily(Family):
         copies = max(session.batch_size, block_bytes(session.device) // per_copy)
         for rows in pieces(len(inputs), max(1, copies // self.samples)):
             mean, variance = self._moments(explained, rows, copies)
-            yield Piece(rows, torch.stack([variance if isinstance(one, VarGrad) else mean for one in members]))
+            yield Piece(rows, torch.stack([variance if isinstance(member, VarGrad) else mean for member in members]))
 
     def _moments(
         self, explained: Explained, rows: slice, copies: int

@@ -70,12 +70,12 @@ def removals(modality: Modality) -> list[Attribution]:
         >>> len(removals("tabular"))
         37
     """
-    found: list[Attribution] = [Occlusion("leave_one_out"), Occlusion("keep_one_in")]
-    found += [kind(samples) for kind in (KernelShap, PermutationShap) for samples in BUDGETS]
+    methods: list[Attribution] = [Occlusion("leave_one_out"), Occlusion("keep_one_in")]
+    methods += [kind(samples) for kind in (KernelShap, PermutationShap) for samples in BUDGETS]
     settings = product((0.0001, 0.01, 1.0), (0.25, 0.5, 1.0), BUDGETS)
-    found += [LimeGroups(alpha, width, samples) for alpha, width, samples in settings]
-    found += [TreeShap(interventional=False), TreeShap(interventional=True)]
-    return [one for one in found if modality in one.modalities]
+    methods += [LimeGroups(alpha, width, samples) for alpha, width, samples in settings]
+    methods += [TreeShap(interventional=False), TreeShap(interventional=True)]
+    return [method for method in methods if modality in method.modalities]
 
 
 def _gradients() -> Iterator[Attribution]:

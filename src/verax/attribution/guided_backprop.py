@@ -89,20 +89,20 @@ class WatchedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Carry out one operation, and sort it."""
-        given = list(_tensors((args, kwargs)))
-        values = any(map(self._depends, given))
-        conditions = any(_memory(one) in self._conditions for one in given)
-        found = func(*args, **(kwargs or {}))
+        arguments = list(_tensors((args, kwargs)))
+        values = any(map(self._depends, arguments))
+        conditions = any(_memory(tensor) in self._conditions for tensor in arguments)
+        output = func(*args, **(kwargs or {}))
         name = func._schema.name.split("::")[-1]
         name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         if not (values or conditions) or name in _CONSTANT:
-            return found
+            return output
         if values and self._sorting:
             self._sort(name, conditions, args)
         # whole numbers and truths are conditions, as is what is made of conditions alone
-        for one in _tensors(found):
-            self._follow(self._values if values and one.is_floating_point() else self._conditions, [one])
-        return found
+        for tensor in _tensors(output):
+            self._follow(self._values if values and tensor.is_floating_point() else self._conditions, [tensor])
+        return output
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -131,8 +131,8 @@ class WatchedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return isinstance(value, Tensor) and _memory(value) in self._values
 
     def _follow(self, into: dict[int, Any], tensors: Iterable[Tensor]) -> None:
-        for one in tensors:
-            into[_memory(one)] = one.untyped_storage()
+        for tensor in tensors:
+            into[_memory(tensor)] = tensor.untyped_storage()
 
 
 def _factors(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -145,7 +145,7 @@ def _memory(tensor: Tensor) -> int:
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
-    return (one for one in tree_leaves(values) if isinstance(one, Tensor))
+    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
 
 
 _aten = torch.ops.aten
@@ -323,8 +323,8 @@ def _check(watch: WatchedOperations, output: object) -> None:
 
 def _hides(node: Any) -> bool:
     """Whether an operation of autograd is a ReLU that was missed, or one whose inside cannot be seen."""
-    own = isinstance(node, BackwardCFunction) and _name(node) != _GUIDED
-    return own or _name(node) in _HIDDEN
+    custom = isinstance(node, BackwardCFunction) and _name(node) != _GUIDED
+    return custom or _name(node) in _HIDDEN
 
 
 def _name(node: Any) -> str:

@@ -104,7 +104,7 @@ class PathFamily(Family):
             product = mean * (block - start)
             below = bottom[rows].gather(1, explained.target[rows][:, None])[:, 0]
             gap = _relative_gap(product, explained.clean[rows] - below)
-            yield Piece(rows, torch.stack([product if one.multiply_by_inputs else mean for one in members]), gap)
+            yield Piece(rows, torch.stack([product if member.multiply_by_inputs else mean for member in members]), gap)
 
     def _mean_gradient(
         self,
@@ -120,9 +120,9 @@ class PathFamily(Family):
         def build(first: int, last: int) -> Tensor:
             job = torch.arange(first, last, device=block.device)
             step = along[job % self.points].reshape(-1, *(1,) * (block.ndim - 1))
-            own = job // self.points
-            begin = start if len(start) == 1 else start[own]
-            return begin + step * (block[own] - begin)
+            row = job // self.points
+            begin = start if len(start) == 1 else start[row]
+            return begin + step * (block[row] - begin)
 
         gradients = explained.session.target_gradients(build, owner, explained.target)
         gradients = gradients.reshape(len(block), self.points, *block.shape[1:])
@@ -172,5 +172,5 @@ def _median(background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:
 def _relative_gap(product: Float[Tensor, "b *shape"], difference: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
     """How far attributions are from summing to the score difference, relative to the larger of the two."""
     total = product.flatten(1).double().sum(1)
-    wanted = difference.double()
-    return (total - wanted).abs() / torch.maximum(total.abs(), wanted.abs()).clamp(min=1e-12)
+    expected = difference.double()
+    return (total - expected).abs() / torch.maximum(total.abs(), expected.abs()).clamp(min=1e-12)

@@ -54,7 +54,7 @@ def fitted(
     pairs = half.shape[1]
     parts = -(-pairs // _AT_ONCE)
     size = 8 * (-(-pairs // parts)) ** 2
-    found = []
+    parts_fitted = []
     for rows in pieces(len(half), max(1, block_bytes(half.device) // (8 * size))):
         fits = [
             _Regression.of(half[rows, part::parts], odd[rows, part::parts], top[rows], weights[part::parts]).solved(
@@ -62,10 +62,10 @@ def fitted(
             )
             for part in range(parts)
         ]
-        values = torch.stack([one.values for one in fits]).mean(0)
-        errors = torch.stack([one.errors for one in fits]).square().mean(0).sqrt() / math.sqrt(parts)
-        found.append((values, errors))
-    return Fit(torch.cat([values for values, _ in found]), torch.cat([errors for _, errors in found]))
+        values = torch.stack([fit.values for fit in fits]).mean(0)
+        errors = torch.stack([fit.errors for fit in fits]).square().mean(0).sqrt() / math.sqrt(parts)
+        parts_fitted.append((values, errors))
+    return Fit(torch.cat([values for values, _ in parts_fitted]), torch.cat([errors for _, errors in parts_fitted]))
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class _Regression:
         lower = torch.linalg.cholesky(self._with_noise(self._covariance(reach), noise))
         held = torch.cat((self.signs, self.wanted[..., None], of_values), dim=2)
         held = torch.linalg.solve_triangular(lower, held, upper=False)
-        signs, wanted, of_values = held[..., :features], held[..., features], held[..., features + 1 :]
+        signs, target, of_values = held[..., :features], held[..., features], held[..., features + 1 :]
         inverse = torch.linalg.inv(signs.mT @ signs)
-        slopes = inverse @ (signs.mT @ wanted[..., None])
-        left = wanted - (signs @ slopes)[..., 0]
+        slopes = inverse @ (signs.mT @ target[..., None])
+        left = target - (signs @ slopes)[..., 0]
         values = (2 * slopes + of_values.mT @ left[..., None])[..., 0]
         values = values + (2 * self.wanted[:, -1:] - values.sum(1, keepdim=True)) / features  # rounding alone
         open_slopes = 2 * torch.eye(features).to(signs) - signs.mT @ of_values
@@ -116,10 +116,10 @@ class _Regression:
     def _some(self) -> "_Regression":
         """Equations enough to settle the covariance by."""
         count, features = self.signs.shape[1:]
-        wanted = max(_TUNED_ON, 2 * features)
-        if count <= wanted:
+        sample_count = max(_TUNED_ON, 2 * features)
+        if count <= sample_count:
             return self
-        rows = torch.from_numpy(np.linspace(0, count - 1, wanted).round().astype(np.int64)).to(self.signs.device)
+        rows = torch.from_numpy(np.linspace(0, count - 1, sample_count).round().astype(np.int64)).to(self.signs.device)
         return _Regression(self.signs[:, rows], self.wanted[:, rows], self.noise[rows])
 
     def tuned(self, additive: Float[Tensor, "b features"]) -> tuple[Float[Tensor, "b features"], Float[Tensor, " b"]]:
@@ -147,15 +147,15 @@ class _Regression:
         pivots, broken = torch.linalg.cholesky_ex(held.mT @ held)  # the last one: what the slopes leave
         pivots = pivots.diagonal(dim1=1, dim2=2).log()
         freedom = held.shape[1] - features
-        found = -freedom * pivots[:, -1] - lower.diagonal(dim1=1, dim2=2).log().sum(1) - pivots[:, :-1].sum(1)
-        return torch.where((failed > 0) | (broken > 0) | found.isnan(), -torch.inf, found)
+        likelihood = -freedom * pivots[:, -1] - lower.diagonal(dim1=1, dim2=2).log().sum(1) - pivots[:, :-1].sum(1)
+        return torch.where((failed > 0) | (broken > 0) | likelihood.isnan(), -torch.inf, likelihood)
 
     def _covariance(self, reach: Float[Tensor, "b features"]) -> Float[Tensor, "b n n"]:
         """Of odd interactions of three features or more, with variance 1."""
         scale, alone = _scale(reach)[:, None, None], self.signs * reach[:, None]
-        found = (self.signs * torch.atanh(reach)[:, None]) @ self.signs.mT
-        found.sinh_().mul_((0.5 * torch.log1p(-reach.square()).sum(1)).exp()[:, None, None] * scale)
-        return found.baddbmm_(alone * scale, self.signs.mT, alpha=-1)  # in place: there may be many
+        covariance = (self.signs * torch.atanh(reach)[:, None]) @ self.signs.mT
+        covariance.sinh_().mul_((0.5 * torch.log1p(-reach.square()).sum(1)).exp()[:, None, None] * scale)
+        return covariance.baddbmm_(alone * scale, self.signs.mT, alpha=-1)  # in place: there may be many
 
     def _with_noise(self, covariance: Float[Tensor, "b n n"], noise: Float[Tensor, " b"]) -> Float[Tensor, "b n n"]:
         covariance.diagonal(dim1=1, dim2=2).copy_(1 + noise[:, None] * self.noise + _ROUNDING)
@@ -176,22 +176,22 @@ def _contributions(
     ``sum_{A with i} 2 / |A| prod_{j in A} a_j t_j`` over sets of 3, 5, ... features is an integral over ``x`` from 0 to
     1 of ``prod_{j in A} x a_j t_j / x``, and a product of sums for each ``x``.
     """
-    found = -2 * reach[:, None] * signs  # sets of one feature are fitted, not random
+    sums = -2 * reach[:, None] * signs  # sets of one feature are fitted, not random
     for place, weight in _nodes(reach.shape[1]):
         near = place * reach
         even = 0.5 * torch.log1p(-near.square()).sum(1)[:, None]
         odd = (signs @ torch.atanh(near)[..., None])[..., 0]
         share = near[:, None] * signs
         with_, without = (even + odd).exp()[..., None] / (1 + share), (even - odd).exp()[..., None] / (1 - share)
-        found = found + weight * reach[:, None] * signs * (with_ + without)
-    return found * _scale(reach)[:, None, None]
+        sums = sums + weight * reach[:, None] * signs * (with_ + without)
+    return sums * _scale(reach)[:, None, None]
 
 
 def _variances(reach: Float[Tensor, "b features"]) -> Float[Tensor, "b features"]:
     """The variance of the Shapley values of interactions: ``sum_{A with i} 4 / |A|^2 prod_{j in A} a_j``."""
-    places, weights = (torch.tensor(one).to(reach) for one in zip(*_nodes(min(reach.shape[1], 16)), strict=True))
+    places, weights = (torch.tensor(array).to(reach) for array in zip(*_nodes(min(reach.shape[1], 16)), strict=True))
     near = (places[:, None] * places).flatten()[:, None, None] * reach
-    products = [(torch.log1p(one).sum(2, keepdim=True).exp() / (1 + one)) for one in (near, -near)]
+    products = [(torch.log1p(array).sum(2, keepdim=True).exp() / (1 + array)) for array in (near, -near)]
     mean = torch.einsum("p,pbf->bf", (weights[:, None] * weights).flatten(), products[0] + products[1])
     return 2 * reach * (mean - 2) * _scale(reach)[:, None]
 

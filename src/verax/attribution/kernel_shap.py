@@ -110,8 +110,8 @@ class KernelShapFamily(ShapleyFamily):
         (places,) = np.nonzero(~np.isin(sizes, listed))
         for part in pieces(len(places), max(1, block_bytes(device) // (32 * max(1, features) * len(which)))):
             at = torch.from_numpy(places[part]).to(device)
-            wanted = torch.from_numpy(sizes[places[part]]).to(device)
-            half[:, at] = _subsets(noise.drawn_words(keys, part.start, len(at), features), wanted)
+            chosen = torch.from_numpy(sizes[places[part]]).to(device)
+            half[:, at] = _subsets(noise.drawn_words(keys, part.start, len(at), features), chosen)
         return half
 
     def estimates(
@@ -123,11 +123,11 @@ class KernelShapFamily(ShapleyFamily):
         if not pairs:
             return even.expand(-1, features)
         sizes = draws.sizes[:pairs]
-        weights, size = (torch.from_numpy(one).to(scores) for one in (pair_weights(features, sizes), sizes))
+        weights, size = (torch.from_numpy(array).to(scores) for array in (pair_weights(features, sizes), sizes))
         # A pair's two equations differ in sign alone, once the even share is taken off: their mean is one equation.
         odd, half = (scores[:, 0::2] - scores[:, 1::2]) / 2, draws.half[:, :pairs]
-        found = _fitted(half, size, odd + (features / 2 - size) * even, weights)
-        additive = even + found - found.mean(1, keepdim=True)
+        solution = _fitted(half, size, odd + (features / 2 - size) * even, weights)
+        additive = even + solution - solution.mean(1, keepdim=True)
         if pairs <= features:
             return additive
         return fitted(half, odd, (ends[:, 1] - ends[:, 0]) / 2, weights, additive).values
@@ -135,12 +135,12 @@ class KernelShapFamily(ShapleyFamily):
 
 def pairs_by_size(features: int) -> list[int]:
     """Pairs of a coalition of 1, 2, ... features, up to half of all, and its complement; huge numbers are cut."""
-    found: list[int] = []
+    lengths: list[int] = []
     for size in range(1, features // 2 + 1):
-        large = bool(found) and found[-1] > 1 << 40  # from there on they only grow
-        ways = found[-1] if large else math.comb(features, size) // (2 if 2 * size == features else 1)
-        found.append(ways)
-    return found
+        large = bool(lengths) and lengths[-1] > 1 << 40  # from there on they only grow
+        ways = lengths[-1] if large else math.comb(features, size) // (2 if 2 * size == features else 1)
+        lengths.append(ways)
+    return lengths
 
 
 @functools.lru_cache(maxsize=64)
@@ -181,8 +181,8 @@ def _mass(features: int) -> Float[np.ndarray, " sizes"]:
 @functools.lru_cache(maxsize=64)
 def _list_of(features: int, size: int) -> Bool[Tensor, "coalitions features"]:
     """All coalitions of a size; of those with half of all features the ones with the first, one of each pair."""
-    found = [one for one in combinations(range(features), size) if 2 * size != features or one[0] == 0]
-    return torch.zeros(len(found), features, dtype=torch.bool).scatter_(1, torch.tensor(found), True)
+    sets = [members for members in combinations(range(features), size) if 2 * size != features or members[0] == 0]
+    return torch.zeros(len(sets), features, dtype=torch.bool).scatter_(1, torch.tensor(sets), True)
 
 
 def _subsets(lots: Int[Tensor, "b n features"], sizes: Int[Tensor, " n"]) -> Bool[Tensor, "b n features"]:
@@ -205,14 +205,14 @@ def _fitted(
     def design(part: slice) -> Float[Tensor, "b pairs part"]:
         return (half[:, :, part].to(root.dtype) - (size / features)[:, None]) * root[:, None]
 
-    wanted = (surplus * root)[..., None]
+    target = (surplus * root)[..., None]
     if pairs >= features:
         rows = design(slice(None))
-        return torch.matmul(torch.linalg.pinv(rows.mT @ rows, hermitian=True), rows.mT @ wanted)[..., 0]
+        return torch.matmul(torch.linalg.pinv(rows.mT @ rows, hermitian=True), rows.mT @ target)[..., 0]
     parts = list(pieces(features, max(1, block_bytes(half.device) // (16 * count * pairs))))
     gram = surplus.new_zeros(count, pairs, pairs)
     for part in parts:  # never all features at once: images have many
         rows = design(part)
         gram += rows @ rows.mT
-    solved = torch.linalg.pinv(gram, hermitian=True) @ wanted
+    solved = torch.linalg.pinv(gram, hermitian=True) @ target
     return torch.cat([(design(part).mT @ solved)[..., 0] for part in parts], dim=1)

@@ -61,11 +61,12 @@ class SegmentedImages:
         seed: int,
     ) -> "SegmentedImages":
         """Switch the segments of images on and off at random."""
-        most = max(one.shape[1] for one in colours)
-        table = np.stack([np.pad(one, ((0, 0), (0, most - one.shape[1]))) for one in colours])
-        numbers = np.array([one.shape[1] for one in colours])
+        most = max(colour.shape[1] for colour in colours)
+        table = np.stack([np.pad(colour, ((0, 0), (0, most - colour.shape[1]))) for colour in colours])
+        numbers = np.array([colour.shape[1] for colour in colours])
         hidden, segments, counts = (
-            to_device(torch.from_numpy(one), images.device) for one in (table, np.stack(maps).astype(np.int32), numbers)
+            to_device(torch.from_numpy(colour), images.device)
+            for colour in (table, np.stack(maps).astype(np.int32), numbers)
         )
         segments = segments.long()
         index = segments.flatten(1)[:, None].expand(-1, images.shape[1], -1)
@@ -77,7 +78,7 @@ class SegmentedImages:
 
     def rows(self, runner: Runner) -> "SegmentRows":
         """The perturbed images, one for each sample of each image, made when they are needed."""
-        images, off = (one.to(runner.dtype, memory_format=runner.layout) for one in (self.images, self.off))
+        images, off = (tensor.to(runner.dtype, memory_format=runner.layout) for tensor in (self.images, self.off))
         # on a CPU weights of 0 and 1, which are exact at both ends and faster than a choice
         shown = self.on.to(runner.dtype) if images.device.type == "cpu" else self.on
         return SegmentRows(images, off, self.segments, shown, runner.layout)
@@ -230,8 +231,8 @@ class LimeImage(Attribution):
     @property
     def family(self) -> "LimeImageFamily":
         """Penalties, kernel widths and distances share their perturbed images."""
-        given = self.pixel_mean is not None and self.pixel_std is not None
-        scale = PixelScale(self.pixel_mean or (), self.pixel_std or ()) if given else None
+        standardised = self.pixel_mean is not None and self.pixel_std is not None
+        scale = PixelScale(self.pixel_mean or (), self.pixel_std or ()) if standardised else None
         return LimeImageFamily(self.segmenter, self.replacement, self.samples, self.seed, scale)
 
 
@@ -274,7 +275,9 @@ class LimeImageFamily(Family):
                 shown = to_device(inputs[rows], device)
                 segmented = SegmentedImages.of(shown, maps[some], hidden[some], self.samples, self.seed)
                 parts = zip(images[some], maps[some], hidden[some], strict=True)
-                products = [_products(*one) for one in parts if any(each.distance == "inputs" for each in members)]
+                products = [
+                    _products(*arguments) for arguments in parts if any(each.distance == "inputs" for each in members)
+                ]
                 yield Piece(rows, self._explain(members, explained, rows, segmented, products))
 
     def _explain(
@@ -293,11 +296,11 @@ class LimeImageFamily(Family):
         distances: dict[Distance, Tensor] = {"masks": mask_distance(design, segmented.counts)}
         if products:
             distances["inputs"] = image_distance(design, products)
-        found = fit(design, torch.cat((explained.clean[rows, None], scores), dim=1), distances, members)
+        fitted = fit(design, torch.cat((explained.clean[rows, None], scores), dim=1), distances, members)
         images = segmented.images
         # the coefficient of each pixel's segment, an even share of it for each of its channels
         index = segmented.segments.flatten(1).expand(len(members), -1, -1)
-        per_pixel = found.to(images.dtype).gather(2, index).reshape(-1, len(images), 1, *images.shape[2:])
+        per_pixel = fitted.to(images.dtype).gather(2, index).reshape(-1, len(images), 1, *images.shape[2:])
         return (per_pixel / images.shape[1]).expand(-1, *images.shape)
 
 
@@ -315,15 +318,15 @@ def image_distance(
     design: Float[Tensor, "b n segments"], sums: Sequence[Float[np.ndarray, "3 _"]]
 ) -> Float[Tensor, "b n"]:
     """Cosine distance of each perturbed image to the image; of the first, which is the image itself, 0 in any case."""
-    found = []
+    distances = []
     for padded, products in zip(design, sums, strict=True):
         rows = padded[:, : products.shape[1]]
-        own, mixed, replaced = to_device(torch.from_numpy(products), design.device).unbind()
-        length = (rows @ own + (1 - rows) @ replaced).sqrt() * own.sum().sqrt()
-        cosine = (rows @ own + (1 - rows) @ mixed) / length.clamp(min=torch.finfo(length.dtype).tiny)
+        original, mixed, replaced = to_device(torch.from_numpy(products), design.device).unbind()
+        length = (rows @ original + (1 - rows) @ replaced).sqrt() * original.sum().sqrt()
+        cosine = (rows @ original + (1 - rows) @ mixed) / length.clamp(min=torch.finfo(length.dtype).tiny)
         cosine[0] = 1
-        found.append(1 - cosine)
-    return torch.stack(found)
+        distances.append(1 - cosine)
+    return torch.stack(distances)
 
 
 def _products(
@@ -342,24 +345,24 @@ def fit(
     members: Sequence[LimeImage],
 ) -> Float[Tensor, "k b segments"]:
     """Coefficients of the segments, for each member; 0 for segments that an image does not have."""
-    kernels = list(dict.fromkeys((one.distance, one.kernel_width) for one in members))
-    alphas = list(dict.fromkeys(one.alpha for one in members))
+    kernels = list(dict.fromkeys((member.distance, member.kernel_width) for member in members))
+    alphas = list(dict.fromkeys(member.alpha for member in members))
     weights = torch.stack([torch.exp(-(distances[kind] ** 2) / (2 * width**2)) for kind, width in kernels], dim=1)
     if design.shape[2] > design.shape[1]:
         # the solution lies in the span of the rows; in a basis of it the problem is no larger than its samples
         basis, rows = torch.linalg.qr(design.mT)
-        found = weighted_ridge(rows.mT, scores, weights, alphas) @ basis.mT[:, None]
+        solution = weighted_ridge(rows.mT, scores, weights, alphas) @ basis.mT[:, None]
     else:
-        found = weighted_ridge(design, scores, weights, alphas)
-    places = [(kernels.index((one.distance, one.kernel_width)), alphas.index(one.alpha)) for one in members]
-    return torch.stack([found[:, kernel, alpha] for kernel, alpha in places])
+        solution = weighted_ridge(design, scores, weights, alphas)
+    places = [(kernels.index((member.distance, member.kernel_width)), alphas.index(member.alpha)) for member in members]
+    return torch.stack([solution[:, kernel, alpha] for kernel, alpha in places])
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...] | None:
     if values is None:
         return None
     try:
-        numbers = tuple(float(one) for one in values)
+        numbers = tuple(float(value) for value in values)
     except (TypeError, ValueError):
         raise ValueError(f"{name}: expected one number per channel, got {values!r}.") from None
     if not numbers or not np.isfinite(numbers).all():

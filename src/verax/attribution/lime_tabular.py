@@ -109,7 +109,7 @@ class LimeTabularFamily(Family):
 
     def check(self, members: Sequence[LimeTabular], given: Given) -> None:
         """Codes cannot be moved a little, and standard deviations are those of a background."""
-        if any(one.sigma == "std" for one in members):
+        if any(member.sigma == "std" for member in members):
             given.need_background('LimeTabular(sigma="std")')
         if given.codes is not None:
             raise ValueError(
@@ -125,16 +125,16 @@ class LimeTabularFamily(Family):
     def pieces(self, members: Sequence[LimeTabular], explained: Explained) -> Iterator[Piece]:
         """Yield the coefficients of every member."""
         session, inputs = explained.session, explained.inputs
-        features, samples = inputs[0].numel(), max(one.samples for one in members)
+        features, samples = inputs[0].numel(), max(each.samples for each in members)
         fits = _shared_fits(members, features)
-        height = max(1, block_bytes(session.device) // max(one.bytes_per_input(features) for one in fits))
+        height = max(1, block_bytes(session.device) // max(each.bytes_per_input(features) for each in fits))
         for rows in pieces(len(inputs), height):
             keys = noise.input_keys(inputs[rows].to(session.device), self.seed, "lime")
             normals = noise.normals(keys, 0, samples, features, session.dtype)
             values = torch.empty(len(members), len(keys), features, dtype=torch.float64, device=session.device)
             for fit in fits:
-                found = _coefficients(fit, rows, normals[:, : fit.sizes[-1]], explained)
-                values[list(fit.members)] = found.flatten(1, 3)[:, list(fit.places)].transpose(0, 1)
+                coefficients = _coefficients(fit, rows, normals[:, : fit.sizes[-1]], explained)
+                values[list(fit.members)] = coefficients.flatten(1, 3)[:, list(fit.places)].transpose(0, 1)
             yield Piece(rows, values.reshape(len(members), len(keys), *inputs.shape[1:]))
 
 
@@ -163,15 +163,15 @@ class _SharedFits:
 
 def _shared_fits(members: Sequence[LimeTabular], features: int) -> list[_SharedFits]:
     fits = []
-    for sigma in dict.fromkeys(one.sigma for one in members):
-        chosen = {place: one for place, one in enumerate(members) if one.sigma == sigma}
-        sizes = sorted({one.samples for one in chosen.values()})
-        widths = sorted({one.width(features) for one in chosen.values()})
-        alphas = sorted({one.alpha for one in chosen.values()})
+    for sigma in dict.fromkeys(member.sigma for member in members):
+        chosen = {place: member for place, member in enumerate(members) if member.sigma == sigma}
+        sizes = sorted({member.samples for member in chosen.values()})
+        widths = sorted({member.width(features) for member in chosen.values()})
+        alphas = sorted({member.alpha for member in chosen.values()})
         places = (
-            (sizes.index(one.samples) * len(widths) + widths.index(one.width(features))) * len(alphas)
-            + alphas.index(one.alpha)
-            for one in chosen.values()
+            (sizes.index(member.samples) * len(widths) + widths.index(member.width(features))) * len(alphas)
+            + alphas.index(member.alpha)
+            for member in chosen.values()
         )
         fits.append(_SharedFits(sigma, tuple(sizes), tuple(widths), tuple(alphas), tuple(chosen), tuple(places)))
     return fits
@@ -196,8 +196,8 @@ def _coefficients(
     change = scores.double().reshape(design.shape[:2]) - explained.clean[rows, None].double()
     widths = torch.tensor(fit.widths, dtype=torch.float64, device=session.device)
     weights = torch.exp(-(design.norm(dim=-1)[:, None] / widths[:, None]).square() / 2)
-    found = solutions(_sums_by_size(fit.sizes, design, change, weights), fit.alphas)
-    return found if unit is None else found / unit
+    solved = solutions(_sums_by_size(fit.sizes, design, change, weights), fit.alphas)
+    return solved if unit is None else solved / unit
 
 
 def _deviations(explained: Explained) -> Float[Tensor, " d"]:
@@ -284,12 +284,12 @@ class LimeGroupsFamily(Family):
 
     def rows(self, members: Sequence[LimeGroups], given: Given, place: Place) -> Rows:
         """One per mask of the largest member."""
-        return Rows(len(given.inputs) * max(one.samples for one in members))
+        return Rows(len(given.inputs) * max(member.samples for member in members))
 
     def pieces(self, members: Sequence[LimeGroups], explained: Explained) -> Iterator[Piece]:
         """Yield the coefficients of every member."""
         fmap, device = explained.features, explained.session.device
-        samples = max(one.samples for one in members)
+        samples = max(member.samples for member in members)
         per_input = 40 * (samples + 1) * (fmap.most + 2)
         for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
@@ -304,17 +304,17 @@ class LimeGroupsFamily(Family):
         """Coefficients of some inputs with equally many features."""
         if not features:
             return torch.zeros(len(members), len(which), 0, dtype=torch.float64, device=which.device)
-        samples = max(one.samples for one in members)
+        samples = max(member.samples for member in members)
         keys = explained.keys(which, self.seed, "lime-groups")
         masks = noise.uniforms(keys, 0, samples, features) < 0.5
         scores = coalition_scores(explained, which, samples, lambda at, number: masks[at, number])
         masks = torch.cat((torch.ones_like(masks[:, :1]), masks), dim=1)  # the unperturbed input comes first
         scores = torch.cat((explained.clean[which, None], scores), dim=1).double()
-        fits = {one: (one.samples + 1, one.kernel_width, one.alpha) for one in members}
-        found = {
+        fits = {member: (member.samples + 1, member.kernel_width, member.alpha) for member in members}
+        coefficients = {
             fit: _group_coefficients(masks[:, : fit[0]], scores[:, : fit[0]], *fit[1:]) for fit in {*fits.values()}
         }
-        return torch.stack([found[fits[one]] for one in members])
+        return torch.stack([coefficients[fits[member]] for member in members])
 
 
 def _group_coefficients(
@@ -328,5 +328,5 @@ def _group_coefficients(
         return weighted_ridge(design, scores, weights, [alpha])[:, 0, 0]
     # the solution lies in the span of the rows; in a basis of it the problem is no larger than its samples
     basis, rows = torch.linalg.qr(design.mT)
-    found = weighted_ridge(rows.mT, scores, weights, [alpha])[:, 0, 0]
-    return torch.einsum("bdn,bn->bd", basis, found)
+    solution = weighted_ridge(rows.mT, scores, weights, [alpha])[:, 0, 0]
+    return torch.einsum("bdn,bn->bd", basis, solution)

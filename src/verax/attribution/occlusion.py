@@ -64,7 +64,7 @@ class OcclusionFamily(Family):
         """One per feature, and the baseline where it is needed."""
         counts = given.features.counts(slice(0, len(given.inputs)))
         each = counts.expand(len(given.inputs)).sum()
-        return Rows(sum(int(each) + len(given.inputs) * (one.kind == "keep_one_in") for one in members))
+        return Rows(sum(int(each) + len(given.inputs) * (member.kind == "keep_one_in") for member in members))
 
     def pieces(self, members: Sequence[Occlusion], explained: Explained) -> Iterator[Piece]:
         """Yield both kinds, as members ask."""
@@ -74,8 +74,8 @@ class OcclusionFamily(Family):
             count = rows.stop - rows.start
             values = torch.zeros(len(members), count, fmap.most, dtype=torch.float64, device=device)
             for features, which in by_count(fmap, rows, device):
-                found = [_effects(one.kind, explained, which, features) for one in members]
-                values[:, which - rows.start, :features] = torch.stack(found)
+                effects = [_effects(member.kind, explained, which, features) for member in members]
+                values[:, which - rows.start, :features] = torch.stack(effects)
             yield Piece(rows, spread_evenly(fmap, values, rows))
 
 

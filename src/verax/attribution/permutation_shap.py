@@ -112,12 +112,12 @@ def halfway_first(features: int) -> list[int]:
         >>> halfway_first(8)
         [4, 2, 6, 1, 3, 5, 7]
     """
-    found: list[int] = []
+    places: list[int] = []
     waiting = deque([(0, features)])
     while waiting:
         low, high = waiting.popleft()
         if high - low > 1:
             middle = (low + high) // 2
-            found.append(middle)
+            places.append(middle)
             waiting += [(low, middle), (middle, high)]
-    return found
+    return places

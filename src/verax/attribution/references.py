@@ -78,7 +78,7 @@ class RandomFamily(Family):
         inputs = explained.inputs
         height = max(1, block_bytes(explained.session.device) // (16 * len(members) * inputs[0].numel()))
         for rows in pieces(len(inputs), height):
-            yield Piece(rows, torch.stack([_draw(one, explained, rows) for one in members]))
+            yield Piece(rows, torch.stack([_draw(member, explained, rows) for member in members]))
 
 
 def _draw(member: Random, explained: Explained, rows: slice) -> Float[Tensor, "b *shape"]:
@@ -165,7 +165,7 @@ class EdgesFamily(Family):
     def _maps(self, members: Sequence[Edges], image: Float[np.ndarray, "c h w"]) -> Float[np.ndarray, "k h w"]:
         """Edges of an image as each member blurs them, an even share of them for each channel."""
         edges = self._edges(image.astype(np.float64).mean(0))
-        return np.stack([_blurred(edges, one.blur) for one in members]) / len(image)
+        return np.stack([_blurred(edges, member.blur) for member in members]) / len(image)
 
     def _edges(self, grey: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
         if self.detector == "sobel":

@@ -100,10 +100,10 @@ def _by_elimination(
     for k, row in enumerate(rows):
         row[k + 1 :].div_(torch.maximum(row[k], penalties[:, None]))  # a pivot below the penalty is rounding
         rows[k + 1 :, k + 1 :].addcmul_(rows[k + 1 :, k, None], row[k + 1 :], value=-1)
-    found = rows[:, -1]
+    solution = rows[:, -1]
     for k in range(len(rows) - 1, 0, -1):
-        found[:k].addcmul_(rows[:k, k], found[k], value=-1)
-    return found.permute(2, 1, 0).contiguous()
+        solution[:k].addcmul_(rows[:k, k], solution[k], value=-1)
+    return solution.permute(2, 1, 0).contiguous()
 
 
 def _by_factors(
@@ -112,14 +112,14 @@ def _by_factors(
     """Cholesky's factors of every matrix with every penalty on its diagonal, as many at once as have room."""
     problems = centred.reshape(-1, *centred.shape[-2:])
     unit = torch.eye(problems.shape[1], dtype=centred.dtype, device=centred.device) * penalties[:, None, None]
-    found = []
+    solutions = []
     for some in pieces(len(problems), max(1, block_bytes(centred.device) // (64 * unit.numel()))):
         # the host does not wait to see that it worked, nor, as it would for cholesky_solve, for all that is queued
         factors, _ = torch.linalg.cholesky_ex(problems[some, None, :, :-1] + unit)
         products = problems[some, None, :, -1:].expand(*factors.shape[:-1], 1)
         halfway = torch.linalg.solve_triangular(factors, products, upper=False)
-        found.append(torch.linalg.solve_triangular(factors.mT, halfway, upper=True)[..., 0])
-    return torch.cat(found).reshape(*centred.shape[:-2], len(penalties), -1)
+        solutions.append(torch.linalg.solve_triangular(factors.mT, halfway, upper=True)[..., 0])
+    return torch.cat(solutions).reshape(*centred.shape[:-2], len(penalties), -1)
 
 
 def _by_eigenvectors(

@@ -250,10 +250,10 @@ def in_parallel(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 
 def _consecutive(labels: Shaped[np.ndarray, "h w"]) -> Int[np.ndarray, "h w"]:
     """Number labels anew without gaps; they are at most as many as pixels, so that nothing has to be sorted."""
-    there = np.zeros(int(labels.max()) + 1, dtype=bool)
-    there[labels] = True
-    return np.asarray((np.cumsum(there) - 1)[labels])
+    used = np.zeros(int(labels.max()) + 1, dtype=bool)
+    used[labels] = True
+    return np.asarray((np.cumsum(used) - 1)[labels])
 
 
 def _size(arrays: Arrays) -> int:
-    return sum(one.nbytes for one in arrays)
+    return sum(array.nbytes for array in arrays)

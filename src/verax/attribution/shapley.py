@@ -117,19 +117,21 @@ class ShapleyFamily(Family):
             yield Piece(rows, spread_evenly(fmap, values, rows))
 
     def _exact(self, members: Sequence[_Sampled], features: int) -> bool:
-        return any(_is_exact(one, features) for one in members)
+        return any(_is_exact(member, features) for member in members)
 
     def _rows(self, members: Sequence[_Sampled], features: int) -> int:
         if self._exact(members, features):
             return int(2**features) - 1
-        return 1 + max(self.used(features, one.samples) for one in members)
+        return 1 + max(self.used(features, member.samples) for member in members)
 
     def _values(
         self, members: Sequence[_Sampled], explained: Explained, which: Int[Tensor, " b"], features: int
     ) -> Float[Tensor, "k b features"]:
         """Values of some inputs with equally many features, for each member."""
-        budgets = [None if _is_exact(one, features) else self.used(features, one.samples) for one in members]
-        draws = self.draws(explained, which, features, max((one for one in budgets if one is not None), default=0))
+        budgets = [None if _is_exact(budget, features) else self.used(features, budget.samples) for budget in members]
+        draws = self.draws(
+            explained, which, features, max((budget for budget in budgets if budget is not None), default=0)
+        )
         full, exact = explained.clean[which, None], torch.empty(0)
         if None in budgets:
             every = torch.cat((_all_but_the_last(explained, which, features), full), dim=1)

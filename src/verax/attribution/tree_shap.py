@@ -102,16 +102,16 @@ class TreeShapFamily(Family):
         trees, (rows, places) = trees_of(explained.model), as_the_trees_take(explained.model, explained.inputs)
         if self.interventional:
             background, _ = as_the_trees_take(explained.model, explained.need_background("TreeShap"))
-            found = by_shap(trees, _numbers(rows), _numbers(background))
+            shap_values = by_shap(trees, _numbers(rows), _numbers(background))
         else:
-            found = by_booster(trees, rows) if _is_booster(trees) else by_shap(trees, _numbers(rows), None)
+            shap_values = by_booster(trees, rows) if _is_booster(trees) else by_shap(trees, _numbers(rows), None)
         if places is not None:  # columns that the model does not know have no effect
-            table = np.zeros((*explained.inputs.shape, found.shape[2]))
-            table[:, places] = found
-            found = table
+            table = np.zeros((*explained.inputs.shape, shap_values.shape[2]))
+            table[:, places] = shap_values
+            shap_values = table
         device, every = explained.session.device, slice(0, len(rows))
-        one_margin = found.shape[2] == 1 and explained.session.returns != "values"
-        values = torch.from_numpy(found).to(device)
+        one_margin = shap_values.shape[2] == 1 and explained.session.returns != "values"
+        values = torch.from_numpy(shap_values).to(device)
         target = explained.target[:, None, None]
         values = values * (2 * target - 1) if one_margin else values.gather(2, target.expand(-1, values.shape[1], 1))
         fmap, values = explained.features, values[:, :, 0]
@@ -144,9 +144,9 @@ def trees_of(model: Any) -> Any:
     held: Any = getattr(model, "booster", getattr(model, "estimator", None))
     package, name = type(held).__module__.split(".")[0], type(held).__name__
     if package not in _BOOSTERS and not (package == "sklearn" and name in _SKLEARN):
-        found = type(model).__name__ if held is None else name
+        kind = type(model).__name__ if held is None else name
         raise TypeError(
-            f"model: TreeShap reads trees of scikit-learn, XGBoost, LightGBM and CatBoost, got {found}; pass "
+            f"model: TreeShap reads trees of scikit-learn, XGBoost, LightGBM and CatBoost, got {kind}; pass "
             "the trees themselves, without a pipeline around them. KernelShap and PermutationShap take any model."
         )
     if name == "GradientBoostingClassifier" and len(held.classes_) > 2:
@@ -180,13 +180,13 @@ def by_booster(trees: Any, inputs: Any) -> Float[np.ndarray, "n features outputs
     """Contributions by the booster's own code; the last one of each row, the expected value, is left out."""
     count, features = inputs.shape
     if type(trees).__module__.startswith("lightgbm"):
-        found = trees.predict(inputs, pred_contrib=True)
+        values = trees.predict(inputs, pred_contrib=True)
     elif is_catboost(trees):
         pool = importlib.import_module("catboost").Pool(inputs, cat_features=category_places(trees))
-        found = trees.get_feature_importance(pool, type="ShapValues")
+        values = trees.get_feature_importance(pool, type="ShapValues")
     else:
-        found = _by_xgboost(trees, inputs)
-    return np.asarray(found, dtype=np.float64).reshape(count, -1, features + 1)[:, :, :-1].transpose(0, 2, 1)
+        values = _by_xgboost(trees, inputs)
+    return np.asarray(values, dtype=np.float64).reshape(count, -1, features + 1)[:, :, :-1].transpose(0, 2, 1)
 
 
 def _by_xgboost(trees: Any, inputs: Any) -> Any:
@@ -209,34 +209,34 @@ def by_shap(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "LightGBM binary classifier")  # that its output has another form than once
         # its own check compares with its own reading of the trees
-        found = np.asarray(explainer.shap_values(inputs, check_additivity=background is None), dtype=np.float64)
-    found = found.reshape(*inputs.shape, -1)
+        values = np.asarray(explainer.shap_values(inputs, check_additivity=background is None), dtype=np.float64)
+    values = values.reshape(*inputs.shape, -1)
     if background is not None:
-        _check_sums(found, raw_outputs(trees, inputs), raw_outputs(trees, background))
-    return found
+        _check_sums(values, raw_outputs(trees, inputs), raw_outputs(trees, background))
+    return values
 
 
 def raw_outputs(trees: Any, rows: Float[np.ndarray, "n features"]) -> Float[np.ndarray, "n outputs"]:
     """What the trees add up for each row, by the model's own code: log-odds, values, or a forest's probabilities."""
     name = type(trees).__name__
     if type(trees).__module__.startswith("lightgbm"):
-        found = trees.predict(rows, raw_score=True)
+        outputs = trees.predict(rows, raw_score=True)
     elif is_catboost(trees):
-        found = trees.predict(rows, prediction_type="RawFormulaVal")
+        outputs = trees.predict(rows, prediction_type="RawFormulaVal")
     elif hasattr(trees, "get_booster"):
-        found = trees.predict(rows, output_margin=True)
+        outputs = trees.predict(rows, output_margin=True)
     elif type(trees).__module__.startswith("xgboost"):
         matrix = importlib.import_module("xgboost").DMatrix(rows)
-        found = trees.predict(matrix, output_margin=True, validate_features=False)
+        outputs = trees.predict(matrix, output_margin=True, validate_features=False)
     elif "GradientBoostingClassifier" in name:
-        found = trees.decision_function(rows)
+        outputs = trees.decision_function(rows)
     elif name.endswith("Classifier"):
-        found = trees.predict_proba(rows)
+        outputs = trees.predict_proba(rows)
     else:
-        found = trees.predict(rows)
+        outputs = trees.predict(rows)
         if name.startswith("Hist") and trees.loss in ("poisson", "gamma"):  # its trees add up the logarithm
-            found = np.log(found)
-    return np.asarray(found, dtype=np.float64).reshape(len(rows), -1)
+            outputs = np.log(outputs)
+    return np.asarray(outputs, dtype=np.float64).reshape(len(rows), -1)
 
 
 def _check_sums(

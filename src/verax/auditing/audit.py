@@ -61,7 +61,11 @@ def pieces_of(
 
     Metrics that say themselves what removed features become are measured once, along with the first replacement.
     """
-    rated = {name: one for name, one in metrics.items() if not subject.truths or one.kind in subject.truths}
+    rated = {
+        name: rated_metric
+        for name, rated_metric in metrics.items()
+        if not subject.truths or rated_metric.kind in subject.truths
+    }
     unrated = [name for name in metrics if name not in rated]
     left_out += [LeftOut(name, subject.name, f"its {metrics[name].kind} truth is not known") for name in unrated]
     first = True
@@ -71,11 +75,11 @@ def pieces_of(
             left_out.append(LeftOut(replacement.short_form, subject.name, why))
         chosen = {}
         for name, metric in rated.items():
-            own = own_replacement(metric)
-            if (own and not first) or (why and not own):
+            held = own_replacement(metric)
+            if (held and not first) or (why and not held):
                 continue
             if words := refusal(metric, subject, replacement):
-                what = name if own else f"{name} with {replacement.short_form}"
+                what = name if held else f"{name} with {replacement.short_form}"
                 left_out.append(LeftOut(what, subject.name, words))
                 continue
             chosen[name] = metric
@@ -93,19 +97,19 @@ class Run:
 
     def findings(self, pieces: Sequence[Piece], tell: Tell) -> list[Finding]:
         """Make all pieces that are not there yet."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for number, piece in enumerate(pieces, start=1):
             key = piece_key(piece.subject, piece.replacement, piece.metrics, self.trials, self.seed, self.level)
             grounds = self._grounds(piece)
             made = None if self.folder is None else read_piece(self.folder, key)
             kept = made is not None
             if made is None:
-                made = [one for ground, trials in grounds for one in self._made(piece, ground, trials)]
+                made = [finding for ground, trials in grounds for finding in self._made(piece, ground, trials)]
                 if self.folder is not None:
                     write_piece(self.folder, key, made)
-            found += made
+            findings += made
             tell(f"{number} of {len(pieces)}: {piece.label}{' (kept)' if kept else ''}")
-        return found
+        return findings
 
     def _grounds(self, piece: Piece) -> list[tuple[Ground, list[Trial]]]:
         """For each kind of metrics, what is known and which trials can be made."""
@@ -217,7 +221,7 @@ def audit(
     asked_about = problem if isinstance(problem, Problem) else None
     run = Run(trials_asked(trials, asked_about is not None), checked_seed(seed), LEVEL, _folder(store))
     background = asked_about is not None and asked_about.background is not None
-    asked = metrics_asked(metrics)
+    rated = metrics_asked(metrics)
     moves = replacements_asked(replacements, background, asked_about is not None)
     with once_per_call():
         if asked_about is None:
@@ -227,14 +231,14 @@ def audit(
         else:
             subjects = [_own_subject(asked_about, attributions)]
         meters = [Meter(subject.problem.scorer.counts) for subject in subjects]
-        pieces = [piece for subject in subjects for piece in _pieces(subject, asked, moves, run)]
-        found = run.findings(pieces, progress or (lambda line: None))
+        pieces = [piece for subject in subjects for piece in _pieces(subject, rated, moves, run)]
+        findings = run.findings(pieces, progress or (lambda line: None))
         costs = [meter.total() for meter in meters]
         rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
         blind = {name: metric.known_limitations for piece in pieces for name, metric in piece.metrics.items()}
         inputs = 0 if asked_about is None else len(asked_about)
         return Audit(
-            tuple(found), tuple(run.left_out), run.trials, inputs, rows, seconds, LEVEL, blind, subjects[0].facts
+            tuple(findings), tuple(run.left_out), run.trials, inputs, rows, seconds, LEVEL, blind, subjects[0].facts
         )
 
 
@@ -265,27 +269,29 @@ def _own_subject(problem: Problem, attributions: Any) -> Subject:
     attributions, problem = whose.attributions, whose.problem
     settled = problem.with_target(Columns(problem.classes))
     slopes = problem.scorer.differentiable and problem.inputs.is_floating_point()
-    given = methods_for(problem.given, slopes, problem.background is not None) if attributions is None else attributions
-    named = given if isinstance(given, Mapping) else {"attribution": given}
+    explained = (
+        methods_for(problem.given, slopes, problem.background is not None) if attributions is None else attributions
+    )
+    named = explained if isinstance(explained, Mapping) else {"attribution": explained}
     rated = prepared(settled, named, ["pc"], lambda call: None).rated
     explanations = {
         name: rated.features.reduce(values.double(), slice(None)).cpu()
         for name, values in zip(rated.layout.names, rated.attributions, strict=True)
     }
-    methods = _methods(given) if slopes else {}
+    methods = _methods(explained) if slopes else {}
     kinds: dict[str, Kind] = {
-        name: "local" if method.local else "baseline" for name, method in _named_methods(given).items()
+        name: "local" if method.local else "baseline" for name, method in _named_methods(explained).items()
     }
     return Subject(OWN, settled, given=explanations, kinds=kinds, methods=methods, facts=problem_facts(problem))
 
 
 def _named_methods(given: Any) -> dict[str, Attribution]:
     listed = given.items() if isinstance(given, Mapping) else ()
-    return {str(name): one for name, one in listed if isinstance(one, Attribution)}
+    return {str(name): method for name, method in listed if isinstance(method, Attribution)}
 
 
 def _methods(given: Any) -> Mapping[Kind, Attribution]:
     """How to explain a changed model: as the user does, where that is a method of the kind."""
-    found = _named_methods(given).values()
-    local = next((one for one in found if one.local), METHODS["local"])
-    return {"local": local, "baseline": next((one for one in found if not one.local), METHODS["baseline"])}
+    named = _named_methods(given).values()
+    local = next((method for method in named if method.local), METHODS["local"])
+    return {"local": local, "baseline": next((method for method in named if not method.local), METHODS["baseline"])}

@@ -44,10 +44,10 @@ _OF_ROWS: tuple[Replacement, ...] = (Marginal(draws=4), Conditional())
 def seeded(metrics: dict[str, Metric], asked: Any, seed: int) -> dict[str, Metric]:
     """Metrics with the seed of the audit, but for those that were given as objects, which bring their own."""
     listed = asked.values() if isinstance(asked, Mapping) else asked
-    given = [one for one in listed if isinstance(one, Metric) and one not in _READINGS]
+    listed_metrics = [metric for metric in listed if isinstance(metric, Metric) and metric not in _READINGS]
     return {
-        name: replace(one, seed=seed) if hasattr(one, "seed") and one not in given else one  # type: ignore[call-arg]
-        for name, one in metrics.items()
+        name: replace(metric, seed=seed) if hasattr(metric, "seed") and metric not in listed_metrics else metric  # type: ignore[call-arg]
+        for name, metric in metrics.items()
     }
 
 
@@ -69,11 +69,11 @@ def replacements_asked(replacements: Any, background: bool, own_model: bool) -> 
     if replacements is not None:
         alone = isinstance(replacements, str | Replacement) or callable(replacements)
         listed = [replacements] if alone else replacements
-        found = [replacement_from(one) if isinstance(one, str) else checked_replacement(one) for one in listed]
-        return tuple(one for one in found if one is not None) or (BASELINE,)
+        chosen = [replacement_from(entry) if isinstance(entry, str) else checked_replacement(entry) for entry in listed]
+        return tuple(entry for entry in chosen if entry is not None) or (BASELINE,)
     if own_model:
         return (BASELINE, *(_OF_ROWS if background else ()))
-    examples = {type(one): one for one in _EXAMPLES}
+    examples = {type(entry): entry for entry in _EXAMPLES}
     more = [kind() for kind in REPLACEMENTS.values() if kind not in (*examples, Own) and _complete(kind)]
     return (*_EXAMPLES, *more)
 
@@ -85,10 +85,10 @@ def trials_asked(trials: Any, own_model: bool) -> tuple[Trial, ...]:
         return tuple(kind() for kind in TRIALS.values() if kind.needs_truth is not other)
     if isinstance(trials, str | Trial) or not isinstance(trials, Iterable):
         trials = [trials]
-    found = tuple(one if isinstance(one, Trial) else TRIALS.get(one, "trials")() for one in trials)
-    if not found:
+    chosen = tuple(trial if isinstance(trial, Trial) else TRIALS.get(trial, "trials")() for trial in trials)
+    if not chosen:
         raise ValueError("trials: expected at least one, got none.")
-    return found
+    return chosen
 
 
 def cases_asked(cases: Any, seed: int) -> tuple[Case, ...]:
@@ -98,25 +98,27 @@ def cases_asked(cases: Any, seed: int) -> tuple[Case, ...]:
     listed: Sequence[Any] = [cases] if isinstance(cases, str | Case) else list(cases)
     if not listed:
         raise ValueError("cases: expected at least one, got none.")
-    known = {one.name: one for one in all_cases(seed=seed)} if any(isinstance(one, str) for one in listed) else {}
-    for one in listed:
-        if not isinstance(one, Case) and one not in known:
-            raise ValueError(f"cases: {unknown(one, known or ['a verax.auditing.Case'])}")
-    return tuple(one if isinstance(one, Case) else known[one] for one in listed)
+    known = (
+        {entry.name: entry for entry in all_cases(seed=seed)} if any(isinstance(entry, str) for entry in listed) else {}
+    )
+    for entry in listed:
+        if not isinstance(entry, Case) and entry not in known:
+            raise ValueError(f"cases: {unknown(entry, known or ['a verax.auditing.Case'])}")
+    return tuple(entry if isinstance(entry, Case) else known[entry] for entry in listed)
 
 
 def methods_for(inputs: CheckedInputs, slopes: bool, background: bool) -> dict[str, Attribution]:
     """Explanations for a model whose user brings none: a local and a baseline-oriented one, where that is possible."""
     if slopes:
         return {"gradient": METHODS["local"], "integrated gradients": METHODS["baseline"]}
-    found: dict[str, Attribution] = {"kernel shap": KernelShap(samples=256)}
+    methods: dict[str, Attribution] = {"kernel shap": KernelShap(samples=256)}
     amounts = inputs.values.is_floating_point() and inputs.codes is None and not inputs.missing
     if amounts and inputs.values.ndim == 2 and isinstance(inputs.features, Grid):
         sigma: Any = "std" if background else 0.5
-        found["lime"] = LimeTabular(sigma=sigma, scale_kernel=True, samples=256)
-    return found
+        methods["lime"] = LimeTabular(sigma=sigma, scale_kernel=True, samples=256)
+    return methods
 
 
 def _complete(kind: type) -> bool:
     """Whether all settings have a default."""
-    return all(one.default is not MISSING or one.default_factory is not MISSING for one in fields(kind))
+    return all(field.default is not MISSING or field.default_factory is not MISSING for field in fields(kind))

@@ -152,7 +152,7 @@ def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
     types: dict[str, Any] = {"passed": pl.Boolean, "inputs": pl.Int64}
     types |= dict.fromkeys(("value", "low", "high", "scale", "ties"), pl.Float64)
     schema = {field.name: types.get(field.name, pl.String) for field in fields(Finding)}
-    return pl.DataFrame([one.plain() for one in findings], schema=schema)
+    return pl.DataFrame([finding.plain() for finding in findings], schema=schema)
 
 
 def findings_of(frame: "pl.DataFrame") -> list[Finding]:

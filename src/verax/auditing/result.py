@@ -74,8 +74,8 @@ class Audit:
     @property
     def counter_examples(self) -> dict[tuple[str, str, str], str]:
         """By metric, replacement and case: an explanation that the metric likes better than the truth, in words."""
-        climbs = [one for one in self.findings if one.trial == "peaks_at_truth" and one.says]
-        return {(one.metric, one.replacement, one.case): one.says for one in climbs}
+        climbs = [finding for finding in self.findings if finding.trial == "peaks_at_truth" and finding.says]
+        return {(finding.metric, finding.replacement, finding.case): finding.says for finding in climbs}
 
     @property
     def inputs_needed(self) -> dict[str, float]:
@@ -89,8 +89,8 @@ class Audit:
     def notes(self) -> tuple[str, ...]:
         """What was left out, a sentence each; the same reason is given once."""
         reasons: dict[tuple[str, str], list[str]] = {}
-        for one in self.left_out:
-            reasons.setdefault((one.what, one.why.rstrip(".")), []).append(one.case)
+        for omission in self.left_out:
+            reasons.setdefault((omission.what, omission.why.rstrip(".")), []).append(omission.case)
         return tuple(f"Left out: {what} ({cut(cases)}): {why}." for (what, why), cases in reasons.items())
 
     def to_frame(self) -> "pl.DataFrame":
@@ -116,9 +116,9 @@ class Audit:
         families = list(dict.fromkeys(one.family for one in self.findings if one.passed is not None))
         needed = self.inputs_needed if self.inputs else {}
         rows = []
-        for _, own in by(self.findings, lambda one: f"{one.metric}\n{one.replacement}"):
-            first = own[0]
-            cells = [_share([one for one in own if one.family == family]) for family in families]
+        for _, group in by(self.findings, lambda one: f"{one.metric}\n{one.replacement}"):
+            first = group[0]
+            cells = [_share([one for one in group if one.family == family]) for family in families]
             extra = [_inputs(needed.get(name_of(first)))] if self.inputs else []
             rows.append((first.metric, first.kind, first.replacement, *extra, *cells))
         head = ("metric", "rates", "replacement", *(["inputs needed"] if self.inputs else []), *families)
@@ -138,12 +138,12 @@ class Audit:
         return "\n".join([*self.sentences, "", table.text(), *notes[:_NOTES], *more])
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{html.escape(one)}</p>" for one in self.sentences)
-        return f"{said}{self.table().html()}"
+        paragraphs = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
+        return f"{paragraphs}{self.table().html()}"
 
 
 def _share(findings: Sequence[Finding]) -> str:
-    judged = [one.passed for one in findings if one.passed is not None]
+    judged = [finding.passed for finding in findings if finding.passed is not None]
     return f"{sum(judged)}/{len(judged)}" if judged else ""
 
 

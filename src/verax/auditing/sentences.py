@@ -24,11 +24,11 @@ def case_sentences(findings: Sequence[Finding]) -> tuple[str, str, str]:
 
 def model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[str, str]) -> tuple[str, str, str]:
     """What an audit of one's own model says."""
-    found = [(count, name, which) for name, (count, which) in inputs_needed(findings).items()]
-    if not found:
+    needed = [(count, name, which) for name, (count, which) in inputs_needed(findings).items()]
+    if not needed:
         return _counts(findings)
-    found.sort()
-    able, unable = ([one for one in found if (one[0] <= inputs) is told] for told in (True, False))
+    needed.sort()
+    able, unable = ([one for one in needed if (one[0] <= inputs) is enough] for enough in (True, False))
     able.sort(key=lambda one: bool(blind.get(_metric(one[1]))))  # worth some inputs more
     second = _also(able) if able else _nearest(unable)
     return _use(able, inputs, blind), second, _cannot(unable, able, inputs)
@@ -36,7 +36,7 @@ def model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[str
 
 def _counts(findings: Sequence[Finding]) -> tuple[str, str, str]:
     """Where nobody asked how many inputs tell explanations apart."""
-    passed = sorted((_share(_passed(own)), name, _passed(own)) for name, own in by(findings, name_of))
+    passed = sorted((_share(_passed(group)), name, _passed(group)) for name, group in by(findings, name_of))
     ask = "Ask for the trial tells_apart to learn with how many inputs a metric finds significant differences."
     if not passed:
         return "Nothing could be tried.", "The notes say why.", ask
@@ -51,8 +51,8 @@ def _metric(name: str) -> str:
 
 def name_of(finding: Finding) -> str:
     """A metric with its replacement, where it is not the default one."""
-    own = finding.replacement in _PLAIN
-    return finding.metric if own else f"{finding.metric} with {finding.replacement}"
+    plain = finding.replacement in _PLAIN
+    return finding.metric if plain else f"{finding.metric} with {finding.replacement}"
 
 
 def inputs_needed(findings: Iterable[Finding]) -> dict[str, tuple[float, str]]:
@@ -61,12 +61,12 @@ def inputs_needed(findings: Iterable[Finding]) -> dict[str, tuple[float, str]]:
     A metric need not see something in every explanation: local ones say little about the way from the baseline, and the
     other way round.
     """
-    worse = [one for one in findings if one.family == "tells_apart" and one.about.endswith(WORSE)]
-    found: dict[str, tuple[float, str]] = {}
-    for name, own in by(worse, name_of):
-        needed = [(max(map(_count, rows)), which) for which, rows in by(own, _explanation)]
-        found[name] = min(needed)
-    return found
+    worse = [finding for finding in findings if finding.family == "tells_apart" and finding.about.endswith(WORSE)]
+    fewest: dict[str, tuple[float, str]] = {}
+    for name, group in by(worse, name_of):
+        needed = [(max(map(_count, rows)), which) for which, rows in by(group, _explanation)]
+        fewest[name] = min(needed)
+    return fewest
 
 
 def _explanation(finding: Finding) -> str:
@@ -98,7 +98,7 @@ def _also(able: list[tuple[float, str, str]]) -> str:
     if len(able) < 2:
         return "No other metric does, so do not take another one for a second opinion."
     rest = able[1:]
-    plain = [one for one in rest if " with " not in one[1]] or rest
+    plain = [entry for entry in rest if " with " not in entry[1]] or rest
     listed = [f"{name} ({which}: {count:,.0f} inputs)" for count, name, which in plain]
     return f"For a second opinion take {cut(listed)}."
 
@@ -128,8 +128,10 @@ def _best(findings: Sequence[Finding]) -> str:
     parts = []
     for kind, words in _RATES.items():
         rated = [one for one in findings if one.kind == kind]
-        shares = {name: _passed([one for one in own if one.family == "truth_wins"]) for name, own in by(rated, name_of)}
-        others = {name: _passed([one for one in own if one.family in _VALID]) for name, own in by(rated, name_of)}
+        shares = {
+            name: _passed([one for one in group if one.family == "truth_wins"]) for name, group in by(rated, name_of)
+        }
+        others = {name: _passed([one for one in group if one.family in _VALID]) for name, group in by(rated, name_of)}
         if any(one.family == "truth_wins" for one in rated):
             most = max(made for _, made in shares.values())
             widely = [one for one, (_, made) in shares.items() if 2 * made >= most]  # not on a single case
@@ -158,8 +160,8 @@ def misled(findings: Sequence[Finding]) -> dict[str, list[str]]:
 
 def _spots(findings: Sequence[Finding], found: Callable[[Finding], bool]) -> dict[str, list[str]]:
     spots: dict[str, list[str]] = {}
-    for metric, own in by([one for one in findings if one.family == "truth_wins"], lambda one: one.metric):
-        for about, rows in by(own, lambda one: one.about):
+    for metric, group in by([one for one in findings if one.family == "truth_wins"], lambda one: one.metric):
+        for about, rows in by(group, lambda one: one.about):
             if 2 * sum(map(found, rows)) > len(rows):
                 spots.setdefault(metric, []).append(about)
     return spots
@@ -183,11 +185,15 @@ def _turned(spots: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 
 def _resolution(findings: Sequence[Finding]) -> str:
-    damage = [one for one in findings if one.family == "smallest_damage_found" and name_of(one) == one.metric]
+    damage = [
+        finding
+        for finding in findings
+        if finding.family == "smallest_damage_found" and name_of(finding) == finding.metric
+    ]
     if not damage:
         return "How little damage each metric finds was not asked; ask for the trial falls_with_damage."
-    inputs = max(one.inputs for one in damage)
-    medians = sorted((_median([one.value for one in own]), name) for name, own in by(damage, name_of))
+    inputs = max(finding.inputs for finding in damage)
+    medians = sorted((_median([finding.value for finding in group]), name) for name, group in by(damage, name_of))
     finest = [name for value, name in medians if value == medians[0][0]]
     coarse = [name for value, name in medians if value > 0.5]
     head = f"{counted(inputs, 'input')} are enough to find a damage of {medians[0][0]:g} in the median case"
@@ -200,8 +206,8 @@ def _share(counts: tuple[int, int]) -> float:
 
 
 def _passed(findings: Sequence[Finding]) -> tuple[int, int]:
-    judged = [one for one in findings if one.passed is not None]
-    return sum(bool(one.passed) for one in judged), max(1, len(judged))
+    judged = [finding for finding in findings if finding.passed is not None]
+    return sum(bool(finding.passed) for finding in judged), max(1, len(judged))
 
 
 def _median(values: list[float]) -> float:
@@ -214,7 +220,7 @@ def by(findings: Iterable[Finding], key: Callable[[Finding], str]) -> list[tuple
     listed = list(findings)
     order = {word: at for at, word in enumerate(dict.fromkeys(map(key, listed)))}
     listed.sort(key=lambda one: order[key(one)])
-    return [(word, list(own)) for word, own in groupby(listed, key)]
+    return [(word, list(group)) for word, group in groupby(listed, key)]
 
 
 def cut(words: Sequence[str], shown: int = _MOST) -> str:

@@ -70,11 +70,11 @@ class Subject:
     @cached_property
     def away(self) -> Float[Tensor, "n features"] | None:
         """How far each feature is from its baseline; None where features are codes or have several elements."""
-        given = self.problem.given
-        if given.codes is not None or given.missing or self.values[0].numel() != self.features:
+        checked = self.problem.given
+        if checked.codes is not None or checked.missing or self.values[0].numel() != self.features:
             return None
-        away = (given.values - given.baselines).double()
-        return given.features.reduce(away, slice(None)).cpu()
+        away = (checked.values - checked.baselines).double()
+        return checked.features.reduce(away, slice(None)).cpu()
 
     def keys(self, seed: int, purpose: str) -> Int[Tensor, " n"]:
         """A key for each input, for draws that depend on it alone."""
@@ -120,8 +120,10 @@ class Ground:
         """Explanations to start from: the truth, or those that were given, unless they are of the other kind."""
         if self.truth is not None:
             return {"truth": self.truth}
-        given, kinds = self.subject.given, self.subject.kinds
-        return {name: one for name, one in given.items() if kinds.get(name, self.kind) == self.kind} or given
+        explanations, kinds = self.subject.given, self.subject.kinds
+        return {
+            name: explanation for name, explanation in explanations.items() if kinds.get(name, self.kind) == self.kind
+        } or explanations
 
     def named(self, trial: str, anchor: str) -> str:
         """What a trial about one of the anchors is called."""
@@ -155,9 +157,9 @@ class Bench:
 
     def scores(self, explanations: Mapping[str, Float[Tensor, "n features"]], problem: Problem | None = None) -> Scores:
         """Score explanations with all metrics in one pass, so that they share draws and model rows."""
-        asked = (problem or self.subject.problem).with_replacement(self.replacement)
+        moved = (problem or self.subject.problem).with_replacement(self.replacement)
         plain = {name: self.subject.shaped(values) for name, values in explanations.items()}
-        evaluation = run(Call(attributed(asked, plain), self.metrics))
+        evaluation = run(Call(attributed(moved, plain), self.metrics))
         return {
             name: dict(zip(explanations, _upwards(evaluation[name].scores, metric), strict=True))
             for name, metric in self.metrics.items()
@@ -177,16 +179,16 @@ def own_replacement(metric: Metric) -> str:
     """What a metric does to features whatever the call says; empty where it removes them as the call says."""
     if follows_replacement(metric):
         return ""
-    own = metric.experiment.replacement if isinstance(metric, GuidedMetric) else None
-    return "noise" if own is None else own.short_form
+    replacement = metric.experiment.replacement if isinstance(metric, GuidedMetric) else None
+    return "noise" if replacement is None else replacement.short_form
 
 
 def unfit(replacement: Replacement, subject: Subject) -> str:
     """Why a replacement is not for these inputs, asked of their first row; empty where it is."""
-    asked = subject.asked(replacement)
-    task = Task(asked, subject.problem.classes, subject.problem.scores())
+    moved = subject.asked(replacement)
+    task = Task(moved, subject.problem.classes, subject.problem.scores())
     try:
-        rows = task.context(slice(0, 1), asked.inputs.device)
+        rows = task.context(slice(0, 1), moved.inputs.device)
         removed = None
         if replacement.setwise:  # one element stays, since some look at what is left
             removed = torch.ones_like(rows.values, dtype=torch.bool)
@@ -199,12 +201,12 @@ def unfit(replacement: Replacement, subject: Subject) -> str:
 
 def refusal(metric: Metric, subject: Subject, replacement: Replacement) -> str:
     """Why a metric cannot be measured on a subject, asked as every call asks it before the model runs; or nothing."""
-    asked = subject.asked(replacement)
+    moved = subject.asked(replacement)
     try:
         for draws in all_draws(metric) if isinstance(metric, SampledMetric) else ():
-            check_subset(draws, asked)
-            check_sigma(draws, asked)
-        check_repeats({metric.name: metric}, asked, limits=False)
+            check_subset(draws, moved)
+            check_sigma(draws, moved)
+        check_repeats({metric.name: metric}, moved, limits=False)
     except ValueError as error:  # what these three say; nothing else runs here
         return str(error)
-    return metric.unsupported_reason(asked)
+    return metric.unsupported_reason(moved)

@@ -69,26 +69,30 @@ def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
 
 def run_check(plan: Plan, run: Run) -> Check:
     """Draw inputs, have them measured, and decide."""
-    draws = {(one.inputs, one.seed, one.until): None for one in plan.requirements}
-    found: dict[int, list[Checked]] = {}
+    draws = {(requirement.inputs, requirement.seed, requirement.until): None for requirement in plan.requirements}
+    checked: dict[int, list[Checked]] = {}
     spent, classes = Cost(), Counter[int]()
     for draw in draws:
-        numbers = [place for place, one in enumerate(plan.requirements) if (one.inputs, one.seed, one.until) == draw]
+        numbers = [
+            place
+            for place, requirement in enumerate(plan.requirements)
+            if (requirement.inputs, requirement.seed, requirement.until) == draw
+        ]
         gathered = Gathered(plan.part(numbers))
         for look in _looks(len(plan.problem), *draw):
             blocks = [look[part] for part in pieces(len(look), BLOCK)]
             for rows, measured in zip(blocks, run(gathered.plan, numbers, blocks), strict=True):
                 gathered.add(rows, measured)
-            lines = [one for place in range(len(numbers)) for one in gathered.checked(place)]
-            if all(one.outcome != "undecided" for one in lines):
+            lines = [requirement for place in range(len(numbers)) for requirement in gathered.checked(place)]
+            if all(requirement.outcome != "undecided" for requirement in lines):
                 break
-        found |= {
-            number: [replace(one, requirement=number) for one in gathered.checked(place, final=True)]
+        checked |= {
+            number: [replace(requirement, requirement=number) for requirement in gathered.checked(place, final=True)]
             for place, number in enumerate(numbers)
         }
         spent += gathered.spent
         classes = max(classes, gathered.classes, key=Counter.total)
-    every = tuple(one for number in sorted(found) for one in found[number])
+    every = tuple(requirement for number in sorted(checked) for requirement in checked[number])
     return Check(every, plan.requirements, spent, _facts(plan, classes))
 
 
@@ -132,30 +136,30 @@ class Gathered:
             number: The number of the requirement.
             final: Whether no inputs follow, and it is asked how many would decide.
         """
-        one, problem = self.plan.requirements[number], self.plan.problem
+        requirement, problem = self.plan.requirements[number], self.plan.problem
         rows = np.concatenate(self.rows)
         names: tuple[str, ...] = ("all",)
         places = np.zeros(len(rows), dtype=int)
-        if one.segments is not None:
-            names = tuple(f"{one.segments.words}: {name}" for name in one.segments.names(problem))
-            places = np.asarray(one.segments.places(problem, rows))
+        if requirement.segments is not None:
+            names = tuple(f"{requirement.segments.words}: {name}" for name in requirement.segments.names(problem))
+            places = np.asarray(requirement.segments.places(problem, rows))
         return [
             self._line(number, name, segment, torch.from_numpy(places == place), len(names), final)
-            for name in self.plan.about(one)
+            for name in self.plan.about(requirement)
             for place, segment in enumerate(names)
         ]
 
     def _line(self, number: int, name: str, segment: str, which: Tensor, segments: int, final: bool) -> Checked:
-        one = self.plan.requirements[number]
-        sample, note = self._sample(one, name)
+        requirement = self.plan.requirements[number]
+        sample, note = self._sample(requirement, name)
         known = which & ~sample.values.isnan()
         whole = None if sample.whole is None else sample.whole[known]
         sample = Sample(sample.values[known], sample.range, whole)
-        level, anytime = 1 - (1 - one.level) / segments, one.until is not None
+        level, anytime = 1 - (1 - requirement.level) / segments, requirement.until is not None
         estimate = sample.estimate(level, anytime)
-        held = one.held
+        held = requirement.held
         bound = {"number": held.value, "random": 0.0, "other": -held.value, "limit": held.value}[held.kind]
-        direction = one.direction or "at least" if held.kind == "number" else "at least"
+        direction = requirement.direction or "at least" if held.kind == "number" else "at least"
 
         def decide(found: Estimate) -> Outcome:
             return outcome_of(found, bound, direction, strict=held.kind == "random")
@@ -170,7 +174,7 @@ class Gathered:
         notes += [] if bool(known.any()) else ["no input"]
         return Checked(
             requirement=number,
-            title=str(one),
+            title=str(requirement),
             explanation=name,
             segment=segment,
             outcome=outcome,
@@ -192,17 +196,17 @@ class Gathered:
         scores = torch.cat([part.scores[form] for part in self.parts], dim=1)
         known = self.parts[0].ranges[form] if one.until else one.metric.score_range(math.inf)
         attributions = list(self.plan.attributions)
-        own = scores[attributions.index(name)]
+        values = scores[attributions.index(name)]
         if held.kind == "number":
-            return Sample(own, known), ""
+            return Sample(values, known), ""
         if held.kind == "limit":
             chance, best = torch.cat([part.limits[form] for part in self.parts], dim=1)
             exact = all(part.exact[form] for part in self.parts)
             why = "" if exact else "limits are bounds from a search, so that it has at most this share"
             sense = 1 if one.metric.higher_is_better else -1
-            return Sample(sense * (own - chance), _between(known), sense * (best - chance)), why
+            return Sample(sense * (values - chance), _between(known), sense * (best - chance)), why
         other = scores[attributions.index(reference_of(one)[0])]
-        return Sample(_better(own, other, one.metric.higher_is_better), _between(known)), ""
+        return Sample(_better(values, other, one.metric.higher_is_better), _between(known)), ""
 
 
 def _better(own: Float[Tensor, " n"], other: Float[Tensor, " n"], higher: bool) -> Float[Tensor, " n"]:
@@ -219,10 +223,10 @@ def _between(known: ScoreRange) -> ScoreRange:
 def _facts(plan: Plan, classes: Mapping[int, int]) -> dict[str, str]:
     """What was checked, as far as the problem knows it."""
     problem = plan.problem
-    arrays = {name: one for name, one in plan.attributions.items() if hasattr(one, "shape")}
+    arrays = {name: array for name, array in plan.attributions.items() if hasattr(array, "shape")}
     facts = about_problem(problem).facts(dict(sorted(classes.items())))
     facts |= {"inputs": f"{len(problem):,}", "SHA-256 of the inputs": tensor_hash(problem.inputs)}
-    for name, one in arrays.items():
-        facts[f"SHA-256 of {name}"] = tensor_hash(as_tensor(f"attributions[{name!r}]", one))
-    methods = {name: one.canonical for name, one in plan.attributions.items() if not hasattr(one, "shape")}
+    for name, array in arrays.items():
+        facts[f"SHA-256 of {name}"] = tensor_hash(as_tensor(f"attributions[{name!r}]", array))
+    methods = {name: array.canonical for name, array in plan.attributions.items() if not hasattr(array, "shape")}
     return facts | {f"method {name}": words for name, words in methods.items()}

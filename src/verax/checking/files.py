@@ -78,16 +78,16 @@ class CheckFile:
     @property
     def files(self) -> dict[str, Path]:
         """Every file that decides about the result, by the name under which the check says it."""
-        found = {name: Path(self.problem[name]) for name in (*_FILES, *_MAYBE) if _is_path(name, self.problem)}
-        said = {
+        files = {name: Path(self.problem[name]) for name in (*_FILES, *_MAYBE) if _is_path(name, self.problem)}
+        sources = {
             "explanation": self.explanation[1],
-            **{f"compared_with.{name}": one for name, one in self.others.items()},
+            **{f"compared_with.{name}": source for name, source in self.others.items()},
         }
-        found |= {name: Path(one) for name, one in said.items() if is_file(one)}
-        for number, one in enumerate(self.requirements):
-            if one.segments is not None and one.segments.file is not None:
-                found[f"requirements[{number}].segments"] = Path(one.segments.file)
-        return found
+        files |= {name: Path(source) for name, source in sources.items() if is_file(source)}
+        for number, source in enumerate(self.requirements):
+            if source.segments is not None and source.segments.file is not None:
+                files[f"requirements[{number}].segments"] = Path(source.segments.file)
+        return files
 
     def open(self) -> Plan:
         """Open the model and all files, and check that they fit together."""
@@ -96,16 +96,19 @@ class CheckFile:
             settings["replacement"] = replacement_from(settings["replacement"])
         problem = open_problem(**settings)
         attributions = {}
-        for name, said in (self.explanation, *self.others.items()):
-            if not _is_file(said):
-                attributions[name] = method_of(said)
+        for name, source in (self.explanation, *self.others.items()):
+            if not _is_file(source):
+                attributions[name] = method_of(source)
                 continue
-            held = attributions_of(problem, [Path(said)])
+            held = attributions_of(problem, [Path(source)])
             if len(held) != 1:
-                raise CheckFileError(f"{said}: expected one attribution, got {', '.join(held)}.")
+                raise CheckFileError(f"{source}: expected one attribution, got {', '.join(held)}.")
             (attributions[name],) = held.values()
-        about = [replace(one, explanation=one.explanation or self.explanation[0]) for one in self.requirements]
-        return planned(problem, attributions, tuple(self._with_labels(one) for one in about))
+        about = [
+            replace(requirement, explanation=requirement.explanation or self.explanation[0])
+            for requirement in self.requirements
+        ]
+        return planned(problem, attributions, tuple(self._with_labels(requirement) for requirement in about))
 
     def _with_labels(self, one: Requirement) -> Requirement:
         """The requirement with the values of its segments' column, from a file where that has it."""
@@ -137,18 +140,27 @@ def _read(
     if not isinstance(listed, list) or not listed:
         raise ValueError("requirements: expected at least one table [[requirements]].")
     shared = {name: content[name] for name in _SHARED if name in content}
-    requirements = requirements_of([shared | one if isinstance(one, dict) else one for one in listed])
-    for number, one in enumerate(requirements):
-        if not one.justification.strip():
+    requirements = requirements_of(
+        [shared | requirement if isinstance(requirement, dict) else requirement for requirement in listed]
+    )
+    for number, requirement in enumerate(requirements):
+        if not requirement.justification.strip():
             raise ValueError(f"requirements[{number}].justification: say in words why this threshold.")
     others = content.get("compared_with", {})
     if not isinstance(others, dict):
         raise ValueError("compared_with: expected a table of names and their files or methods.")
-    own = _explanation(content["explanation"], folder)
-    named = {name: _said(f"compared_with.{name}", said, folder) for name, said in others.items()}
-    if own[0] in named:
-        raise ValueError(f"compared_with: {own[0]!r} is the name of the explanation; call the other one otherwise.")
-    return _problem(content["problem"], folder), own, named, tuple(_placed(one, folder) for one in requirements)
+    explanation = _explanation(content["explanation"], folder)
+    named = {name: _said(f"compared_with.{name}", source, folder) for name, source in others.items()}
+    if explanation[0] in named:
+        raise ValueError(
+            f"compared_with: {explanation[0]!r} is the name of the explanation; call the other one otherwise."
+        )
+    return (
+        _problem(content["problem"], folder),
+        explanation,
+        named,
+        tuple(_placed(requirement, folder) for requirement in requirements),
+    )
 
 
 def _problem(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -213,17 +225,17 @@ def _placed(one: Requirement, folder: Path) -> Requirement:
 
 def hashes(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, str]:
     """The SHA-256 of the check file and of every file that it names, code of one's own among them."""
-    found = {"check": hashlib.sha256(check.text.encode()).hexdigest()}
+    digests = {"check": hashlib.sha256(check.text.encode()).hexdigest()}
     for name, path in check.files.items():
-        inside = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-        for one in inside:
-            called = name if one == path else f"{name}/{one.relative_to(path).as_posix()}"
-            found[called] = _hash(one)
+        inside = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        for file in inside:
+            called = name if file == path else f"{name}/{file.relative_to(path).as_posix()}"
+            digests[called] = _hash(file)
     for module in imports:
         source = getattr(sys.modules.get(module), "__file__", None)
         if source is not None:
-            found[f"import {module}"] = _hash(Path(source))
-    return found
+            digests[f"import {module}"] = _hash(Path(source))
+    return digests
 
 
 def _hash(path: Path) -> str:
@@ -301,8 +313,8 @@ def _measured(path: str, task: tuple[int, tuple[int, ...], Rows], tell: object) 
     """What a worker does with a block."""
     place, numbers, rows = task
     measured = _plan(path).part(numbers).measure(rows)
-    arrays: Any = {name: one.numpy() for name, one in measured.scores.items()}  # tensors would share memory
-    best: Any = {name: one.numpy() for name, one in measured.limits.items()}
+    arrays: Any = {name: array.numpy() for name, array in measured.scores.items()}  # tensors would share memory
+    best: Any = {name: array.numpy() for name, array in measured.limits.items()}
     return place, replace(measured, scores=arrays, limits=best)
 
 
@@ -314,6 +326,6 @@ def _plan(path: str) -> Plan:
 
 def _restored(measured: Measured) -> Measured:
     scores, best = (
-        {name: torch.as_tensor(one) for name, one in held.items()} for held in (measured.scores, measured.limits)
+        {name: torch.as_tensor(array) for name, array in held.items()} for held in (measured.scores, measured.limits)
     )
     return replace(measured, scores=scores, limits=best)

@@ -69,13 +69,13 @@ class Plan:
     @property
     def measures(self) -> dict[str, Measure]:
         """Distinct metrics by their short form."""
-        return {one.metric.short_form: one.metric for one in self.requirements}
+        return {requirement.metric.short_form: requirement.metric for requirement in self.requirements}
 
     def part(self, numbers: Sequence[int]) -> "Plan":
         """What some of the requirements need, and nothing else."""
         some = tuple(self.requirements[number] for number in numbers)
-        wanted = {name for one in some for name in (self.about(one) + reference_of(one))}
-        kept = {name: one for name, one in self.attributions.items() if name in wanted}
+        needed = {name for item in some for name in (self.about(item) + reference_of(item))}
+        kept = {name: item for name, item in self.attributions.items() if name in needed}
         return replace(self, attributions=kept, requirements=some)
 
     def about(self, one: Requirement) -> tuple[str, ...]:
@@ -85,8 +85,8 @@ class Plan:
     def measure(self, rows: Any) -> Measured:
         """Measure some inputs."""
         problem, shape = self.problem[rows], tuple(self.problem.inputs.shape)
-        attributions = {name: of_rows(one, rows, shape) for name, one in self.attributions.items()}
-        metrics = {name: one for name, one in self.measures.items() if isinstance(one, Metric)}
+        attributions = {name: of_rows(item, rows, shape) for name, item in self.attributions.items()}
+        metrics = {name: item for name, item in self.measures.items() if isinstance(item, Metric)}
         scores, ranges, spent = {}, {}, Cost()
         if metrics:
             evaluation = evaluate(problem, attributions, metrics)
@@ -95,29 +95,33 @@ class Plan:
                 scores[name] = result.scores.detach().double().cpu()
                 ranges[name] = metrics[name].score_range(result.context.largest_change)
         for alike in _alike(self.measures.values()):
-            found = reasons_for(problem, attributions, alike)
-            spent += found.cost
-            scores |= {one.short_form: one.of(found) for one in alike}
-            ranges |= {one.short_form: one.score_range(math.inf) for one in alike}
+            reasons = reasons_for(problem, attributions, alike)
+            spent += reasons.cost
+            scores |= {item.short_form: item.of(reasons) for item in alike}
+            ranges |= {item.short_form: item.score_range(math.inf) for item in alike}
         best, exact = {}, {}
         if limited := self._limited():
             known = limits(problem, limited)
             spent += Cost(Rows(next(iter(known.values())).rows), next(iter(known.values())).seconds)
-            best = {name: torch.stack((one.random, one.best_scores)).double().cpu() for name, one in known.items()}
-            exact = {name: one.exact for name, one in known.items()}
+            best = {name: torch.stack((item.random, item.best_scores)).double().cpu() for name, item in known.items()}
+            exact = {name: item.exact for name, item in known.items()}
         return Measured(scores, ranges, best, exact, spent, class_counts(problem.classes))
 
     def _limited(self) -> dict[str, Any]:
-        return {one.metric.short_form: one.metric for one in self.requirements if one.held.kind == "limit"}
+        return {
+            requirement.metric.short_form: requirement.metric
+            for requirement in self.requirements
+            if requirement.held.kind == "limit"
+        }
 
 
 def _alike(measures: Iterable[Measure]) -> list[list[ReasonMetric]]:
     """Totals of reasons that are found in one call."""
-    found: dict[tuple[Any, ...], list[ReasonMetric]] = {}
-    for one in measures:
-        if isinstance(one, ReasonMetric):
-            found.setdefault(one.needs(), []).append(one)
-    return list(found.values())
+    groups: dict[tuple[Any, ...], list[ReasonMetric]] = {}
+    for measure in measures:
+        if isinstance(measure, ReasonMetric):
+            groups.setdefault(measure.needs(), []).append(measure)
+    return list(groups.values())
 
 
 def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ...]) -> Plan:
@@ -127,20 +131,20 @@ def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ..
     whose = with_known_class(attributions, problem, per_row=True)
     problem = whose.problem
     named = _named(problem, plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted)))
-    others = {one.held.name for one in requirements if one.held.kind == "other"}
+    others = {requirement.held.name for requirement in requirements if requirement.held.kind == "other"}
     explanations = tuple(name for name in named if name not in others)
-    for number, one in enumerate(requirements):
-        if one.explanation is not None and one.explanation not in named:
-            raise ValueError(f"requirements[{number}].explanation: {unknown(one.explanation, named)}")
-    if not explanations and not all(one.explanation for one in requirements):
+    for number, requirement in enumerate(requirements):
+        if requirement.explanation is not None and requirement.explanation not in named:
+            raise ValueError(f"requirements[{number}].explanation: {unknown(requirement.explanation, named)}")
+    if not explanations and not all(requirement.explanation for requirement in requirements):
         raise ValueError("attributions: all of them are compared with, so none is left to be checked; say explanation.")
-    random = {one.seed for one in requirements if one.held.kind == "random"}
+    random = {requirement.seed for requirement in requirements if requirement.held.kind == "random"}
     added: dict[str, Any] = {_random_name(seed): Random(seed=seed) for seed in sorted(random)}
     added |= {name: _other(name, named) for name in sorted(others) if name not in named}
     if twice := [name for name in added if name in named]:
         raise ValueError(f"attributions: {twice[0]!r} is the name of the reference; call yours otherwise.")
     fewest = fewest_features(problem)
-    measured = tuple(replace(one, metric=one.on(problem, fewest)) for one in requirements)
+    measured = tuple(replace(requirement, metric=requirement.on(problem, fewest)) for requirement in requirements)
     plan = Plan(problem, named | added, explanations, measured)
     _check(plan)
     return plan
@@ -168,13 +172,13 @@ def _named(problem: Problem, attributions: Any) -> dict[str, Any]:
     layout = attributed(problem, problem.order("attributions", attributions)).layout
     if layout.form == "one":
         return {"explanation": attributions}
-    return {f"explanation {number}": one for number, one in enumerate(attributions)}
+    return {f"explanation {number}": array for number, array in enumerate(attributions)}
 
 
 def method_of(words: str) -> Attribution:
     """The method that a short form means, such as ``KernelShap(samples=256)``; capital letters do not matter."""
-    said, settings = parse_short_form(words)
-    name = {known.lower(): known for known in METHODS}.get(said.lower(), said)
+    method_name, settings = parse_short_form(words)
+    name = {known.lower(): known for known in METHODS}.get(method_name.lower(), method_name)
     try:
         method: Attribution = from_dict(METHODS.get(name), settings)
     except (ValueError, TypeError) as error:
@@ -194,21 +198,21 @@ def _check(plan: Plan) -> None:
     """Raise for what cannot be measured."""
     problem = plan.problem
     zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
-    arrays = {name: zeros if isinstance(one, Attribution) else one for name, one in plan.attributions.items()}
+    arrays = {name: zeros if isinstance(item, Attribution) else item for name, item in plan.attributions.items()}
     rated = attributed(problem, problem.order("attributions", arrays))
-    metrics = {name: one for name, one in plan.measures.items() if isinstance(one, Metric)}
+    metrics = {name: item for name, item in plan.measures.items() if isinstance(item, Metric)}
     if metrics:
         check_call(Call(rated, metrics))
-    for number, one in enumerate(plan.requirements):
+    for number, item in enumerate(plan.requirements):
         where = f"requirements[{number}]"
-        if one.inputs is not None and one.inputs > len(problem):
-            raise ValueError(f"{where}.inputs: expected at most the {len(problem)} there are, got {one.inputs}.")
-        if one.held.kind == "limit" and not has_limits(one.metric):
-            raise ValueError(f"{where}.threshold: limits are {LIMITED}, got {one.metric.name}.")
-        if isinstance(one.metric, ReasonMetric) and one.metric.total == "stability":
-            _check_stability(plan, one, where)
-        if one.segments is not None:
-            one.segments.names(problem)
+        if item.inputs is not None and item.inputs > len(problem):
+            raise ValueError(f"{where}.inputs: expected at most the {len(problem)} there are, got {item.inputs}.")
+        if item.held.kind == "limit" and not has_limits(item.metric):
+            raise ValueError(f"{where}.threshold: limits are {LIMITED}, got {item.metric.name}.")
+        if isinstance(item.metric, ReasonMetric) and item.metric.total == "stability":
+            _check_stability(plan, item, where)
+        if item.segments is not None:
+            item.segments.names(problem)
 
 
 def _check_stability(plan: Plan, one: Requirement, where: str) -> None:

@@ -85,8 +85,10 @@ def removals(problem: Problem, named: NamedFeatures, size: int, ways: tuple[bool
                     mask = masks[:, which, : part.features].transpose(0, 1)
                     together[:, which] += sign * effects(mask).T if bool(mask.any()) else 0
                 for place in searched[which].nonzero()[:, 0].tolist():
-                    own = _effects(part, load(part.session, part.task, _one(block, place), slice(0, 1), False))
-                    best[which[place]] = _best(own, alone[place], size, ways, exact)
+                    alone_effects = _effects(
+                        part, load(part.session, part.task, _one(block, place), slice(0, 1), False)
+                    )
+                    best[which[place]] = _best(alone_effects, alone[place], size, ways, exact)
         clean = task.clean.double().cpu()
         spacing = torch.finfo(session.dtype).eps
     largest = single.nan_to_num().abs().amax(1)
@@ -131,11 +133,11 @@ def _effects(part: Part, block: Block) -> Effects:
     most, clean = task.problem.features.most, task.clean[block.rows].double().cpu()
 
     def effects(removed: Bool[Tensor, "b sets features"]) -> Float[Tensor, "b sets"]:
-        there = removed.to(session.device)
+        masks = removed.to(session.device)
         if most <= MOST_FEATURES:
-            scores = score_sets(session, task, block, _packed(there))
+            scores = score_sets(session, task, block, _packed(masks))
         else:
-            scores = _score_masks(session, task, block, there)
+            scores = _score_masks(session, task, block, masks)
         part.session.settle()
         return clean[:, None] - scores.double().cpu()
 
@@ -159,8 +161,8 @@ def _score_masks(
     def build(start: int, stop: int) -> Tensor:
         return rows(flat[start:stop], owner[start:stop])
 
-    found = session.target_scores(build, owner + block.rows.start, task.target, streamed=True)
-    return found.reshape(removed.shape[:2])
+    scores = session.target_scores(build, owner + block.rows.start, task.target, streamed=True)
+    return scores.reshape(removed.shape[:2])
 
 
 def _best(
@@ -171,8 +173,8 @@ def _best(
     every = [_of_all(effects, len(alone), taken) for taken in range(1, size + 1)] if exact else []
     most = []
     for sign, counts in zip((1.0, -1.0), ways, strict=True):
-        found = [float((sign * values).max()) for values in every] or _of_some(effects, sign, alone, size)
-        most.append([max(0.0, 0.0, *found[:taken]) if counts else 0.0 for taken in range(size + 1)])
+        largest = [float((sign * values).max()) for values in every] or _of_some(effects, sign, alone, size)
+        most.append([max(0.0, 0.0, *largest[:taken]) if counts else 0.0 for taken in range(size + 1)])
     raising, lowering = most
     return max(raising[taken] + lowering[size - taken] for taken in range(size + 1))
 
@@ -180,18 +182,18 @@ def _best(
 def _of_all(effects: Effects, features: int, taken: int) -> Float[Tensor, " sets"]:
     """The effect of every subset of a size."""
     subsets = torch.tensor(list(combinations(range(features), taken)))
-    found = []
+    effects_by_size = []
     for part in pieces(len(subsets), max(1, (1 << 22) // features)):
         removed = torch.zeros(part.stop - part.start, features, dtype=torch.bool)
-        found.append(effects(removed.scatter_(1, subsets[part], True)[None])[0])
-    return torch.cat(found)
+        effects_by_size.append(effects(removed.scatter_(1, subsets[part], True)[None])[0])
+    return torch.cat(effects_by_size)
 
 
 def _of_some(effects: Effects, sign: float, alone: Float[Tensor, " features"], size: int) -> list[float]:
     """The greatest effect of each size that a beam search finds among the features with the greatest of their own."""
     tried = (sign * alone).argsort(descending=True, stable=True)[:_CANDIDATES]
     kept = torch.zeros(1, len(alone), dtype=torch.bool)
-    found = []
+    largest = []
     for _ in range(size):
         wider = kept[:, None].repeat(1, len(tried), 1)
         wider[:, torch.arange(len(tried)), tried] = True
@@ -199,8 +201,8 @@ def _of_some(effects: Effects, sign: float, alone: Float[Tensor, " features"], s
         values = sign * effects(wider[None])[0]
         order = values.argsort(descending=True, stable=True)[:_WIDTH]
         kept = wider[order]
-        found.append(float(values[order[0]]))
-    return found
+        largest.append(float(values[order[0]]))
+    return largest
 
 
 def named_of(top: Int[Tensor, "a n k"], sign: Float[Tensor, "a n features"]) -> NamedFeatures:

@@ -87,7 +87,9 @@ class ReasonMetric:
     @property
     def short_form(self) -> str:
         """The name with every setting that is not the default."""
-        settings = [(one.name, getattr(self, one.name), one.default) for one in fields(self) if one.name != "total"]
+        settings = [
+            (field.name, getattr(self, field.name), field.default) for field in fields(self) if field.name != "total"
+        ]
         changed = [f"{name}={value!r}" for name, value, default in settings if value != default]
         return f"{self.name}({', '.join(changed)})" if changed else self.name
 
@@ -107,7 +109,10 @@ class ReasonMetric:
 
 def reasons_for(problem: Problem, attributions: Mapping[str, Any], metrics: list[ReasonMetric]) -> Reasons:
     """The reasons that some totals need, which have k, tolerance and direction in common; no more is computed."""
-    totals, over = {one.total for one in metrics}, {one.over for one in metrics if one.total == "stability"}
+    totals, over = (
+        {metric.total for metric in metrics},
+        {metric.over for metric in metrics if metric.total == "stability"},
+    )
     again = bool(over & {"seeds", "background"})
     first = metrics[0]
     return reasons(
@@ -128,8 +133,8 @@ def reason_metric(name: str, settings: Mapping[str, Any]) -> ReasonMetric:
         >>> reason_metric("reason_stability", {"over": "neighbours"}).short_form
         "reason_stability(over='neighbours')"
     """
-    allowed = [one.name for one in fields(ReasonMetric) if one.name != "total"]
-    allowed = allowed if name == "reason_stability" else [one for one in allowed if one != "over"]
+    allowed = [field.name for field in fields(ReasonMetric) if field.name != "total"]
+    allowed = allowed if name == "reason_stability" else [field for field in allowed if field != "over"]
     for setting in settings:
         if setting not in allowed:
             raise ValueError(f"metric: {name} has no setting {setting}; {unknown(setting, allowed)}")

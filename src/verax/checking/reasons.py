@@ -43,7 +43,6 @@ class Reasons:
         k: Reasons of each input, at most.
         direction: What they are reasons for.
         score: The scale on which effects are measured.
-        level: Coverage of the intervals of totals.
         exact: Whether ``share`` compares with the best of all subsets; if not, with the best that a search found, so
             that shares are at most these.
         labels: Names of the attributions in tables.
@@ -57,7 +56,6 @@ class Reasons:
     k: int
     direction: Direction
     score: str
-    level: float
     exact: bool
     labels: tuple[str, ...]
     names: tuple[str, ...] | None
@@ -67,7 +65,6 @@ class Reasons:
     facts: Mapping[str, str]
     _layout: Layout
     _values: Mapping[str, Tensor]
-    _by: Any
 
     @property
     def top(self) -> Any:
@@ -122,13 +119,17 @@ class Reasons:
     def _stabilities(self) -> dict[str, Tensor]:
         return {name: self._values[name] for name in ("stability", *(f"stability over {kind}" for kind in KINDS))}
 
-    def totals(self) -> dict[str, Any]:
-        """The mean over inputs of each total with its interval, as the attributions were given."""
-        return {name: self._layout.arrange(self._means(name)) for name in TOTALS}
+    def totals(self, *, level: float = LEVEL) -> dict[str, Any]:
+        """The mean over inputs of each total with its interval, as the attributions were given.
 
-    def _means(self, name: str, which: Any = slice(None)) -> list[Estimate]:
+        Args:
+            level: Coverage of the intervals.
+        """
+        return {name: self._layout.arrange(self._means(name, checked_level(level))) for name in TOTALS}
+
+    def _means(self, name: str, level: float, which: Any = slice(None)) -> list[Estimate]:
         values = self.per_input()[name][:, which]
-        return [bounded_mean(one[~one.isnan()].clamp(0, 1), 0.0, 1.0, self.level) for one in values]
+        return [bounded_mean(shares[~shares.isnan()].clamp(0, 1), 0.0, 1.0, level) for shares in values]
 
     def to_frame(self) -> "pl.DataFrame":
         """One row per attribution, input and feature that is a reason or left out, as a polars data frame.
@@ -144,10 +145,10 @@ class Reasons:
         for which, label in enumerate(self.labels):
             for row in range(top.shape[1]):
                 reasons = [(place, feature) for place, feature in enumerate(top[which, row].tolist()) if feature >= 0]
-                found: list[tuple[int | None, int, bool, bool]]
-                found = [(place + 1, feature, bool(false[which, row, place]), False) for place, feature in reasons]
-                found += [(None, feature, False, True) for feature in np.flatnonzero(omitted[which, row]).tolist()]
-                for place, feature, wrong, missing in found:
+                lines: list[tuple[int | None, int, bool, bool]]
+                lines = [(place + 1, feature, bool(false[which, row, place]), False) for place, feature in reasons]
+                lines += [(None, feature, False, True) for feature in np.flatnonzero(omitted[which, row]).tolist()]
+                for place, feature, wrong, missing in lines:
                     effect = float(effects[row, feature])
                     rows.append((label, row, place, self.feature_name(feature), effect, wrong, missing))
         schema = {"attribution": pl.String, "input": pl.Int64, "place": pl.Int64, "feature": pl.String}
@@ -158,21 +159,41 @@ class Reasons:
         """The name of a feature, or its number where it has none."""
         return str(feature) if self.names is None else self.names[feature]
 
-    def table(self) -> TextTable:
-        """Totals with their intervals: a line per attribution, and per segment where there are some."""
-        segments: dict[str, Any] = {"": slice(None)}
-        if self._by is not None:
-            segments |= {str(label): torch.from_numpy(self._by == label) for label in np.unique(self._by)}
+    def table(self, by: Any = None, *, level: float = LEVEL) -> TextTable:
+        """Totals with their intervals: a line per attribution, and per segment where there are some.
+
+        Args:
+            by: One label per input: a line for each segment as well.
+            level: Coverage of the intervals.
+        """
+        checked_level(level)
+        segments = {"": slice(None)} | self._segments(by)
         rows = [
-            (label + (f", {segment}" if segment else ""), *(str(self._means(name, rows)[which]) for name in TOTALS))
+            (
+                label + (f", {segment}" if segment else ""),
+                *(str(self._means(name, level, rows)[which]) for name in TOTALS),
+            )
             for which, label in enumerate(self.labels)
             for segment, rows in segments.items()
         ]
-        inputs = counted(self._values["top"].shape[1], "input")
+        inputs = counted(self._inputs, "input")
         caption = f"Top {self.k} features that {_WORDS[self.direction]} the {self.score}, means over {inputs} with "
-        caption += f"{100 * self.level:.4g} % intervals; {cost(self.rows, self.cost.seconds)}"
+        caption += f"{100 * level:.4g} % intervals; {cost(self.rows, self.cost.seconds)}"
         about = fact_line(self.facts)
         return TextTable(("attribution", *TOTALS), first_rows(rows), caption, tuple(self._notes()), about=about)
+
+    @property
+    def _inputs(self) -> int:
+        return self._values["top"].shape[1]
+
+    def _segments(self, by: Any) -> dict[str, Any]:
+        """The inputs of each label."""
+        if by is None:
+            return {}
+        labels = np.asarray(by)
+        if labels.shape != (self._inputs,):
+            raise ValueError(f"by: expected one label for each of {self._inputs} inputs, got shape {labels.shape}.")
+        return {str(label): torch.from_numpy(labels == label) for label in np.unique(labels)}
 
     def _notes(self) -> list[str]:
         """What the totals mean, and what they are of where it is not all inputs."""
@@ -193,7 +214,7 @@ class Reasons:
         words = []
         for kind in KINDS:
             values = self._values[f"stability over {kind}"]
-            means = [f"{float(one.nanmean()):.3g}" for one in values if not bool(one.isnan().all())]
+            means = [f"{float(value.nanmean()):.3g}" for value in values if not bool(value.isnan().all())]
             words += [f"{kind} {', '.join(means)}"] if means else []
         return "; ".join(words)
 
@@ -211,9 +232,7 @@ def reasons(
     *,
     direction: Direction = "either",
     tolerance: float = 0.0,
-    by: Any = None,
     repeats: int = 4,
-    level: float = LEVEL,
     rows: int = ROWS,
     seed: int = 0,
 ) -> Reasons:
@@ -238,9 +257,7 @@ def reasons(
             tracked score is as high, or as low, as it is. Why was it refused? Track the class that refuses
             (``target="bad"``) and ask for what raises it.
         tolerance: A change of the score that counts as none, beside rounding.
-        by: One label per input: totals of each segment as well.
         repeats: Other seeds, and other draws of the background, that are tried; 0 for none.
-        level: Coverage of the intervals of totals.
         rows: Model rows to spend on finding the best k features, 0 for none: of all subsets where the rows allow it,
             for as many inputs as they allow, drawn at random; by a search where they allow no more than a few.
         seed: Of draws of the background.
@@ -263,48 +280,42 @@ def reasons(
     settings = (checked_count("k", k), checked_not_negative("tolerance", tolerance))
     checked_count("repeats", repeats, least=0)
     checked_count("rows", rows, least=0)
-    checked_level(level)
     checked_seed(seed)
-    labels = None if by is None else np.asarray(by)
     call = prepared(problem, attributions, ("pc",), lambda call: None)  # metrics have no part in it
     problem, layout = call.rated.problem, call.rated.layout
-    if labels is not None and labels.shape != (len(problem),):
-        raise ValueError(f"by: expected one label for each of {len(problem)} inputs, got shape {labels.shape}.")
     meter = Meter(problem.scorer.counts)
-    values = _by_feature(problem, torch.stack([one.double().cpu() for one in call.rated.attributions]))
+    values = _by_feature(problem, torch.stack([attribution.double().cpu() for attribution in call.rated.attributions]))
     top, sign = named_features(values, settings[0], direction)
     effects = removals(problem, named_of(top, sign), settings[0], (direction != "lowers", direction != "raises"), rows)
-    found = judged(effects, top, sign, direction, tolerance)
+    judgement = judged(effects, top, sign, direction, tolerance)
     methods = {} if not isinstance(attributions, Mapping) else attributions
-    methods = {name: one for name, one in methods.items() if isinstance(one, Attribution)}
+    methods = {name: attribution for name, attribution in methods.items() if isinstance(attribution, Attribution)}
 
     def top_of(changed: Problem, methods: Mapping[str, Attribution]) -> dict[str, Int[Tensor, "n k"]]:
         again = prepared(changed, methods, ("pc",), lambda call: None).rated
-        stacked = torch.stack([one.double().cpu() for one in again.attributions])
+        stacked = torch.stack([attribution.double().cpu() for attribution in again.attributions])
         return dict(zip(methods, named_features(_by_feature(changed, stacked), settings[0], direction)[0], strict=True))
 
     names = layout.names or tuple(f"attribution {place}" for place in range(len(top)))
     over = agreement(problem, dict(zip(names, top, strict=True)), methods, top_of, repeats, seed)
-    found |= {f"stability over {kind}": values for kind, values in over.items()}
-    found["stability"] = torch.stack(list(over.values())).nanmean(0)
+    judgement |= {f"stability over {kind}": values for kind, values in over.items()}
+    judgement["stability"] = torch.stack(list(over.values())).nanmean(0)
     places = problem.order.places if isinstance(problem.features, Grid) else None
-    found, single, feature_names = _as_given(found, effects.single, problem.names, places)
+    judgement, single, feature_names = _as_given(judgement, effects.single, problem.names, places)
     scale = "value" if problem.scorer.adapter.returns == "values" else effects_scale(problem).replace("_", "-")
     return Reasons(
         k=settings[0],
         direction=direction,
         score=scale,
-        level=level,
         exact=effects.exact,
         labels=names if len(names) > 1 or layout.names else ("attribution",),
         names=feature_names,
         effects=single.numpy() if layout.kind == "numpy" else single,
-        stability_over={kind: layout.pack(found[f"stability over {kind}"]) for kind in KINDS},
+        stability_over={kind: layout.pack(judgement[f"stability over {kind}"]) for kind in KINDS},
         cost=call.spent + meter.total(),
         facts=problem_facts(problem),
         _layout=layout,
-        _values=found,
-        _by=labels,
+        _values=judgement,
     )
 
 

@@ -35,7 +35,7 @@ def record_of(check: CheckFile, result: Check, page: Path, imports: Sequence[str
         "changed": [] if lock is None else changes(lock["files"], now),
         "versions": versions(),
         "imports": list(imports),
-        "lines": [finite(asdict(one)) for one in result.requirements],
+        "lines": [finite(asdict(requirement)) for requirement in result.requirements],
     }
 
 
@@ -64,15 +64,15 @@ def read_record(page: Path) -> dict[str, Any]:
 
 def differences(record: Mapping[str, Any], again: Check, now: Mapping[str, str]) -> tuple[list[str], bool]:
     """What differs between a page and the same check computed again, a line each, and whether bits were compared."""
-    found = [f"{name}: its content differs from that of the page" for name in changes(record["hashes"], now)]
+    changed = [f"{name}: its content differs from that of the page" for name in changes(record["hashes"], now)]
     exact = record["versions"] == versions()
     if len(record["lines"]) != len(again.requirements):
-        return [*found, f"the page has {len(record['lines'])} lines, computed were {len(again.requirements)}"], exact
+        return [*changed, f"the page has {len(record['lines'])} lines, computed were {len(again.requirements)}"], exact
     for old, new in zip(record["lines"], again.requirements, strict=True):
-        said = finite(asdict(new))
-        names = [name for name in said if not _same(name, old.get(name), said[name], exact)]
-        found += [f"{_title(new)}: {name}: {old.get(name)} on the page, {said[name]} computed" for name in names]
-    return found, exact
+        line = finite(asdict(new))
+        names = [name for name in line if not _same(name, old.get(name), line[name], exact)]
+        changed += [f"{_title(new)}: {name}: {old.get(name)} on the page, {line[name]} computed" for name in names]
+    return changed, exact
 
 
 def _title(one: Checked) -> str:

@@ -295,13 +295,13 @@ def requirements_of(said: Any) -> tuple[Requirement, ...]:
     listed = [said] if isinstance(said, Requirement | Mapping) else said
     if isinstance(listed, str) or not isinstance(listed, Sequence) or not listed:
         raise TypeError(f"requirements: expected a list of requirements, got {kind_in_words(said)}.")
-    found = []
-    for number, one in enumerate(listed):
+    requirements = []
+    for number, entry in enumerate(listed):
         try:
-            found.append(one if isinstance(one, Requirement) else _from_dict(one))
+            requirements.append(entry if isinstance(entry, Requirement) else _from_dict(entry))
         except (ValueError, TypeError) as error:
             raise type(error)(f"requirements[{number}].{error}") from None
-    return tuple(found)
+    return tuple(requirements)
 
 
 def _from_dict(said: Any) -> Requirement:

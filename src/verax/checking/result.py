@@ -77,8 +77,8 @@ def _ratio(sample: Sample, level: float, anytime: bool) -> Estimate:
 
     def side(ratio: float) -> int:
         """Whether the ratio is below the interval (1), in it (0) or above it (-1)."""
-        found = _mean(values - ratio * whole, _spread(sample.range, ratio), level, anytime)
-        return int(found.low > 0) - int(found.high < 0)
+        difference = _mean(values - ratio * whole, _spread(sample.range, ratio), level, anytime)
+        return int(difference.low > 0) - int(difference.high < 0)
 
     if math.isnan(mean) or math.isnan(_mean(values, sample.range, level, anytime).low):
         return Estimate(mean, math.nan, math.nan, math.nan)
@@ -129,8 +129,8 @@ def inputs_to_decide(sample: Sample, level: float, anytime: bool, decide: Callab
         times = -(-many // max(1, count))
         values = sample.values.repeat(times)[:many]
         whole = None if sample.whole is None else sample.whole.repeat(times)[:many]
-        found = replace(sample, values=values, whole=whole)
-        return decide(found.estimate(level, anytime)) != "undecided"
+        shifted = replace(sample, values=values, whole=whole)
+        return decide(shifted.estimate(level, anytime)) != "undecided"
 
     low, high = count, 2 * count
     while 0 < high <= _MOST and not decided(high):
@@ -184,10 +184,10 @@ class Checked:
     def __str__(self) -> str:
         value, low, high = digits_of_interval((self.value, self.low, self.high), (self.high - self.low) / 2)
         where = "" if self.segment == "all" else f" ({self.segment})"
-        said = f"{self.outcome}: {self.explanation}, {self.title}{where}: {value} [{low}, {high}]"
-        said += f", {counted(self.inputs, 'input')}"
+        text = f"{self.outcome}: {self.explanation}, {self.title}{where}: {value} [{low}, {high}]"
+        text += f", {counted(self.inputs, 'input')}"
         more = "" if self.needed is None else f"; about {self.needed:,} inputs would decide"
-        return f"{said}{more}{f'; {self.note}' if self.note else ''}"
+        return f"{text}{more}{f'; {self.note}' if self.note else ''}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,7 +209,7 @@ class Check:
     @property
     def outcome(self) -> Outcome:
         """Failed where any line is, else undecided where any is, else passed."""
-        outcomes = {one.outcome for one in self.requirements}
+        outcomes = {requirement.outcome for requirement in self.requirements}
         return "failed" if "failed" in outcomes else "undecided" if "undecided" in outcomes else "passed"
 
     @property
@@ -221,12 +221,13 @@ class Check:
         """One row per requirement, explanation and segment, as a polars data frame with the fields of ``Checked``."""
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
-        return pl.DataFrame([asdict(one) for one in self.requirements], infer_schema_length=None)
+        return pl.DataFrame([asdict(requirement) for requirement in self.requirements], infer_schema_length=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome, and each line with what was required and why, as plain values."""
         lines = [
-            asdict(one) | {"justification": self.required[one.requirement].justification} for one in self.requirements
+            asdict(requirement) | {"justification": self.required[requirement.requirement].justification}
+            for requirement in self.requirements
         ]
         spent = {"rows": self.rows, "rows_backward": self.cost.rows.backward, "seconds": self.cost.seconds}
         return {"outcome": self.outcome, "requirements": lines, "facts": dict(self.facts), **spent}
@@ -237,20 +238,32 @@ class Check:
         Args:
             name: Of the suite.
         """
-        counts = {word: sum(one.outcome == word for one in self.requirements) for word in ("failed", "undecided")}
+        counts = {
+            word: sum(requirement.outcome == word for requirement in self.requirements)
+            for word in ("failed", "undecided")
+        }
         suite = ElementTree.Element("testsuite", name=name, tests=str(len(self.requirements)))
         suite.set("failures", str(counts["failed"]))
         suite.set("errors", str(counts["undecided"]))
-        for one in self.requirements:
-            case = ElementTree.SubElement(suite, "testcase", classname=_printable(f"{name}.{one.explanation}"))
-            case.set("name", _printable(one.title if one.segment == "all" else f"{one.title} ({one.segment})"))
-            why = self.required[one.requirement].justification
-            said = _printable(f"{one}\n{why}")
-            if one.outcome == "passed":
-                ElementTree.SubElement(case, "system-out").text = said
+        for requirement in self.requirements:
+            case = ElementTree.SubElement(suite, "testcase", classname=_printable(f"{name}.{requirement.explanation}"))
+            case.set(
+                "name",
+                _printable(
+                    requirement.title
+                    if requirement.segment == "all"
+                    else f"{requirement.title} ({requirement.segment})"
+                ),
+            )
+            why = self.required[requirement.requirement].justification
+            text = _printable(f"{requirement}\n{why}")
+            if requirement.outcome == "passed":
+                ElementTree.SubElement(case, "system-out").text = text
             else:
-                kind = "failure" if one.outcome == "failed" else "error"
-                ElementTree.SubElement(case, kind, message=_printable(str(one)), type=one.outcome).text = said
+                kind = "failure" if requirement.outcome == "failed" else "error"
+                ElementTree.SubElement(
+                    case, kind, message=_printable(str(requirement)), type=requirement.outcome
+                ).text = text
         root = ElementTree.Element("testsuites")
         root.append(suite)
         return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
@@ -270,16 +283,27 @@ class Check:
     def table(self) -> TextTable:
         """A line per requirement, explanation and segment."""
         rows = []
-        for one in self.requirements:
-            value, low, high = digits_of_interval((one.value, one.low, one.high), (one.high - one.low) / 2)
-            needed = "" if one.needed is None else f"{one.needed:,}"
-            bound = f"{one.direction} {significant(one.bound, 4)}"
+        for requirement in self.requirements:
+            value, low, high = digits_of_interval(
+                (requirement.value, requirement.low, requirement.high), (requirement.high - requirement.low) / 2
+            )
+            needed = "" if requirement.needed is None else f"{requirement.needed:,}"
+            bound = f"{requirement.direction} {significant(requirement.bound, 4)}"
             interval = f"{value} [{low}, {high}]"
             rows.append(
-                (one.outcome, one.title, one.explanation, one.segment, interval, bound, f"{one.inputs:,}", needed)
+                (
+                    requirement.outcome,
+                    requirement.title,
+                    requirement.explanation,
+                    requirement.segment,
+                    interval,
+                    bound,
+                    f"{requirement.inputs:,}",
+                    needed,
+                )
             )
         head = ("outcome", "requirement", "explanation", "segment", "value", "threshold", "inputs", "inputs needed")
-        notes = tuple(dict.fromkeys(one.note for one in self.requirements if one.note))
+        notes = tuple(dict.fromkeys(requirement.note for requirement in self.requirements if requirement.note))
         caption = f"{self.outcome}; {cost(self.rows, self.cost.seconds)}"
         return TextTable(head, tuple(rows), caption, notes, about=self.about)
 

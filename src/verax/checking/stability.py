@@ -31,20 +31,20 @@ def agreement(
 ) -> dict[str, Float[Tensor, "a n"]]:
     """The part of each input's top features that stays, by what is changed; NaN where it cannot be."""
     nothing = torch.full((len(problem),), torch.nan, dtype=torch.float64)
-    seeded = {name: one for name, one in methods.items() if _has_seed(one)}
-    found: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
+    seeded = {name: method for name, method in methods.items() if _has_seed(method)}
+    agreements: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
     if seeded and repeats:
-        others = [{name: with_seed(one, turn) for name, one in seeded.items()} for turn in range(1, repeats + 1)]
-        found["seeds"] = _mean_overlap(top, [top_of(problem, other) for other in others])
-    found["seeds"] |= {name: torch.ones_like(nothing) for name in methods if name not in seeded}
+        others = [{name: with_seed(method, turn) for name, method in seeded.items()} for turn in range(1, repeats + 1)]
+        agreements["seeds"] = _mean_overlap(top, [top_of(problem, other) for other in others])
+    agreements["seeds"] |= {name: torch.ones_like(nothing) for name in methods if name not in seeded}
     if methods and repeats and problem.background is not None:
         drawn = [_drawn_background(problem, turn, seed) for turn in range(1, repeats + 1)]
-        found["background"] = _mean_overlap(top, [top_of(other, methods) for other in drawn])
+        agreements["background"] = _mean_overlap(top, [top_of(other, methods) for other in drawn])
     nearest = neighbours(problem)
-    for name, own in top.items():
-        beside = overlap(own, own[nearest.clamp(min=0)])
-        found["neighbours"][name] = beside.masked_fill(nearest < 0, torch.nan)
-    return {kind: torch.stack([found[kind].get(name, nothing) for name in top]) for kind in KINDS}
+    for name, named in top.items():
+        beside = overlap(named, named[nearest.clamp(min=0)])
+        agreements["neighbours"][name] = beside.masked_fill(nearest < 0, torch.nan)
+    return {kind: torch.stack([agreements[kind].get(name, nothing) for name in top]) for kind in KINDS}
 
 
 def overlap(first: Int[Tensor, "n k"], second: Int[Tensor, "n k"]) -> Float[Tensor, " n"]:

@@ -107,7 +107,7 @@ def audit(
         _check_out(out, folder, [model, inputs, background, *(attributions or [])])
         texts = {"text_column": text_column, "word_column": word_column, "unit": unit, "replace": replace}
         subject: Any = case or None
-        given: Any = None
+        explained: Any = None
         if model is None:
             _refuse_files(inputs=inputs, attributions=attributions, background=background, **texts)
         else:
@@ -127,12 +127,12 @@ def audit(
                 trust=trust_model,
                 **texts,
             )
-            asked = {"target": target, "output": output, "batch_size": batch_size}
-            subject, given = open_explained(files, attributions or (), asked)
+            settings = {"target": target, "output": output, "batch_size": batch_size}
+            subject, explained = open_explained(files, attributions or (), settings)
         with _shown() as tell:
-            found = audited(
+            result = audited(
                 subject,
-                given or None,
+                explained or None,
                 metrics=metrics,
                 replacements=moves or None,
                 trials=trial or None,
@@ -140,8 +140,8 @@ def audit(
                 store=out if folder else None,
                 progress=tell,
             )
-        written = _write(found, out, folder)
-    common.show(facts(found), str(found), as_json=as_json, written=written)
+        written = _write(result, out, folder)
+    common.show(facts(result), str(result), as_json=as_json, written=written)
 
 
 def facts(found: "Audit") -> dict[str, Any]:

@@ -91,7 +91,7 @@ def run(
         kept = record.record_of(check, result, page, imports or ())
         content = record.sealed_page(check_page(result, kept))
         common.write_together({page: content, tests: result.junit(f"verax check {file.name}")})
-    lines = [str(one) for one in result.requirements]
+    lines = [str(requirement) for requirement in result.requirements]
     text = "\n".join([*lines, f"{result.outcome}: {file}, {result.rows:,} model rows", f"{result.about}."])
     common.show(result.to_dict() | _state(kept), text, as_json=as_json, written=[page, tests])
     if not frozen:

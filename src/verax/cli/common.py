@@ -167,8 +167,8 @@ def checked_device_name(device: str) -> str:
     """Refuse a device that is not there before anything is loaded or trained for it."""
     from verax.scoring.scorer import checked_device
 
-    found = checked_device(device, "--device")
-    if found is not None and found.type not in ("cpu", "cuda", "mps"):
+    place = checked_device(device, "--device")
+    if place is not None and place.type not in ("cpu", "cuda", "mps"):
         raise ValueError(f"--device: expected cpu, cuda or mps, got {device}.")
     return device
 
@@ -226,8 +226,8 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 def check_extra(purpose: str, extra: str) -> None:
     """Say before any work which packages of an extra are missing."""
-    wanted = [requirement.name for requirement in requirements() if extra_of(requirement) == extra]
-    missing = [name for name in wanted if importlib.util.find_spec(module_name(name)) is None]
+    packages = [requirement.name for requirement in requirements() if extra_of(requirement) == extra]
+    missing = [name for name in packages if importlib.util.find_spec(module_name(name)) is None]
     if missing:
         raise ImportError(f"{purpose} needs {', '.join(missing)}: pip install 'verax[{extra}]'")
 

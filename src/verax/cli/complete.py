@@ -116,5 +116,5 @@ def _arrays(incomplete: str) -> list[str]:
 def _below(incomplete: str, pattern: str) -> list[str]:
     """Paths that begin with what was typed, in the form in which it was typed."""
     folder = incomplete[: incomplete.rfind("/") + 1]
-    found = (f"{folder}{path.relative_to(folder or '.')}" for path in Path(folder or ".").glob(pattern))
-    return sorted(path for path in found if path.startswith(incomplete))
+    paths = (f"{folder}{path.relative_to(folder or '.')}" for path in Path(folder or ".").glob(pattern))
+    return sorted(path for path in paths if path.startswith(incomplete))

@@ -115,14 +115,18 @@ def examine(needs: Sequence[str] | None = None) -> Checkup:
 
     needed = requirements() if needs is None else [Requirement(line) for line in needs]
     # a marker may speak of another system
-    required = [one for one in needed if not extra_of(one) and (not one.marker or one.marker.evaluate())]
+    required = [
+        requirement
+        for requirement in needed
+        if not extra_of(requirement) and (not requirement.marker or requirement.marker.evaluate())
+    ]
     groups = extras(needed)
     cache = cache_folder()
     return Checkup(
         verax=verax.__version__,
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
-        packages=tuple(package(one, load=True) for one in required),
+        packages=tuple(package(requirement, load=True) for requirement in required),
         extras=tuple(extra for extra in groups if extra.name not in DEVELOPMENT),
         development=tuple(extra for extra in groups if extra.name in DEVELOPMENT),
         devices=devices(),
@@ -153,26 +157,26 @@ def extras(needed: Iterable[Requirement]) -> tuple[Extra, ...]:
         name = extra_of(requirement)
         if name not in ("", "all"):  # all of them is no extra of its own
             groups.setdefault(name, []).append(requirement)
-    found = []
+    states = []
     for name, members in sorted(groups.items()):
         packages = tuple(map(package, members))
         installed = not any(package.problem for package in packages)
-        found.append(Extra(name, ADDS.get(name, ""), packages, f"pip install 'verax[{name}]'", installed))
-    return tuple(found)
+        states.append(Extra(name, ADDS.get(name, ""), packages, f"pip install 'verax[{name}]'", installed))
+    return tuple(states)
 
 
 def devices() -> tuple[Device, ...]:
     """Where models can run here, each tried."""
     import torch
 
-    found = [Device("cpu", f"{available_cores()} cores, torch uses {torch.get_num_threads()}", self_test("cpu"))]
+    states = [Device("cpu", f"{available_cores()} cores, torch uses {torch.get_num_threads()}", self_test("cpu"))]
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         free, total = (count / 2**30 for count in torch.cuda.mem_get_info(number))
         name = f"cuda:{number}"
-        found.append(Device(name, torch.cuda.get_device_name(number), self_test(name), total, free))
+        states.append(Device(name, torch.cuda.get_device_name(number), self_test(name), total, free))
     if torch.backends.mps.is_available():
-        found.append(Device("mps", "Apple's graphics processor", self_test("mps")))
-    return tuple(found)
+        states.append(Device("mps", "Apple's graphics processor", self_test("mps")))
+    return tuple(states)
 
 
 def self_test(device: str) -> str:
@@ -194,8 +198,8 @@ def self_test(device: str) -> str:
         scorer = verax.Scorer(model, returns="logits")
         problem = verax.Problem(scorer, torch.ones(1, 3), target=1, output="logit", device=device)
         metrics = [verax.metrics.PredictionChange(steps=3), verax.metrics.DirectedPredictionChange(steps=3)]
-        found = verax.evaluate(problem, weights, metrics)
-        values = {name: float(found[name].value[0]) for name in ("pc", "dpc")}
+        evaluation = verax.evaluate(problem, weights, metrics)
+        values = {name: float(evaluation[name].value[0]) for name in ("pc", "dpc")}
     except _BROKEN as error:
         return f"the test failed: {first_line(error)}"
     for name, right in {"pc": 5 * 35 / 36, "dpc": 2 * 35 / 36}.items():
@@ -228,9 +232,9 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
     Exit status 0: usable, 1: something required is missing or broken.
     """
     with one_line_errors():
-        found = examine()
-    show(found.facts(), "\n".join(_lines(found)), as_json=as_json)
-    raise typer.Exit(FAILED if found.problems else 0)
+        examination = examine()
+    show(examination.facts(), "\n".join(_lines(examination)), as_json=as_json)
+    raise typer.Exit(FAILED if examination.problems else 0)
 
 
 def _lines(found: Checkup) -> list[str]:

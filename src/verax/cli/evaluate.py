@@ -118,17 +118,19 @@ def evaluate(
             unit=unit,
             replace=replace,
         )
-        asked = {"target": target, "output": output, "batch_size": batch_size}
-        problem, given = open_explained(files, paths, asked | {"replacement": replaced[0] if replaced else None})
-        explained = model_options.joined(given, methods)
-        found = compare(problem, explained, metrics, replacements=replaced[1:], level=level)
-        found = found.with_limits() if limits else found
-        found = found.with_distance() if distance else found
+        settings = {"target": target, "output": output, "batch_size": batch_size}
+        problem, explained_arrays = open_explained(
+            files, paths, settings | {"replacement": replaced[0] if replaced else None}
+        )
+        explained = model_options.joined(explained_arrays, methods)
+        comparison = compare(problem, explained, metrics, replacements=replaced[1:], level=level)
+        comparison = comparison.with_limits() if limits else comparison
+        comparison = comparison.with_distance() if distance else comparison
         words = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, [*paths, *methods]))}
         words |= {"target": target or _tracked(problem)} | ({} if baselines is None else {"baselines": baselines})
-        written = _write(found, out, report, {name: str(value) for name, value in words.items()})
-    text = f"{found}\n\nModel {model}, inputs {inputs}: {found.rows:,} model rows."
-    common.show(ranking_facts(found), text, as_json=as_json, written=written)
+        written = _write(comparison, out, report, {name: str(value) for name, value in words.items()})
+    text = f"{comparison}\n\nModel {model}, inputs {inputs}: {comparison.rows:,} model rows."
+    common.show(ranking_facts(comparison), text, as_json=as_json, written=written)
 
 
 def _check_no_lake(inputs: Path) -> None:
@@ -167,11 +169,14 @@ def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
         }
         for name in comparison.metrics
     }
-    wins = {kind: dict(one.wins) for kind, one in comparison.judgements.items()}
+    wins = {kind: dict(judgement.wins) for kind, judgement in comparison.judgements.items()}
     whole: dict[str, Any] = {"answers": comparison.answers, "verdicts": comparison.verdicts, "wins": wins}
     whole |= {"saturation": comparison.saturation_words(), "seconds": comparison.seconds}
     whole |= {"inputs": comparison.inputs, "rows": comparison.rows, "level": comparison.level}
-    whole |= {"replacement": comparison.replacement, "survival": [one.facts() for one in comparison.survival()]}
+    whole |= {
+        "replacement": comparison.replacement,
+        "survival": [judgement.facts() for judgement in comparison.survival()],
+    }
     first = next(iter(comparison.evaluation.values())).context
     whole |= {"about": first.about.facts(first.class_counts), "notes": list(first.about.notes)}
     if comparison.evaluation.distance is not None:

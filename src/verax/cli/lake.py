@@ -201,17 +201,17 @@ def named_addresses(words: Sequence[str]) -> dict[str, str]:
     """
     from verax.core.folders import split_pattern
 
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for word in words:
         name, sign, address = word.partition("=")
         if not sign or "/" in name:
             name, address = Path(split_pattern(word)[0]).name, word
         if not name or not address:
             raise ValueError(f"--attributions: expected NAME=PATTERN or a pattern in a folder, got {word}.")
-        if name in found:
+        if name in addresses:
             raise ValueError(f"--attributions: a second one called {name}; say NAME=PATTERN.")
-        found[name] = address
-    return found
+        addresses[name] = address
+    return addresses
 
 
 def _target_of(text: str | None) -> Any:

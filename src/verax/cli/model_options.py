@@ -170,9 +170,15 @@ def metrics_of(
     listed: list[str | Metric] = []
     for word in words:
         name, settings = _parsed("--metric", word, [*METRICS, *further])
-        own = {one for one in defaults or () if name in METRICS and one in METRICS.get(name).__dataclass_fields__}
+        settings_of_it = {
+            setting
+            for setting in defaults or ()
+            if name in METRICS and setting in METRICS.get(name).__dataclass_fields__
+        }
         try:
-            listed.append(metric_from({"metric": name, **settings}, defaults or {}) if settings or own else name)
+            listed.append(
+                metric_from({"metric": name, **settings}, defaults or {}) if settings or settings_of_it else name
+            )
         except (TypeError, ValueError) as error:
             raise ValueError(f"--metric: {name}: {error}") from None
     return listed
@@ -194,8 +200,8 @@ def methods_of(words: Sequence[str]) -> "dict[str, Attribution]":
     methods: dict[str, Attribution] = {}
     for word in words:
         name, settings = _parsed("--method", word, list(METHODS), known)
-        said = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
-        label = f"{name}({said})" if said else name
+        listing = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
+        label = f"{name}({listing})" if listing else name
         try:
             method: Attribution = from_dict(METHODS.get(name), settings)
         except (TypeError, ValueError) as error:
@@ -226,10 +232,10 @@ def replacement_of(words: str, background: Path | None) -> "Replacement":
     """Read one ``--replacement``; what it needs of the training data must be there."""
     from verax.problem.replacement.words import needs_background, replacement_from
 
-    found = replacement_from(words, "--replacement")
-    if needs_background(found) and background is None:
+    replacement = replacement_from(words, "--replacement")
+    if needs_background(replacement) and background is None:
         raise ValueError(f"--replacement: {words} takes rows of the training data; pass --background FILE as well.")
-    return found
+    return replacement
 
 
 def check_output(output: str) -> None:

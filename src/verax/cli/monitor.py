@@ -121,10 +121,10 @@ def monitor(
         if held.knows(batch):
             common.tell(f"verax: {inputs} was folded before, and is left out.")
         else:
-            asked = {"target": target, "output": output, "batch_size": batch_size}
-            problem, _ = open_explained(files, (), asked)
-            given = {name: _one(attributions_of(problem, [path])) for name, path in named.items()}
-            measured = stream(problem, None, model_options.joined(given, methods), metrics)
+            settings = {"target": target, "output": output, "batch_size": batch_size}
+            problem, _ = open_explained(files, (), settings)
+            explanations = {name: _one(attributions_of(problem, [path])) for name, path in named.items()}
+            measured = stream(problem, None, model_options.joined(explanations, methods), metrics)
             windows = held.fold(
                 measured,
                 label=label or datetime.now(UTC).isoformat(timespec="seconds"),
@@ -135,8 +135,8 @@ def monitor(
             for note in held.notes:
                 common.tell(f"verax: {note}")
         _write(held, state, report, {"model file": str(model)} | followed)
-    for one in windows:
-        typer.echo(json.dumps(finite(asdict(one)), allow_nan=False) if as_json else escape(_line(one)))
+    for result in windows:
+        typer.echo(json.dumps(finite(asdict(result)), allow_nan=False) if as_json else escape(_line(result)))
     if held.alarmed:
         raise typer.Exit(ALARM)
 
@@ -166,11 +166,11 @@ def _line(window: "Window") -> str:
 def _named(attributions: Sequence[str]) -> dict[str, Path]:
     """Files by the names of their attributions."""
     named: dict[str, Path] = {}
-    for said in attributions:
-        name, equals, path = said.partition("=")
-        name, path = (name, path) if equals else ("attribution", said)
+    for word in attributions:
+        name, equals, path = word.partition("=")
+        name, path = (name, path) if equals else ("attribution", word)
         if name in named or not name or not path:
-            raise ValueError(f"--attributions: expected a name of its own for each file, NAME=FILE, got {said}.")
+            raise ValueError(f"--attributions: expected a name of its own for each file, NAME=FILE, got {word}.")
         named[name] = Path(path)
     return named
 
@@ -208,8 +208,8 @@ def _about(
     """What is watched, as the state keeps it: later calls must ask for the same."""
     from verax.problem.files.description import is_file
 
-    said = {
-        "metrics": ", ".join(one if isinstance(one, str) else one.short_form for one in metrics),
+    facts = {
+        "metrics": ", ".join(metric if isinstance(metric, str) else metric.short_form for metric in metrics),
         "methods": ", ".join(method.canonical for method in methods.values()) or None,
         "target": "one per row" if is_file(target) else target,
         "output": output,
@@ -217,7 +217,7 @@ def _about(
         "baselines": files.baselines,
         "returns": files.returns,
     }
-    return {"model": _content([files.model])} | {name: str(value) for name, value in said.items() if value is not None}
+    return {"model": _content([files.model])} | {name: str(value) for name, value in facts.items() if value is not None}
 
 
 def _content(paths: list[Path]) -> str:

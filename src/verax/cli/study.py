@@ -96,12 +96,14 @@ def run(
             return
         try:
             with _nothing_left_of_what_did_not_begin(folder):
-                found = run_study(loaded, folder, machine=machine, cluster=cluster, workers=processes, log=common.tell)
+                finished = run_study(
+                    loaded, folder, machine=machine, cluster=cluster, workers=processes, log=common.tell
+                )
         except KeyboardInterrupt:
             common.tell(f"verax: stopped. What was finished is stored in {folder}; run it again to go on.")
             raise typer.Exit(common.STOPPED) from None
-    facts = {"study": loaded.name, "folder": str(folder), "computed": found.computed, "report": str(found.report)}
-    text = f"{counted(found.computed, 'unit')} computed. Report: {found.report.absolute().as_uri()}"
+    facts = {"study": loaded.name, "folder": str(folder), "computed": finished.computed, "report": str(finished.report)}
+    text = f"{counted(finished.computed, 'unit')} computed. Report: {finished.report.absolute().as_uri()}"
     common.show(facts, text, as_json=as_json)
 
 

@@ -62,13 +62,13 @@ def train(
         common.check_file("--out", out, ".safetensors", [path for path in (data, init) if path is not None])
         where = None if device is None else common.checked_device_name(device)
         loaded = load_named(dataset, data, seed=seed, cache=cache, label=label, task=task)
-        found = train_shipped(
+        trained = train_shipped(
             model, loaded, out, recipe=recipe, seed=seed, epochs=epochs, device=where, init=init, progress=_show
         )
     facts: dict[str, Any] = {"dataset": dataset, "model": model, "out": str(out)}
-    facts |= {"metrics": found.metrics, "epochs": len(found.history), "seconds": found.seconds}
-    lines = [f"{part}: {in_words(metrics)}" for part, metrics in found.metrics.items()]
-    common.show(facts, "\n".join([*lines, f"{found.seconds:.0f} s, saved as {out}"]), as_json=as_json)
+    facts |= {"metrics": trained.metrics, "epochs": len(trained.history), "seconds": trained.seconds}
+    lines = [f"{part}: {in_words(metrics)}" for part, metrics in trained.metrics.items()]
+    common.show(facts, "\n".join([*lines, f"{trained.seconds:.0f} s, saved as {out}"]), as_json=as_json)
 
 
 def _check(dataset: str, model: str, recipe: str | None, data: Path | None) -> None:

@@ -88,7 +88,11 @@ def tune(
     with common.one_line_errors(stopped):
         check_extra("verax tune", "tune")
         from verax.problem.files import ProblemFiles, open_explained
-        from verax.tuning import tune as search
+        from verax.tuning.space import optuna
+        from verax.tuning.store import SearchSettings
+        from verax.tuning.tuner import search
+
+        optuna()  # raises where it is missing
 
         load_plugins(imports or ())
         if question is not None:
@@ -96,7 +100,7 @@ def tune(
         metrics = model_options.metrics_of(metric, ["cost"]) if metric else None
         model_options.check_output(output)
         replaced = None if replacement is None else model_options.replacement_of(replacement, background)
-        wanted = None if methods is None else _methods(methods)
+        chosen = None if methods is None else _methods(methods)
         if out is not None:
             common.check_folder("--out", out)
         files = ProblemFiles(
@@ -114,22 +118,13 @@ def tune(
             unit=unit,
             replace=replace,
         )
-        asked = {"target": target, "output": output, "replacement": replaced, "batch_size": batch_size}
-        problem, _ = open_explained(files, (), {**asked, "background_labels": background_labels})
-        found = search(
-            problem,
-            wanted,
-            question,
-            metric=metrics,
-            trials=trials,
-            seconds=seconds,
-            seed=seed,
-            store=None if out is None else out / STORE,
-            progress=common.tell,
-        )
-        written = [] if out is None else _write(found, out)
-    common.show(all_facts(found), str(found), as_json=as_json, written=written)
-    if found.stopped == "interrupted":
+        question_settings = {"target": target, "output": output, "replacement": replaced, "batch_size": batch_size}
+        problem, _ = open_explained(files, (), {**question_settings, "background_labels": background_labels})
+        settings = SearchSettings.checked(trials, seconds, seed, question, metrics, problem)
+        tuned = search(problem, chosen, settings, None if out is None else out / STORE, common.tell)
+        written = [] if out is None else _write(tuned, out)
+    common.show(all_facts(tuned), str(tuned), as_json=as_json, written=written)
+    if tuned.stopped == "interrupted":
         raise typer.Exit(common.STOPPED)
 
 
@@ -144,7 +139,7 @@ def all_facts(found: "Tuned | TunedByQuestion") -> dict[str, Any]:
 
     if isinstance(found, Tuned):
         return facts(found)
-    return {question: facts(one) for question, one in found.found.items()} | {
+    return {question: facts(answer) for question, answer in found.found.items()} | {
         "rows": found.rows,
         "seconds": found.seconds,
         "stopped": found.stopped,
@@ -196,7 +191,7 @@ def _best(found: "Tuned | TunedByQuestion") -> dict[str, Any]:
 
     if isinstance(found, Tuned):
         return settings(found.best)
-    return {question: settings(one.best) for question, one in found.found.items()}
+    return {question: settings(answer.best) for question, answer in found.found.items()}
 
 
 def _write(found: "Tuned | TunedByQuestion", folder: Path) -> list[Path]:

@@ -55,7 +55,7 @@ def _is_number(dtype: Any) -> bool:
 
 def _not_numbers(array: Any) -> str:
     """What an array of objects, texts or dates holds, and what takes such values."""
-    first = next((one for one in array.flat if isinstance(one, str | bytes | dict)), None)
+    first = next((value for value in array.flat if isinstance(value, str | bytes | dict)), None)
     if isinstance(first, dict):
         return f"rows as dicts: make a data frame of them, and if it holds text, {_TABLES}"
     if first is None:
@@ -88,6 +88,12 @@ class Layout:
     device: torch.device
     dtype: torch.dtype
 
+    def labels(self, count: int) -> tuple[str, ...]:
+        """What so many attributions are called in tables and figures: their names, or their numbers in a stack."""
+        if self.form == "stack":
+            return tuple(f"attribution {number}" for number in range(count))
+        return self.names or ("attribution",)
+
     def pack(self, values: Shaped[Tensor, "k *rest"]) -> Any:
         """Give a stack of results the form, kind, device and dtype of what came in."""
         if values.is_floating_point():
@@ -113,7 +119,7 @@ def joined_rows(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Arrays of one kind as one."""
     if len(arrays) == 1:
         return arrays[0]
-    kinds = {str(one.dtype) for one in arrays}
+    kinds = {str(array.dtype) for array in arrays}
     if len(kinds) > 1:
         raise TypeError(f"batches: expected numbers of one kind in all, got {' and '.join(sorted(kinds))}.")
     if isinstance(arrays[0], Tensor):

@@ -30,7 +30,7 @@ def escape(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(_shown(one) for one in text)
+    return "".join(_shown(sign) for sign in text)
 
 
 def _shown(one: str) -> str:
@@ -118,17 +118,17 @@ class TextTable:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
         notes = [_one_line(note) for note in self.notes]
-        said = [f"{_one_line(line)}." for line in (self.caption, self.about) if line]
+        sentences = [f"{_one_line(line)}." for line in (self.caption, self.about) if line]
         lead = [*map(_one_line, self.lead), *([""] if self.lead else [])]
-        return "\n".join([*lead, *lines, *said, *([""] if notes else []), *notes])
+        return "\n".join([*lead, *lines, *sentences, *([""] if notes else []), *notes])
 
     def html(self) -> str:
         """A table that needs neither script nor style sheet; whatever a name contains is shown, not run."""
         top = "".join(f'<th scope="col" {_HEAD_STYLE}>{html.escape(cell)}</th>' for cell in self.head)
         body = "".join(f"<tr>{''.join(self._cells(place))}</tr>" for place in range(len(self.rows)))
-        said = f"{self.caption}; bold: the best" if self.best else self.caption
-        said = f"{said}. {self.about}" if self.about else said
-        caption = f"<caption {_CAPTION_STYLE}>{html.escape(said)}</caption>"
+        words = f"{self.caption}; bold: the best" if self.best else self.caption
+        words = f"{words}. {self.about}" if self.about else words
+        caption = f"<caption {_CAPTION_STYLE}>{html.escape(words)}</caption>"
         notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes)
         table = f"<table {_TABLE_STYLE}>{caption}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
         lead = "".join(f"<p>{html.escape(line)}</p>" for line in self.lead)

@@ -61,19 +61,19 @@ class Sealed:
     @staticmethod
     def stem(path: Path) -> str | None:
         """The name without seal and suffix; None for a file that has no seal."""
-        found = _NAME.match(path.name)
-        return found["stem"] if found else None
+        match = _NAME.match(path.name)
+        return match["stem"] if match else None
 
     @staticmethod
     def read(path: Path) -> bytes | None:
         """The content; None if it is not what the name says, or gone."""
-        found = _NAME.match(path.name)
+        match = _NAME.match(path.name)
         try:
             with named_disk_errors(path):
                 content = path.read_bytes()
         except FileNotFoundError:
             return None
-        return content if found and found["seal"] == _seal(content) else None
+        return content if match and match["seal"] == _seal(content) else None
 
 
 def _seal(content: bytes) -> str:
@@ -150,7 +150,7 @@ def sweep_parts(folder: Path) -> None:
     """Remove what processes of this machine that are no more have left half written in a folder."""
     with contextlib.suppress(PermissionError):  # a folder that one may write to but not list
         for name in os.listdir(folder):  # of many thousands, to make paths of all would take long
-            if (found := _PART.match(name)) and not _is_running(int(found["process"])):
+            if (part := _PART.match(name)) and not _is_running(int(part["process"])):
                 (folder / name).unlink(missing_ok=True)
 
 
@@ -267,9 +267,9 @@ def tensor_hash(*tensors: "Tensor") -> str:
 
     digest = hashlib.sha256()
     for tensor in tensors:
-        own = tensor.detach().cpu().contiguous()
-        digest.update(f"{own.dtype} {tuple(own.shape)}\n".encode())
-        digest.update(own.reshape(-1).view(torch.uint8).numpy().tobytes())
+        on_cpu = tensor.detach().cpu().contiguous()
+        digest.update(f"{on_cpu.dtype} {tuple(on_cpu.shape)}\n".encode())
+        digest.update(on_cpu.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -111,10 +111,10 @@ def random_order(places: Int[Tensor, " m"], count: int, seed: int) -> Int[Tensor
     """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     (key,) = input_keys(torch.zeros(1, 1), seed, "shuffled").tolist()
-    found = _permuted(places, half, key)
-    while bool((beyond := found >= count).any()):
-        found[beyond] = _permuted(found[beyond], half, key)
-    return found
+    places_in_order = _permuted(places, half, key)
+    while bool((beyond := places_in_order >= count).any()):
+        places_in_order[beyond] = _permuted(places_in_order[beyond], half, key)
+    return places_in_order
 
 
 def _permuted(numbers: Int[Tensor, " m"], half: int, key: int) -> Int[Tensor, " m"]:

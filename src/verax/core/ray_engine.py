@@ -109,8 +109,8 @@ class RayWorker:
 def _ray_task(place: RayWorker, function: Function, task: Any) -> tuple[list[Any], Any]:
     """What a worker of a cluster does."""
     place.begin()
-    told: list[Any] = []
-    return told, function(task, told.append)
+    messages: list[Any] = []
+    return messages, function(task, messages.append)
 
 
 @contextlib.contextmanager

@@ -154,8 +154,8 @@ def to_dict(value: Any) -> dict[str, Any]:
         >>> to_dict(IntegratedGradients("max"))
         {'baseline': 'max', 'multiply_by_inputs': True, 'points': 64}
     """
-    own = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: _field_to_dict(setting) for name, setting in own.items() if setting is not None}
+    settings = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: _field_to_dict(setting) for name, setting in settings.items() if setting is not None}
 
 
 def _field_to_dict(value: Any) -> Any:

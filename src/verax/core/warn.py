@@ -14,11 +14,11 @@ _given: ContextVar[set[str] | None] = ContextVar("verax_warnings_given", default
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line outside Verax that made the call; inside ``once_per_call`` a kind of warning is given once."""
-    given, kind = _given.get(), kind_of(message)
-    if given is not None:
-        if kind in given:
+    already, kind = _given.get(), kind_of(message)
+    if already is not None:
+        if kind in already:
             return
-        given.add(kind)
+        already.add(kind)
     warnings.warn(message, category, stacklevel=_level())
 
 

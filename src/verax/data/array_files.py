@@ -60,14 +60,14 @@ class Array:
         """The same with its columns in the order of another table's: by name, or as that one's file has them."""
         if other.columns is None or self.columns is not None:
             return self if other.columns is None else self.ordered(other.columns, other.source)
-        given = other.given or other.columns
-        if given == other.columns or self.values.shape[-1:] != (len(given),):
+        names = other.given or other.columns
+        if names == other.columns or self.values.shape[-1:] != (len(names),):
             return self
         warn(
             f"{self.source}: has no names of columns, so they are taken in the order of {other.source}, which is not "
             "the model's; save it as .csv or .parquet with names to be sure.",
         )
-        return Array(self.values[..., [given.index(name) for name in other.columns]], self.source)
+        return Array(self.values[..., [names.index(name) for name in other.columns]], self.source)
 
 
 def read_inputs(path: Path) -> Array:
@@ -75,28 +75,29 @@ def read_inputs(path: Path) -> Array:
     arrays = read_arrays(path)
     if len(arrays) > 1 and "inputs" not in arrays:
         raise ValueError(f"{path}: expected one array, or one called inputs, got {listed(list(arrays))}.")
-    (found,) = arrays.values() if len(arrays) == 1 else (arrays["inputs"],)
-    values = found.values if found.values.dtype.kind == "f" else found.values.astype(np.float64)
-    return Array(values, found.source, found.columns)
+    (array,) = arrays.values() if len(arrays) == 1 else (arrays["inputs"],)
+    values = array.values if array.values.dtype.kind == "f" else array.values.astype(np.float64)
+    return Array(values, array.source, array.columns)
 
 
 def read_attributions(paths: Iterable[Path], inputs: Array) -> dict[str, Any]:
     """Read attributions of these inputs, by the name of their file or, where a file holds several, of each array."""
-    found: dict[str, Array] = {}
+    attributions: dict[str, Array] = {}
     for path in paths:
         for name, array in read_arrays(path).items():
-            if name in found:
+            if name in attributions:
                 raise ValueError(
-                    f"{array.source}: a second attribution called {name!r}, after {found[name].source}; rename one."
+                    f"{array.source}: a second attribution called {name!r}, after {attributions[name].source}; "
+                    "rename one."
                 )
-            found[name] = array.like(inputs)
-            shape, wanted = array.values.shape, inputs.values.shape
-            if shape[:1] != wanted[:1]:
+            attributions[name] = array.like(inputs)
+            shape, full = array.values.shape, inputs.values.shape
+            if shape[:1] != full[:1]:
                 raise ValueError(
-                    f"{array.source}: expected one row for each of the {wanted[0] if wanted else 0} inputs of "
+                    f"{array.source}: expected one row for each of the {full[0] if full else 0} inputs of "
                     f"{inputs.source}, got shape {shape}."
                 )
-    return {name: array.values for name, array in found.items()}
+    return {name: array.values for name, array in attributions.items()}
 
 
 def read_words(path: Path) -> list[str] | None:
@@ -111,7 +112,7 @@ def read_words(path: Path) -> list[str] | None:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # read_arrays says what is wrong
         return None
     only = table.to_series(0) if table.width == 1 else None
-    return None if only is None or only.dtype != pl.String or only.null_count() else [str(one) for one in only]
+    return None if only is None or only.dtype != pl.String or only.null_count() else [str(word) for word in only]
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

@@ -220,9 +220,9 @@ def load_named(
     source.check_label(label, task, held_out)
     places = (path,) if source.takes_path else ()
     kept = {"cache": cache} if source.takes_cache else {}
-    asked: dict[str, str | None] = {"label": label, "task": task} if source.takes_label else {}
-    asked |= {} if held_out is None else {"held_out": held_out}
-    return source.load(*places, seed=seed, **kept, **asked)
+    settings: dict[str, str | None] = {"label": label, "task": task} if source.takes_label else {}
+    settings |= {} if held_out is None else {"held_out": held_out}
+    return source.load(*places, seed=seed, **kept, **settings)
 
 
 def _place(source: Source) -> str:

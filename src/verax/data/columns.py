@@ -54,10 +54,10 @@ def columns_of(frame: Any, source: str) -> Columns:
     read = [_column(frame[name], f"{source}: column {str(name)!r}") for name in frame.columns]
     categories = tuple(words for _, words in read)
     kinds = {str(name): frame[name].dtype for name in frame.columns}
-    own = {
+    categories_by_name = {
         name: kinds[name] for name, words in zip(names, categories, strict=True) if words and kinds[name] == "category"
     }
-    return Columns(names, np.stack([values for values, _ in read], 1), categories, own)
+    return Columns(names, np.stack([values for values, _ in read], 1), categories, categories_by_name)
 
 
 def numbers_of(values: np.ndarray, names: Sequence[str]) -> Columns:
@@ -67,40 +67,40 @@ def numbers_of(values: np.ndarray, names: Sequence[str]) -> Columns:
 
 def cells(series: Any) -> np.ndarray:
     """A column as numbers, or as objects with None where a value is missing."""
-    found = np.asarray(series)
-    if found.dtype.kind in "fiub":
-        return found
-    if found.dtype.kind in "MmcV":
-        return found.astype(object)
-    return np.array([None if is_missing(one) else _plain(one) for one in found.tolist()], dtype=object)
+    array = np.asarray(series)
+    if array.dtype.kind in "fiub":
+        return array
+    if array.dtype.kind in "MmcV":
+        return array.astype(object)
+    return np.array([None if is_missing(cell) else _plain(cell) for cell in array.tolist()], dtype=object)
 
 
 def _column(series: Any, where: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Numbers, or places among categories; and the categories. Numbers that pandas has as categories are such."""
-    found = cells(series)
-    if found.dtype.kind in "fiub" and series.dtype == "category":
-        found = np.array([None if is_missing(one) else str(one) for one in series.astype(object)], dtype=object)
-    if found.dtype.kind in "fiub":
-        return _finite(found.astype(np.float64), where), None
-    present = [one for one in found.tolist() if one is not None]
+    values = cells(series)
+    if values.dtype.kind in "fiub" and series.dtype == "category":
+        values = np.array([None if is_missing(cell) else str(cell) for cell in series.astype(object)], dtype=object)
+    if values.dtype.kind in "fiub":
+        return _finite(values.astype(np.float64), where), None
+    present = [cell for cell in values.tolist() if cell is not None]
     if not present:
         raise ValueError(f"{where} has no value in any row; leave it out.")
-    if all(isinstance(one, Real) for one in present):
-        return _finite(np.array([math.nan if one is None else float(one) for one in found]), where), None
-    if not all(isinstance(one, str) for one in present):
-        odd = next(one for one in present if not isinstance(one, str))
+    if all(isinstance(cell, Real) for cell in present):
+        return _finite(np.array([math.nan if cell is None else float(cell) for cell in values]), where), None
+    if not all(isinstance(cell, str) for cell in present):
+        odd = next(cell for cell in present if not isinstance(cell, str))
         raise ValueError(
             f"{where}: expected numbers or text throughout, got {type(odd).__name__} such as {odd}; turn it into one "
             "of them, or leave the column out."
         )
     words = tuple(sorted(set(present)))
-    if len(words) > max(2, len(found) // 2):
+    if len(words) > max(2, len(values) // 2):
         raise ValueError(
-            f"{where} holds {len(words)} different texts in {len(found)} rows, which are no categories; leave the "
+            f"{where} holds {len(words)} different texts in {len(values)} rows, which are no categories; leave the "
             "column out, or turn it into numbers."
         )
     place = {word: float(number) for number, word in enumerate(words)}
-    return np.array([math.nan if one is None else place[one] for one in found.tolist()]), words
+    return np.array([math.nan if cell is None else place[cell] for cell in values.tolist()]), words
 
 
 def _finite(values: np.ndarray, where: str) -> np.ndarray:
@@ -158,10 +158,10 @@ def read_labels(given: Any, rows: int, where: str, task: Asked = "auto") -> Labe
     array = cells(given)
     if array.shape != (rows,):
         raise ValueError(f"{where}: expected one label for each of {rows} rows, got shape {array.shape}.")
-    missing = np.array([is_missing(one) for one in array.tolist()])
+    missing = np.array([is_missing(label) for label in array.tolist()])
     if missing.any():
         raise ValueError(f"{where}: expected a label in every row, missing in {missing.sum()}; leave these rows out.")
-    words = array.dtype == object and not all(isinstance(one, Real) for one in array.tolist())
+    words = array.dtype == object and not all(isinstance(label, Real) for label in array.tolist())
     if array.dtype == object and not words:
         array = array.astype(np.float64)
     if (task if task != "auto" else _task_of(array)) == "regression":
@@ -195,20 +195,22 @@ def _values(array: np.ndarray, where: str) -> np.ndarray:
 
 def _classes(array: np.ndarray, where: str) -> Labels:
     if array.dtype == object:
-        array = np.array([str(one) for one in array.tolist()])
-    found, numbers = np.unique(array, return_inverse=True)
-    if len(found) < 2:
-        raise ValueError(f"{where}: is {found[0]} in every row, so there is nothing to predict; choose another label.")
-    if len(found) > max(2, len(array) // 2):
+        array = np.array([str(label) for label in array.tolist()])
+    classes, numbers = np.unique(array, return_inverse=True)
+    if len(classes) < 2:
         raise ValueError(
-            f"{where}: has {len(found)} different labels in {len(array)} rows, which are no classes; choose another "
+            f"{where}: is {classes[0]} in every row, so there is nothing to predict; choose another label."
+        )
+    if len(classes) > max(2, len(array) // 2):
+        raise ValueError(
+            f"{where}: has {len(classes)} different labels in {len(array)} rows, which are no classes; choose another "
             'label, or say task = "regression" where they are amounts.'
         )
-    return Labels("classification", numbers.astype(np.int64).reshape(-1), _names(found))
+    return Labels("classification", numbers.astype(np.int64).reshape(-1), _names(classes))
 
 
 def _names(found: np.ndarray) -> tuple[str, ...]:
     """Labels as names; bare numbers from 0 on say little alone."""
     if found.dtype.kind in "fiu" and found.tolist() == list(range(len(found))):
         return tuple(f"class {number}" for number in range(len(found)))
-    return tuple(f"{one:g}" if isinstance(one, float) else str(one) for one in found.tolist())
+    return tuple(f"{label:g}" if isinstance(label, float) else str(label) for label in found.tolist())

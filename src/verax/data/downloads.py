@@ -57,5 +57,5 @@ def bounded_downloads() -> Iterator[None]:
 
 def cache_folder() -> Path:
     """The folder ``verax`` in ``$XDG_CACHE_HOME``, or else in ``~/.cache``."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".cache") / "verax"
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (folder if folder.is_absolute() else Path.home() / ".cache") / "verax"

@@ -40,7 +40,7 @@ def table_dataset(
     split = split_of(len(columns), seed, held_out)
     encoded = encode(columns, split, name)
     content = fingerprint(encoded.inputs, labels.values, ids)
-    given = hashlib.sha256(columns.values.tobytes()).hexdigest()
+    values_digest = hashlib.sha256(columns.values.tobytes()).hexdigest()
     return Dataset(
         name=name,
         inputs=encoded.inputs,
@@ -50,7 +50,7 @@ def table_dataset(
         class_names=labels.class_names,
         split=split,
         standardisation=encoded.standardisation,
-        fingerprint=digest(encoded=content, given=given, categories=columns.categories),
+        fingerprint=digest(encoded=content, given=values_digest, categories=columns.categories),
         task=labels.task,
         features=encoded.features,
         baselines=encoded.baselines,
@@ -88,16 +88,16 @@ def encode(columns: Columns, split: Split, source: str) -> Encoding:
     parts: list[Any] = []
     baselines: list[float] = []
     for place, words in enumerate(columns.categories):
-        own = columns.values[:, place]
-        known = own[split.train][~np.isnan(own[split.train])]
+        values = columns.values[:, place]
+        known = values[split.train][~np.isnan(values[split.train])]
         if words is None and not len(known):
             column = columns.names[place]
             raise ValueError(f"{source}: column {column!r} has no value among the training rows; leave it out.")
         if words is None:
-            parts.append(np.where(np.isnan(own), known.mean(), own)[:, None])
+            parts.append(np.where(np.isnan(values), known.mean(), values)[:, None])
             baselines.append(0.0)
         else:
-            block = _one_hot(own, len(words))
+            block = _one_hot(values, len(words))
             parts.append(block)
             usual = int(block[split.train].sum(0).argmax())
             baselines += [float(number == usual) for number in range(block.shape[1])]
@@ -115,12 +115,12 @@ def column_values(dataset: Dataset) -> tuple[Float[np.ndarray, "n *shape"], Stan
     """
     if dataset.inputs.ndim != 2:
         return dataset.inputs, dataset.standardisation
-    given = dataset.columns or Columns(dataset.feature_names, dataset.inputs, (None,) * dataset.inputs.shape[1])
-    train = given.values[dataset.split.train]
+    columns = dataset.columns or Columns(dataset.feature_names, dataset.inputs, (None,) * dataset.inputs.shape[1])
+    train = columns.values[dataset.split.train]
     mean, std = np.nanmean(train, 0), np.nanstd(train, 0)
-    codes = np.array([words is not None for words in given.categories])
+    codes = np.array([words is not None for words in columns.categories])
     mean, std = np.where(codes, 0.0, mean), np.where(codes | (std == 0), 1.0, std)
-    return given.values, Standardisation(torch.from_numpy(mean), torch.from_numpy(std))
+    return columns.values, Standardisation(torch.from_numpy(mean), torch.from_numpy(std))
 
 
 def column_baselines(dataset: Dataset) -> Float[np.ndarray, " columns"] | None:
@@ -128,11 +128,11 @@ def column_baselines(dataset: Dataset) -> Float[np.ndarray, " columns"] | None:
     if dataset.columns is None:
         return None
     train = dataset.columns.values[dataset.split.train]
-    found = np.zeros(train.shape[1])
+    baselines = np.zeros(train.shape[1])
     for place, words in enumerate(dataset.columns.categories):
         if words is not None:
-            found[place] = _usual(train[:, place], len(words))
-    return found
+            baselines[place] = _usual(train[:, place], len(words))
+    return baselines
 
 
 def element_names(dataset: Dataset) -> tuple[str, ...]:
@@ -161,8 +161,8 @@ def _one_hot(codes: np.ndarray, count: int) -> np.ndarray:
 
 def _of_amounts(train: np.ndarray, amounts: np.ndarray) -> Standardisation:
     """Mean and standard deviation of numbers; categories are left alone."""
-    found = standardise_columns(train)
-    mean, std = found.mean.clone(), found.std.clone()
+    standardisation = standardise_columns(train)
+    mean, std = standardisation.mean.clone(), standardisation.std.clone()
     mean[~amounts], std[~amounts] = 0.0, 1.0
     return Standardisation(mean, std)
 
@@ -186,9 +186,9 @@ def held_out_rows(given: Any, count: int, where: str) -> Bool[np.ndarray, " n"]:
         return values.astype(bool)
     if len(values) and (values.min() < 0 or values.max() >= count):
         raise ValueError(f"{where}: expected row numbers from 0 to {count - 1}, got {values.min()} to {values.max()}.")
-    found = np.zeros(count, dtype=bool)
-    found[values] = True
-    return found
+    mask = np.zeros(count, dtype=bool)
+    mask[values] = True
+    return mask
 
 
 SUFFIXES = (".csv", ".parquet", ".npz")
@@ -268,9 +268,9 @@ def _from_arrays(path: Path, label: str, task: Asked, seed: int, held_out: str |
 
 
 def _labels(path: Path, arrays: dict[str, Any], label: str, task: Asked) -> Labels:
-    rows, given = len(arrays["inputs"]), arrays.get("class_names")
+    rows, class_names = len(arrays["inputs"]), arrays.get("class_names")
     labels = read_labels(arrays[label], rows, f"{path}: {label}", task)
-    if given is None or labels.task == "regression":
+    if class_names is None or labels.task == "regression":
         return labels
     names = _column_names(path, arrays, "class_names", len(labels.class_names), "class")
     return Labels(labels.task, labels.values, names)
@@ -295,10 +295,10 @@ def _checked(path: Path, inputs: Any) -> Any:
 def _column_names(path: Path, arrays: dict[str, Any], name: str, count: int, word: str) -> tuple[str, ...]:
     if name not in arrays:
         return tuple(f"{word} {number}" for number in range(count))
-    given = arrays[name]
-    if given.ndim != 1:
-        raise ValueError(f"{path}: {name}: expected a list of names, got an array of shape {given.shape}.")
-    names = tuple(str(entry.decode() if isinstance(entry, bytes) else entry) for entry in given.tolist())
+    names_array = arrays[name]
+    if names_array.ndim != 1:
+        raise ValueError(f"{path}: {name}: expected a list of names, got an array of shape {names_array.shape}.")
+    names = tuple(str(entry.decode() if isinstance(entry, bytes) else entry) for entry in names_array.tolist())
     if len(names) != count or len(set(names)) != count:
         raise ValueError(f"{path}: {name}: expected {count} different names, got {len(set(names))}.")
     return names

@@ -94,11 +94,11 @@ def decode_images(
     try:
         tasks = {pool.submit(_decode_one, path, pixels[row]): row for row, path in enumerate(paths)}
         for done, task in enumerate(as_completed(tasks), start=1):
-            row, found = tasks[task], task.result()
-            if isinstance(found, str):
-                damaged[row] = found
+            row, decoded = tasks[task], task.result()
+            if isinstance(decoded, str):
+                damaged[row] = decoded
             else:
-                digests[row], moments[row] = found
+                digests[row], moments[row] = decoded
             if progress is not None:
                 progress(done, len(paths))
     finally:

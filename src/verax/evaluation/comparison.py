@@ -72,8 +72,8 @@ class Comparison:
     @property
     def verdicts(self) -> dict[Kind, dict[str, Verdict]]:
         """For ``"local"`` and ``"baseline"`` a verdict on each explanation; none where there is no answer."""
-        found = {kind: judgement.verdicts for kind, judgement in self.judgements.items()}
-        return {kind: found.get(kind, {}) for kind in QUESTIONS if kind in found or kind in self.unanswered}
+        verdicts = {kind: judgement.verdicts for kind, judgement in self.judgements.items()}
+        return {kind: verdicts.get(kind, {}) for kind in QUESTIONS if kind in verdicts or kind in self.unanswered}
 
     @property
     def answers(self) -> dict[Kind, str]:
@@ -81,8 +81,8 @@ class Comparison:
         reasons = {
             kind: f'For "{QUESTIONS[kind]}", there is no answer: {why}.' for kind, why in self.unanswered.items()
         }
-        found = reasons | {kind: judgement.answer for kind, judgement in self.judgements.items()}
-        return {kind: found[kind] for kind in QUESTIONS if kind in found}
+        answers = reasons | {kind: judgement.answer for kind, judgement in self.judgements.items()}
+        return {kind: answers[kind] for kind in QUESTIONS if kind in answers}
 
     def saturation_words(self) -> str:
         """On how many inputs the model is sure, and how the verdicts look on its logit; empty where it is not sure."""
@@ -94,11 +94,12 @@ class Comparison:
         if not sure.results:
             return f"output: {share}, {hardly}; it returns no logits, on which verdicts could be compared."
         on_logits = self._judged(sure.results)
-        said = [
-            f"{one.answer} ({'As' if one.verdicts == self.verdicts[kind] else 'Unlike'} on the probability.)"
-            for kind, one in on_logits.items()
+        sentences = [
+            f"{judgement.answer} "
+            f"({'As' if judgement.verdicts == self.verdicts[kind] else 'Unlike'} on the probability.)"
+            for kind, judgement in on_logits.items()
         ]
-        return f'output: {share}, {hardly}. On the logit: {" ".join(said)} Follow it with output="logit".'
+        return f'output: {share}, {hardly}. On the logit: {" ".join(sentences)} Follow it with output="logit".'
 
     def _judged(self, results: Mapping[str, Result]) -> dict[Kind, Judgement]:
         metrics = {name: result.metric for name, result in results.items()}
@@ -164,9 +165,9 @@ class Comparison:
         """
         result = self._result(metric)
         scores = [result.scores[self._place(name)] for name in (first, second)]
-        found = paired_difference(scores[0], scores[1], self.level, result.rounding)
+        difference = paired_difference(scores[0], scores[1], self.level, result.rounding)
         higher = bool(result.metric.higher_is_better)
-        return Difference(**vars(found), first=first, second=second, metric=metric, higher_is_better=higher)
+        return Difference(**vars(difference), first=first, second=second, metric=metric, higher_is_better=higher)
 
     def best(self, metric: str) -> list[str]:
         """The best attribution and all that are not significantly different from it, in the order of the ranking."""
@@ -174,14 +175,14 @@ class Comparison:
 
     def sentences(self, metric: str) -> list[str]:
         """The ranking in words: each attribution against the next."""
-        pairs = (one.against_next for one in self.ranking(metric))
+        pairs = (ranked.against_next for ranked in self.ranking(metric))
         return [f"{self.evaluation.label(metric)}: {pair}" for pair in pairs if pair is not None]
 
     def survival(self, metric: str | None = None) -> list[Survival]:
         """Whether the ranking survives each other replacement that was asked for, under one metric or under all."""
-        asked = self.evaluation if metric is None else {metric: self._result(metric)}
-        found = survivals(self.evaluation, self.replacement, self.elsewhere, self.level)
-        return [one for one in found if one.metric in asked]
+        chosen = self.evaluation if metric is None else {metric: self._result(metric)}
+        survival = survivals(self.evaluation, self.replacement, self.elsewhere, self.level)
+        return [each for each in survival if each.metric in chosen]
 
     def survival_frame(self) -> "pl.DataFrame":
         """One row for each metric and other replacement, as a polars data frame.
@@ -192,7 +193,7 @@ class Comparison:
         """
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
-        return pl.DataFrame([one.facts() for one in self.survival()])
+        return pl.DataFrame([survival.facts() for survival in self.survival()])
 
     def elsewhere_words(self) -> list[str]:
         """The same in words, and which metrics cannot be measured under which replacement; nothing without others."""
@@ -207,8 +208,11 @@ class Comparison:
         """How far perturbed rows lie from the data, under each replacement; nothing where it was not asked for."""
         if not self.elsewhere:
             return self.evaluation.distance_words(self.level)
-        under = [(self.replacement, self.evaluation), *((one.replacement, one.evaluation) for one in self.elsewhere)]
-        return [line for name, one in under for line in one.distance_words(self.level, f" under {name}")]
+        under = [
+            (self.replacement, self.evaluation),
+            *((other.replacement, other.evaluation) for other in self.elsewhere),
+        ]
+        return [line for name, other in under for line in other.distance_words(self.level, f" under {name}")]
 
     def possible(self, metric: str) -> list[str]:
         """In words how much of what is possible each attribution attains, best first; nothing without limits."""
@@ -218,14 +222,16 @@ class Comparison:
         label, most = self.evaluation.label(metric), "" if result.limits.exact else "at most "
         shares = dict(zip(self.names, result.shares(self.level), strict=True))
         return [
-            f"{label}: {one.name} has {one.digits()[0]}, that is {most}{shares[one.name]} of what is possible"
-            for one in self.ranking(metric)
+            f"{label}: {ranked.name} has {ranked.digits()[0]}, that is {most}{shares[ranked.name]} of what is possible"
+            for ranked in self.ranking(metric)
         ]
 
     def blind_spots(self) -> tuple[str, ...]:
         """What each metric cannot see, where something is known of it."""
-        found = {metric: self._result(metric).metric.known_limitations for metric in self.metrics}
-        return tuple(f"{self.evaluation.label(metric)}: {said}" for metric, said in found.items() if said)
+        limitations = {metric: self._result(metric).metric.known_limitations for metric in self.metrics}
+        return tuple(
+            f"{self.evaluation.label(metric)}: {sentence}" for metric, sentence in limitations.items() if sentence
+        )
 
     def cells(self) -> list[list[str]]:
         """The table as text, head first."""
@@ -282,7 +288,7 @@ class Comparison:
 
         frames = {self.replacement: frame}
         frames |= {other.replacement: other.evaluation.to_frame() for other in self.elsewhere if other.evaluation}
-        named = [one.insert_column(3, pl.lit(name).alias("replacement")) for name, one in frames.items()]
+        named = [scores.insert_column(3, pl.lit(name).alias("replacement")) for name, scores in frames.items()]
         return pl.concat(named, how="diagonal")
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -41,8 +41,8 @@ def warn_of_scales(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
     sampled = [draws for metric in metrics.values() if isinstance(metric, SampledMetric) for draws in all_draws(metric)]
     replaces = any(draws.perturbation == "baseline" for draws in sampled)
     guided = [metric.experiment.replacement for metric in metrics.values() if isinstance(metric, GuidedMetric)]
-    become = [one or problem.replacement for one in (*guided, *([None] if replaces else []))]
-    if any(isinstance(one, Baseline | Toward) for one in become):
+    become = [moves or problem.replacement for moves in (*guided, *([None] if replaces else []))]
+    if any(isinstance(moves, Baseline | Toward) for moves in become):
         _warn_of_baselines(problem)
     noisy = any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled)
     local = [metric.label for metric in metrics.values() if isinstance(metric, GuidedMetric) and metric.kind == "local"]
@@ -86,9 +86,9 @@ def _warn_of_baselines(problem: Attributed) -> None:
         return
     first = columns[0]
     row = int(outside[:, first].nonzero()[0])
-    found = f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[row, first]):.3g}"
+    numbers = f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[row, first]):.3g}"
     warn(
-        f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds {found}), so "
+        f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds {numbers}), so "
         "perturbed rows are unlike "
         'any that the model has seen. Pass baselines="mean" with background=train_inputs, or standardise.',
     )
@@ -131,8 +131,8 @@ def _range(rows: Shaped[Tensor, "m d"]) -> tuple[Float[Tensor, " d"], Float[Tens
 
 def _listed(columns: list[int], problem: Attributed) -> str:
     names = problem.given.names
-    own = names is not None and len(names) == problem.inputs.shape[1]
-    shown = [str(names[one]) if own and names is not None else f"column {one}" for one in columns[:_SHOWN]]
+    named = names is not None and len(names) == problem.inputs.shape[1]
+    shown = [str(names[column]) if named and names is not None else f"column {column}" for column in columns[:_SHOWN]]
     more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
     return ", ".join(shown) + more
 
@@ -169,8 +169,8 @@ def _removal(task: Task, results: Mapping[str, Result]) -> Result | None:
 
     def removes(result: Result) -> bool:
         if isinstance(result, GuidedResult):
-            own = result.metric.experiment.replacement
-            return usual if own is None else isinstance(own, Baseline)
+            replacement = result.metric.experiment.replacement
+            return usual if replacement is None else isinstance(replacement, Baseline)
         sampled = usual and isinstance(result.metric, SampledMetric)
         return sampled and any(draws.perturbation == "baseline" for draws in all_draws(result.metric))
 
@@ -205,10 +205,10 @@ class _Constant(NamedTuple):
 def _constants(task: Task, about: About, sums: Float[Tensor, " n"]) -> Iterator[_Constant]:
     """On each scale on which attributions are additive: what they leave of the score."""
     clean, target = task.clean.double().cpu(), task.target.cpu()
-    own = target == target.mode().values  # of a class, because what is 0.3 for one is 0.7 for the other
-    scales = [(False, clean, own)]
+    of_class = target == target.mode().values  # of a class, because what is 0.3 for one is 0.7 for the other
+    scales = [(False, clean, of_class)]
     if about.score == "probability":
-        scales.append((True, torch.logit(clean, _SURE), own & (clean > _SURE) & (clean < 1 - _SURE)))
+        scales.append((True, torch.logit(clean, _SURE), of_class & (clean > _SURE) & (clean < 1 - _SURE)))
     for logit, scores, held in scales:
         rows = held.nonzero()[:, 0]
         if len(rows) < _FEWEST_INPUTS:
@@ -226,15 +226,15 @@ def _at_baselines(
     """Scores of inputs without their features: where curves end, or those of a few that the model is asked for."""
     if isinstance(removal, GuidedResult):
         return removal.guided.curves[place, rows, 0, -1].double().cpu()
-    given = task.problem.given
-    fixed = given.fixed(slice(None))
-    alike = given.baselines.stride(0) == 0 and fixed is None
-    asked = rows[: 1 if alike else _FEWEST_INPUTS]
-    removed = given.baselines[asked]
+    checked = task.problem.given
+    fixed = checked.fixed(slice(None))
+    alike = checked.baselines.stride(0) == 0 and fixed is None
+    scored = rows[: 1 if alike else _FEWEST_INPUTS]
+    removed = checked.baselines[scored]
     if fixed is not None:
-        held = fixed[asked] if len(fixed) > 1 else fixed
-        removed = torch.where(held.to(removed.device), given.values[asked], removed)
-    return session.scores_of(removed, asked, task.target).double().cpu()
+        held = fixed[scored] if len(fixed) > 1 else fixed
+        removed = torch.where(held.to(removed.device), checked.values[scored], removed)
+    return session.scores_of(removed, scored, task.target).double().cpu()
 
 
 def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Result]) -> None:
@@ -245,14 +245,14 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
     if session.classes != 2 or session.returns == "values" or isinstance(task.problem.problem.target, Columns):
         return  # columns come from calls of Verax itself, which computed the attributions for them
     predicted = _predicted(task, session)
-    if predicted is None or min(int((predicted == one).sum()) for one in (0, 1)) < _FEWEST_INPUTS:
+    if predicted is None or min(int((predicted == label).sum()) for label in (0, 1)) < _FEWEST_INPUTS:
         return
     odd = {name: result for name, result in results.items() if _negates(result)}
     level = 1 - _CHANCE / max(1, sum(2 * len(result.labels) for result in odd.values()))
     # explanations of what is followed: those that the call computed, and those that are alike in both classes elsewhere
     sound = task.problem.computed.union(*(_alike(result, predicted, level) for result in odd.values()))
     for result in odd.values():
-        wrong = [one for one in _reversed(result, predicted, level) if one[0] not in sound]
+        wrong = [label for label in _reversed(result, predicted, level) if label[0] not in sound]
         if wrong:
             warn(_warning(result, wrong, predicted, task))
             return
@@ -281,7 +281,7 @@ def _reversed(
 ) -> Iterator[tuple[str, int, Estimate, Estimate]]:
     """Attributions that are surely below 0 for one class and above 0 for the other: name, class, both means."""
     scores = result.scores.double().cpu()
-    means = [estimates(scores[:, predicted == one], level=level) for one in (0, 1)]
+    means = [estimates(scores[:, predicted == class_number], level=level) for class_number in (0, 1)]
     for place, label in enumerate(result.labels):
         for low in (0, 1):
             below, above = means[low][place], means[1 - low][place]
@@ -292,9 +292,9 @@ def _reversed(
 def _alike(result: Result, predicted: Int[Tensor, " n"], level: float) -> set[str]:
     """Attributions that are surely above 0 for both classes, or below it for both."""
     scores = result.scores.double().cpu()
-    means = [estimates(scores[:, predicted == one], level=level) for one in (0, 1)]
+    means = [estimates(scores[:, predicted == first], level=level) for first in (0, 1)]
     pairs = zip(result.labels, *means, strict=True)
-    return {label for label, one, other in pairs if min(one.low, other.low) > 0 or max(one.high, other.high) < 0}
+    return {label for label, first, other in pairs if min(first.low, other.low) > 0 or max(first.high, other.high) < 0}
 
 
 def _warning(

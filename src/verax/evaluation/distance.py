@@ -66,8 +66,8 @@ class Reference:
         covariance, _ = ledoit_wolf(shaped[::2].numpy())
         self.middle = shaped[::2].mean(0)
         self.precision = torch.from_numpy(np.linalg.pinv(np.atleast_2d(covariance), hermitian=True))
-        own = self.distances(rows[1::2])
-        self.typical, self.far = float(own.median()), float(own.quantile(FAR))
+        beyond = self.distances(rows[1::2])
+        self.typical, self.far = float(beyond.median()), float(beyond.quantile(FAR))
 
     def distances(self, rows: Float[Tensor, "n p"]) -> Float[Tensor, " n"]:
         """How far rows lie from the data."""
@@ -99,14 +99,14 @@ def last_linear(session: Session, row: Shaped[Tensor, "1 *shape"]) -> nn.Linear 
 
 def features(session: Session, layer: nn.Linear, rows: Shaped[Tensor, "n *shape"]) -> Float[Tensor, "n features"]:
     """What reaches a layer, in float64 on the CPU; means over whatever lies between rows and features, as tokens do."""
-    found = []
+    outputs = []
     for part in pieces(len(rows), session.batch_size):
         batch = rows[part]
         with _watched([layer]) as seen:
             session.outputs(batch.to(session.device))
         session.counts.rows += len(batch)
-        found.append(seen[-1][1].reshape(len(batch), -1, layer.in_features).double().mean(1).cpu())
-    return torch.cat(found)
+        outputs.append(seen[-1][1].reshape(len(batch), -1, layer.in_features).double().mean(1).cpu())
+    return torch.cat(outputs)
 
 
 @contextlib.contextmanager
@@ -151,21 +151,21 @@ class Space:
 
 def spaces(session: Session, problem: Attributed) -> list[Space]:
     """The inputs, where they are amounts and not too many, and a network's features, where it has some."""
-    found: list[tuple[str, Callable[[Tensor], Tensor]]] = []
+    named: list[tuple[str, Callable[[Tensor], Tensor]]] = []
     codes = problem.given.codes
     amounts = None if codes is None else (~codes).flatten().nonzero()[:, 0]
     many = problem.inputs[0].numel() if amounts is None else len(amounts)
     if problem.inputs.is_floating_point() and 0 < many <= _MOST:
-        found.append(("inputs", lambda rows: _amounts(rows, amounts)))
+        named.append(("inputs", lambda rows: _amounts(rows, amounts)))
     layer = last_linear(session, problem.inputs[:1].to(session.device))
     if layer is not None:
-        found.append(("features", lambda rows: features(session, layer, rows)))
-    if not found or problem.background is None:
+        named.append(("features", lambda rows: features(session, layer, rows)))
+    if not named or problem.background is None:
         raise ValueError(
             f"distance: rows of shape {tuple(problem.inputs.shape[1:])} have none here: expected at most {_MOST} "
             "amounts, or a torch module with a linear layer at its end that takes rows alone."
         )
-    return [Space(name, points, Reference(points(problem.background))) for name, points in found]
+    return [Space(name, points, Reference(points(problem.background))) for name, points in named]
 
 
 def _amounts(rows: Shaped[Tensor, "n *shape"], which: Tensor | None) -> Float[Tensor, "n p"]:
@@ -207,9 +207,14 @@ class Distances(list[Distance]):
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
         rows = []
-        for one in self:
-            share = one.beyond(level)
-            about = {"metric": one.metric, "attribution": one.attribution, "space": one.space, "ratio": one.ratio}
+        for distance in self:
+            share = distance.beyond(level)
+            about = {
+                "metric": distance.metric,
+                "attribution": distance.attribution,
+                "space": distance.space,
+                "ratio": distance.ratio,
+            }
             rows.append(about | {"beyond": share.mean, "low": share.low, "high": share.high})
         return pl.DataFrame(rows)
 
@@ -220,19 +225,21 @@ class Distances(list[Distance]):
             labels: What people read for each metric.
             level: Coverage of the intervals.
         """
-        as_they_are = {one.space: one.beyond(level) for one in self if not one.metric}
-        found = []
-        for metric, space in dict.fromkeys((one.metric, one.space) for one in self if one.metric):
-            these = [one for one in self if (one.metric, one.space) == (metric, space)]
-            pooled = replace(these[0], shares=torch.stack([one.shares for one in these]).mean(0)).beyond(level)
-            nearest, furthest = min(one.ratio for one in these), max(one.ratio for one in these)
+        as_they_are = {distance.space: distance.beyond(level) for distance in self if not distance.metric}
+        sentences = []
+        for metric, space in dict.fromkeys((distance.metric, distance.space) for distance in self if distance.metric):
+            these = [distance for distance in self if (distance.metric, distance.space) == (metric, space)]
+            pooled = replace(these[0], shares=torch.stack([distance.shares for distance in these]).mean(0)).beyond(
+                level
+            )
+            nearest, furthest = min(distance.ratio for distance in these), max(distance.ratio for distance in these)
             where = "" if space == "inputs" else " in the model's own features"
-            found.append(
+            sentences.append(
                 f"{labels[metric]}: {percent(pooled)} of perturbed rows lie further from the background than "
                 f"{100 * FAR:.0f} % of its own rows{where} (inputs as they are: {percent(as_they_are[space])}); their "
                 f"median distance is {_span(nearest, furthest)} times its own"
             )
-        return found
+        return sentences
 
 
 def check_distance(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
@@ -252,8 +259,8 @@ def with_distance(call: "Call", evaluation: "Evaluation") -> "Evaluation":
     meter = Meter(problem.scorer.counts)
     with problem.session() as session:
         task = Task(call.rated, *problem.begin(session), session.score_name)
-        found = distances(session, task, call.metrics, evaluation.labels)
-    return evaluation.extended(evaluation, meter.total(), found)
+        measured = distances(session, task, call.metrics, evaluation.labels)
+    return evaluation.extended(evaluation, meter.total(), measured)
 
 
 def distances(session: Session, task: Task, metrics: Mapping[str, Metric], names: Sequence[str]) -> Distances:
@@ -264,17 +271,17 @@ def distances(session: Session, task: Task, metrics: Mapping[str, Metric], names
     looked = _stretches(len(task.problem))
     inputs = torch.cat([task.problem.inputs[rows] for rows in looked])
     guided = {name: metric.experiment for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
-    asked = {_key(experiment): experiment for experiment in guided.values()}
-    found = Distances()
+    experiments = {_key(experiment): experiment for experiment in guided.values()}
+    measured = Distances()
     for space in spaces(session, task.problem):
-        found.append(_summary("", "", space, space.distances(inputs)[:, None]))
-        by_key = {key: _measured(session, task, experiment, space, looked) for key, experiment in asked.items()}
-        found += [
+        measured.append(_summary("", "", space, space.distances(inputs)[:, None]))
+        by_key = {key: _measured(session, task, experiment, space, looked) for key, experiment in experiments.items()}
+        measured += [
             _summary(metric, name, space, by_key[_key(experiment)][at])
             for metric, experiment in guided.items()
             for at, name in enumerate(names)
         ]
-    return found
+    return measured
 
 
 def _key(experiment: Experiment) -> tuple[Any, ...]:
@@ -292,15 +299,18 @@ def _measured(
     """Distances of all rows of an experiment's points, for each attribution and input that is looked at."""
     task = replace(task, replacement=experiment.replacement)
     every = slice(0, len(task.problem.attributions))
-    found = []
+    ratios = []
     for rows in looked:
         block = load(session, task, rows, every, False)
         removed = _removed(block, experiment)
         at = torch.arange(len(block.inputs), device=session.device)[:, None].expand(removed.shape[1:3])
         made = PerturbedRows(session, task, block)
-        each = [space.distances(made(one.flatten(0, 1), at.flatten())).reshape(at.shape) for one in removed]
-        found.append(torch.stack(each))
-    return torch.cat(found, dim=1)
+        each = [
+            space.distances(made(rows_of_step.flatten(0, 1), at.flatten())).reshape(at.shape)
+            for rows_of_step in removed
+        ]
+        ratios.append(torch.stack(each))
+    return torch.cat(ratios, dim=1)
 
 
 def _removed(block: Block, experiment: Experiment) -> Bool[Tensor, "k b rows features"]:

@@ -130,7 +130,7 @@ def _check_replacements(problem: Attributed, metrics: Mapping[str, Metric]) -> N
     for metric in metrics.values():
         if isinstance(metric, GuidedMetric):
             moves = metric.experiment.replacement or problem.replacement
-        elif isinstance(metric, SampledMetric) and any(one.perturbation == "baseline" for one in all_draws(metric)):
+        elif isinstance(metric, SampledMetric) and any(draws.perturbation == "baseline" for draws in all_draws(metric)):
             moves = problem.replacement
         else:
             continue
@@ -168,8 +168,8 @@ def _run_guided(
     cost = first + meter.read(session.device)
     with torch.inference_mode(False):  # results are plain tensors, fit for whatever the user does next
         context = _context(session, task, cost)
-        found = {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
-        return found | {name: result for one in drawn for name, result in one.results(context).items()}
+        results = {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
+        return results | {name: result for repeated in drawn for name, result in repeated.results(context).items()}
 
 
 def _run_sampled(
@@ -230,10 +230,10 @@ def _about(session: Session, task: Task) -> About:
 
 def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
     """Refuse what a metric of one's own makes of its experiment, if it is not one score per attribution and input."""
-    wanted = (len(problem.attributions), len(problem))
-    if tuple(scores.shape) != wanted:
+    shape = (len(problem.attributions), len(problem))
+    if tuple(scores.shape) != shape:
         raise ValueError(
-            f"{metric.name}: expected one score per attribution and input, shape {wanted}, from its reduce, got "
+            f"{metric.name}: expected one score per attribution and input, shape {shape}, from its reduce, got "
             f"shape {tuple(scores.shape)}."
         )
 
@@ -264,23 +264,25 @@ class RepeatedDraws:
         values: dict[str, list[Tensor]] = {name: [] for name in metrics}
         self.totals: dict[str, GuidedScores] = {}
         for draw in range(repeats):
-            found = dict(zip(experiments, guided_scores(session, replace(task, draw=draw), experiments), strict=True))
+            by_experiment = dict(
+                zip(experiments, guided_scores(session, replace(task, draw=draw), experiments), strict=True)
+            )
             for name, metric in metrics.items():
-                scores = found[metric.experiment]
+                scores = by_experiment[metric.experiment]
                 values[name].append(metric.reduce(scores))
                 self.totals[name] = _added(self.totals[name], scores) if draw else scores
         self.values = {name: torch.stack(several) for name, several in values.items()}
 
     def results(self, context: Context) -> dict[str, Result]:
         """The result of each metric: means over draws, and how far other draws would move them."""
-        found: dict[str, Result] = {}
+        results: dict[str, Result] = {}
         for name, metric in self.metrics.items():
             result = metric.result(_divided(self.totals[name], self.repeats), context)
             if isinstance(result, GuidedResult):
                 spread = self.values[name].std(0) / self.repeats**0.5
                 result = replace(result, scores=self.values[name].mean(0), draw_errors=spread)
-            found[name] = result
-        return found
+            results[name] = result
+        return results
 
 
 def _added(first: GuidedScores, second: GuidedScores) -> GuidedScores:

@@ -61,10 +61,10 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     whose = with_known_class(attributions, problem) if explanations_of(attributions) else Known(attributions, problem)
     problem, spent = whose.problem, meter.total()
     fitted = plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted))
-    given = problem.order("attributions", fitted)
-    methods = _methods(given)
+    ordered = problem.order("attributions", fitted)
+    methods = _methods(ordered)
     zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
-    rated = attributed(problem, {**given, **dict.fromkeys(methods, zeros)} if methods else given)
+    rated = attributed(problem, {**ordered, **dict.fromkeys(methods, zeros)} if methods else ordered)
     rated = replace(rated, remarks=whose.remarks)
     named = metrics_for(problem, metrics)
     if metrics == "all":
@@ -74,8 +74,8 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     if not methods:
         return call
     computed = explain(problem, methods)
-    values = {name: problem.order("attributions", one) for name, one in computed.items()}
-    rated = attributed(problem, {**given, **values})
+    values = {name: problem.order("attributions", array) for name, array in computed.items()}
+    rated = attributed(problem, {**ordered, **values})
     rated = replace(rated, remarks=whose.remarks, computed=frozenset(methods))
     return Call(rated, named, spent + computed.cost)
 
@@ -121,7 +121,7 @@ def compare(
     Args:
         problem: The model, the rows, and what is asked about them.
         attributions: A dict of names to arrays like the inputs, or to methods such as
-            ``verax.attribution.SmoothGrad()``, which are computed first.
+            ``verax.attribution.SmoothGrad()``, which are computed first; or arrays without names, as in ``evaluate``.
         metrics: What to measure instead: names of metrics, metric objects from ``verax.metrics``, a dict that names
             them, ``"paper"`` or ``"all"``. Then the first one of a question that may decide does, else the first one.
         replacements: Others to rank under as well, in a list, or in a dict that names them: does the ranking survive?
@@ -152,9 +152,8 @@ def compare(
         >>> comparison.survival()[0].there, comparison.survival()[0].tau.mean
         ('Toward(epsilon=0.5)', 1.0)
     """
-    if not isinstance(attributions, Mapping) or not all(isinstance(name, str) for name in attributions):
-        found = "a dict with other keys" if isinstance(attributions, Mapping) else type(attributions).__name__
-        raise TypeError(f"attributions: expected a dict of names to arrays, got {found}.")
+    if isinstance(attributions, Mapping) and not all(isinstance(name, str) for name in attributions):
+        raise TypeError("attributions: expected a dict of names to arrays, got a dict with other keys.")
     checked_level(level)
     others = _named(replacements)
 
@@ -170,10 +169,10 @@ def compare(
 
     call = prepared(problem, attributions, metrics, check)
     call = call._replace(rated=with_reference(call.rated))
-    here = problem.replacement.short_form
-    others = {name: other for name, other in others.items() if name != here}
+    default = problem.replacement.short_form
+    others = {name: other for name, other in others.items() if name != default}
     elsewhere = tuple(_elsewhere(call, name, other) for name, other in others.items())
-    comparison = Comparison(run(call, saturation=True), level, here, elsewhere, unanswered)
+    comparison = Comparison(run(call, saturation=True), level, default, elsewhere, unanswered)
     if words := comparison.saturation_words():
         warn(words)
     return comparison
@@ -183,25 +182,25 @@ def _named(replacements: Any) -> dict[str, Replacement]:
     """Other replacements by name: their own, or what the call says."""
     if isinstance(replacements, Replacement | str) or callable(replacements) or not isinstance(replacements, Iterable):
         raise TypeError(f"replacements: expected a list of replacements or a dict, got {replacements!r}.")
-    named = replacements.items() if isinstance(replacements, Mapping) else ((None, one) for one in replacements)
-    found: dict[str, Replacement] = {}
-    for name, one in named:
-        checked = checked_replacement(one)
+    named = replacements.items() if isinstance(replacements, Mapping) else ((None, entry) for entry in replacements)
+    chosen: dict[str, Replacement] = {}
+    for name, entry in named:
+        checked = checked_replacement(entry)
         if checked is None:
             raise TypeError("replacements: expected a replacement, got None; say verax.replacement.Baseline().")
         called = checked.short_form if name is None else str(name)
-        if called in found:
+        if called in chosen:
             raise ValueError(f"replacements: two are called {called}; pass a dict of names to replacements.")
-        found[called] = checked
-    return found
+        chosen[called] = checked
+    return chosen
 
 
 def _elsewhere(call: Call, name: str, replacement: Replacement) -> AlternativeResult:
     """Measure what another replacement makes a difference to."""
-    there = call.under(replacement)
-    lost = {name: metric for name, metric in call.metrics.items() if name not in there.metrics}
+    moved = call.under(replacement)
+    lost = {name: metric for name, metric in call.metrics.items() if name not in moved.metrics}
     refused = {
-        name: metric.unsupported_reason(there.rated) for name, metric in lost.items() if follows_replacement(metric)
+        name: metric.unsupported_reason(moved.rated) for name, metric in lost.items() if follows_replacement(metric)
     }
-    evaluation = run(there) if there.metrics else Evaluation({}, Cost(), call=there)
+    evaluation = run(moved) if moved.metrics else Evaluation({}, Cost(), call=moved)
     return AlternativeResult(name, evaluation, refused)

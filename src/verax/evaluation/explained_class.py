@@ -35,8 +35,12 @@ def with_known_class(attributions: Any, problem: Problem, per_row: bool = False)
     explanations = explanations_of(attributions)
     if not explanations:
         return Known(attributions, problem)
-    by_class = {label: one for label, one in explanations.items() if _has_classes(one, problem.inputs.ndim)}
-    single = {label: one for label, one in explanations.items() if label not in by_class}
+    by_class = {
+        label: explanation
+        for label, explanation in explanations.items()
+        if _has_classes(explanation, problem.inputs.ndim)
+    }
+    single = {label: explanation for label, explanation in explanations.items() if label not in by_class}
     remarks: tuple[str, ...] = ()
     if single and problem.scorer.adapter.returns != "values":
         target, remarks = _followed(single, problem, per_row)
@@ -44,10 +48,10 @@ def with_known_class(attributions: Any, problem: Problem, per_row: bool = False)
     if not by_class:
         return Known(attributions, problem, remarks)
     classes, count = problem.classes.cpu(), problem.class_scores("probability").shape[1]
-    picked = {label: _of_class(label, one, classes, count) for label, one in by_class.items()}
+    picked = {label: _of_class(label, explanation, classes, count) for label, explanation in by_class.items()}
     if not isinstance(attributions, Mapping):
         return Known(next(iter(picked.values())), problem, remarks)
-    return Known({name: picked.get(name, one) for name, one in attributions.items()}, problem, remarks)
+    return Known({name: picked.get(name, explanation) for name, explanation in attributions.items()}, problem, remarks)
 
 
 def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) -> tuple[Any, tuple[str, ...]]:
@@ -56,7 +60,7 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
     if problem.scorer.adapter.returns == "values":  # which some models tell as they run
         return None, ()
     predicted, labels = chances.argmax(1), problem.labels
-    known = {label: _class_of(_sums(one, count), chances) for label, one in explanations.items()}
+    known = {label: _class_of(_sums(explanation, count), chances) for label, explanation in explanations.items()}
     if problem.scorer.adapter.returns == "logits" and any(classes is None for classes in known.values()):
         raw = problem.class_scores("logit")
         known |= {
@@ -65,8 +69,8 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
             if classes is None
         }
     if problem.target is not None:
-        wanted = resolve_target(problem.target, predicted, chances.shape[1], labels)
-        _check_agreement(known, wanted, labels)
+        followed = resolve_target(problem.target, predicted, chances.shape[1], labels)
+        _check_agreement(known, followed, labels)
         return None, ()
     classes = _common_class(known, labels)
     if (classes == classes[0]).all():
@@ -74,7 +78,7 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
         named = ", ".join(_name(label) for label in known)
         remark = f"{named}: the explanation is of {class_name(number, labels)}, which is tracked for all inputs."
         return _as_target(number, labels), (remark,)
-    return [_as_target(int(one), labels) for one in classes] if per_row else None, ()
+    return [_as_target(int(explanation), labels) for explanation in classes] if per_row else None, ()
 
 
 def _has_classes(explanation: Any, axes: int) -> bool:
@@ -104,7 +108,7 @@ def _class_of(sums: Float[Tensor, " n"] | None, chances: Float[Tensor, "n classe
     if sums is None:
         return None
     scores = torch.stack((sums, torch.sigmoid(sums)))  # log-odds are compared as probabilities, which do not saturate
-    return _only([one for one in _candidates(chances) if _near(scores, chances, one)])
+    return _only([candidate for candidate in _candidates(chances) if _near(scores, chances, candidate)])
 
 
 def _class_of_logits(
@@ -115,7 +119,7 @@ def _class_of_logits(
         return None
     scale = max(1.0, float(logits.abs().max()))
     candidates = [*_candidates(logits)[: logits.shape[1]], predicted]
-    return _only([one for one in candidates if _near(sums[None] / scale, logits / scale, one)])
+    return _only([candidate for candidate in candidates if _near(sums[None] / scale, logits / scale, candidate)])
 
 
 def _candidates(scores: Float[Tensor, "n classes"]) -> list[Int[Tensor, " n"]]:
@@ -124,13 +128,13 @@ def _candidates(scores: Float[Tensor, "n classes"]) -> list[Int[Tensor, " n"]]:
 
 
 def _near(sums: Float[Tensor, "s n"], scores: Float[Tensor, "n classes"], classes: Int[Tensor, " n"]) -> bool:
-    wanted = scores.gather(1, classes[:, None])[:, 0]
-    return bool(((sums - wanted).abs().amax(1) <= _TOLERANCE).any())
+    tracked = scores.gather(1, classes[:, None])[:, 0]
+    return bool(((sums - tracked).abs().amax(1) <= _TOLERANCE).any())
 
 
 def _only(candidates: Sequence[Int[Tensor, " n"]]) -> Int[Tensor, " n"] | None:
     """The candidate that all others are equal to; None where they differ, or there is none."""
-    same = candidates and all(torch.equal(one, candidates[0]) for one in candidates)
+    same = candidates and all(torch.equal(candidate, candidates[0]) for candidate in candidates)
     return candidates[0] if same else None
 
 
@@ -147,9 +151,9 @@ def _common_class(known: Mapping[Any, Int[Tensor, " n"] | None], labels: Sequenc
             )
         if classes is not None and not torch.equal(explained, classes):
             row = int((explained != classes).nonzero()[0, 0])
-            one, other = (class_name(int(held[row]), labels) for held in (classes, explained))
+            first_name, other = (class_name(int(held[row]), labels) for held in (classes, explained))
             raise ValueError(
-                f"attributions: {_name(first)} explains {one} and {_name(label)} {other} in row {row}; compare "
+                f"attributions: {_name(first)} explains {first_name} and {_name(label)} {other} in row {row}; compare "
                 "explanations of the same class, or evaluate them one by one."
             )
         classes = explained
@@ -164,9 +168,9 @@ def _check_agreement(
         if explained is None or torch.equal(explained, wanted):
             continue
         row = int((explained != wanted).nonzero()[0, 0])
-        one, other = (class_name(int(held[row]), labels) for held in (explained, wanted))
+        first, other = (class_name(int(held[row]), labels) for held in (explained, wanted))
         raise ValueError(
-            f"target: expected the class that {_argument(label)} explains, {one} in row {row} (its values and base "
+            f"target: expected the class that {_argument(label)} explains, {first} in row {row} (its values and base "
             f"values sum to that class's score), got {other}; leave target out to follow what is explained."
         )
 

@@ -79,13 +79,13 @@ def parts(session: Session, task: Task, which: Int[Tensor, " m"]) -> Iterator[Pa
 
 def part_of(session: Session, task: Task, which: Int[Tensor, " m"]) -> Part:
     """Some inputs as a task of their own."""
-    here = which.to(session.device)
+    places = which.to(session.device)
     if len(which) == len(task.problem):
-        return Part(session, task, here)
+        return Part(session, task, places)
     problem = task.problem
     first = problem.attributions[0]
     some = problem.problem[which.cpu().numpy()]
-    own = replace(
+    attributed = replace(
         problem,
         problem=some,
         attributions=(first[which.to(first.device)],),
@@ -93,8 +93,8 @@ def part_of(session: Session, task: Task, which: Int[Tensor, " m"]) -> Part:
     )
     companions = some.given.companions
     beside = None if companions is None else companions.on(session.device)
-    small = replace(task, problem=own, target=task.target[here], clean=task.clean[here])
-    return Part(replace(session, companions=beside), small, here)
+    small = replace(task, problem=attributed, target=task.target[places], clean=task.clean[places])
+    return Part(replace(session, companions=beside), small, places)
 
 
 def by_element(metric: GuidedMetric, features: FeatureMap) -> bool:

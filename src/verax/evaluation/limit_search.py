@@ -48,7 +48,7 @@ def planned(problem: Attributed, readings: Callable[[int], Iterable[ChainReading
     features = problem.features.counts(slice(None)).cpu().expand(count)
     lots = noise.input_keys(problem.inputs.cpu(), 0, "limits").argsort(stable=True)
     sets = 2.0 ** features.double()
-    each = {d: sum(beam_rows(d, one) for one in set(readings(d))) for d in set(features.tolist())}
+    each = {d: sum(beam_rows(d, reading) for reading in set(readings(d))) for d in set(features.tolist())}
     searched = torch.tensor([each[d] for d in features.tolist()]).double()
     exact, search = _fitting(sets, lots, rows), _fitting(searched, lots, rows)
     if len(exact) >= max(1, min(_FEWEST, count, len(search))):
@@ -73,8 +73,8 @@ def in_own_steps(
 ) -> Extremes:
     """The best and the worst of some attributions, scored as the metric does, in its own steps with its own rule."""
     part = part_of(session, task, which)
-    own, *others = chains
-    values = [own.attribution[part.which], own.opposite[part.which]]
+    first, *others = chains
+    values = [first.attribution[part.which], first.opposite[part.which]]
     for other in others:
         alike = _one_sign_per_step(part, metric, other.attribution[part.which])
         values += [alike, -alike]
@@ -82,7 +82,7 @@ def in_own_steps(
     scores = metric.reduce(_guided(part, metric, stacked)).to(stacked)
     best, worst = scores.max(0), scores.min(0)
     rows = torch.arange(len(which), device=stacked.device)
-    chance = own.chance[part.which]
+    chance = first.chance[part.which]
     if isinstance(metric, DirectedArea) and metric.chance is None:  # steps of several features have other signs
         chance = torch.full_like(chance, torch.nan)
     return Extremes(
@@ -98,28 +98,28 @@ def _guided(part: Part, metric: GuidedMetric, values: Float[Tensor, "k m feature
     """Run the metric's experiment on attributions of one value per feature."""
     problem = part.task.problem
     spread = shared_out(part.task, metric, values.nan_to_num()).to(problem.inputs.device)
-    asked = replace(
+    rated = replace(
         problem,
         attributions=tuple(spread),
         precision=torch.full((len(values), 1, 1), torch.finfo(torch.float64).eps, dtype=torch.float64),
         layout=replace(problem.layout, form="stack", names=()),
     )
-    (found,) = guided_scores(part.session, replace(part.task, problem=asked), [metric.experiment])
-    return found
+    (scores,) = guided_scores(part.session, replace(part.task, problem=rated), [metric.experiment])
+    return scores
 
 
 def _one_sign_per_step(
     part: Part, metric: GuidedMetric, values: Float[Tensor, "m features"]
 ) -> Float[Tensor, "m features"]:
     """Keep the order of a positive attribution, and give all features of a MoRF step the sign for which it counts."""
-    found = _guided(part, metric, values[None])
+    scores = _guided(part, metric, values[None])
     problem = part.task.problem
     counts = problem.features.counts(slice(None)).cpu()
     order = removal_order(values.nan_to_num(), "magnitude", counts.expand(len(values)))
     cuts = cut_points(counts, metric.experiment.steps, problem.features.most)[:, 1:].to(order.device)
     place = ranks(order).long()
     step = torch.searchsorted(cuts.expand(len(order), -1).contiguous(), place, right=True)
-    signs = _step_signs(metric, found).to(values)
+    signs = _step_signs(metric, scores).to(values)
     return values * signs.gather(1, step.clamp(max=signs.shape[1] - 1))
 
 
@@ -157,7 +157,7 @@ class Found:
 
 def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> str | None:
     """Refuse, before any work, what the rows do not allow; say for how many inputs they do, where not for all."""
-    fewest = min(len(one.plan.which) for one in _alike(problem, metrics, rows))
+    fewest = min(len(group.plan.which) for group in _alike(problem, metrics, rows))
     if fewest == len(problem):
         return None
     return (
@@ -168,10 +168,10 @@ def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int)
 
 def found_limits(session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int) -> dict[str, Found]:
     """Limits of several metrics; those whose removed features become the same share their model rows."""
-    found: dict[str, Found] = {}
+    limits: dict[str, Found] = {}
     for alike in _alike(task.problem, metrics, rows):
-        found |= _found(session, replace(task, replacement=alike.replacement), alike)
-    return {name: found[name] for name in metrics}
+        limits |= _found(session, replace(task, replacement=alike.replacement), alike)
+    return {name: limits[name] for name in metrics}
 
 
 @dataclass(frozen=True)
@@ -197,23 +197,23 @@ class _Alike:
 
 
 def _alike(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> list[_Alike]:
-    own = {name: metric.experiment.replacement or problem.replacement for name, metric in metrics.items()}
-    kinds, found = list(dict.fromkeys(own.values())), []
+    replacements = {name: metric.experiment.replacement or problem.replacement for name, metric in metrics.items()}
+    kinds, groups = list(dict.fromkeys(replacements.values())), []
     for kind in kinds:
-        same = {name: metric for name, metric in metrics.items() if own[name] == kind}
+        same = {name: metric for name, metric in metrics.items() if replacements[name] == kind}
 
         def readings(count: int, same: dict[str, GuidedMetric] = same) -> Iterable[ChainReading]:
             return _readings(same, problem.features, count).values()
 
-        found.append(_Alike(kind, same, problem.features, planned(problem, readings, rows // len(kinds))))
-    return found
+        groups.append(_Alike(kind, same, problem.features, planned(problem, readings, rows // len(kinds))))
+    return groups
 
 
 def _found(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
     plan, (inputs, most) = alike.plan, (len(task.problem), task.problem.features.most)
     tables = {key: _blank(inputs, most, session.device) for key in alike.keys}
     shapley = _search(session, task, alike, tables)
-    found = {}
+    limits = {}
     for name, metric in alike.metrics.items():
         method = f"a search {plan.width} wide" if plan.width else "all removed sets"
         chains, steps = [table for key, table in tables.items() if key[0] == name], _coarse(metric, alike.features)
@@ -222,8 +222,8 @@ def _found(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
             method += f", then in {steps} steps"
             extremes = _blank(inputs, most, session.device)
             _put(extremes, plan.which.to(session.device), in_own_steps(session, task, metric, plan.which, chains))
-        found[name] = Found(extremes, shapley, steps is None and not plan.width, method)
-    return found
+        limits[name] = Found(extremes, shapley, steps is None and not plan.width, method)
+    return limits
 
 
 def _coarse(metric: GuidedMetric, features: FeatureMap) -> int | None:
@@ -238,12 +238,12 @@ def _readings(
 
     In magnitude order a step of several features has one sign, and the best chain without signs has steps of one sign.
     """
-    found = {}
+    by_metric = {}
     for name, metric in metrics.items():
-        found[name, 0] = ChainReading.of(metric, count, predicted=by_element(metric, features))
+        by_metric[name, 0] = ChainReading.of(metric, count, predicted=by_element(metric, features))
         if _coarse(metric, features) is not None and signing_of(metric) == "magnitude":
-            found[name, 1] = ChainReading.of(metric, count, factor="none")
-    return found
+            by_metric[name, 1] = ChainReading.of(metric, count, factor="none")
+    return by_metric
 
 
 def _search(
@@ -265,7 +265,7 @@ def _search(
                     extremes = beam_extremes(part.scores_of(block), direction, reading, plan.width)
                 else:
                     extremes = exact_extremes(scores, direction, reading)
-                for key in (key for key, one in readings.items() if one == reading):
+                for key in (key for key, other in readings.items() if other == reading):
                     _put(tables[key], which, extremes)
             if scores is not None:  # whose places say what is removed; Shapley's say what is kept
                 shapley[which, : part.features] = exact_shapley(scores.flip(1))

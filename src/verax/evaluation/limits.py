@@ -83,7 +83,9 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
 def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
     """An evaluation whose results have their limits as well."""
     results = {
-        name: one for name, one in evaluation.items() if isinstance(one, GuidedResult) and has_limits(one.metric)
+        name: result
+        for name, result in evaluation.items()
+        if isinstance(result, GuidedResult) and has_limits(result.metric)
     }
     if not results:
         raise ValueError(f"limits: {LIMITED}, got metrics {', '.join(evaluation)}.")
@@ -95,7 +97,7 @@ def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
         task = Task(call.rated, *problem.begin(session), session.score_name)
         best = limits_of(session, task, named, ROWS, meter)
     with torch.inference_mode(False):
-        raised = {name: replace(one, limits=best[name].raised_to(one.scores)) for name, one in results.items()}
+        raised = {name: replace(result, limits=best[name].raised_to(result.scores)) for name, result in results.items()}
     return evaluation.extended({**evaluation, **raised}, meter.total())
 
 
@@ -112,8 +114,8 @@ def limited(metrics: Mapping[str, Metric]) -> dict[str, GuidedMetric]:
     known = {name: metric for name, metric in metrics.items() if has_limits(metric)}
     for metric in metrics.values():
         if not has_limits(metric):
-            own = " with a reduction of its own, which says no weights" if isinstance(metric, GuidedMetric) else ""
-            raise ValueError(f"metrics: limits are {LIMITED}, got {metric.name!r}{own}.")
+            reason = " with a reduction of its own, which says no weights" if isinstance(metric, GuidedMetric) else ""
+            raise ValueError(f"metrics: limits are {LIMITED}, got {metric.name!r}{reason}.")
     return known
 
 
@@ -121,13 +123,13 @@ def limits_of(
     session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int, meter: Meter
 ) -> LimitsByMetric:
     """Limits of several metrics, with a model that is held ready."""
-    found = found_limits(session, task, metrics, rows)
+    limits = found_limits(session, task, metrics, rows)
     cost = meter.read(session.device)
     with torch.inference_mode(False):  # plain tensors, fit for whatever the user does next
         layout = replace(task.problem.layout, form="one", names=())
         about = about_problem(task.problem.problem)
         context = Context(layout, task.target.clone(), cost.rows.forward, cost.seconds, task.score, about=about)
-        return LimitsByMetric({name: _packed(task, metrics[name], one, context) for name, one in found.items()})
+        return LimitsByMetric({name: _packed(task, metrics[name], limit, context) for name, limit in limits.items()})
 
 
 def _packed(task: Task, metric: GuidedMetric, found: Found, context: Context) -> Limits:

@@ -39,8 +39,8 @@ def not_significantly_different(result: Result, level: float = LEVEL) -> list[in
     """
     best, *rest = best_first(result)
     scores = result.scores
-    found = paired_differences(scores[best], scores[rest], level, result.rounding) if rest else []
-    return [best, *(place for place, difference in zip(rest, found, strict=True) if difference.may_be_zero)]
+    differences = paired_differences(scores[best], scores[rest], level, result.rounding) if rest else []
+    return [best, *(place for place, difference in zip(rest, differences, strict=True) if difference.may_be_zero)]
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def all_pairs(result: Result, metric: str, level: float) -> Iterator[Difference]
     for place, first in enumerate(result.labels):
         others = result.labels[place + 1 :]
         rest = result.scores[place + 1 :]
-        found = paired_differences(result.scores[place], rest, level, result.rounding) if others else []
-        for second, one in zip(others, found, strict=True):
-            yield Difference(**vars(one), first=first, second=second, metric=metric, higher_is_better=higher)
+        differences = paired_differences(result.scores[place], rest, level, result.rounding) if others else []
+        for second, difference in zip(others, differences, strict=True):
+            yield Difference(**vars(difference), first=first, second=second, metric=metric, higher_is_better=higher)
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ class Survival:
             none = f"no pair differs significantly under {self.here}"
             return f"{self.label}: {none}, so {self.there} can turn nothing; {tau}"
         kept = f"{self.stay} of {self.significant} pairs that differ significantly under {self.here} stay so"
-        said = f"{self.label}: the ranking {self.word} under {self.there} ({kept}; {tau})"
+        text = f"{self.label}: the ranking {self.word} under {self.there} ({kept}; {tau})"
         turned = [f"{pair.here}, and {pair.there.word} by {pair.there.size} there" for pair in self.turned[:_SHOWN]]
         more = [f"{len(self.turned) - _SHOWN} more"] if len(self.turned) > _SHOWN else []
-        return ": ".join([said, "; ".join([*turned, *more])]) if turned else said
+        return ": ".join([text, "; ".join([*turned, *more])]) if turned else text
 
     def facts(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -214,9 +214,9 @@ def survivals(
     """Each metric's ranking under each other replacement; without the random explanation, and where there is one."""
     ranked = [place for place, label in enumerate(here.labels) if label != REFERENCE]
     for name in here if len(ranked) > 1 else ():
-        for other in (one for one in others if name in one.evaluation):
+        for other in (other_result for other_result in others if name in other_result.evaluation):
             results = here[name], other.evaluation[name]
             tau = rank_agreement(results[0].scores[ranked], results[1].scores[ranked], level)
             pairs = zip(*(all_pairs(result, name, level) for result in results), strict=True)
-            found = tuple(PairUnderBoth(*pair) for pair in pairs if REFERENCE not in (pair[0].first, pair[0].second))
-            yield Survival(name, here.label(name), replacement, other.replacement, tau, found)
+            shared = tuple(PairUnderBoth(*pair) for pair in pairs if REFERENCE not in (pair[0].first, pair[0].second))
+            yield Survival(name, here.label(name), replacement, other.replacement, tau, shared)

@@ -238,8 +238,8 @@ def part_of(evaluation: Evaluation, rows: slice) -> Evaluation:
         return cost * stop // whole - cost * start // whole
 
     def cut(tensors: list[Tensor]) -> Tensor:
-        (one,) = tensors
-        return one[rows] if one.ndim == 1 else one[:, rows]
+        (tensor,) = tensors
+        return tensor[rows] if tensor.ndim == 1 else tensor[:, rows]
 
     part = (stop - start) / whole
     results = {
@@ -259,16 +259,19 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
 
     results = {}
     for name in evaluations[0]:
-        parts = [one[name] for one in evaluations]
-        rows, seconds = sum(one.rows for one in parts), sum(one.seconds for one in parts)
+        parts = [evaluation[name] for evaluation in evaluations]
+        rows, seconds = sum(evaluation.rows for evaluation in parts), sum(evaluation.seconds for evaluation in parts)
         results[name] = _rebuilt(parts, joint, rows, seconds)
-    forward, backward = sum(one.rows for one in evaluations), sum(one.rows_backward for one in evaluations)
-    return Evaluation(results, Cost(Rows(forward, backward), sum(one.seconds for one in evaluations)))
+    forward, backward = (
+        sum(evaluation.rows for evaluation in evaluations),
+        sum(evaluation.rows_backward for evaluation in evaluations),
+    )
+    return Evaluation(results, Cost(Rows(forward, backward), sum(evaluation.seconds for evaluation in evaluations)))
 
 
 def _rebuilt(results: list[Any], change: Callable[[list[Tensor]], Tensor], rows: int, seconds: float) -> Any:
-    found = _changed(results, change, f"results of {results[0].metric.name}", results[0].scores.shape[1])
-    return replace(found, context=replace(found.context, rows=rows, seconds=seconds))
+    rebuilt = _changed(results, change, f"results of {results[0].metric.name}", results[0].scores.shape[1])
+    return replace(rebuilt, context=replace(rebuilt.context, rows=rows, seconds=seconds))
 
 
 def _changed(parts: list[Any], change: Callable[[list[Tensor]], Tensor], where: str, count: int) -> Any:

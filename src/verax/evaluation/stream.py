@@ -98,8 +98,8 @@ class Stream(Iterator[Evaluation]):
                 error.add_note(f"Rows are counted from row {before} of the stream.")
                 raise
             metrics = {name: result.metric for name, result in evaluation.items()}
-            found = Totals.of(evaluation, stretch.batch.segments, self._quantiles, bool(self._until))
-            self.so_far = found if self.so_far is None else self.so_far.merge(found)
+            totals = Totals.of(evaluation, stretch.batch.segments, self._quantiles, bool(self._until))
+            self.so_far = totals if self.so_far is None else self.so_far.merge(totals)
             self.stopped = bool(self._until) and narrow_enough(self.so_far, self._until)
             yield stretch, evaluation
             if self.stopped:
@@ -120,13 +120,13 @@ class Stream(Iterator[Evaluation]):
         """Do some work; what it warns of is said once in a stream, not for each stretch."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found: Evaluation = work()
-        for one in caught:
-            kind = str(one.message).split(":")[0]
+            evaluation: Evaluation = work()
+        for warning in caught:
+            kind = str(warning.message).split(":")[0]
             if kind not in self._warned:
                 self._warned.add(kind)
-                warn(str(one.message), one.category)
-        return found
+                warn(str(warning.message), warning.category)
+        return evaluation
 
 
 def narrow_enough(totals: Totals, until: Mapping[str, float]) -> bool:
@@ -145,9 +145,9 @@ def stream(
     batches: Any,
     attributions: Any = None,
     metrics: Metrics | None = None,
+    until: Until = None,
     *,
     by: Any = None,
-    until: Until = None,
     stratify: Any = None,
     quantiles: bool = False,
 ) -> Stream:
@@ -211,8 +211,8 @@ def stream(
     reader = BatchReader(problem, attributions, by)
 
     def measure(batch: Batch, known: Any) -> Evaluation:
-        found = evaluate(problem.on(batch.inputs, target=batch.target), batch.attributions, known or metrics)
-        return found.extended(found, batch.spent)
+        evaluation = evaluate(problem.on(batch.inputs, target=batch.target), batch.attributions, known or metrics)
+        return evaluation.extended(evaluation, batch.spent)
 
     def length(batch: Batch) -> int:
         return problem.scorer.chunk_size(batch.inputs.values, problem.batch_size, problem.device)

@@ -59,7 +59,7 @@ class Batch:
     def copied(self) -> "Batch":
         """The same in memory of its own: an iterable may overwrite a batch when it makes the next one."""
         inputs = replace(self.inputs, values=_copied(self.inputs.values))
-        attributions, target, segments = (_copied(one) for one in (self.attributions, self.target, self.segments))
+        attributions, target, segments = (_copied(part) for part in (self.attributions, self.target, self.segments))
         return replace(self, inputs=inputs, attributions=attributions, target=target, segments=segments)
 
     @property
@@ -136,7 +136,7 @@ class BatchReader:
 def of_rows(attributions: Any, rows: Any, shape: tuple[int, ...]) -> Any:
     """Attributions of some rows of inputs of a shape: of an array, a stack of them, or every array of a dict."""
     if isinstance(attributions, Mapping):
-        return {name: of_rows(one, rows, shape) for name, one in attributions.items()}
+        return {name: of_rows(attribution, rows, shape) for name, attribution in attributions.items()}
     if not hasattr(attributions, "shape"):  # a method, which has no rows
         return attributions
     return attributions[:, rows] if is_stack(attributions, shape) else taken(attributions, rows)
@@ -150,7 +150,7 @@ def taken(values: Any, rows: Any) -> Any:
 def _copied(value: Any) -> Any:
     """Arrays, in a dict too, in memory of their own; methods and single classes as they are."""
     if isinstance(value, Mapping):
-        return {name: _copied(one) for name, one in value.items()}
+        return {name: _copied(part) for name, part in value.items()}
     if isinstance(value, Tensor):
         return value.clone()
     return value.copy() if isinstance(value, np.ndarray | list) else value
@@ -177,7 +177,7 @@ def _plain(inputs: Inputs) -> Inputs:
 def _arrays(attributions: Any) -> Any:
     """Attributions with data frames and lists of numbers as arrays; methods stay what they are."""
     if isinstance(attributions, Mapping):
-        return {name: _arrays(one) for name, one in attributions.items()}
+        return {name: _arrays(attribution) for name, attribution in attributions.items()}
     if isinstance(attributions, list | tuple):
         return as_tensor("attributions", attributions).numpy()
     frame = hasattr(attributions, "to_numpy") and not isinstance(attributions, np.ndarray | Tensor)
@@ -186,11 +186,11 @@ def _arrays(attributions: Any) -> Any:
 
 def _check_lengths(batch: Batch, number: int) -> None:
     held = batch.attributions if isinstance(batch.attributions, Mapping) else {"": batch.attributions}
-    for name, one in held.items():
-        if hasattr(one, "shape") and len(batch) not in tuple(one.shape)[:2]:
+    for name, array in held.items():
+        if hasattr(array, "shape") and len(batch) not in tuple(array.shape)[:2]:
             label = f"attributions[{name!r}]" if name else "attributions"
             raise ValueError(
-                f"batches[{number}]: {label} of shape {tuple(one.shape)} do not fit {len(batch)} rows of inputs."
+                f"batches[{number}]: {label} of shape {tuple(array.shape)} do not fit {len(batch)} rows of inputs."
             )
     if batch.segments is not None and len(batch.segments) != len(batch):
         raise ValueError(f"batches[{number}]: expected by for each of {len(batch)} rows, got {len(batch.segments)}.")
@@ -214,9 +214,9 @@ def joined_batches(batches: Sequence[Batch]) -> Batch:
         return first
     for other in batches[1:]:
         _check_alike(first, other)
-    inputs = replace(first.inputs, values=joined_rows([one.inputs.values for one in batches]))
-    segments = None if first.segments is None else [label for one in batches for label in one.segments]
-    spent = sum((one.spent for one in batches), Cost())
+    inputs = replace(first.inputs, values=joined_rows([batch.inputs.values for batch in batches]))
+    segments = None if first.segments is None else [label for batch in batches for label in batch.segments]
+    spent = sum((batch.spent for batch in batches), Cost())
     return Batch(inputs, _joined_attributions(batches), _joined_targets(batches), segments, first.number, spent)
 
 
@@ -224,41 +224,43 @@ def _joined_attributions(batches: Sequence[Batch]) -> Any:
     first = batches[0].attributions
     if isinstance(first, Mapping):
         return {
-            name: joined_rows([one.attributions[name] for one in batches]) if hasattr(held, "shape") else held
+            name: joined_rows([batch.attributions[name] for batch in batches]) if hasattr(held, "shape") else held
             for name, held in first.items()
         }
     stacked = is_stack(first, tuple(batches[0].inputs.values.shape))
-    return joined_rows([one.attributions for one in batches], axis=int(stacked))
+    return joined_rows([batch.attributions for batch in batches], axis=int(stacked))
 
 
 def _joined_targets(batches: Sequence[Batch]) -> Any:
     """One class for all where every batch says the same one, else one for each row."""
-    targets = [one.target for one in batches]
-    if not any(map(is_list, targets)) and all(one == targets[0] for one in targets):
+    targets = [target.target for target in batches]
+    if not any(map(is_list, targets)) and all(target == targets[0] for target in targets):
         return targets[0]
-    each = [one.target if is_list(one.target) else [one.target] * len(one) for one in batches]
-    return [one for part in each for one in part]
+    each = [target.target if is_list(target.target) else [target.target] * len(target) for target in batches]
+    return [target for part in each for target in part]
 
 
 def _check_alike(first: Batch, other: Batch) -> None:
     """Refuse what cannot be evaluated together with the rows before it."""
 
     def refuse_unlike(what: str, wanted: Any, found: Any) -> None:
-        said = f"expected {what} as in batches[{first.number}], {_words(wanted)}, got {_words(found)}"
-        raise ValueError(f"batches[{other.number}]: {said}.")
+        message = f"expected {what} as in batches[{first.number}], {_words(wanted)}, got {_words(found)}"
+        raise ValueError(f"batches[{other.number}]: {message}.")
 
     mine, theirs = first.inputs.values, other.inputs.values
     if mine.shape[1:] != theirs.shape[1:]:
         refuse_unlike("inputs", mine, theirs)
-    for what, one, another in (("target", first.target, other.target), ("by", first.segments, other.segments)):
-        if (one is None) != (another is None):
-            refuse_unlike(what, one, another)
-    held, given = (one if isinstance(one, Mapping) else {"": one} for one in (first.attributions, other.attributions))
-    if list(held) != list(given):
+    for what, part, another in (("target", first.target, other.target), ("by", first.segments, other.segments)):
+        if (part is None) != (another is None):
+            refuse_unlike(what, part, another)
+    held, other_held = (
+        part if isinstance(part, Mapping) else {"": part} for part in (first.attributions, other.attributions)
+    )
+    if list(held) != list(other_held):
         refuse_unlike("the same attributions", first.attributions, other.attributions)
-    for name, one in held.items():
-        if _form(one, first) != _form(given[name], other):
-            refuse_unlike(f"attributions[{name!r}]" if name else "attributions", one, given[name])
+    for name, part in held.items():
+        if _form(part, first) != _form(other_held[name], other):
+            refuse_unlike(f"attributions[{name!r}]" if name else "attributions", part, other_held[name])
 
 
 def _form(attribution: Any, batch: Batch) -> Any:

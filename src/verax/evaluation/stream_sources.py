@@ -37,8 +37,8 @@ Length = Callable[[Batch], int]
 
 def as_they_come(batches: Iterable[Any], reader: BatchReader) -> Iterator[Stretch]:
     """Each batch a stretch of its own."""
-    for number, given in enumerate(batches):
-        batch = reader.read(given, number)
+    for number, entry in enumerate(batches):
+        batch = reader.read(entry, number)
         if len(batch):
             yield Stretch(batch, ((len(batch), True),))
 
@@ -71,7 +71,7 @@ def regrouped(batches: Iterable[Any], reader: BatchReader, length: Length) -> It
 
 def _together(held: list[Batch], ends: bool = True) -> Iterator[Stretch]:
     if held:
-        cuts = [(len(one), True) for one in held]
+        cuts = [(len(batch), True) for batch in held]
         cuts[-1] = (len(held[-1]), ends)
         yield Stretch(joined_batches(held), tuple(cuts))
 
@@ -90,10 +90,10 @@ class RowSource:
 
     def __post_init__(self) -> None:
         held = self.reader.attributions
-        for name, one in (held if isinstance(held, Mapping) else {"": held}).items():
-            if hasattr(one, "shape") and len(self) not in tuple(one.shape)[:2]:
+        for name, array in (held if isinstance(held, Mapping) else {"": held}).items():
+            if hasattr(array, "shape") and len(self) not in tuple(array.shape)[:2]:
                 label = f"attributions[{name!r}]" if name else "attributions"
-                raise ValueError(f"{label}: shape {tuple(one.shape)} does not fit {len(self)} rows of inputs.")
+                raise ValueError(f"{label}: shape {tuple(array.shape)} does not fit {len(self)} rows of inputs.")
 
     def __len__(self) -> int:
         return int(getattr(self.values, "num_rows", 0)) or len(self.values)
@@ -102,15 +102,15 @@ class RowSource:
         """Some rows, with all that is said of each."""
         problem, by = self.reader.problem, self.reader.by
         shape = tuple(problem.inputs.shape) if self.values is problem else tuple(self.values.shape)
-        given = {"inputs": self._values(rows), "attributions": of_rows(self.reader.attributions, rows, shape)}
+        parts = {"inputs": self._values(rows), "attributions": of_rows(self.reader.attributions, rows, shape)}
         target = problem.target if self.reader.target is None else self.reader.target
         if target is not None:
-            given["target"] = target_of_rows(target, rows, len(self))
+            parts["target"] = target_of_rows(target, rows, len(self))
         if by is not None and not isinstance(by, str) and not callable(by):
             if len(by) != len(self):
                 raise ValueError(f"by: expected one label for each of {len(self)} rows, got {len(by)}.")
-            given["by"] = np.asarray(by)[rows]
-        return self.reader.read(given, 0)
+            parts["by"] = np.asarray(by)[rows]
+        return self.reader.read(parts, 0)
 
     def in_order(self, length: Length) -> Iterator[Stretch]:
         """All rows, stretch by stretch."""

@@ -59,7 +59,7 @@ class Total:
             which: The inputs that count; None for all.
             anytime: Whether intervals are to hold at any time of stopping.
         """
-        scores = [one if which is None else one[which] for one in result.scores.cpu()]
+        scores = [row if which is None else row[which] for row in result.scores.cpu()]
         sketches = tuple(map(QuantileSketch, scores)) if quantiles else None
         sums = _anytime_sums(result, scores) if anytime else tuple(map(ScoreSums.of, scores))
         return cls(result.metric, result.labels, result.context.layout, sums, sketches)
@@ -90,7 +90,7 @@ class Total:
     def listed_means(self, level: float = LEVEL) -> list[Estimate]:
         """The same in a list whatever the form of the attributions."""
         checked_level(level)
-        return [one.estimate(level) for one in self.sums]
+        return [sums.estimate(level) for sums in self.sums]
 
     def quantile(self, share: float) -> Any:
         """The score that this share of all inputs is at most, within one per cent of it.
@@ -102,14 +102,14 @@ class Total:
             raise ValueError(f"share: expected a number from 0 to 1, got {share!r}.")
         if self.sketches is None:
             raise ValueError("quantile: none were kept; pass verax.stream(..., quantiles=True).")
-        return self.layout.arrange([one.quantile(share) for one in self.sketches])
+        return self.layout.arrange([sketch.quantile(share) for sketch in self.sketches])
 
     def merge(self, other: "Total") -> "Total":
         """The total of both, as if their inputs had come in one stream."""
         if not isinstance(other, Total):
             raise TypeError(f"merge: expected the total of a metric, got {kind_in_words(other)}.")
         if (self.metric, self.labels) != (other.metric, other.labels):
-            mine, theirs = (f"{one.metric.short_form} of {', '.join(one.labels)}" for one in (self, other))
+            mine, theirs = (f"{total.metric.short_form} of {', '.join(total.labels)}" for total in (self, other))
             raise ValueError(f"merge: expected totals of the same metrics and attributions, got {mine} and {theirs}.")
         if self.interval != other.interval:
             raise ValueError("merge: expected totals of streams with until, or of streams without it, got one of each.")
@@ -178,13 +178,13 @@ class Totals(dict[str, Total]):
             return cls(held, count, evaluation.rows if whole else 0, evaluation.seconds if whole else 0.0)
 
         def apart(labels: Any) -> dict[Hashable, Totals]:
-            return {label: total(own, len(own), whole=False) for label, own in _places(labels).items()}
+            return {label: total(places, len(places), whole=False) for label, places in _places(labels).items()}
 
-        found = total(None, evaluation.inputs, whole=True)
-        found.per_class = apart(classes)
-        found.per_segment = {} if segments is None else apart(segments)
-        found.about = first.context.about
-        return found
+        totals = total(None, evaluation.inputs, whole=True)
+        totals.per_class = apart(classes)
+        totals.per_segment = {} if segments is None else apart(segments)
+        totals.about = first.context.about
+        return totals
 
     def merge(self, other: "Totals") -> "Totals":
         """The totals of both, as if their inputs had come in one stream.
@@ -215,8 +215,8 @@ class Totals(dict[str, Total]):
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
         groups = [("all", "", self)]
-        groups += [("class", str(label), one) for label, one in self.per_class.items()]
-        groups += [("segment", str(label), one) for label, one in self.per_segment.items()]
+        groups += [("class", str(label), part) for label, part in self.per_class.items()]
+        groups += [("segment", str(label), part) for label, part in self.per_segment.items()]
         return pl.DataFrame(
             [
                 {
@@ -224,15 +224,15 @@ class Totals(dict[str, Total]):
                     "which": label,
                     "metric": name,
                     "attribution": attribution,
-                    "inputs": one.count,
+                    "inputs": part.count,
                     "mean": mean.mean,
                     "standard_error": mean.standard_error,
                     "low": mean.low,
                     "high": mean.high,
                     "interval": total.interval,
                 }
-                for kind, label, one in groups
-                for name, total in one.items()
+                for kind, label, part in groups
+                for name, total in part.items()
                 for attribution, mean in zip(total.labels, total.listed_means(level), strict=True)
             ]
         )
@@ -259,7 +259,7 @@ class Totals(dict[str, Total]):
     @property
     def facts(self) -> dict[str, str]:
         """Model, tracked class, baseline and date, in words."""
-        counts = {int(str(label)): one.count for label, one in self.per_class.items()}
+        counts = {int(str(label)): total_of_class.count for label, total_of_class in self.per_class.items()}
         return self.about.facts(dict(sorted(counts.items())))
 
     def _validity(self) -> str:
@@ -297,4 +297,4 @@ def _places(labels: Any) -> dict[Hashable, Int[Tensor, " m"]]:
     array = array if array.dtype.kind != "O" else array.astype(str)  # a column of text, maybe with gaps
     known, group, sizes = np.unique(array, return_inverse=True, return_counts=True)
     parts = np.split(np.argsort(group, kind="stable"), np.cumsum(sizes)[:-1])
-    return {label: torch.from_numpy(own) for label, own in zip(known.tolist(), parts, strict=True)}
+    return {label: torch.from_numpy(rows) for label, rows in zip(known.tolist(), parts, strict=True)}

@@ -1,7 +1,7 @@
 """Verdicts: which explanations are the best, which beat a random one, and what to believe, question by question."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -193,6 +193,8 @@ def with_reference(rated: Attributed) -> Attributed:
     """The same with a random explanation of our own, which knows neither model nor data."""
     if REFERENCE in rated.layout.names:
         raise ValueError(f"attributions: {REFERENCE!r} is what compare calls its own random explanation; rename it.")
+    names = rated.layout.labels(len(rated.attributions))
+    rated = replace(rated, layout=replace(rated.layout, form="dict", names=names))
     return rated.with_another(REFERENCE, _random(rated))
 
 

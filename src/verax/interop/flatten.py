@@ -79,17 +79,17 @@ def flat_call(
     """Check and flatten the arguments of a call in Captum's convention; see ``verax.interop.captum``."""
     if not callable(forward_func):
         raise TypeError(f"forward_func: expected a module or a function, got {type(forward_func).__name__}.")
-    given = _tensors("inputs", inputs)
-    count = len(given[0])
+    tensors = _tensors("inputs", inputs)
+    count = len(tensors[0])
     if not isinstance(further, tuple):
         further = () if further is None else (further,)
     repeated = [isinstance(value, Tensor) and value.ndim > 0 and len(value) == count for value in further]
     return FlatCall(
-        model=FlatModel(forward_func, [tuple(tensor.shape[1:]) for tensor in given], further, repeated),
-        inputs=_flat(given),
-        attributions=_flat(_attributions(attributions, given)),
-        baselines=_flat(_baselines(baselines, given)),
-        features="element" if feature_mask is None else _groups(feature_mask, given),
+        model=FlatModel(forward_func, [tuple(tensor.shape[1:]) for tensor in tensors], further, repeated),
+        inputs=_flat(tensors),
+        attributions=_flat(_attributions(attributions, tensors)),
+        baselines=_flat(_baselines(baselines, tensors)),
+        features="element" if feature_mask is None else _groups(feature_mask, tensors),
         target=_target(target),
     )
 
@@ -117,9 +117,9 @@ def _tensors(name: str, value: Any) -> tuple[Tensor, ...]:
 
 def _attributions(attributions: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     tensors = _tensors("attributions", attributions)
-    shapes, wanted = ([tuple(tensor.shape) for tensor in group] for group in (tensors, given))
-    if shapes != wanted:
-        raise ValueError(f"attributions: expected the shapes of the inputs, {wanted}, got {shapes}.")
+    shapes, expected = ([tuple(tensor.shape) for tensor in group] for group in (tensors, given))
+    if shapes != expected:
+        raise ValueError(f"attributions: expected the shapes of the inputs, {expected}, got {shapes}.")
     return tensors
 
 

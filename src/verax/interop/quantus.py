@@ -69,9 +69,9 @@ class _QuantusMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-d
         if isinstance(features, str) and features == "auto" and a_batch.shape != x_batch.shape:
             features = "pixel"  # Quantus gives attributions without channels a single one
         scorer = Scorer(scores, returns="probabilities" if model.softmax else "logits", takes="numpy")
-        one = {"one": a_batch}  # by name: with as many channels as rows, an array might be a stack
+        named = {"one": a_batch}  # by name: with as many channels as rows, an array might be a stack
         problem = Problem(scorer, x_batch, target=y_batch, output=output, features=features, baselines=self.baselines)
-        result = type(self).measure(order=self.order, steps=self.steps)(problem, one)
+        result = type(self).measure(order=self.order, steps=self.steps)(problem, named)
         return [float(value) for value in result.value["one"]]
 
 

@@ -65,13 +65,13 @@ def _numbers(name: str, value: Any) -> Any:
 def _picked(values: Any, target: Any) -> Any:
     """Take the class of each row."""
     count, classes = len(values), values.shape[-1]
-    wanted = f"one of 0 to {classes - 1}, or one for each of {count} rows"
+    expected = f"one of 0 to {classes - 1}, or one for each of {count} rows"
     if target is None:
-        raise ValueError(f"target: the values explain {classes} classes; say which, {wanted}.")
+        raise ValueError(f"target: the values explain {classes} classes; say which, {expected}.")
     chosen = np.asarray(target)
     if chosen.dtype.kind not in "iu":
-        raise TypeError(f"target: expected a class number, {wanted}; got {target!r}.")
+        raise TypeError(f"target: expected a class number, {expected}; got {target!r}.")
     if chosen.shape not in ((), (count,)) or chosen.min() < 0 or chosen.max() >= classes:
-        raise ValueError(f"target: expected a class number, {wanted}; got {target!r}.")
+        raise ValueError(f"target: expected a class number, {expected}; got {target!r}.")
     index = np.broadcast_to(chosen, (count,)).reshape(count, *[1] * (values.ndim - 1))
     return np.take_along_axis(values, index, axis=-1)[..., 0]

@@ -77,8 +77,8 @@ NOTHING_KNOWN = About()
 
 def fact_line(facts: Mapping[str, str]) -> str:
     """Facts in a line."""
-    said = "; ".join(f"{name}: {words}" for name, words in facts.items())
-    return f"{said[:1].upper()}{said[1:]}"
+    line = "; ".join(f"{name}: {words}" for name, words in facts.items())
+    return f"{line[:1].upper()}{line[1:]}"
 
 
 def class_counts(classes: Int[Tensor, " n"]) -> dict[int, int]:
@@ -116,6 +116,6 @@ def text_examples(problem: Attributed) -> TextExamples | None:
     words = problem.given.words
     if not words:
         return None
-    few = torch.stack([one[: len(words)].detach().cpu() for one in problem.attributions])
+    few = torch.stack([attribution[: len(words)].detach().cpu() for attribution in problem.attributions])
     per_place = few.reshape(*few.shape[:2], len(words[0]), -1).sum(-1)  # of vectors, their sum
     return TextExamples(words, per_place)

@@ -23,8 +23,8 @@ def aupc(curve: Float[Tensor, "*batch points"], points: Points = None) -> Float[
         >>> aupc(torch.tensor([1.0, 0.5, 0.0]))
         tensor(0.5000)
     """
-    own = _left(curve, points) > 0
-    return (curve * own).sum(-1) / own.sum(-1)
+    widths = _left(curve, points) > 0
+    return (curve * widths).sum(-1) / widths.sum(-1)
 
 
 def abpc(
@@ -48,8 +48,8 @@ def _left(curve: Float[Tensor, "*batch points"], points: Points) -> Float[Tensor
     """Points that are left at each point of a curve, itself included: N, N - 1, ..., 1, then 0 beyond its own."""
     width = curve.shape[-1]
     place = torch.arange(width, dtype=curve.dtype, device=curve.device)
-    own = width if points is None else points.to(curve)[:, None]
-    return (own - place).clamp(min=0)
+    widths = width if points is None else points.to(curve)[:, None]
+    return (widths - place).clamp(min=0)
 
 
 def decay_weights(curve: Float[Tensor, "*batch points"], points: Points = None) -> Float[Tensor, "..."]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from verax.core.registry import Registry, code_of
+from verax.core.registry import Registry, code_of, file_name
 from verax.core.shapes import Float
 from verax.metrics.result import Context, GuidedResult, Result
 from verax.perturbation.guided import GuidedScores
@@ -40,7 +40,7 @@ class Metric(ABC):
     ``AttributionMetric``, not from this class.
 
     Class attributes:
-        name: What it is called in calls, files and columns.
+        name: What it is called in calls, files and columns; that of the class in small letters where it is left out.
         label: What people read; the name where it is left out.
         higher_is_better: The direction.
         kind: What it rates: ``"local"`` attributions (how the score moves near the input) or ``"baseline"`` ones (how
@@ -65,12 +65,16 @@ class Metric(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if cls.__module__ == __name__:  # the three contracts themselves
+            return
+        if not issubclass(cls, GuidedMetric | SampledMetric | AttributionMetric):
+            raise TypeError(
+                f"{cls.__name__}: a metric must say which experiment it reads, which Metric alone cannot; derive "
+                f"from {CONTRACTS}. docs/how-to/add-a-metric.md shows how."
+            )
+        if not hasattr(cls, "name") and not _abstract_members(cls):
+            cls.name = file_name(cls)
         if "name" in cls.__dict__:
-            if not issubclass(cls, GuidedMetric | SampledMetric | AttributionMetric):
-                raise TypeError(
-                    f"{cls.__name__}: a metric must say which experiment it reads, which Metric alone cannot; derive "
-                    f"from {CONTRACTS}. docs/how-to/add-a-metric.md shows how."
-                )
             METRICS.add(cls.name, cls)
             cls.label = cls.__dict__.get("label", cls.name)
 
@@ -120,8 +124,8 @@ class Metric(ABC):
             settings: What the call says; settings that the metric does not have are another metric's.
             fewest: Features of the input that has fewest.
         """
-        own = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in settings.items() if name in own})
+        allowed = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in settings.items() if name in allowed})
 
     def unsupported_reason(self, problem: Attributed) -> str:
         """Why the metric cannot answer a call, a sentence; empty where it can."""
@@ -173,6 +177,12 @@ class Metric(ABC):
             from verax.metrics import PredictionChange
         """
         return code_of(self)
+
+
+def _abstract_members(kind: type[Metric]) -> list[str]:
+    """What a class that is just being defined leaves to those that derive from it."""
+    members = {name for base in kind.__mro__ for name in vars(base)}
+    return [name for name in members if getattr(getattr(kind, name, None), "__isabstractmethod__", False)]
 
 
 class GuidedMetric(Metric):

@@ -112,9 +112,8 @@ def metric_of(metric: Any, fewest: int = 1 << 62, argument: str = "metrics") -> 
     if isinstance(metric, type) and issubclass(metric, Metric):
         name = metric.__name__
         raise ValueError(f"{argument}: expected a metric object, got the class {name}; create one: {name}().")
-    found = f"an object of {type(metric).__name__}" if isinstance(metric, Metric) else repr(metric)
     raise ValueError(
-        f"{argument}: expected names of metrics or objects of classes that derive from {CONTRACTS}; got {found}."
+        f"{argument}: expected names of metrics or objects of classes that derive from {CONTRACTS}; got {metric!r}."
     )
 
 
@@ -126,7 +125,7 @@ def metric_from(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric
         "dpc(order='signed', steps=10)"
     """
     kind = METRICS.get(table.get("metric"), "metric")
-    own = {field.name for field in fields(kind)}
-    given = {name: value for name, value in table.items() if name != "metric"}
-    found: Metric = from_dict(kind, {name: value for name, value in defaults.items() if name in own} | given)
-    return found
+    allowed = {field.name for field in fields(kind)}
+    settings = {name: value for name, value in table.items() if name != "metric"}
+    metric: Metric = from_dict(kind, {name: value for name, value in defaults.items() if name in allowed} | settings)
+    return metric

@@ -156,12 +156,12 @@ class ShareView(CurveView):
 
     def weights(self, points: int) -> Float[Tensor, "2 points"]:
         """1 for the unperturbed point, and what makes the mean of the others negative."""
-        found = torch.zeros(2, points, dtype=torch.float64)
+        weights = torch.zeros(2, points, dtype=torch.float64)
         places = self._places(points - 1)
         for place in places:
-            found[int(self.alone), place] -= 1 / len(places)
-        found[int(self.alone), 0] += 1
-        return found
+            weights[int(self.alone), place] -= 1 / len(places)
+        weights[int(self.alone), 0] += 1
+        return weights
 
     def _places(self, steps: int) -> list[int]:
         """Points of the curve where so much of an input's features is gone, or is left."""
@@ -215,14 +215,14 @@ def _checked_shares(shares: Any) -> Shares:
         return "every"
     if isinstance(shares, str):
         raise ValueError(f'shares: expected numbers above 0 and at most 1, or "every", got {shares!r}.')
-    found = tuple(float(one) for one in (shares if isinstance(shares, Iterable) else (shares,)))
-    if not found or not all(0 < one <= 1 for one in found):
+    checked = tuple(float(share) for share in (shares if isinstance(shares, Iterable) else (shares,)))
+    if not checked or not all(0 < share <= 1 for share in checked):
         raise ValueError(f'shares: expected numbers above 0 and at most 1, or "every", got {shares!r}.')
-    return found
+    return checked
 
 
 def _trapezoids(points: int) -> Float[Tensor, " points"]:
     """Weights of the area under a curve whose width is 1."""
-    found = torch.full((points,), 1 / (points - 1), dtype=torch.float64)
-    found[[0, -1]] /= 2
-    return found
+    weights = torch.full((points,), 1 / (points - 1), dtype=torch.float64)
+    weights[[0, -1]] /= 2
+    return weights

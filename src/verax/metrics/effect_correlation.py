@@ -96,10 +96,12 @@ class EffectCorrelation(EffectMetric):
 
     def result(self, gathered: Sequence[Gathered], context: Context) -> "EffectCorrelationResult":
         """Make the result of all inputs."""
-        (found,) = ({name: values.clone() for name, values in one.items()} for one in gathered)
-        self.check_finite(found["pp"], context)
-        moments = Moments(found["pp"], found["ps"], found["ss"])
-        return EffectCorrelationResult(self, context, found["value"], found["error"], moments, found["flat"][0])
+        (values_by_name,) = ({name: values.clone() for name, values in collected.items()} for collected in gathered)
+        self.check_finite(values_by_name["pp"], context)
+        moments = Moments(values_by_name["pp"], values_by_name["ps"], values_by_name["ss"])
+        return EffectCorrelationResult(
+            self, context, values_by_name["value"], values_by_name["error"], moments, values_by_name["flat"][0]
+        )
 
 
 def _reduced(effects: Effects) -> dict[str, Float[Tensor, "k b"]]:

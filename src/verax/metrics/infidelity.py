@@ -110,10 +110,12 @@ class Infidelity(EffectMetric):
 
     def result(self, gathered: Sequence[Gathered], context: Context) -> "InfidelityResult":
         """Make the result of all inputs."""
-        (found,) = ({name: values.clone() for name, values in one.items()} for one in gathered)
-        self.check_finite(found["value"], context)
-        moments = Moments(found["pp"], found["ps"], found["ss"])
-        return InfidelityResult(self, context, found["value"], found["error"], moments, found["carried"][0])
+        (values_by_name,) = ({name: values.clone() for name, values in collected.items()} for collected in gathered)
+        self.check_finite(values_by_name["value"], context)
+        moments = Moments(values_by_name["pp"], values_by_name["ps"], values_by_name["ss"])
+        return InfidelityResult(
+            self, context, values_by_name["value"], values_by_name["error"], moments, values_by_name["carried"][0]
+        )
 
 
 def reduced(effects: Effects, normalize: bool) -> dict[str, Float[Tensor, "k b"]]:

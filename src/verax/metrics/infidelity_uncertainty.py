@@ -100,7 +100,7 @@ class InfidelityUncertainty(SampledMetric):
     def result(self, gathered: Sequence[Gathered], context: Context) -> "UncertaintyResult":
         """Put the pool and its repetitions together."""
         pool = {name: values.clone() for name, values in gathered[0].items()}
-        repeated = [found["repeated"] for found in gathered[1:]]
+        repeated = [collected["repeated"] for collected in gathered[1:]]
         return UncertaintyResult(
             self,
             context,
@@ -181,8 +181,8 @@ class UncertaintyResult(Result):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of draws."""
-        found: tuple[int, ...] = self.metric.sizes
-        return found
+        sizes: tuple[int, ...] = self.metric.sizes
+        return sizes
 
     @property
     def resampled(self) -> Any:
@@ -217,8 +217,8 @@ class UncertaintyResult(Result):
     @property
     def mean_independent(self) -> Any:
         """Standard deviation over independent repetitions, or None."""
-        found = self.mean_spreads().get("independent")
-        return None if found is None else self._arrange(found.tolist())
+        spreads = self.mean_spreads().get("independent")
+        return None if spreads is None else self._arrange(spreads.tolist())
 
     def plot(self) -> Any:
         """Draw the spread of the mean by number of draws: a panel per attribution, up to 12."""
@@ -233,8 +233,8 @@ class UncertaintyResult(Result):
     def mean_spreads(self) -> dict[str, Float[Tensor, "k sizes"]]:
         """How uncertain the mean over inputs is at each number of draws, by the way it was found."""
         analytic = self._analytic().square().sum(1).sqrt() / self.scores.shape[1]
-        found = {"resampled": self.means.std(-1), "analytic": analytic}
-        return found if self.repetitions is None else found | {"independent": self.repetitions.mean(1).std(-1)}
+        spreads = {"resampled": self.means.std(-1), "analytic": analytic}
+        return spreads if self.repetitions is None else spreads | {"independent": self.repetitions.mean(1).std(-1)}
 
     def _analytic(self) -> Float[Tensor, "k n sizes"]:
         return (self.variance[..., None] / torch.tensor(self.sizes).to(self.variance)).sqrt()

@@ -94,11 +94,11 @@ class _Search:
     def _extended(self, chains: _Chains, side: int) -> _Chains:
         """Place one more feature at a side of every chain, and keep the best of all that come about."""
         inputs, many, _, features = chains.gone.shape
-        own = chains.gone[:, :, side]
+        side_gone = chains.gone[:, :, side]
         feature = (~chains.gone.any(2)).nonzero()[:, 2].reshape(inputs, many, -1)  # as many for each chain
-        removed = own[:, :, None].expand(-1, -1, feature.shape[2], -1).scatter(3, feature[..., None], True)
+        removed = side_gone[:, :, None].expand(-1, -1, feature.shape[2], -1).scatter(3, feature[..., None], True)
         scores = self._scores(removed)
-        size = int(own[0, 0].sum())
+        size = int(side_gone[0, 0].sum())
         counted, upward = self._gains(chains.scores[:, :, None, side] - scores, feature, size + 1, side)
         total = (chains.total[..., None] + counted).flatten(1)
         words = noise.words(torch.arange(2, device=total.device) << 32, 0, features)
@@ -106,25 +106,25 @@ class _Search:
         kept = _best_distinct(total, digests, self.width)
         rows, at = torch.arange(inputs, device=kept.device)[:, None], torch.arange(kept.shape[1], device=kept.device)
         parent, feature = kept // feature.shape[2], feature.flatten(1).gather(1, kept)
-        found = _Chains(
+        extended = _Chains(
             gone=chains.gone[rows, parent],
             scores=chains.scores[rows, parent],
             total=total.gather(1, kept),
             place=chains.place[rows, parent],
             mark=chains.mark[rows, parent],
         )
-        found.gone[rows, at, side, feature] = True
-        found.scores[:, :, side] = scores.flatten(1, 2)[rows, kept]
-        found.place[rows, at, feature] = float(size if side == 0 else features - 1 - size)
-        found.mark[rows, at, feature] = upward.flatten(1).gather(1, kept)
-        return found
+        extended.gone[rows, at, side, feature] = True
+        extended.scores[:, :, side] = scores.flatten(1, 2)[rows, kept]
+        extended.place[rows, at, feature] = float(size if side == 0 else features - 1 - size)
+        extended.mark[rows, at, feature] = upward.flatten(1).gather(1, kept)
+        return extended
 
     def _scores(self, removed: Bool[Tensor, "n w choices features"]) -> Float[Tensor, "n w choices 2"]:
         """Scores of sets and, where the LeRF curve counts, of their complements."""
         sets = removed.flatten(1, 2)
-        found = self.score(sets).double()
-        others = self.score(~sets).double() if self.reading.both else found
-        return torch.stack((found, others), dim=-1).reshape(*removed.shape[:3], 2)
+        scores = self.score(sets).double()
+        others = self.score(~sets).double() if self.reading.both else scores
+        return torch.stack((scores, others), dim=-1).reshape(*removed.shape[:3], 2)
 
     def _gains(
         self, change: Float[Tensor, "n w choices 2"], feature: Int[Tensor, "n w choices"], step: int, side: int

@@ -82,7 +82,7 @@ class ChainReading:
         sizes = cut_points(torch.tensor([features]), steps, features)[0].diff()
         # a change by a step counts at its own point of the curve and at all later ones
         tails = points.double().flip(1).cumsum(1).flip(1)[:, 1:].repeat_interleave(sizes, dim=1)
-        sides = [tuple(one.tolist()) if bool(one.any()) else None for one in (-tails[0], *tails[1:])]
+        sides = [tuple(tail.tolist()) if bool(tail.any()) else None for tail in (-tails[0], *tails[1:])]
         if not any(sides):
             sides[0] = (0.0,) * features  # no change counts
         level = float(points.sum())

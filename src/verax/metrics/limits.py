@@ -106,13 +106,13 @@ class _Chains:
         """
         reading, everything, rest = self.reading, self.scores.shape[1] - 1, sets
         size = int(sets[0, 0]).bit_count()
-        here = None if reading.fall is None else _pick(self.scores, sets)
+        scores_of_sets = None if reading.fall is None else _pick(self.scores, sets)
         beyond = None if reading.rise is None else _pick(self.scores, everything - sets)
         for _ in range(size):
             lowest = rest & -rest
             rest, before = rest - lowest, sets - lowest
             feature = lowest.double().log2().long()
-            fall = None if here is None else _pick(self.scores, before) - here
+            fall = None if scores_of_sets is None else _pick(self.scores, before) - scores_of_sets
             rise = None if beyond is None else _pick(self.scores, everything - before) - beyond
             gain = reading.gain(size, fall, rise)
             direction = _pick(self.direction, feature)

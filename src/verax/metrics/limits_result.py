@@ -91,8 +91,8 @@ class Limits:
     @property
     def inputs(self) -> list[int]:
         """Numbers of the inputs whose limits were found."""
-        found: list[int] = self._known().tolist()
-        return found
+        places: list[int] = self._known().tolist()
+        return places
 
     @property
     def rows(self) -> int:
@@ -198,8 +198,8 @@ class Limits:
         return (~self.best_scores.isnan()).nonzero()[:, 0]
 
     def _mean(self, values: Float[Tensor, " n"], level: float = 0.95) -> Estimate:
-        (found,) = estimates(values[self._known()][None], level=level)
-        return found
+        (estimate,) = estimates(values[self._known()][None], level=level)
+        return estimate
 
     def _table(self) -> TextTable:
         return _table({self.metric.label: self})
@@ -255,8 +255,14 @@ def limits_frame(found: Mapping[str, Limits]) -> "pl.DataFrame":
 
 def _table(found: Mapping[str, Limits]) -> TextTable:
     rows = [
-        (name, str(one.mean()), significant(one._mean(one.random).mean), str(one._mean(one.worst_scores)), _words(one))
-        for name, one in found.items()
+        (
+            name,
+            str(limit.mean()),
+            significant(limit._mean(limit.random).mean),
+            str(limit._mean(limit.worst_scores)),
+            _words(limit),
+        )
+        for name, limit in found.items()
     ]
     first = next(iter(found.values()))
     known, count = len(first.inputs), len(first.best_scores)

@@ -67,11 +67,11 @@ def tiles(effects: Effects) -> Iterator[Tile]:
     squares = effects.actual.square().sum(-1).expand(effects.predicted.shape[:2])
     scratch = effects.actual.new_empty(0)  # grows to the first tile: new memory for each would cost more than the work
     for which, rows in cuts(effects.predicted):
-        given = effects.predicted[which, rows]
-        if scratch.numel() < 2 * given.numel():
-            scratch = effects.actual.new_empty(2 * given.numel())
-        predicted, spare = (part[: given.numel()].reshape(given.shape) for part in scratch.chunk(2))
-        predicted.copy_(given)
+        block = effects.predicted[which, rows]
+        if scratch.numel() < 2 * block.numel():
+            scratch = effects.actual.new_empty(2 * block.numel())
+        predicted, spare = (part[: block.numel()].reshape(block.shape) for part in scratch.chunk(2))
+        predicted.copy_(block)
         # a norm reads the tile once, where squares and their sum would write another one and read it again
         pp = torch.linalg.vector_norm(predicted, dim=-1).square()
         ps = (predicted.transpose(0, 1) @ effects.actual[rows, :, None])[..., 0].T
@@ -197,5 +197,5 @@ class MonteCarloResult(Result):
         return {"Monte-Carlo error": self._mean_errors()}
 
     def _mean_errors(self) -> list[float]:
-        found: list[float] = (self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist()
-        return found
+        errors: list[float] = (self.errors.square().sum(1).sqrt() / self.errors.shape[1]).tolist()
+        return errors

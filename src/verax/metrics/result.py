@@ -110,8 +110,8 @@ class Result:
             resamples: Bootstrap resamples.
             seed: Seed of the bootstrap.
         """
-        found = estimates(self.scores, interval, level, resamples, seed)
-        return self._arrange(found)  # type: ignore[no-any-return]
+        means = estimates(self.scores, interval, level, resamples, seed)
+        return self._arrange(means)  # type: ignore[no-any-return]
 
     def _pack(self, values: Tensor) -> Any:
         return self.context.layout.pack(values)
@@ -128,10 +128,7 @@ class Result:
     @property
     def labels(self) -> tuple[str, ...]:
         """What the attributions are called in tables and figures: their names, or their numbers in a stack."""
-        layout = self.context.layout
-        if layout.form == "stack":
-            return tuple(f"attribution {number}" for number in range(len(self.scores)))
-        return layout.names or ("attribution",)
+        return self.context.layout.labels(len(self.scores))
 
     def listed_means(self, level: float = LEVEL) -> list[Estimate]:
         """Means over inputs with their intervals, in a list whatever the form of the attributions."""
@@ -196,11 +193,11 @@ class Result:
         return {}
 
     def _table(self) -> TextTable:
-        found, further = self.listed_means(), self._further_columns()
+        means, further = self.listed_means(), self._further_columns()
         rows = [
-            (label, one.digits()[0], significant(one.standard_error, 2), "[{1}, {2}]".format(*one.digits()), *extra)
-            for label, one, *extra in zip(
-                self.labels, found, *(map(significant, column) for column in further.values()), strict=True
+            (label, mean.digits()[0], significant(mean.standard_error, 2), "[{1}, {2}]".format(*mean.digits()), *extra)
+            for label, mean, *extra in zip(
+                self.labels, means, *(map(significant, column) for column in further.values()), strict=True
             )
         ]
         head = ("attribution", f"mean {self.metric.label}", "standard error", "95 % interval", *further)
@@ -259,8 +256,8 @@ class GuidedResult(Result):
         return self.limits
 
     def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
-        found = super()._columns() | ({} if self.draw_errors is None else {"_se": self.draw_errors})
-        return found if self.limits is None else found | {"_normalised": self.limits.normalised(self.scores)}
+        columns = super()._columns() | ({} if self.draw_errors is None else {"_se": self.draw_errors})
+        return columns if self.limits is None else columns | {"_normalised": self.limits.normalised(self.scores)}
 
     @property
     def steps(self) -> int:

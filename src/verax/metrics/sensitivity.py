@@ -77,7 +77,7 @@ class SensitivityN(SampledMetric):
 
     def result(self, gathered: Sequence[Gathered], context: Context) -> "SensitivityResult":
         """Put the sizes together."""
-        squares = torch.stack([found["value"] for found in gathered], dim=-1)
+        squares = torch.stack([collected["value"] for collected in gathered], dim=-1)
         return SensitivityResult(self, context, squares.mean(-1).sqrt(), squares.sqrt())
 
 

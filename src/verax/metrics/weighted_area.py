@@ -63,8 +63,8 @@ class WeightedArea(GuidedMetric):
         """The experiment in the metric's steps: as many as it says, or chosen until the error is small enough."""
         if self.steps != "adaptive":
             return Experiment(order, self.steps, rule, area, replacement)
-        told: Rule = "dot" if rule == "coherent" else rule  # equal for one feature
-        return AdaptiveExperiment(order, ONE_EACH, told, area, replacement, self.signing, self.form, tolerance)
+        guided_rule: Rule = "dot" if rule == "coherent" else rule  # equal for one feature
+        return AdaptiveExperiment(order, ONE_EACH, guided_rule, area, replacement, self.signing, self.form, tolerance)
 
     @property
     def version(self) -> int:
@@ -102,14 +102,14 @@ class WeightedArea(GuidedMetric):
 
     def weights(self, points: int) -> Float[Tensor, "curves points"]:
         """What each point counts, of directed curves where steps are directed."""
-        own = areas.decay_weights(torch.empty(points, dtype=torch.float64))
-        own = own / own[1:].sum()
+        decay = areas.decay_weights(torch.empty(points, dtype=torch.float64))
+        decay = decay / decay[1:].sum()
         if self.form == "increments":  # a change is the difference of two points
-            own = own.where(torch.arange(points) > 0, 0.0)
-            own = own - torch.cat((own[1:], own.new_zeros(1)))
+            decay = decay.where(torch.arange(points) > 0, 0.0)
+            decay = decay - torch.cat((decay[1:], decay.new_zeros(1)))
         if self.experiment.area == "between":
-            return torch.stack((-own, own))
-        return torch.cat((own[1:].sum()[None], -own[1:]))[None]
+            return torch.stack((-decay, decay))
+        return torch.cat((decay[1:].sum()[None], -decay[1:]))[None]
 
     def reduce(self, scores: AnyScores) -> Float[Tensor, "k n"]:
         """The weighted area, some attributions at a time to bound memory."""
@@ -214,7 +214,7 @@ def _named(problem: Attributed, elements: Bool[Tensor, "*shape"]) -> str:
     """The features that some elements of a row belong to."""
     features = problem.features.reduce(elements[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
     names = problem.given.names or tuple(map(str, range(problem.features.most)))
-    return ", ".join(names[one] for one in features)
+    return ", ".join(names[feature] for feature in features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -281,8 +281,8 @@ class PredictionChangeResult(GuidedResult):
 
     def curves(self, which: slice = slice(None)) -> Float[Tensor, "k n curves points"]:
         """The MoRF and LeRF curves of some attributions that ``value`` comes from."""
-        found: Tensor = self.metric.curves(self.guided, which)
-        return found
+        curves: Tensor = self.metric.curves(self.guided, which)
+        return curves
 
     def _upper(self) -> Float[Tensor, "k n points"]:
         self.check_lerf()
@@ -319,8 +319,8 @@ class AdaptiveResult(PredictionChangeResult):
 
     @property
     def _adaptive(self) -> AdaptiveScores:
-        found: Any = self.guided
-        return found  # type: ignore[no-any-return]
+        scores: Any = self.guided
+        return scores  # type: ignore[no-any-return]
 
     def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
         return super()._columns() | {"_error": self._adaptive.error}

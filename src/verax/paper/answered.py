@@ -153,9 +153,9 @@ def of_the_paper(tables: Tables) -> bool:
 
 def _answered(*studies: Tables) -> AnsweredClaims:
     evidences = evidences_of(*studies)
-    own = claims(*studies, evidences=evidences)
-    read = readings(*studies, own=own, evidences=evidences)
-    return AnsweredClaims(own, read if read.metrics else None, evidences)
+    verdicts = claims(*studies, evidences=evidences)
+    read = readings(*studies, own=verdicts, evidences=evidences)
+    return AnsweredClaims(verdicts, read if read.metrics else None, evidences)
 
 
 def _measured(folder: Path, tables: Tables) -> Tables:

@@ -191,16 +191,16 @@ def _methods_overlap(evidence: Evidence) -> Answer:
 )
 def _rows_per_attribution(evidence: Evidence) -> Answer:
     evidence.require(PAPER_DPC, PAPER_INFIDELITY)
-    found = crossover(evidence.setting("steps"), _draws(evidence), evidence.info.features)
-    ours = f"{found.draws} against {found.guided_rows} rows: {found.ratio:.3g}x"
-    note = f"If all attributions of an input share the draws, Infidelity is the cheaper from {found.attributions} on."
+    counts = crossover(evidence.setting("steps"), _draws(evidence), evidence.info.features)
+    ours = f"{counts.draws} against {counts.guided_rows} rows: {counts.ratio:.3g}x"
+    note = f"If all attributions of an input share the draws, Infidelity is the cheaper from {counts.attributions} on."
     table = by_kind(evidence.configurations)
     infidelity, guided = (
         float(table.filter(pl.col("kind") == kind)["rows_per_attribution"].sum()) for kind in ("sampled", "guided")
     )
     if infidelity > 0 and guided > 0:
         note += f" Measured so, per attribution: {infidelity:.3g} rows, PC and all readings of DPC {guided:.3g}."
-    return Answer(ours, decided(found.ratio >= 16), note)
+    return Answer(ours, decided(counts.ratio >= 16), note)
 
 
 _NO_RUNTIMES = "python benchmarks/runtime_table.py measures it; give its file with --runtime."

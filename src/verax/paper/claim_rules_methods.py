@@ -152,7 +152,7 @@ def _weaker_on_images(evidences: Sequence[Evidence]) -> Answer:
         raise NotMeasuredError(
             "It needs pairs of configurations on image models and on tabular models: give studies of both."
         )
-    table, image = (float(np.mean([value for value, _ in found])) for found in (tables, images))
+    table, image = (float(np.mean([value for value, _ in values])) for values in (tables, images))
     drawn = np.mean([d for _, d in tables], axis=0) - np.mean([d for _, d in images], axis=0)
     gap = interval(table - image, drawn)
     ours = f"pseudo-local better on {table:.1%} of inputs on tables, {image:.1%} on images: difference {gap:.1%}"

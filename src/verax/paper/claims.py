@@ -84,11 +84,11 @@ def claims(
 
 def evidences_of(*studies: Tables, resamples: int = 1000, seed: int = 0) -> list[Evidence]:
     """What studies have measured about each of their models."""
-    found = []
+    evidences = []
     for tables in studies:
         summary = configurations(tables.scores, tables.metrics)
-        found += [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
-    return found
+        evidences += [Evidence(tables, model, summary, resamples, seed) for model in tables.models]
+    return evidences
 
 
 def as_markdown(claims: Sequence[Claim]) -> str:

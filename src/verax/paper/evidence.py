@@ -88,10 +88,10 @@ class Sample:
 
     def group(self, method: str, *, local: bool | None = None) -> Places:
         """The configurations of a method, or of its local or baseline-oriented part."""
-        found = np.flatnonzero((self.methods == method) & ((self.local == local) if local is not None else True))
-        if not len(found):
+        places = np.flatnonzero((self.methods == method) & ((self.local == local) if local is not None else True))
+        if not len(places):
             raise NotMeasuredError(f"The study has no {method} configuration of this kind.")
-        return found
+        return places
 
     @property
     def chance(self) -> str:
@@ -101,13 +101,13 @@ class Sample:
 
     def boxes(self, *, references: bool = False) -> dict[str, Places]:
         """The boxes of the paper's figures: each method, baseline-oriented ones only with input multiplication."""
-        found: dict[str, Places] = {}
+        boxes: dict[str, Places] = {}
         for method in dict.fromkeys(self.methods.tolist()):
             if references or not is_reference(method):
                 shown = (self.methods == method) & (~self.local if method in BASELINE_ORIENTED else True)
                 if shown.any():
-                    found[method] = np.flatnonzero(shown)
-        return found
+                    boxes[method] = np.flatnonzero(shown)
+        return boxes
 
     def gap(self, first: Places, second: Places) -> Estimate:
         """How far the median of one group of configurations is above that of another."""
@@ -169,16 +169,16 @@ class Evidence:
         self.require(metric)
         column, sign = read = self._reads.get(metric, (metric, 1))
         if read not in self._samples:
-            found = self.tables.matrix(self.info.name, column)
-            if len(found.inputs) < 2:
+            matrix = self.tables.matrix(self.info.name, column)
+            if len(matrix.inputs) < 2:
                 raise NotMeasuredError(f"The study has no values of {metric}.")
             rows = self.configurations.select("configuration", "method", "local").rows()
             variants = {name: (method, local) for name, method, local in rows}
-            methods, local = zip(*(variants[name] for name in found.configurations), strict=True)
-            means = found.resampled(self.resamples, self.seed)
-            found, means = (found, means) if sign > 0 else (found.negated(), -means)
+            methods, local = zip(*(variants[name] for name in matrix.configurations), strict=True)
+            means = matrix.resampled(self.resamples, self.seed)
+            matrix, means = (matrix, means) if sign > 0 else (matrix.negated(), -means)
             means = redrawn(means, np.flatnonzero(np.array(methods) == "Random"), self.seed)
-            self._samples[read] = Sample(found, np.array(methods), np.array(local, dtype=bool), means)
+            self._samples[read] = Sample(matrix, np.array(methods), np.array(local, dtype=bool), means)
         return self._samples[read]
 
     def setting(self, name: str) -> int:

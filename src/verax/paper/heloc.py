@@ -115,13 +115,13 @@ def _places(source: str, header: list[str]) -> dict[str, int]:
     """Where each wanted column is."""
     if not any(header):
         raise ValueError(f"{source}: the file is empty or lacks the header; expected the columns of FICO's CSV file.")
-    wanted = (LABEL, *FEATURES)
+    names = (LABEL, *FEATURES)
     counts = Counter(header)
-    if lacking := [name for name in wanted if not counts[name]]:
+    if lacking := [name for name in names if not counts[name]]:
         raise ValueError(f"{source}: missing column {', '.join(lacking)}; got {', '.join(header)}.")
-    if repeated := [name for name in wanted if counts[name] > 1]:
+    if repeated := [name for name in names if counts[name] > 1]:
         raise ValueError(f"{source}: column {', '.join(repeated)} is there more than once.")
-    return {name: header.index(name) for name in wanted}
+    return {name: header.index(name) for name in names}
 
 
 def _number(where: str, name: str, cell: str) -> float:
@@ -158,10 +158,10 @@ def _cached(folder: Path) -> Table:
 
 def _has_checksum(path: Path, checksum: Path) -> bool:
     try:
-        wanted = checksum.read_text("ascii").split(maxsplit=1)[0]
+        expected = checksum.read_text("ascii").split(maxsplit=1)[0]
     except (OSError, ValueError, IndexError):  # not there, or not a checksum
         return False
-    return hashlib.sha256(path.read_bytes()).hexdigest() == wanted.lower()
+    return hashlib.sha256(path.read_bytes()).hexdigest() == expected.lower()
 
 
 def _from_openml() -> str:
@@ -170,7 +170,7 @@ def _from_openml() -> str:
 
     try:  # liac-arff needs no pandas
         with bounded_downloads():
-            found = fetch_openml(
+            bunch = fetch_openml(
                 data_id=OPENML_ID, target_column=LABEL, as_frame=False, parser="liac-arff", cache=False
             )
     except (OSError, EOFError, HTTPException, ValueError, zlib.error) as error:
@@ -180,11 +180,11 @@ def _from_openml() -> str:
         ) from error
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([LABEL, *found.feature_names])
-    categories = found.categories or {}
-    named_columns = zip(found.feature_names, found.data.T, strict=True)
+    writer.writerow([LABEL, *bunch.feature_names])
+    categories = bunch.categories or {}
+    named_columns = zip(bunch.feature_names, bunch.data.T, strict=True)
     columns = [[_cell(value, categories.get(name)) for value in column] for name, column in named_columns]
-    writer.writerows(zip(found.target, *columns, strict=True))
+    writer.writerows(zip(bunch.target, *columns, strict=True))
     return text.getvalue()
 
 

@@ -134,8 +134,8 @@ def load_isic_with_report(
 
 def _entry(root: Path, labels: Labels, cache: Path, progress: images.Progress | None) -> _Entry:
     """Open the cache's entry for these files and labels, and make it first if needed."""
-    found = [(row, file) for row, file in zip(labels.rows, labels.images, strict=True) if file is not None]
-    rows, files = [row for row, _ in found], [file for _, file in found]
+    listed = [(row, file) for row, file in zip(labels.rows, labels.images, strict=True) if file is not None]
+    rows, files = [row for row, _ in listed], [file for _, file in listed]
     folder = cache / "isic" / _key(root, rows, files)
     if folder.is_dir():
         try:
@@ -207,7 +207,7 @@ def _copies(rows: Sequence[Row], digests: Sequence[str]) -> dict[int, tuple[int,
     for place, digest in enumerate(digests):
         if digest:
             same.setdefault(digest, []).append(place)
-    ordered = {digest: tuple(sorted(found, key=lambda place: -rows[place].year)) for digest, found in same.items()}
+    ordered = {digest: tuple(sorted(copies, key=lambda place: -rows[place].year)) for digest, copies in same.items()}
     return {place: ordered[digest] for place, digest in enumerate(digests) if digest}
 
 
@@ -223,11 +223,11 @@ def lesion_groups(ids: Sequence[str], lesions: Sequence[Iterable[str]]) -> list[
             parents[name] = name = parents[above]
         return name
 
-    own = [f"image {isic_id}" for isic_id in ids]
-    for image, named in zip(own, lesions, strict=True):
+    groups = [f"image {isic_id}" for isic_id in ids]
+    for image, named in zip(groups, lesions, strict=True):
         for lesion in named:
             parents[top(image)] = top(f"lesion {lesion}")
-    return [top(image) for image in own]
+    return [top(image) for image in groups]
 
 
 def _standardisation(moments: Int[np.ndarray, "n 2 channels"], area: int) -> Standardisation:

@@ -72,9 +72,9 @@ def read_labels(root: Path) -> Labels:
         headers.append(f"{name} ({', '.join(header[:6])}{', ...' if len(header) > 6 else ''})")
         kind = _kind(set(header), path.name)
         if kind is not None:
-            found = list(_label_rows(kind, header, lines, name))
-            rows += [row for row in found if row is not None]
-            unknown += found.count(None)
+            label_rows = list(_label_rows(kind, header, lines, name))
+            rows += [row for row in label_rows if row is not None]
+            unknown += label_rows.count(None)
         elif "lesion_id" in header and (column := next((known for known in _ID_COLUMNS if known in header), "")):
             for _, cells in _named_cells(header, lines, name):
                 lesions.setdefault(plain_id(cells[column]), []).append(cells["lesion_id"])
@@ -192,18 +192,18 @@ def _merged(rows: Iterable[Row], lesions: Mapping[str, list[str]]) -> tuple[tupl
         by_id.setdefault(row.isic_id, []).append(row)
     merged, conflicts = [], []
     for isic_id in sorted(by_id):
-        found = sorted(by_id[isic_id], key=lambda row: (-row.year, row.table))
-        named = {lesion for row in found for lesion in row.lesions} | set(lesions.get(isic_id, ())) - {""}
-        merged.append(Row(isic_id, found[0].malignant, found[0].year, tuple(sorted(named)), found[0].table))
-        if len({row.malignant for row in found}) > 1:
-            conflicts.append(conflict(found))
+        same = sorted(by_id[isic_id], key=lambda row: (-row.year, row.table))
+        named = {lesion for row in same for lesion in row.lesions} | set(lesions.get(isic_id, ())) - {""}
+        merged.append(Row(isic_id, same[0].malignant, same[0].year, tuple(sorted(named)), same[0].table))
+        if len({row.malignant for row in same}) > 1:
+            conflicts.append(conflict(same))
     return tuple(merged), tuple(conflicts)
 
 
 def conflict(rows: Iterable[Row]) -> str:
     """A line that names the labels of one image in several tables; the first is the one that is kept."""
-    told = [f"{row.isic_id} is {CLASS_NAMES[row.malignant]} in {row.table}" for row in rows]
-    return f"{told[0]} (kept), {', '.join(told[1:])}"
+    readings = [f"{row.isic_id} is {CLASS_NAMES[row.malignant]} in {row.table}" for row in rows]
+    return f"{readings[0]} (kept), {', '.join(readings[1:])}"
 
 
 def _image_of(row: Row, files: Iterable[str], root: Path) -> Path | None:
@@ -223,8 +223,8 @@ def _image_of(row: Row, files: Iterable[str], root: Path) -> Path | None:
 def _one_hot(cells: Cells, diagnoses: tuple[str, ...]) -> bool | None:
     chosen = [column for column in diagnoses if _number(cells, column)]
     if len(chosen) != 1:
-        found = ", ".join(map(_shown, chosen)) or "none"
-        raise ValueError(f"expected a 1 for one of {', '.join(map(_shown, diagnoses))}, got {found}.")
+        columns = ", ".join(map(_shown, chosen)) or "none"
+        raise ValueError(f"expected a 1 for one of {', '.join(map(_shown, diagnoses))}, got {columns}.")
     return None if chosen[0] == "unk" else chosen[0] in _MALIGNANT
 
 

@@ -54,12 +54,12 @@ class Readings:
     def survivors(self) -> tuple[str, ...]:
         """For each column: how many of the claims that hold as in the paper hold there, of those asked."""
         holding = [row for row in self.rows if row.claims[0] and row.claims[0].verdict == "reproduced"]
-        found = []
+        survivors = []
         for place in range(len(self.heads)):
-            asked = [claim.verdict for row in holding if (claim := row.claims[place])]
-            measured = len(asked) - asked.count("not measured")
-            found.append(f"{asked.count('reproduced')} of {measured}" if measured else "")
-        return tuple(found)
+            verdicts = [claim.verdict for row in holding if (claim := row.claims[place])]
+            measured = len(verdicts) - verdicts.count("not measured")
+            survivors.append(f"{verdicts.count('reproduced')} of {measured}" if measured else "")
+        return tuple(survivors)
 
     def to_frame(self) -> pl.DataFrame:
         """One row per claim, model and reading under which it is asked."""
@@ -100,8 +100,8 @@ def readings(
     """
     evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
     questions = [question for question in QUESTIONS if question.reads]
-    asked = {(question.number, question.claim) for question in questions}
-    found = {_key(claim): {OWN: claim} for claim in own if (claim.number, claim.claim) in asked}
+    numbers = {(question.number, question.claim) for question in questions}
+    by_reading = {_key(claim): {OWN: claim} for claim in own if (claim.number, claim.claim) in numbers}
     others: dict[str, MetricInfo] = {}
     for tables in studies:
         for metric in tables.metrics:
@@ -114,9 +114,9 @@ def readings(
             answered = [question for question in questions if _read_as(metric, question) == subject]
             read = [evidence.read_as(subject, metric) for evidence in measured]
             for claim in claims(questions=answered, evidences=read):
-                found[_key(claim)][metric.column] = claim
+                by_reading[_key(claim)][metric.column] = claim
     columns = (OWN, *others)
-    rows = [Row(*key, tuple(by_column.get(column) for column in columns)) for key, by_column in found.items()]
+    rows = [Row(*key, tuple(by_column.get(column) for column in columns)) for key, by_column in by_reading.items()]
     return Readings(tuple(others.values()), tuple(rows))
 
 

@@ -95,27 +95,27 @@ def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperi
             block = load(session, task, rows, which, predicted)
             for experiment, result in results.items():
                 lines = CurveLines(block, known, experiment)
-                found, error = _refined(lines, experiment.tolerance)
-                _store(result, lines, found, error)
+                intervals, error = _refined(lines, experiment.tolerance)
+                _store(result, lines, intervals, error)
 
 
 def _refined(lines: CurveLines, tolerance: float) -> tuple[Intervals, Float[Tensor, " pairs"]]:
     """Cut intervals in doubt until the error of each attribution of each input is small enough."""
-    found = first_intervals(lines, _FIRST)
-    head = (found.low == 0) & ~found.parted  # of every curve something is known in full
-    found = found.pick(~head).joined(cut(lines, found.pick(head), torch.ones_like(found.low[head])))
+    intervals = first_intervals(lines, _FIRST)
+    head = (intervals.low == 0) & ~intervals.parted  # of every curve something is known in full
+    intervals = intervals.pick(~head).joined(cut(lines, intervals.pick(head), torch.ones_like(intervals.low[head])))
     while True:
-        doubt = _doubts(lines, found)
-        error = SURE * _per_pair(lines, found, doubt**2).sqrt()
-        open_ends = _per_pair(lines, found, (doubt > 0).double()).clamp(min=1)
-        pair = found.line // lines.curves
+        doubt = _doubts(lines, intervals)
+        error = SURE * _per_pair(lines, intervals, doubt**2).sqrt()
+        open_ends = _per_pair(lines, intervals, (doubt > 0).double()).clamp(min=1)
+        pair = intervals.line // lines.curves
         small = (tolerance / SURE / open_ends.sqrt())[pair]  # if no doubt of a pair is larger, its error is small
         chosen = (error > tolerance)[pair] & (doubt > small)
         if not bool(chosen.any()):
-            return found, error
-        whole = found.pick(chosen)
+            return intervals, error
+        whole = intervals.pick(chosen)
         pieces = _pieces(lines, whole, (doubt / small)[chosen])
-        found = found.pick(~chosen).joined(cut(lines, whole, pieces))
+        intervals = intervals.pick(~chosen).joined(cut(lines, whole, pieces))
 
 
 def _pieces(lines: CurveLines, whole: Intervals, excess: Float[Tensor, " m"]) -> Int[Tensor, " m"]:
@@ -135,7 +135,9 @@ def _pieces(lines: CurveLines, whole: Intervals, excess: Float[Tensor, " m"]) ->
 def _doubts(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]:
     """Standard error of what each interval adds; none for single features."""
     sums = (lines.numbers, lines.weights, lines.squares)
-    number, weight, squares = (lines.within(one, found.line, found.low, found.high)[:, :2] for one in sums)
+    number, weight, squares = (
+        lines.within(sums_of_sign, found.line, found.low, found.high)[:, :2] for sums_of_sign in sums
+    )
     spread = (squares - weight**2 / number.clamp(min=1)).clamp(min=0).sum(1)
     typical = _typical_squares(lines, found)
     uneven = torch.maximum(_variance(found, found.change, typical), _stairs(lines, found, typical)) * spread
@@ -162,7 +164,7 @@ def _stairs(lines: CurveLines, found: Intervals, typical: Float[Tensor, " m"]) -
     """
     moved = found.parted & (found.squares > _ROUNDING * typical)
     counted = (moved, (found.parted & ~moved) * found.length, found.parted * found.length)
-    stairs, level, features = (_per_pair(lines, found, one.double()) for one in counted)
+    stairs, level, features = (_per_pair(lines, found, count.double()) for count in counted)
     logarithms = _per_pair(lines, found, torch.where(moved, found.squares, 1.0).log())
     height = (logarithms / stairs.clamp(min=1)).exp()
     features = features.clamp(min=1)

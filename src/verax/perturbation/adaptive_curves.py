@@ -91,13 +91,13 @@ class CurveLines:
         signs = _feature_signs(block, experiment).expand(sequence.shape).flatten(0, 1)
         self.kinds = torch.where(signs > 0, 0, torch.where(signs < 0, 1, 2))
         of_line = self.kinds.repeat_interleave(self.curves, dim=0).gather(-1, self.sequence)
-        own = of_line[:, None] == torch.arange(_KINDS, device=device)[:, None]
+        kinds = of_line[:, None] == torch.arange(_KINDS, device=device)[:, None]
         weights = change_weights(counts, features, experiment.form).expand(b, -1)[self.rows]
         words = known.words.expand(b, -1)[self.rows].gather(-1, self.sequence)
-        self.numbers = sums_before(own.to(torch.int32))
-        self.weights = sums_before(own * weights[:, None])
-        self.squares = sums_before(own * weights[:, None] ** 2)
-        self.digests = sums_before(own * words[:, None])
+        self.numbers = sums_before(kinds.to(torch.int32))
+        self.weights = sums_before(kinds * weights[:, None])
+        self.squares = sums_before(kinds * weights[:, None] ** 2)
+        self.digests = sums_before(kinds * words[:, None])
 
     def within(self, sums: Tensor, line: Tensor, low: Tensor, high: Tensor) -> Float[Tensor, "m kinds"]:
         """Sums over the features of intervals, of each kind."""
@@ -203,7 +203,9 @@ class Intervals:
 
     def joined(self, other: "Intervals") -> "Intervals":
         """These and others, line by line from the first feature to the last."""
-        both = Intervals(*(torch.cat((getattr(self, one.name), getattr(other, one.name))) for one in fields(self)))
+        both = Intervals(
+            *(torch.cat((getattr(self, field.name), getattr(other, field.name))) for field in fields(self))
+        )
         by_place = both.low.argsort(stable=True)
         return both.pick(by_place[both.line[by_place].argsort(stable=True)])
 
@@ -213,7 +215,7 @@ def first_intervals(lines: CurveLines, pieces: int) -> Intervals:
     line = torch.arange(len(lines.counts), device=lines.counts.device).repeat_interleave(pieces)
     nth, count = torch.arange(pieces, device=line.device).repeat(len(lines.counts)), lines.counts[line]
     low, high = nth * count // pieces, (nth + 1) * count // pieces
-    line, low, high = (one[high > low] for one in (line, low, high))
+    line, low, high = (bound[high > low] for bound in (line, low, high))
     return _measured(lines, line, low, high, torch.zeros_like(line, dtype=torch.bool))
 
 
@@ -243,7 +245,7 @@ def _measured(lines: CurveLines, line: Tensor, low: Tensor, high: Tensor, part: 
     parted = part | ((number > 0).sum(1) == 1)
     start, stop, forth, back = _changes(lines, line, low, high, parted)
     even = number / (high - low)[:, None] * (stop - start)[:, None]  # as if every feature changed the score alike
-    forth, back = (torch.where(parted[:, None], one, even) for one in (forth, back))
+    forth, back = (torch.where(parted[:, None], change, even) for change in (forth, back))
     signs = torch.tensor(_SIGNS, device=line.device, dtype=torch.float64)
     each = signs * weight / number.clamp(min=1)
     one_way, other_way = (each * forth).sum(1), (each * back).sum(1)
@@ -260,7 +262,7 @@ def _changes(
     nothing = torch.zeros_like(line)
     end = torch.where(parted, high, low)  # of the points within: there are none where nothing is parted
     points = [(low, low, nothing), (high, high, nothing), *((low, end, nothing + gone) for gone in _GONE)]
-    sets = Sets(line.repeat(len(points)), *(torch.cat(one) for one in zip(*points, strict=True)))
+    sets = Sets(line.repeat(len(points)), *(torch.cat(point) for point in zip(*points, strict=True)))
     start, stop, first, second, last, later = lines.score(sets).double().reshape(len(points), -1)
     forth = torch.stack((first - start, second - first, stop - second), dim=1)
     back = torch.stack((stop - later, later - last, last - start), dim=1)

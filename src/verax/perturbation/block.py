@@ -67,8 +67,8 @@ def cut_points(counts: Int[Tensor, " inputs"], steps: int, most: int) -> Int[Ten
         >>> cut_points(torch.tensor([7]), steps=3, most=7)
         tensor([[0, 2, 4, 7]])
     """
-    own = counts.clamp(max=steps)[:, None]
-    return torch.minimum(torch.arange(min(steps, most) + 1), own) * counts[:, None] // own
+    steps_of_row = counts.clamp(max=steps)[:, None]
+    return torch.minimum(torch.arange(min(steps, most) + 1), steps_of_row) * counts[:, None] // steps_of_row
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,9 @@ class PerturbedRows:
             at: The place of each row's input in the block.
         """
         if self.at_once:
-            inputs, baselines = (one.contiguous(memory_format=self.layout) for one in (self.inputs, self.baselines))
+            inputs, baselines = (
+                tensor.contiguous(memory_format=self.layout) for tensor in (self.inputs, self.baselines)
+            )
             return rows_by_rank(inputs, baselines, at, ranks, cuts)
         line, bound, least = cuts
         return self((ranks[line] < bound[:, None]) != least[:, None], at)
@@ -206,15 +208,15 @@ class PerturbedRows:
         # advanced indexing keeps channels last; without them index_select is the faster one
         images = self.layout is torch.channels_last
         rows = self.inputs[at] if images else self.inputs.index_select(0, at)
-        own = self.baselines if self.alike else self.baselines[at] if images else self.baselines.index_select(0, at)
-        return replaced(rows, own, mask, chosen=self.chosen).to(memory_format=self.layout)
+        moved = self.baselines if self.alike else self.baselines[at] if images else self.baselines.index_select(0, at)
+        return replaced(rows, moved, mask, chosen=self.chosen).to(memory_format=self.layout)
 
     def _filled(self, mask: Bool[Tensor, "m *#shape"], at: Int[Tensor, " m"]) -> Shaped[Tensor, "m *shape"]:
         """Rows whose removed elements depend on which others go."""
         rows = self.context.at(at)  # type: ignore[union-attr]
         mask = self.task.removable(mask.expand(rows.values.shape), at + self.block.rows.start)
-        found = self.task.moves.fill(rows, mask)
-        return torch.where(mask, found, rows.values).to(self.inputs.dtype).to(memory_format=self.layout)
+        filled = self.task.moves.fill(rows, mask)
+        return torch.where(mask, filled, rows.values).to(self.inputs.dtype).to(memory_format=self.layout)
 
 
 def writes_at_once(session: Session, task: Task) -> bool:

@@ -50,8 +50,8 @@ class FeatureSums:
 
     def free_signs(self) -> Shaped[Tensor, "*k b features"]:
         """Sign of each sum, or 1 where numbers cancel out: weighted one by one, they need not."""
-        found = self.signs()
-        return found.masked_fill((found == 0) & (self.size > 0), 1)
+        signs = self.signs()
+        return signs.masked_fill((signs == 0) & (self.size > 0), 1)
 
 
 def attribution_sums(
@@ -106,12 +106,12 @@ def predicted_sums(
     if without is not None:
         difference, reach = difference.masked_fill(without, 0), reach.masked_fill(without, 0)
     shape = tuple(inputs.shape[1:])
-    found = []
+    sums = []
     for some in pieces(len(stacked), _together(inputs)):  # products of all would be the largest thing in memory
         spread_out = spread(stacked[some], shape).double()
         parts = (spread_out * difference, (spread_out * difference).abs(), spread_out.abs() * reach)
-        found.append([features.reduce(part, rows) for part in parts])
-    values, sizes, rounded = (torch.cat(part) for part in zip(*found, strict=True))
+        sums.append([features.reduce(part, rows) for part in parts])
+    values, sizes, rounded = (torch.cat(part) for part in zip(*sums, strict=True))
     precision = torch.as_tensor(attribution.precision, device=values.device).clamp(min=_spacing(inputs))
     return FeatureSums(values, sizes, rounded, precision)
 

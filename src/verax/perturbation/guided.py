@@ -130,11 +130,11 @@ def _digests(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, "k b"
     orders = {removal.experiment.order: removal.sequence for removal in removals}
     streams = torch.arange(len(orders) + 1, device=device) << 32  # far apart
     of_signs, *of_places = noise.words(streams, 0, features * features)
-    found: Tensor = (block.attribution.signs().long() * of_signs[:features]).sum(-1)
+    digests: Tensor = (block.attribution.signs().long() * of_signs[:features]).sum(-1)
     first = torch.arange(0, features * features, features, device=device)
     for words, sequence in zip(of_places, orders.values(), strict=True):
-        found += words.take(first + sequence).sum(-1)
-    return found
+        digests += words.take(first + sequence).sum(-1)
+    return digests
 
 
 def _along(values: Shaped[Tensor, "k b *rest"], which: Int[Tensor, "m b"]) -> Shaped[Tensor, "m b *rest"]:
@@ -152,12 +152,12 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
         task: Inputs, attributions, baselines, features, classes.
         experiments: What to run. Rows that occur in several are scored once.
     """
-    found: dict[Experiment, GuidedScores] = {}
+    scores_by_experiment: dict[Experiment, GuidedScores] = {}
     for replacement in dict.fromkeys(experiment.replacement for experiment in experiments):
-        own = [experiment for experiment in experiments if experiment.replacement == replacement]
-        scores = _same_replacement(session, replace(task, replacement=replacement), own)
-        found |= zip(own, scores, strict=True)
-    return [found[experiment] for experiment in experiments]
+        group = [experiment for experiment in experiments if experiment.replacement == replacement]
+        scores = _same_replacement(session, replace(task, replacement=replacement), group)
+        scores_by_experiment |= zip(group, scores, strict=True)
+    return [scores_by_experiment[experiment] for experiment in experiments]
 
 
 def _same_replacement(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
@@ -231,8 +231,8 @@ def _score_ranked(session: Session, task: Task, block: Block, removal: RemovedSe
             line, bound, least = (part[start:stop] for part in lines)
             return rows.cut(ranked, (line, bound, least), at[start:stop])
 
-        found = session.target_scores(write, at + block.rows.start, task.target, streamed=True)
-        return found.reshape(-1, removal.jobs)
+        scores = session.target_scores(write, at + block.rows.start, task.target, streamed=True)
+        return scores.reshape(-1, removal.jobs)
     return _score_rectangles(session, task, block, removal)
 
 
@@ -242,7 +242,7 @@ def _score_rectangles(session: Session, task: Task, block: Block, removal: Remov
     curves = removal.experiment.curves
     places = torch.stack((ranks, (counts - 1) - ranks)[:curves], dim=1)  # from the top for MoRF, the bottom for LeRF
     dtype, layout = session.runner.dtype, session.runner.layout
-    inputs, baselines = (one.to(dtype, memory_format=layout) for one in (block.inputs, block.baselines))
+    inputs, baselines = (tensor.to(dtype, memory_format=layout) for tensor in (block.inputs, block.baselines))
     owner = torch.arange(block.rows.start, block.rows.stop, device=session.device)
 
     def build(start: int, stop: int) -> Tensor:

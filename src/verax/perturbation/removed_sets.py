@@ -96,10 +96,10 @@ class RemovedSets:
 
     def only(self, block: Block, chosen: Int[Tensor, "kinds b"]) -> "RemovedSets":
         """The same for some attributions of each input, which a block holds alone."""
-        found = copy.copy(self)
-        found.block = block
-        found.sequence = self.sequence.take_along_dim(chosen[..., None], dim=0)
-        return found
+        part = copy.copy(self)
+        part.block = block
+        part.sequence = self.sequence.take_along_dim(chosen[..., None], dim=0)
+        return part
 
     @property
     def inner(self) -> int:
@@ -124,10 +124,10 @@ class RemovedSets:
         """Write every removed set as the sum of its features' words; sums wrap around."""
         sums = sums_before(self._in_order(words))
         inner = self.cuts[:, 1:-1]
-        found = [along(sums, inner)]
+        digests = [along(sums, inner)]
         if self.experiment.curves > 1:
-            found.append(words.sum(1)[:, None] - along(sums, self.counts - inner))
-        return torch.stack(found, dim=2).transpose(0, 1).reshape(len(words), self.jobs)
+            digests.append(words.sum(1)[:, None] - along(sums, self.counts - inner))
+        return torch.stack(digests, dim=2).transpose(0, 1).reshape(len(words), self.jobs)
 
     def ranks(self) -> Int[Tensor, "lines features"]:
         """The place of each feature in its sequence, attribution by attribution."""
@@ -145,8 +145,8 @@ class RemovedSets:
         bound = torch.stack((inner, self.counts - inner)[:curves], dim=1)[:, None]
         least = torch.arange(curves, device=device)[:, None] > 0
         shape = (b, k, curves, self.inner)
-        found = tuple(part.expand(shape).reshape(b, -1) for part in (line, bound, least))
-        return found[0], found[1], found[2]
+        parts = tuple(part.expand(shape).reshape(b, -1) for part in (line, bound, least))
+        return parts[0], parts[1], parts[2]
 
     def signs(self, summed: FeatureSums) -> Int[Tensor, "k b curves steps"]:
         """Sign of the sum of what each step removes; 0 for a sum that is 0, or would be but for rounding."""
@@ -219,10 +219,10 @@ class CoherentSets(RemovedSets):
 
     def only(self, block: Block, chosen: Int[Tensor, "kinds b"]) -> "CoherentSets":
         """The same for some attributions of each input, which a block holds alone."""
-        found = copy.copy(self)
-        found.block, found.sequence = block, super().only(block, chosen).sequence
-        found.kinds = self.kinds.take_along_dim(chosen[..., None], dim=0)
-        return found
+        part = copy.copy(self)
+        part.block, part.sequence = block, super().only(block, chosen).sequence
+        part.kinds = self.kinds.take_along_dim(chosen[..., None], dim=0)
+        return part
 
     @property
     def inner(self) -> int:
@@ -242,26 +242,26 @@ class CoherentSets(RemovedSets):
         """Sums of what is gone at each point but the last, of values in the order in which features go."""
         gone = sums_before(values)
         of_kind = [sums_before(values * (self.kinds == kind)) for kind in (0, 1)]
-        found = []
+        parts_of_sum = []
         for ends in (self.cuts, self.counts - self.cuts)[: self.experiment.curves]:
             whole, fallen, risen = (along(sums, ends) for sums in (gone, *of_kind))
             # of LeRF, what is gone lies behind the end, so that sums fall from the sum of all
             whole = (whole - whole[..., :1]).mul_(1 if ends is self.cuts else -1)
-            parts = [one.diff(dim=-1).mul_(1 if ends is self.cuts else -1) for one in (fallen, risen)]
+            parts = [bound.diff(dim=-1).mul_(1 if ends is self.cuts else -1) for bound in (fallen, risen)]
             first = whole[..., :-1] + parts[0]
-            found.append(torch.stack((first, first + parts[1], whole[..., 1:]), dim=-1).flatten(-2)[..., :-1])
-        return torch.stack(found, dim=2).transpose(0, 1).reshape(values.shape[1], self.jobs)
+            parts_of_sum.append(torch.stack((first, first + parts[1], whole[..., 1:]), dim=-1).flatten(-2)[..., :-1])
+        return torch.stack(parts_of_sum, dim=2).transpose(0, 1).reshape(values.shape[1], self.jobs)
 
     def ranks(self) -> Int[Tensor, "lines features"]:
         """The part in which each feature goes, attribution by attribution, curve by curve."""
         place = torch.arange(self.sequence.shape[-1], device=self.sequence.device)
         bounds = self.cuts[:, 1:].contiguous()
-        found = []
+        ranks = []
         for places in (place, self.counts - 1 - place)[: self.experiment.curves]:
             step = torch.searchsorted(bounds, places.expand(len(bounds), -1).contiguous(), right=True)
             part = (step * _PARTS).int() + self.kinds
-            found.append(torch.empty_like(part).scatter_(-1, self.sequence, part))
-        return torch.stack(found, dim=2).flatten(0, 2)
+            ranks.append(torch.empty_like(part).scatter_(-1, self.sequence, part))
+        return torch.stack(ranks, dim=2).flatten(0, 2)
 
     def lines(self) -> tuple[Int[Tensor, "b jobs"], Int[Tensor, "b jobs"], Bool[Tensor, "b jobs"]]:
         """For every job: its line in ``ranks``, and the first part that is left; what comes before is always gone."""
@@ -269,5 +269,5 @@ class CoherentSets(RemovedSets):
         device, curves = self.sequence.device, self.experiment.curves
         line = torch.arange(k * b * curves, device=device).reshape(k, b, curves, 1).transpose(0, 1)
         bound = torch.arange(1, self.inner + 1, device=device)
-        found = [part.expand(b, k, curves, self.inner).reshape(b, -1) for part in (line, bound)]
-        return found[0], found[1], torch.zeros_like(found[0], dtype=torch.bool)
+        parts = [part.expand(b, k, curves, self.inner).reshape(b, -1) for part in (line, bound)]
+        return parts[0], parts[1], torch.zeros_like(parts[0], dtype=torch.bool)

@@ -71,12 +71,12 @@ class Draws:
                 raise ValueError(
                     f"sigma: expected a number or {elements} of them, one per element, got {len(self.sigma)}."
                 )
-            found = torch.tensor(self.sigma, dtype=torch.float64).reshape(problem.inputs.shape[1:])
+            scale = torch.tensor(self.sigma, dtype=torch.float64).reshape(problem.inputs.shape[1:])
         elif problem.spread is None:
             raise ValueError('sigma: "std" is that of the training data; pass background=train_inputs as well.')
         else:
-            found = problem.spread
-        return found.to(problem.inputs.dtype)
+            scale = problem.spread
+        return scale.to(problem.inputs.dtype)
 
 
 def checked_sigma(sigma: Any) -> Sigma:
@@ -87,10 +87,10 @@ def checked_sigma(sigma: Any) -> Sigma:
         return "std"
     if isinstance(sigma, Real):
         return checked_positive("sigma", sigma)
-    found = as_tensor("sigma", sigma).double().flatten()
-    if not bool((torch.isfinite(found) & (found >= 0)).all()) or not bool(found.any()):
+    checked = as_tensor("sigma", sigma).double().flatten()
+    if not bool((torch.isfinite(checked) & (checked >= 0)).all()) or not bool(checked.any()):
         raise ValueError("sigma: expected numbers of at least 0, one per element of a row, some of them positive.")
-    return tuple(found.tolist())
+    return tuple(checked.tolist())
 
 
 def check_sigma(draws: Draws, problem: Attributed) -> None:
@@ -239,10 +239,10 @@ def _removed(
         context = task.context(rows, session.device).at(at)
         chosen = mask.bool().flatten(0, 1).expand(context.values.shape)
         removed = task.removable(chosen, at + rows.start)
-        found = torch.where(removed, task.moves.fill(context, removed), context.values)
-        return found.reshape(inputs, count, *found.shape[1:])
+        rows_without = torch.where(removed, task.moves.fill(context, removed), context.values)
+        return rows_without.reshape(inputs, count, *rows_without.shape[1:])
     repeats = task.moves.repeats
-    each = torch.stack([replace(task, draw=one).replaced(rows, session.device) for one in range(repeats)], dim=1)
+    each = torch.stack([replace(task, draw=draw).replaced(rows, session.device) for draw in range(repeats)], dim=1)
     return each[:, torch.arange(part.start, part.stop, device=each.device) % repeats] if repeats > 1 else each
 
 
@@ -274,8 +274,8 @@ def _scores(
     flat = moved.flatten(0, 1)
     owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
     scales: tuple[Scale, ...] = (session.output,) if task.logits is None else (session.output, "logit")
-    found = session.scores_on(scales, lambda start, stop: flat[start:stop], owner, task.target)
-    return [scores.reshape(height, count) for scores in found]
+    flat_scores = session.scores_on(scales, lambda start, stop: flat[start:stop], owner, task.target)
+    return [scores.reshape(height, count) for scores in flat_scores]
 
 
 def _predict(

@@ -43,9 +43,9 @@ def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b 
 
     session.counts.rows_spared += keys.numel() - len(owner)
     ahead = in_large_pieces(build, len(owner), _PIECE // block.inputs[0].numel())
-    found = session.target_scores(ahead, owner + block.rows.start, task.target, streamed=True)
+    set_scores = session.target_scores(ahead, owner + block.rows.start, task.target, streamed=True)
     # slot 0 stands before the first distinct set of all; an empty set takes the clean score instead
-    known = torch.cat((found.new_zeros(1), found)).index_select(0, slot)
+    known = torch.cat((set_scores.new_zeros(1), set_scores)).index_select(0, slot)
     scores = torch.empty_like(known).scatter_(0, position, known).reshape(keys.shape)
     return torch.where(keys == 0, clean.to(scores)[:, None], scores)
 
@@ -87,8 +87,8 @@ def sorted_keys(
     if keys.device.type == "cpu" and needed < 64:
         keys = keys.int() if needed < 32 else keys.long()
         numbered = torch.arange(count, dtype=keys.dtype)[:, None] << bits | keys
-        found = numbered.flatten().sort(stable=True)
-        return found.values & ((1 << bits) - 1), found.values >> bits, found.indices
+        by_key = numbered.flatten().sort(stable=True)
+        return by_key.values & ((1 << bits) - 1), by_key.values >> bits, by_key.indices
     ordered, position = keys.sort(dim=1)
     owner = torch.arange(count, device=keys.device)[:, None].expand(keys.shape)
     return ordered.flatten(), owner.flatten(), (position + jobs * owner).flatten()
@@ -130,9 +130,9 @@ class SetScoreCache:
         device = session.device
         inputs = to_device(task.problem.inputs[rows], device)
         matters = features_that_matter(task, rows, inputs, task.replaced(rows, device))
-        own = torch.arange(len(inputs) + 1, device=device) << 32  # far apart: a stream of words for each
-        self.words = noise.words(own[:1], 0, features.most) * matters
-        self.salt = noise.words(own[1:], 0, 1)  # sets of different inputs differ
+        first_words = torch.arange(len(inputs) + 1, device=device) << 32  # far apart: a stream of words for each
+        self.words = noise.words(first_words[:1], 0, features.most) * matters
+        self.salt = noise.words(first_words[1:], 0, 1)  # sets of different inputs differ
         self.digests = torch.cat((self.salt[:, 0], self.salt[:, 0] + self.words.sum(1)))
         self.scores = torch.cat((task.clean[rows].to(replaced), replaced))
         self._sort()
@@ -163,7 +163,7 @@ class SetScoreCache:
         session, task = self.session, self.task
         rows = PerturbedRows(session, task, block)
         ranks = [removal.ranks() for removal in removals]
-        line, bound, least = (part.flatten()[jobs] for part in _lines(removals, [len(one) for one in ranks]))
+        line, bound, least = (part.flatten()[jobs] for part in _lines(removals, [len(rank) for rank in ranks]))
         places = torch.cat(ranks)
         row = jobs // sum(removal.jobs for removal in removals)
 
@@ -189,9 +189,9 @@ class SetScoreCache:
 
 def _lines(removals: Sequence[RemovedSets], heights: Sequence[int]) -> list[Tensor]:
     """The lines, bounds and sides of all removals' jobs, with lines counted through the ranks of all."""
-    found, before = [], 0
+    lines, before = [], 0
     for removal, height in zip(removals, heights, strict=True):
         line, bound, least = removal.lines()
-        found.append((line + before, bound, least))
+        lines.append((line + before, bound, least))
         before += height
-    return [torch.cat(parts, dim=1) for parts in zip(*found, strict=True)]
+    return [torch.cat(parts, dim=1) for parts in zip(*lines, strict=True)]

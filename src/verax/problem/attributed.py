@@ -53,9 +53,9 @@ def fitted_attributions(attributions: Any, fit: Callable[[Any], Any]) -> Any:
 
 def with_rows(array: Tensor, shapes: Collection[_Shape]) -> Tensor:
     """The attribution of a single input without an axis for rows gets one; any other stays as it is."""
-    found = tuple(array.shape)
-    fits = found in shapes or found[1:] in shapes
-    return array[None] if not fits and (1, *found) in shapes else array
+    shape = tuple(array.shape)
+    fits = shape in shapes or shape[1:] in shapes
+    return array[None] if not fits and (1, *shape) in shapes else array
 
 
 def advice(found: _Shape, inputs: _Shape) -> str:
@@ -84,7 +84,7 @@ def _plain(label: str, value: Any) -> Any:
         return value.attributions
     if isinstance(value, tuple) and len(value) == 1:  # Captum's answer to inputs in a tuple
         return value[0]
-    if isinstance(value, list | tuple) and value and all(isinstance(one, Tensor | np.ndarray) for one in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(array, Tensor | np.ndarray) for array in value):
         return _stacked(label, value)
     return value
 
@@ -94,15 +94,15 @@ def _is_explanation(value: Any) -> bool:
 
 
 def _stacked(label: str, arrays: list[Any] | tuple[Any, ...]) -> Any:
-    shapes = list(dict.fromkeys(tuple(one.shape) for one in arrays))
+    shapes = list(dict.fromkeys(tuple(array.shape) for array in arrays))
     if len(shapes) > 1:
         raise ValueError(
             f"{label}: expected arrays of one shape, got {' and '.join(map(str, shapes))}; attributions of several "
             "input tensors, as Captum gives them, go to verax.interop.captum.prediction_change and its like."
         )
-    if all(isinstance(one, Tensor) for one in arrays):
-        return torch.stack([one.detach() for one in arrays])
-    return np.stack([one.detach().cpu().numpy() if isinstance(one, Tensor) else one for one in arrays])
+    if all(isinstance(array, Tensor) for array in arrays):
+        return torch.stack([array.detach() for array in arrays])
+    return np.stack([array.detach().cpu().numpy() if isinstance(array, Tensor) else array for array in arrays])
 
 
 _SMALL = 1 << 23  # elements of attributions that may be copied
@@ -186,7 +186,7 @@ class Attributed:
         """Some attributions of some inputs as one tensor."""
         if self._together is not None:
             return self._together[which, rows]
-        return torch.stack([one[rows] for one in self.attributions[which]])
+        return torch.stack([attribution[rows] for attribution in self.attributions[which]])
 
     @cached_property
     def _together(self) -> Tensor | None:
@@ -243,9 +243,9 @@ class Task:
 
     def context(self, rows: slice, device: torch.device) -> Rows:
         """Some inputs on a device, with all that replacements may ask for."""
-        given = self.problem.given
-        values, baselines = to_device(given.values[rows], device), to_device(given.baselines[rows], device)
-        still, fixed = undirected(given, values, baselines), given.fixed(rows)
+        checked = self.problem.given
+        values, baselines = to_device(checked.values[rows], device), to_device(checked.baselines[rows], device)
+        still, fixed = undirected(checked, values, baselines), checked.fixed(rows)
         keys = noise.input_keys(values, 0, "replacement", None if fixed is None else fixed.to(device))
         return Rows(values, baselines, self.problem.spread, still, self.problem.background, keys, self.draw)
 
@@ -275,22 +275,24 @@ def _attribution_list(
         if not attributions:
             raise ValueError("attributions: expected at least one, got an empty dict.")
         form, names = "dict", tuple(attributions)
-        found = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
+        arrays = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
     else:
         array = with_rows(_numbers("attributions", attributions), shapes)
         if array.shape[:1] != (1,) and tuple(array.shape) in shapes and tuple(array.shape[1:]) in shapes:
             raise ValueError(_two_readings(array, shapes))
         if tuple(array.shape) in shapes:
-            form, found = "one", (array,)
+            form, arrays = "one", (array,)
         elif tuple(array.shape[1:]) in shapes and len(array) > 0:
-            form, found = "stack", tuple(array)
+            form, arrays = "stack", tuple(array)
         else:
             raise ValueError(_shape_message("attributions", array, inputs, shapes))
-    labels = [f"attributions[{name!r}]" for name in names] or [_stack_name(form, each) for each in range(len(found))]
-    check_finite(dict(zip(labels, found, strict=True)))
-    dtype = reduce(torch.promote_types, (one.dtype for one in found))
-    precision = torch.tensor([torch.finfo(one.dtype).eps for one in found], dtype=torch.float64)[:, None, None]
-    shaped = tuple(_in_layout(one.to(dtype), given) for one in found)
+    labels = [f"attributions[{name!r}]" for name in names] or [_stack_name(form, each) for each in range(len(arrays))]
+    check_finite(dict(zip(labels, arrays, strict=True)))
+    dtype = reduce(torch.promote_types, (attribution.dtype for attribution in arrays))
+    precision = torch.tensor([torch.finfo(attribution.dtype).eps for attribution in arrays], dtype=torch.float64)[
+        :, None, None
+    ]
+    shaped = tuple(_in_layout(attribution.to(dtype), given) for attribution in arrays)
     return _alike(shaped, tuple(inputs.shape[1:])), precision, form, names
 
 
@@ -333,9 +335,9 @@ def _alike(attributions: tuple[Tensor, ...], shape: Shape) -> tuple[Tensor, ...]
 
     In float64, in which shares of different numbers differ.
     """
-    if len({one.shape for one in attributions}) == 1:
+    if len({attribution.shape for attribution in attributions}) == 1:
         return attributions
-    return tuple(spread(one.double(), shape) for one in attributions)
+    return tuple(spread(attribution.double(), shape) for attribution in attributions)
 
 
 def _numbers(label: str, value: Any) -> Tensor:
@@ -361,9 +363,9 @@ def _two_readings(array: Tensor, shapes: list[Shape]) -> str:
 
 
 def _shape_message(label: str, array: Tensor, inputs: Tensor, shapes: list[Shape], stack: bool = True) -> str:
-    wanted = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
+    expected = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
     stacked = f", or a stack (K, {str(shapes[0])[1:]}" if stack else ""
     return (
         f"{label}: shape {tuple(array.shape)} does not fit inputs of shape {tuple(inputs.shape)}; "
-        f"expected {wanted}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
+        f"expected {expected}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
     )

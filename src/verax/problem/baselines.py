@@ -37,10 +37,10 @@ def typical_row(
     if statistic == "mode" or (codes is not None and bool(codes.all())):
         return _modes(rows).to(inputs.dtype)
     amounts = rows.double()
-    found = amounts.nanmean(0) if statistic == "mean" else _medians(amounts)
+    row = amounts.nanmean(0) if statistic == "mean" else _medians(amounts)
     if codes is not None:
-        found = torch.where(codes, _modes(rows).double(), found)
-    return found.to(inputs.dtype)
+        row = torch.where(codes, _modes(rows).double(), row)
+    return row.to(inputs.dtype)
 
 
 def spreads(background: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
@@ -57,8 +57,8 @@ def _medians(rows: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
 def _modes(rows: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
     """The most frequent value of each element; torch's own may choose a rarer one where NaN is about."""
     flat = rows.reshape(len(rows), -1)
-    found = [_mode(flat[:, place]) for place in range(flat.shape[1])]
-    return torch.stack(found).reshape(rows.shape[1:])
+    modes = [_mode(flat[:, place]) for place in range(flat.shape[1])]
+    return torch.stack(modes).reshape(rows.shape[1:])
 
 
 def _mode(column: Shaped[Tensor, " m"]) -> Shaped[Tensor, ""]:
@@ -96,17 +96,17 @@ def baseline_tensor(
         baselines = 0.0
     if isinstance(baselines, str):
         baselines = typical_row(_checked_statistic(baselines), inputs, background, codes)
-    given = as_tensor("baselines", _exact(baselines) if isinstance(baselines, int | float) else baselines)
-    if given.is_complex():
-        raise TypeError(f"baselines: expected real numbers, got {given.dtype}.")
-    if not (torch.isfinite(given) | (given.isnan() & missing)).all():
+    tensor = as_tensor("baselines", _exact(baselines) if isinstance(baselines, int | float) else baselines)
+    if tensor.is_complex():
+        raise TypeError(f"baselines: expected real numbers, got {tensor.dtype}.")
+    if not (torch.isfinite(tensor) | (tensor.isnan() & missing)).all():
         hint = "; if the model takes missing values: verax.Scorer(model, takes_missing=True)" * (not missing)
         raise ValueError(f"baselines: expected finite numbers, got NaN or infinity{hint}.")
-    kept = given.to(inputs.device, inputs.dtype)
-    if not inputs.is_floating_point() and not torch.equal(kept.double(), given.to(inputs.device).double()):
+    kept = tensor.to(inputs.device, inputs.dtype)
+    if not inputs.is_floating_point() and not torch.equal(kept.double(), tensor.to(inputs.device).double()):
         raise TypeError("baselines: the inputs are whole numbers, got others; pass a code.")
     if torch.isinf(kept).any():
-        largest = float(given.double().abs().max())
+        largest = float(tensor.double().abs().max())
         raise ValueError(
             f"baselines: {largest:g} is too large for inputs of {inputs.dtype}; pass inputs of torch.float64, or a "
             f"baseline of at most {torch.finfo(inputs.dtype).max:.3g}."
@@ -115,7 +115,7 @@ def baseline_tensor(
         return kept.expand(inputs.shape)
     except RuntimeError:
         raise ValueError(
-            f"baselines: shape {tuple(given.shape)} does not broadcast to the inputs' shape {tuple(inputs.shape)}."
+            f"baselines: shape {tuple(tensor.shape)} does not broadcast to the inputs' shape {tuple(inputs.shape)}."
         ) from None
 
 
@@ -129,7 +129,7 @@ def _exact(number: int | float) -> Tensor:
 
 def _checked_statistic(word: str) -> str:
     if word not in STATISTICS:
-        listed = ", ".join(f'"{one}"' for one in STATISTICS)
+        listed = ", ".join(f'"{statistic}"' for statistic in STATISTICS)
         raise ValueError(f"baselines: expected a number, an array or one of {listed}, got {word!r}.")
     return word
 
@@ -138,8 +138,8 @@ def differs(
     inputs: Shaped[Tensor, "*#shape"], baselines: Shaped[Tensor, "*#shape"], missing: bool
 ) -> Bool[Tensor, "*shape"]:
     """Where a value is not its baseline; ``missing`` says whether some are NaN, which equals itself here."""
-    found = inputs != baselines
-    return found & ~(inputs.isnan() & baselines.isnan()) if missing else found
+    different = inputs != baselines
+    return different & ~(inputs.isnan() & baselines.isnan()) if missing else different
 
 
 def replaced(
@@ -206,10 +206,10 @@ def checked_background(
         raise ValueError("background: expected finite numbers, got NaN or infinity.")
     if labels is None:
         return rows, None
-    given = as_tensor("background_labels", labels)
-    if given.is_floating_point() or tuple(given.shape) != (len(rows),):
+    classes = as_tensor("background_labels", labels)
+    if classes.is_floating_point() or tuple(classes.shape) != (len(rows),):
         raise ValueError(
             f"background_labels: expected one whole number per background row, shape ({len(rows)},), "
-            f"got {given.dtype} of shape {tuple(given.shape)}."
+            f"got {classes.dtype} of shape {tuple(classes.shape)}."
         )
-    return rows, given.to(torch.int64)
+    return rows, classes.to(torch.int64)

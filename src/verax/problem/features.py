@@ -79,15 +79,15 @@ class Groups:
 
     def numbers(self) -> Int[Tensor, "maps *shape"]:
         """The map in the shape of the inputs, negative where an element is never removed."""
-        found = self.map if self.fixed is None else self.map.masked_fill(self.fixed, -1)
-        return found.reshape(-1, *self.shape)
+        numbers = self.map if self.fixed is None else self.map.masked_fill(self.fixed, -1)
+        return numbers.reshape(-1, *self.shape)
 
     def at(self, order: Int[Tensor, " m"]) -> "Groups":
         """The features of inputs in another order, or of some of them."""
         if len(self.map) == 1:
             return self
-        own = order.to(self.map.device)
-        return Groups(self.map[own], self.shape, None if self.fixed is None else self.fixed[own])
+        places = order.to(self.map.device)
+        return Groups(self.map[places], self.shape, None if self.fixed is None else self.fixed[places])
 
     def spread_out(self, values: Float[Tensor, "n features"]) -> Float[Tensor, "n *rest"]:
         """Give one value per group the shape of the inputs, each shared out evenly over its elements.
@@ -178,31 +178,31 @@ def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:
     """
     shape, count = tuple(inputs.shape[1:]), len(inputs)
     without_channels = shape[1:] if len(shape) == 3 else None
-    found = tuple(groups.shape)
+    full = tuple(groups.shape)
     if _two_readings(groups, inputs):
         raise ValueError(
-            f"features: group numbers of shape {found} can be read as one map for all inputs or as one map for each "
-            f"input; pass {(1, *found)}, features[None], for one map, or {(found[0], 1, *found[1:])}, "
+            f"features: group numbers of shape {full} can be read as one map for all inputs or as one map for each "
+            f"input; pass {(1, *full)}, features[None], for one map, or {(full[0], 1, *full[1:])}, "
             f"features[:, None], for one each."
             if inputs.ndim == 4
-            else f"features: group numbers of shape {found} can be read as one map for all inputs or as one number for "
-            f"each input and position; pass {(1, *found)}, features[None], for one map, or {(*found, 1)}, "
+            else f"features: group numbers of shape {full} can be read as one map for all inputs or as one number for "
+            f"each input and position; pass {(1, *full)}, features[None], for one map, or {(*full, 1)}, "
             f"features[..., None], expanded to {tuple(inputs.shape)}, for one each."
         )
-    if found in (shape, without_channels):
+    if full in (shape, without_channels):
         return groups.expand(shape).reshape(1, -1)
-    if 1 < len(found) < inputs.ndim and found == (count, *shape)[: len(found)]:  # one number for all that follows
-        return groups.reshape(*found, *(1,) * (inputs.ndim - len(found))).expand(count, *shape).reshape(count, -1)
-    one_each = groups[:, None] if found == (count, *(without_channels or ())) and without_channels else groups
+    if 1 < len(full) < inputs.ndim and full == (count, *shape)[: len(full)]:  # one number for all that follows
+        return groups.reshape(*full, *(1,) * (inputs.ndim - len(full))).expand(count, *shape).reshape(count, -1)
+    one_each = groups[:, None] if full == (count, *(without_channels or ())) and without_channels else groups
     lengths = [{1, count}, *({size} for size in shape)]
     if without_channels:
         lengths[1].add(1)
-    if one_each.ndim == inputs.ndim and all(one in two for one, two in zip(one_each.shape, lengths, strict=True)):
+    if one_each.ndim == inputs.ndim and all(length in two for length, two in zip(one_each.shape, lengths, strict=True)):
         return one_each.expand(-1, *shape).reshape(len(one_each), -1)
     allowed = [shape, (count, *shape)] + ([without_channels, (count, *without_channels)] if without_channels else [])
     raise ValueError(
-        f"features: group numbers of shape {found} do not fit inputs of shape {tuple(inputs.shape)}; "
-        f"expected one of {', '.join(str(one) for one in allowed)}."
+        f"features: group numbers of shape {full} do not fit inputs of shape {tuple(inputs.shape)}; "
+        f"expected one of {', '.join(str(length) for length in allowed)}."
     )
 
 
@@ -259,13 +259,15 @@ def tokens(present: Any, dimensions: int) -> Any:
         >>> tokens(torch.tensor([[True, True, False], [True, True, True]]), dimensions=2).tolist()
         [[[0, 0], [1, 1], [-1, -1]], [[0, 0], [1, 1], [2, 2]]]
     """
-    given = as_tensor("present", present)
-    if given.dtype != torch.bool or given.ndim != 2:
-        raise TypeError(f"present: expected True or False, shape (N, length), got {given.dtype}, {given.ndim} axes.")
-    empty = (~given.any(1)).nonzero()
+    present_mask = as_tensor("present", present)
+    if present_mask.dtype != torch.bool or present_mask.ndim != 2:
+        raise TypeError(
+            f"present: expected True or False, shape (N, length), got {present_mask.dtype}, {present_mask.ndim} axes."
+        )
+    empty = (~present_mask.any(1)).nonzero()
     if len(empty):
         raise ValueError(f"present: expected at least one token in every text, got none in row {int(empty[0, 0])}.")
-    place = (given.cumsum(1) - 1).where(given, -1)
+    place = (present_mask.cumsum(1) - 1).where(present_mask, -1)
     size = checked_count("dimensions", dimensions)
-    found = place[..., None].expand(*place.shape, size).clone()
-    return found.numpy() if isinstance(present, np.ndarray) else found
+    map_of_tokens = place[..., None].expand(*place.shape, size).clone()
+    return map_of_tokens.numpy() if isinstance(present, np.ndarray) else map_of_tokens

@@ -100,21 +100,23 @@ class Inputs:
     def _names_of(self, order: ColumnOrder) -> Sequence[str] | None:
         """Names that were given, or those of columns where each is a feature."""
         shape = getattr(self.values, "shape", ())
-        own = isinstance(self.features, str) and order.names is not None and tuple(shape[1:]) == (len(order.names),)
-        return order.names if self.names is None and own else self.names
+        per_column = (
+            isinstance(self.features, str) and order.names is not None and tuple(shape[1:]) == (len(order.names),)
+        )
+        return order.names if self.names is None and per_column else self.names
 
     def _features_of(self, rows: Any, inputs: Tensor) -> Any:
-        found = feature_map(self.features, inputs)
-        if isinstance(found, Grid):
+        features = feature_map(self.features, inputs)
+        if isinstance(features, Grid):
             return self.features
-        numbers = found.numbers()
+        numbers = features.numbers()
         return numbers[_index(rows)] if len(numbers) > 1 else numbers
 
     def _baselines_of(self, rows: Any, inputs: Tensor) -> Any:
         if self.baselines is None or isinstance(self.baselines, str | int | float):
             return self.baselines
-        found = baseline_tensor(self.baselines, inputs, missing=True)
-        return found[_index(rows)] if found.stride(0) else self.baselines
+        baselines = baseline_tensor(self.baselines, inputs, missing=True)
+        return baselines[_index(rows)] if baselines.stride(0) else self.baselines
 
 
 class PlainInputs(Inputs):
@@ -192,11 +194,11 @@ class CheckedInputs:
         if self.companions is not None:
             held = {name: value[order.to(value.device)] for name, value in self.companions.alongside.items()}
             beside = Companions(held, self.companions.key, self.companions.collate)
-        own = order.to(self.values.device)
+        places = order.to(self.values.device)
         return CheckedInputs(
-            values=self.values[own],
+            values=self.values[places],
             features=self.features.at(order),
-            baselines=self.baselines[own] if self.baselines.stride(0) else self.baselines[: len(order)],
+            baselines=self.baselines[places] if self.baselines.stride(0) else self.baselines[: len(order)],
             missing=self.missing,
             codes=self.codes,
             names=self.names,
@@ -278,34 +280,34 @@ def _refuse_not_finite(label: str, values: Tensor) -> None:
     bad = (~torch.isfinite(flat)).nonzero()
     if not len(bad):
         return
-    found = flat[bad[0, 0], bad[0, 1]].item()
-    takes = label == "inputs" and math.isnan(found)
+    value = flat[bad[0, 0], bad[0, 1]].item()
+    takes = label == "inputs" and math.isnan(value)
     hint = " For a model that takes missing values say verax.Scorer(model, takes_missing=True)." if takes else ""
     raise ValueError(
-        f"{label}: expected finite numbers, got {found} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
+        f"{label}: expected finite numbers, got {value} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
     )
 
 
 def _checked_codes(codes: Any, inputs: Tensor) -> Bool[Tensor, "*shape"] | None:
     shape = tuple(inputs.shape[1:])
-    said = (not inputs.is_floating_point()) if codes is None else codes
-    given = as_tensor("categorical", said)
-    if given.dtype != torch.bool:
-        raise TypeError(f"categorical: expected True or False, or one of them per element, got {given.dtype}.")
+    declared = (not inputs.is_floating_point()) if codes is None else codes
+    marks = as_tensor("categorical", declared)
+    if marks.dtype != torch.bool:
+        raise TypeError(f"categorical: expected True or False, or one of them per element, got {marks.dtype}.")
     try:
-        full = given.expand(shape).to(inputs.device)
+        full = marks.expand(shape).to(inputs.device)
     except RuntimeError:
-        raise ValueError(f"categorical: shape {tuple(given.shape)} does not fit rows of shape {shape}.") from None
+        raise ValueError(f"categorical: shape {tuple(marks.shape)} does not fit rows of shape {shape}.") from None
     return full if bool(full.any()) else None
 
 
 def _checked_names(names: Any, features: FeatureMap) -> tuple[str, ...] | None:
     if names is None:
         return None
-    found = tuple(str(name) for name in names)
-    if len(found) != features.most:
-        raise ValueError(f"names: expected one for each of {features.most} features, got {len(found)}.")
-    return found
+    checked = tuple(str(name) for name in names)
+    if len(checked) != features.most:
+        raise ValueError(f"names: expected one for each of {features.most} features, got {len(checked)}.")
+    return checked
 
 
 def _companions(given: Inputs) -> Companions | None:

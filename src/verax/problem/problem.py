@@ -110,8 +110,8 @@ class Problem:
         self.rows: Inputs = rows.ordered(self.order)
         data = self.order("background", background)
         self.given: CheckedInputs = checked_inputs(self.rows, data, self.scorer.takes_missing)
-        found, labels = checked_background(data, background_labels, self.given.values, missing=True)
-        self.background = None if found is None else found.to(self.given.values.device)
+        training_rows, labels = checked_background(data, background_labels, self.given.values, missing=True)
+        self.background = None if training_rows is None else training_rows.to(self.given.values.device)
         self.background_labels = labels
         self.target: Target = checked_target(target, len(self.given))
         self.scorer.check_target(self.target)
@@ -394,8 +394,8 @@ def _rows_of(
 
 def _shared(rows: Inputs, given: CheckedInputs) -> Inputs:
     """Rows whose features and baselines are said once for all of them, so that they serve other rows as well."""
-    said: tuple[int, ...] = tuple(getattr(rows.baselines, "shape", ()))
-    if len(rows) > 1 and len(said) == given.values.ndim and said[0] == len(rows):
+    lengths: tuple[int, ...] = tuple(getattr(rows.baselines, "shape", ()))
+    if len(rows) > 1 and len(lengths) == given.values.ndim and lengths[0] == len(rows):
         raise ValueError("baselines: this problem has one per row; make another problem for other rows.")
     if isinstance(given.features, Groups) and len(given.features.map) > 1:
         raise ValueError("features: this problem has one map per row; make another problem for other rows.")

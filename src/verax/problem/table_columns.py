@@ -64,9 +64,9 @@ class Column:
         if self.categories is not None:
             looked_up = np.empty(len(self.categories), dtype=object)
             looked_up[:] = self.categories
-            found = looked_up[numbers.astype(np.int64)]
+            cells = looked_up[numbers.astype(np.int64)]
             return pandas.Series(
-                found, dtype=self.dtype if self.dtype.kind in "biuf" or _is_own(self.dtype) else object
+                cells, dtype=self.dtype if self.dtype.kind in "biuf" or _is_own(self.dtype) else object
             )
         gaps = np.isnan(numbers)
         whole = bool((gaps | (numbers == np.round(numbers))).all())
@@ -93,7 +93,7 @@ class Column:
 
 def read_columns(frame: Any, background: Any, categorical: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a table; categories are numbered as they come in the background, sorted, then in the frame."""
-    found = []
+    columns = []
     for name in frame.columns:
         dtype = frame[name].dtype
         kind = getattr(dtype, "kind", "O")
@@ -103,8 +103,8 @@ def read_columns(frame: Any, background: Any, categorical: Sequence[str]) -> tup
             raise TypeError(f"frame: column {name} is sparse; turn it into a dense one: frame.sparse.to_dense().")
         counted = kind in "iuf" and str(name) not in categorical
         categories = None if counted else _categories(background[name], frame[name])
-        found.append(Column(str(name), _holding(dtype, background[name], categories or ()), categories, name))
-    return tuple(found)
+        columns.append(Column(str(name), _holding(dtype, background[name], categories or ()), categories, name))
+    return tuple(columns)
 
 
 def _holding(dtype: Any, background: Any, categories: Sequence[Any]) -> Any:
@@ -222,13 +222,13 @@ class _Walk:
         if not isinstance(columns, list):  # it was never fitted
             return columns
         names = [str(name) for name in getattr(step, "feature_names_in_", range(len(columns)))]
-        found: list[_Sources] = []
+        sources: list[_Sources] = []
         for name, part, chosen in step.transformers_:
             width = step.output_indices_[name].stop - step.output_indices_[name].start
             selected = [columns[place] for place in column_positions(chosen, names)]
             made = self.visit(part, selected)
-            found += made if isinstance(made, list) and len(made) == width else [_union(selected)] * width
-        return found
+            sources += made if isinstance(made, list) and len(made) == width else [_union(selected)] * width
+        return sources
 
     def _visit_inner(self, step: Any, columns: _Columns) -> None:
         """Visit the fitted models that a model holds."""
@@ -237,7 +237,7 @@ class _Walk:
             for number, inner in enumerate(_each(getattr(step, name, None))):
                 seen = columns
                 if isinstance(columns, list) and places is not None:
-                    seen = [columns[int(one)] for one in places[number]]
+                    seen = [columns[int(place)] for place in places[number]]
                 self.visit(getattr(inner, "estimator", inner) if name == "calibrated_classifiers_" else inner, seen)
         if type(step).__name__ == "FrozenEstimator":
             self.visit(step.estimator, columns)
@@ -310,7 +310,9 @@ def _held_elsewhere(step: Any) -> Iterator[Any]:
         if name.startswith("_") or name in settings or name in (*_INNER, *_OF_LABELS, *_FITTED_ELSEWHERE):
             continue
         for inner in _each(value):
-            holds = any(hasattr(inner, one) for one in ("steps", "transformers_", "transformer_list", *_INNER))
+            holds = any(
+                hasattr(inner, attribute) for attribute in ("steps", "transformers_", "transformer_list", *_INNER)
+            )
             if hasattr(inner, "fit") and (holds or _encodes(inner)):
                 yield inner
 
@@ -322,7 +324,7 @@ def _each(value: Any) -> Iterator[Any]:
     if isinstance(value, np.ndarray):
         value = value.ravel().tolist() if value.dtype == object else []
     if isinstance(value, list | tuple):
-        for one in value:
-            yield from _each(one)
+        for entry in value:
+            yield from _each(entry)
     elif value is not None and not isinstance(value, str | int | float):
         yield value

@@ -62,7 +62,9 @@ class FrameModel:
     def frame(self, rows: Any) -> Any:
         """The data frame that rows of numbers stand for."""
         pandas = optional_package("pandas", "pandas", "frame: a table with categories")
-        return pandas.DataFrame({one.label: one.decode(rows[:, place]) for place, one in enumerate(self.columns)})
+        return pandas.DataFrame(
+            {column.label: column.decode(rows[:, place]) for place, column in enumerate(self.columns)}
+        )
 
     def model_rows(self, batch: Tensor) -> Any:
         """The data frame that a batch stands for."""
@@ -119,8 +121,8 @@ def problem(
     fitted = _estimator(model)
     adapter = adapt_estimator(getattr(fitted, "best_estimator_", fitted), None)
     whole = adapter.estimator
-    given = _fitted_columns("frame", whole, frame)
-    rows = as_frame("frame", given).reset_index(drop=True)
+    columns_fitted = _fitted_columns("frame", whole, frame)
+    rows = as_frame("frame", columns_fitted).reset_index(drop=True)
     train = None if background is None else as_frame("background", _fitted_columns("background", whole, background))
     numeric = _numeric_categories(whole, rows, categorical)
     columns = _as_learnt(whole, read_columns(rows, rows if train is None else train, numeric))
@@ -131,17 +133,17 @@ def problem(
 
     def read(other: Any) -> Inputs:
         """Rows of another frame, as numbers."""
-        own = _fitted_columns("frame", whole, other)
-        listed = as_frame("frame", own).reset_index(drop=True)
+        ordered = _fitted_columns("frame", whole, other)
+        listed = as_frame("frame", ordered).reset_index(drop=True)
         values = _encode(columns, listed)
-        _check_there_and_back(encoded, values, listed, own)
+        _check_there_and_back(encoded, values, listed, ordered)
         names = tuple(column.name for column in columns)
         become = _REMOVED.get(baselines, "") if isinstance(baselines, str) else ""
         return Inputs(values, features="element", baselines=removed, names=names, codes=mask, removed=become)
 
     return problem_of(
         encoded,
-        read(given),
+        read(columns_fitted),
         read,
         background=None if train is None else typical,
         background_labels=background_labels,
@@ -201,7 +203,7 @@ def _as_learnt(model: Any, columns: tuple[Column, ...]) -> tuple[Column, ...]:
     Such an encoder of scikit-learn does not find plain numbers among its categories.
     """
     learnt = [known for known in learnt_categories(model) if getattr(known, "dtype", np.dtype(float)).kind == "O"]
-    if not any(isinstance(one, int | float) and not np.isnan(one) for known in learnt for one in known):
+    if not any(isinstance(category, int | float) and not np.isnan(category) for known in learnt for category in known):
         return columns
     numbers = [column.categories is not None and getattr(column.dtype, "kind", "O") in "iuf" for column in columns]
     return tuple(
@@ -241,19 +243,19 @@ def _baseline_row(baselines: Any, columns: Sequence[Column], rows: Any, codes: A
     """One row that removed features take their values from."""
     if isinstance(baselines, str) and baselines == "missing":
         return np.array([column.gap for column in columns])
-    given = torch.from_numpy(rows)
+    tensor = torch.from_numpy(rows)
     if isinstance(baselines, str):
         if baselines not in ("mean", "median", "mode"):
-            wanted = '"mean", "median", "mode", "missing" or values by column'
-            raise ValueError(f"baselines: expected {wanted}, got {baselines!r}.")
-        return _without_gaps(baselines, given, columns, codes)
-    found = _without_gaps("mean", given, columns, codes)
+            expected = '"mean", "median", "mode", "missing" or values by column'
+            raise ValueError(f"baselines: expected {expected}, got {baselines!r}.")
+        return _without_gaps(baselines, tensor, columns, codes)
+    statistics = _without_gaps("mean", tensor, columns, codes)
     places = {column.name: place for place, column in enumerate(columns)}
     for name, value in _by_column(baselines):
         if name not in places:
             raise ValueError(f"baselines: there is no column {name}; there are {', '.join(places)}.")
-        found[places[name]] = columns[places[name]].encode([value])[0]
-    return found
+        statistics[places[name]] = columns[places[name]].encode([value])[0]
+    return statistics
 
 
 def _without_gaps(statistic: str, rows: Tensor, columns: Sequence[Column], codes: Any) -> Any:
@@ -263,9 +265,9 @@ def _without_gaps(statistic: str, rows: Tensor, columns: Sequence[Column], codes
         gaps = [] if column.categories is None else column.gaps
         for code in gaps:
             marked[marked[:, place] == code, place] = torch.nan
-    found = typical_row(statistic, rows, marked, torch.from_numpy(codes)).numpy()
-    empty = np.isnan(found) & codes
-    return np.where(empty, rows[0].numpy(), found)
+    typical = typical_row(statistic, rows, marked, torch.from_numpy(codes)).numpy()
+    empty = np.isnan(typical) & codes
+    return np.where(empty, rows[0].numpy(), typical)
 
 
 def _by_column(baselines: Any) -> Iterator[tuple[str, Any]]:

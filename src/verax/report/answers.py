@@ -69,13 +69,13 @@ def cards(view: View) -> list[Card]:
 def _answers(view: View, model: ModelInfo) -> Iterable[Answer]:
     for kind, question in QUESTIONS.items():
         metric = _deciding(view, kind)
-        found = None if metric is None else view.winner(model.name, metric)
-        if found is not None:
-            label = view.label(found.configuration)
-            verdict = _verdict(found, weak=bool(model.weakness))
-            facts = tuple(_facts(view, model.name, found))
+        winner = None if metric is None else view.winner(model.name, metric)
+        if winner is not None:
+            label = view.label(winner.configuration)
+            verdict = _verdict(winner, weak=bool(model.weakness))
+            facts = tuple(_facts(view, model.name, winner))
             yield Answer(
-                question, found.metric.label, verdict, label, found.configuration, facts, pasted(model, label, found)
+                question, winner.metric.label, verdict, label, winner.configuration, facts, pasted(model, label, winner)
             )
 
 
@@ -187,7 +187,7 @@ def _imports(*code: str) -> list[str] | None:
         return None
     homes = {name: next((home for home in _MODULES if hasattr(home, name)), None) for name in names}
     public = {home.__name__: sorted(name for name, place in homes.items() if place is home) for home in _MODULES}
-    lines = [f"from {home} import {', '.join(own)}" for home, own in public.items() if own]
+    lines = [f"from {home} import {', '.join(listed)}" for home, listed in public.items() if listed]
     return None if None in homes.values() else ["import numpy as np", "import verax", *lines]
 
 

@@ -154,10 +154,10 @@ def paired_figure(view: View, metric: MetricInfo) -> Figure:
     models = [model for model in view.models if model in set(rows["model"])]
     drawn, axes = panels(len(models), width=3.6, height=2.6, columns=2)
     for model, ax in zip(models, axes, strict=True):
-        own = rows.filter(pl.col("model") == model)
-        methods = [method for method in paired_methods(view) if method in set(own["method"])]
+        model_rows = rows.filter(pl.col("model") == model)
+        methods = [method for method in paired_methods(view) if method in set(model_rows["method"])]
         for at, method in enumerate(methods):
-            means = own.filter(pl.col("method") == method).sort("pair", "local")[metric.column]
+            means = model_rows.filter(pl.col("method") == method).sort("pair", "local")[metric.column]
             pairs = means.to_numpy().reshape(-1, 2)
             places = [2.5 * at, 2.5 * at + 1]
             ax.plot(places, pairs.T, color="0.6", linewidth=0.6, zorder=1)

@@ -94,16 +94,16 @@ def _distances(comparison: Comparison) -> list[dict[str, str]]:
     under |= {other.replacement: other.evaluation for other in comparison.elsewhere}
     return [
         {
-            "metric": comparison.evaluation.label(one.metric) if one.metric else "none",
-            "replacement": replacement if one.metric else "inputs as they are",
-            "attribution": one.attribution,
-            "space": one.space,
-            "beyond": percent(one.beyond(comparison.level)),
-            "ratio": f"{one.ratio:.2g}",
+            "metric": comparison.evaluation.label(distance.metric) if distance.metric else "none",
+            "replacement": replacement if distance.metric else "inputs as they are",
+            "attribution": distance.attribution,
+            "space": distance.space,
+            "beyond": percent(distance.beyond(comparison.level)),
+            "ratio": f"{distance.ratio:.2g}",
         }
         for replacement, evaluation in under.items()
-        for one in evaluation.distance or ()
-        if one.metric or evaluation is comparison.evaluation
+        for distance in evaluation.distance or ()
+        if distance.metric or evaluation is comparison.evaluation
     ]
 
 
@@ -194,14 +194,14 @@ def shown_texts(comparison: Comparison) -> dict[str, Any] | None:
 def _words(words: tuple[str, ...], values: Float[Tensor, " length"]) -> list[Word]:
     """The tokens that people see: special ones and padding have no text."""
     largest = float(values.abs().max()) or 1.0
-    found = []
+    sentences = []
     for word, value in zip(words, values.to(torch.float64).tolist(), strict=True):
         if word:
             text = word.lstrip()
             share = f"{abs(value) / largest:.2f}"
             side = "" if share == "0.00" else "for" if value > 0 else "against"
-            found.append(Word(word[: len(word) - len(text)], text, share, side, number(value)))
-    return found
+            sentences.append(Word(word[: len(word) - len(text)], text, share, side, number(value)))
+    return sentences
 
 
 def _channels(colour: str) -> str:

@@ -46,7 +46,9 @@ def members(example: Example) -> list[tuple[str, str, int]]:
     for c, (method, role) in enumerate(zip(example.methods, example.roles, strict=True)):
         places.setdefault(label_of_method(method), {})[role] = c
     return [
-        (name, role, found.get(role, next(iter(found.values())))) for name, found in places.items() for role in ROLES
+        (name, role, by_role.get(role, next(iter(by_role.values()))))
+        for name, by_role in places.items()
+        for role in ROLES
     ]
 
 

@@ -152,11 +152,11 @@ def cost_sentence(view: View) -> str | None:
     both = set(view.pair) <= {metric.column for metric in view.measured}
     if not both or not isinstance(steps, int) or not isinstance(draws, int):
         return None
-    found = crossover(steps, draws)
+    count = crossover(steps, draws)
     return (
-        f"One attribution of one input alone: DPC needs {found.guided_rows} model rows, Infidelity with {draws:,} draws"
-        f" {found.draws:,}, {number(found.ratio)} times as many. All attributions of an input can share the draws: from"
-        f" {found.attributions} attributions on, Infidelity needs no more rows than DPC."
+        f"One attribution of one input alone: DPC needs {count.guided_rows} model rows, Infidelity with {draws:,} draws"
+        f" {count.draws:,}, {number(count.ratio)} times as many. All attributions of an input can share the draws: from"
+        f" {count.attributions} attributions on, Infidelity needs no more rows than DPC."
     )
 
 
@@ -199,21 +199,21 @@ def share_of_possible(view: View, model: str, column: str) -> str:
     """How much of what is possible the best explanation under a metric attains, a sentence; empty where not known."""
     trust = view.tables.trust
     rows = [] if trust is None else list(trust.limits.iter_rows(named=True))
-    one = next((row for row in rows if (row["model"], row["metric"]) == (model, column)), None)
-    if one is None or math.isnan(one["share"]):
+    fact_row = next((row for row in rows if (row["model"], row["metric"]) == (model, column)), None)
+    if fact_row is None or math.isnan(fact_row["share"]):
         return ""
-    least = "" if one["exact"] else "At most "
-    scores = f"{number(one['score'])}, where an attribution can get {number(one['possible'])}"
-    most = "" if one["exact"] else " or more"
-    return f"{least}{_share(one)} of what is possible, on {counted(one['inputs'], 'input')}: {scores}{most}."
+    least = "" if fact_row["exact"] else "At most "
+    scores = f"{number(fact_row['score'])}, where an attribution can get {number(fact_row['possible'])}"
+    most = "" if fact_row["exact"] else " or more"
+    return f"{least}{_share(fact_row)} of what is possible, on {counted(fact_row['inputs'], 'input')}: {scores}{most}."
 
 
 def _model_audit(model: str, audit: Audit, labels: Mapping[str, str]) -> ModelAudit:
     """An audit with metrics named as people read them, and without commas, for lists."""
     labels = {column: _bracketed(label) for column, label in labels.items()}
     findings = [
-        replace(one, metric=labels.get(one.metric, one.metric), trial=_named(one.trial, labels))
-        for one in audit.findings
+        replace(finding, metric=labels.get(finding.metric, finding.metric), trial=_named(finding.trial, labels))
+        for finding in audit.findings
     ]
     blind = {labels.get(name, name): words for name, words in audit.known_limitations.items()}
     named = replace(audit, findings=findings, known_limitations=blind)

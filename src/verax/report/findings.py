@@ -65,20 +65,20 @@ def one_line(view: View) -> str:
 
 def sentences(view: View) -> list[str]:
     """The most important findings, most important first."""
-    found = [_preference(view, metric) for metric in view.leading(LEADING_DPC, LEADING_PC)]
-    found += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
-    found += view.paper.sentences() if view.paper else []
-    found += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
-    return found
+    lines = [_preference(view, metric) for metric in view.leading(LEADING_DPC, LEADING_PC)]
+    lines += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
+    lines += view.paper.sentences() if view.paper else []
+    lines += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
+    return lines
 
 
 def _preference(view: View, metric: MetricInfo) -> str:
-    found = [one for one in (best(view, model, metric) for model in view.models) if one is not None]
-    kind, many = Counter(one.kind for one in found).most_common(1)[0]
-    labels = Counter(one.label for one in found)
+    leaders = [leader for leader in (best(view, model, metric) for model in view.models) if leader is not None]
+    kind, many = Counter(leader.kind for leader in leaders).most_common(1)[0]
+    labels = Counter(leader.label for leader in leaders)
     words = ", ".join(label + (f" ({count} times)" if count > 1 else "") for label, count in labels.items())
     article = "a naive" if kind == REFERENCE else "a"
-    return f"{metric.label} rates {article} {kind} method best on {_of(many, len(found))}: {words}."
+    return f"{metric.label} rates {article} {kind} method best on {_of(many, len(leaders))}: {words}."
 
 
 def _agreement(view: View) -> str:

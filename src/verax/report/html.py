@@ -113,7 +113,7 @@ def _column(values: list[Any]) -> Any:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, list):
-        return [_json_value(one) for one in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     return value
@@ -165,7 +165,7 @@ def inline(figure: Figure, description: str) -> str:
     Text stays text, black takes the page's colour, and the width gives way. Its ids begin with a hash of the
     description, so that no figure of a page takes a shape from another one, which may be hidden.
     """
-    own = f"{hashlib.sha256(description.encode()).hexdigest()[:8]}-"
+    prefix = f"{hashlib.sha256(description.encode()).hexdigest()[:8]}-"
     written = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "none"}):
         _write(figure, written, transparent=True)
@@ -177,14 +177,16 @@ def inline(figure: Figure, description: str) -> str:
         element.tag = element.tag.rpartition("}")[2]  # a page knows SVG without its namespaces
         element.attrib = {name.rpartition("}")[2]: value for name, value in element.items()}
         for name, value in element.items():
-            element.attrib[name] = f"#{own}{value[1:]}" if name == "href" else value.replace("url(#", f"url(#{own}")
+            element.attrib[name] = (
+                f"#{prefix}{value[1:]}" if name == "href" else value.replace("url(#", f"url(#{prefix}")
+            )
         if "style" in element.attrib:
             style = element.attrib["style"].replace("#000000", "currentColor")
             element.attrib["style"] = style.replace("'DejaVu Sans'", "sans-serif")
         if element.tag == "g":
             element.attrib.pop("id", None)  # nothing refers to it
         elif "id" in element.attrib:
-            element.attrib["id"] = own + element.attrib["id"]
+            element.attrib["id"] = prefix + element.attrib["id"]
     root.attrib.pop("height")
     width = 4 / 3 * figure.get_figwidth() * 72
     root.attrib |= {"width": f"{width:.0f}", "fill": "currentColor", "stroke-linejoin": "round"}

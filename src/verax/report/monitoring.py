@@ -53,8 +53,8 @@ def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) 
 def _lead(monitor: "Monitor") -> str:
     fallen = [track for track in monitor.tracks if track.alarm]
     if fallen:
-        said = [f"{track.metric} of {track.attribution}, alarm in window {_first_alarm(track)}" for track in fallen]
-        return f"Yes: {'; '.join(said)}."
+        alarms = [f"{track.metric} of {track.attribution}, alarm in window {_first_alarm(track)}" for track in fallen]
+        return f"Yes: {'; '.join(alarms)}."
     watched = sum(not window.reference for window in monitor.tracks[0].windows)
     if not watched:
         return "Not asked yet: the windows so far are the reference."

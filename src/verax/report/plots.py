@@ -171,7 +171,9 @@ def by_size(result: SensitivityResult) -> Chart:
     chart, (ax,) = panels(1, width=4.5 + room_for(result.labels), height=3.2)
     sizes = np.array(result.metric.sizes)
     for which, (colour, marker) in zip(shown, LINES, strict=False):
-        means, reach = np.array([(one.mean, one.high - one.mean) for one in estimates(result.per_size[which].T)]).T
+        means, reach = np.array(
+            [(estimate.mean, estimate.high - estimate.mean) for estimate in estimates(result.per_size[which].T)]
+        ).T
         ax.errorbar(sizes, means, reach, label=short(result.labels[which]), color=colour, fmt=f"{marker}-")
     ax.set(xlabel="features removed together, N", ylabel="Sensitivity-N error", xticks=sizes)
     ax.set_ylim(bottom=0)
@@ -185,9 +187,9 @@ def spreads(result: UncertaintyResult) -> Chart:
     chart, axes = panels(len(shown), share=True)
     for which, ax in zip(shown, axes, strict=True):
         for (way, spread), (colour, marker) in zip(result.mean_spreads().items(), LINES, strict=False):
-            found = spread[which].cpu().numpy()
-            found = np.where(found > 0, found, np.nan)  # the whole pool has none, and 0 has no logarithm
-            ax.plot(result.sizes, found, color=colour, marker=marker, label=way)
+            values = spread[which].cpu().numpy()
+            values = np.where(values > 0, values, np.nan)  # the whole pool has none, and 0 has no logarithm
+            ax.plot(result.sizes, values, color=colour, marker=marker, label=way)
         ax.set_title(short(result.labels[which]), fontsize="medium")
     axes[0].set(xscale="log", yscale="log")
     axes[0].set_xticks(result.sizes, map(str, result.sizes))
@@ -203,8 +205,8 @@ def means(results: Mapping[str, Result]) -> Chart:
     names = [short(first.labels[which]) for which in shown]
     chart, axes = _rows_of_dots(len(results), len(shown), 2.5 + room_for(names) / len(results), len(results))
     for ax, (name, result) in zip(axes, results.items(), strict=True):
-        found = result.listed_means()
-        _dots(ax, [found[which] for which in shown], [BLUE] * len(shown))
+        estimates_of = result.listed_means()
+        _dots(ax, [estimates_of[which] for which in shown], [BLUE] * len(shown))
         _say_direction(ax, result.metric.label_as(name), result)
         ax.tick_params(labelleft=ax is axes[0])
     axes[0].set_yticks(range(len(shown)), names)
@@ -221,8 +223,8 @@ def rankings(comparison: Comparison, metrics: Sequence[str] | None = None) -> Ch
     chart, axes = _rows_of_dots(len(metrics), count, width, columns=max(1, int(_WIDEST / width)))
     for ax, metric in zip(axes, metrics, strict=True):
         ranking, best = comparison.ranking(metric)[:count], comparison.best(metric)
-        _dots(ax, ranking, [BLUE if one.name in best else GREY for one in ranking])
-        ax.set_yticks(range(count), [short(one.name) for one in ranking])
+        _dots(ax, ranking, [BLUE if ranked.name in best else GREY for ranked in ranking])
+        ax.set_yticks(range(count), [short(ranked.name) for ranked in ranking])
         _say_direction(ax, comparison.evaluation.label(metric), comparison.evaluation[metric])
     blue = "\nblue: not significantly different from the best" if len(comparison.names) > 1 else ""
     means = f"Means over {counted(comparison.inputs, 'input')} with {100 * comparison.level:.4g} % intervals"
@@ -240,9 +242,9 @@ def _rows_of_dots(metrics: int, attributions: int, width: float, columns: int) -
 
 
 def _dots(ax: Axes, found: Sequence[Estimate | Ranked], colours: list[str]) -> None:
-    for place, (one, colour) in enumerate(zip(found, colours, strict=True)):
-        ax.plot([one.low, one.high], [place, place], color=colour, linewidth=2, solid_capstyle="butt")
-        ax.plot([one.mean], [place], "o", color=colour, markersize=5)
+    for place, (estimate, colour) in enumerate(zip(found, colours, strict=True)):
+        ax.plot([estimate.low, estimate.high], [place, place], color=colour, linewidth=2, solid_capstyle="butt")
+        ax.plot([estimate.mean], [place], "o", color=colour, markersize=5)
 
 
 def _say_direction(ax: Axes, label: str, result: Result) -> None:

@@ -31,7 +31,7 @@ def audit_page(audit: "Audit") -> str:
         audit: What was found.
     """
     table = audit.table()
-    failed = [one for one in audit.findings if one.passed is False]
+    failed = [finding for finding in audit.findings if finding.passed is False]
     return rendered(
         "audit.html",
         about="your model" if audit.inputs else "models whose true explanations are known",
@@ -43,14 +43,14 @@ def audit_page(audit: "Audit") -> str:
         trials=[(trial.name, trial.asks, trial.passes, trial.validity) for trial in audit.trials],
         blind=list(audit.blind_spots.items()),
         misled=list(audit.misled.items()),
-        failed=[_failure_cells(one) for one in failed[:_MOST]],
+        failed=[_failure_cells(finding) for finding in failed[:_MOST]],
         more=max(0, len(failed) - _MOST),
         notes=audit.notes,
     )
 
 
 def _failure_cells(finding: "Finding") -> list[Any]:
-    value, low, high = (_figure(one) for one in (finding.value, finding.low, finding.high))
+    value, low, high = (_figure(figure) for figure in (finding.value, finding.low, finding.high))
     scale = "" if finding.scale is None else f", within {finding.scale:g}"
     kind = f"{finding.kind}{scale}"
     where = (finding.metric, kind, finding.replacement, finding.case, finding.trial)
@@ -104,7 +104,7 @@ def check_page(check: "Check", record: Mapping[str, Any] | None = None) -> str:
         record: What it takes to compute it again, of checks that a file states.
     """
     table = check.table()
-    counts = Counter(one.outcome for one in check.requirements)
+    counts = Counter(requirement.outcome for requirement in check.requirements)
     listed = [f"{counts[word]} {word}" for word in ("passed", "failed", "undecided") if counts[word]]
     facts = {**check.facts, "cost": cost(check.rows, check.cost.seconds)}
     if record is not None:
@@ -118,7 +118,7 @@ def check_page(check: "Check", record: Mapping[str, Any] | None = None) -> str:
         head=table.head,
         rows=[(row[0], row[1:]) for row in table.rows],
         notes=table.notes,
-        required=[_required(check, number, one) for number, one in enumerate(check.required)],
+        required=[_required(check, number, requirement) for number, requirement in enumerate(check.required)],
         facts=facts,
         points=POINTS,
         file=None if record is None else record["check"],

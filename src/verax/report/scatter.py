@@ -155,8 +155,8 @@ def figure(view: View, lime: bool) -> Figure:
             for name, colour in zip(names, method_colours(names), strict=True):
                 part = rows.filter(pl.col("name") == name)
                 ax.scatter(part[infidelity], part[dpc], s=12, color=colour, label=plain(name))
-        found = view.agreements.get((model, lime))
-        ending = f", Spearman {signed(found.spearman.mean)}" if found else ""
+        agreement = view.agreements.get((model, lime))
+        ending = f", Spearman {signed(agreement.spearman.mean)}" if agreement else ""
         ax.set(title=plain(model) + ending, xlabel=bad, ylabel=good)
         ax.locator_params(axis="x", nbins=5)  # long numbers would run into each other
         ax.ticklabel_format(axis="both", style="sci", scilimits=(-3, 4))

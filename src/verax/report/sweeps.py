@@ -22,8 +22,8 @@ def epsilon_series(view: View) -> list[MetricInfo]:
     for metric in view.measured:
         if metric.epsilon is not None:
             alike.setdefault(metric.series, []).append(metric)
-    found = next((metrics for metrics in alike.values() if len(metrics) >= FEWEST), [])
-    return sorted(found, key=lambda metric: metric.epsilon or 0.0)
+    series = next((metrics for metrics in alike.values() if len(metrics) >= FEWEST), [])
+    return sorted(series, key=lambda metric: metric.epsilon or 0.0)
 
 
 def epsilon_points(view: View) -> pl.DataFrame:
@@ -50,9 +50,9 @@ def epsilon_charts(view: View) -> dict[str, Any]:
     """One line per method, a panel per model."""
     if not epsilon_series(view):
         return {}
-    found = epsilon_points(view)
-    labels = [label for label in view.labels if label in set(found["label"])]
-    ticks = alt.Axis(values=sorted(set(found["epsilon"])), grid=False)
+    points = epsilon_points(view)
+    labels = [label for label in view.labels if label in set(points["label"])]
+    ticks = alt.Axis(values=sorted(set(points["epsilon"])), grid=False)
     base = alt.Chart().encode(
         x=alt.X("epsilon:Q", scale=alt.Scale(type="log", nice=False), axis=ticks),
         y=alt.Y("value:Q", title=_VALUE, axis=alt.Axis(format="~g", tickCount=5)),
@@ -69,7 +69,7 @@ def epsilon_charts(view: View) -> dict[str, Any]:
         base.mark_circle(size=28, aria=False),
         data=alt.NamedData(name="epsilon"),
     )
-    faceted = by_model(layers.properties(height=230), _epsilon_models(view, found), margin=60, columns=2)
+    faceted = by_model(layers.properties(height=230), _epsilon_models(view, points), margin=60, columns=2)
     described = (
         faceted.resolve_scale(y="independent")
         .resolve_axis(x="independent")
@@ -80,12 +80,12 @@ def epsilon_charts(view: View) -> dict[str, Any]:
 
 def epsilon_figure(view: View) -> Figure:
     """The same as a figure."""
-    found = epsilon_points(view)
-    models, labels = _epsilon_models(view, found), [label for label in view.labels if label in set(found["label"])]
+    points = epsilon_points(view)
+    models, labels = _epsilon_models(view, points), [label for label in view.labels if label in set(points["label"])]
     drawn, axes = panels(len(models), width=4.4, height=2.8, columns=2)
     for model, ax in zip(models, axes, strict=True):
         for label, colour in zip(labels, method_colours(labels), strict=True):
-            line = found.filter(pl.col("model") == model, pl.col("label") == label)
+            line = points.filter(pl.col("model") == model, pl.col("label") == label)
             ax.plot(line["epsilon"], line["value"], color=colour, linewidth=1.2, marker=".", label=plain(label))
         ax.set_xscale("log")
         ax.set(title=plain(model), xlabel="epsilon", ylabel=_VALUE)

@@ -89,5 +89,5 @@ def _named(form: Any) -> set[str]:
     if not isinstance(form, dict):
         return set()
     data = form.get("data")
-    own = {data["name"]} if isinstance(data, dict) and "name" in data else set()
-    return own.union(*(_named(part) for part in form.values()))
+    names = {data["name"]} if isinstance(data, dict) and "name" in data else set()
+    return names.union(*(_named(part) for part in form.values()))

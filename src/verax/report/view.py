@@ -45,16 +45,16 @@ class View:
     @cached_property
     def pair(self) -> tuple[str, str]:
         """DPC and Infidelity, which are drawn against each other: the paper's, or the normalised one without it."""
-        found = self._configurations
-        plain = LEADING_INFIDELITY in found.columns and found[LEADING_INFIDELITY].count()
+        configurations = self._configurations
+        plain = LEADING_INFIDELITY in configurations.columns and configurations[LEADING_INFIDELITY].count()
         return LEADING_DPC, LEADING_INFIDELITY if plain else NORMALISED_INFIDELITY
 
     @cached_property
     def summary(self) -> pl.DataFrame:
         """One row per model and configuration, as the analysis gives it; DPC and Infidelity are null if not listed."""
-        found = self._configurations
-        absent = [name for name in (*self.pair, f"{self.pair[1]}_mc_error") if name not in found.columns]
-        return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
+        configurations = self._configurations
+        absent = [name for name in (*self.pair, f"{self.pair[1]}_mc_error") if name not in configurations.columns]
+        return configurations.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
 
     @cached_property
     def measured(self) -> tuple[MetricInfo, ...]:
@@ -63,8 +63,8 @@ class View:
 
     def leading(self, *columns: str) -> list[MetricInfo]:
         """These metrics where they were measured, or else the first ones that were, as many."""
-        found = [metric for name in columns for metric in self.measured if metric.column == name]
-        return found or list(self.measured[: len(columns)])
+        leading = [metric for name in columns for metric in self.measured if metric.column == name]
+        return leading or list(self.measured[: len(columns)])
 
     @property
     def main(self) -> list[MetricInfo]:
@@ -152,8 +152,8 @@ class View:
     @cached_property
     def uncertainty(self) -> pl.DataFrame:
         """Infidelity against draws per model and method; no rows where the study has none."""
-        found = curves(self.tables.uncertainty)
-        return found.with_columns(pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"))
+        lines = curves(self.tables.uncertainty)
+        return lines.with_columns(pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"))
 
     @cached_property
     def paper(self) -> Any:
@@ -164,9 +164,9 @@ class View:
     def settings(self) -> dict[str, list[Any]]:
         """LIME's settings that vary, by name: the values in the order of the rows, None for other methods."""
         rows = self.rows.select("configuration", "lime").iter_rows()
-        given = [settings_of(form) if lime else {} for form, lime in rows]
-        names = dict.fromkeys(name for settings in given for name in settings)
-        columns = {name: [settings.get(name) for settings in given] for name in names}
+        listed = [settings_of(form) if lime else {} for form, lime in rows]
+        names = dict.fromkeys(name for settings in listed for name in settings)
+        columns = {name: [settings.get(name) for settings in listed] for name in names}
         return {name: values for name, values in columns.items() if len(set(values) - {None}) > 1}
 
 

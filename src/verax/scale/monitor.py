@@ -132,7 +132,7 @@ class Track:
             self.test = self.test.after_gains(self.open_gains or [])
         mean = self.open_sums.estimate()
         ends = (mean.low, mean.high) if self.higher_is_better else (-mean.high, -mean.low)
-        told = None if within or self.test is None else self.test
+        test = None if within or self.test is None else self.test
         window = Window(
             window=len(self.windows) + 1,
             label=label,
@@ -143,8 +143,8 @@ class Track:
             low=ends[0],
             high=ends[1],
             reference=within,
-            evidence=None if told is None else told.log_evidence / math.log(10),
-            alarm=self.alarm or (told is not None and told.alarm),
+            evidence=None if test is None else test.log_evidence / math.log(10),
+            alarm=self.alarm or (test is not None and test.alarm),
         )
         self.windows.append(window)
         self.open_sums, self.open_gains = ScoreSums(), None
@@ -284,7 +284,7 @@ class Monitor:
         """
         parts = [results] if isinstance(results, Evaluation) else list(results)
         scores = _scores(parts)
-        key = batch or digest(scores={" ".join(name): tensor_hash(one) for name, one in scores.items()})
+        key = batch or digest(scores={" ".join(name): tensor_hash(score) for name, score in scores.items()})
         if self.knows(key):
             warn(f"This batch ({label or key[:8]}) was folded before, and is left out.")
             return []
@@ -361,8 +361,10 @@ class Monitor:
             ]
         known = [(track.metric, track.attribution) for track in self.tracks]
         if known != names:
-            wanted, found = (", ".join(f"{metric} of {one}" for metric, one in many) for many in (known, names))
-            raise ValueError(f"results: expected {wanted}, as in the batches before, got {found}.")
+            expected, got = (
+                ", ".join(f"{metric} of {attribution}" for metric, attribution in many) for many in (known, names)
+            )
+            raise ValueError(f"results: expected {expected}, as in the batches before, got {got}.")
         return copy.deepcopy(self.tracks)
 
 

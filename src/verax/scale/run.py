@@ -218,12 +218,12 @@ def score_lake(
         >>> folder.cleanup()
     """
     methods = {name: method for name, method in attributions.items() if isinstance(method, Attribution)}
-    given = {name: str(address) for name, address in attributions.items() if name not in methods}
+    addresses = {name: str(address) for name, address in attributions.items() if name not in methods}
     if not attributions:
         raise ValueError("attributions: expected at least one.")
     lakes = {INPUTS: open_lake("inputs", str(inputs))}
-    lakes |= {name: open_lake("attributions", address) for name, address in given.items()}
-    scorer = BatchScorer(problem, tuple(given), metrics, methods, key, limits)
+    lakes |= {name: open_lake("attributions", address) for name, address in addresses.items()}
+    scorer = BatchScorer(problem, tuple(addresses), metrics, methods, key, limits)
     _check_columns(lakes, scorer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # given with the scores

@@ -35,15 +35,15 @@ def folded(module: nn.Module) -> nn.Module:
           (2): Identity()
         )
     """
-    own = copy.deepcopy(module)
-    parents = [part for part in own.modules() if list(part.children())]
+    copied = copy.deepcopy(module)
+    parents = [part for part in copied.modules() if list(part.children())]
     traced = {parent: _calls(parent) for parent in parents}
     hidden = {below for parent, graph in traced.items() if graph is None for below in parent.modules()}
     graphs = {parent: graph for parent, graph in traced.items() if graph is not None and parent not in hidden}
-    alone = _called_once(own, graphs)
+    alone = _called_once(copied, graphs)
     for parent, graph in graphs.items():
         _fold_children(parent, graph, alone)
-    return own
+    return copied
 
 
 class ConvolutionReLU(nn.Conv2d):
@@ -54,8 +54,8 @@ class ConvolutionReLU(nn.Conv2d):
         if not (_CUDNN and input.is_cuda) or input.dtype == torch.float64 or isinstance(self.padding, str):
             return F.relu(self._conv_forward(input, self.weight, self.bias))
         settings = (self.stride, self.padding, self.dilation, self.groups)
-        found: Tensor = convolution_relu(input, self.weight, self.bias, *settings)
-        return found
+        output: Tensor = convolution_relu(input, self.weight, self.bias, *settings)
+        return output
 
 
 class FoldedLinear(nn.Module):
@@ -72,8 +72,8 @@ class FoldedLinear(nn.Module):
     def forward(self, input: Float[Tensor, "n *shape"]) -> Float[Tensor, "n *others"]:  # noqa: A002  # torch's name
         """Apply all of it."""
         # a batch norm scales the second axis, a linear layer makes the last one: the same only of tables
-        found = self.fused(input) if input.ndim == 2 else self.norm(self.linear(input))
-        return F.relu_(found) if self.relu else found
+        output = self.fused(input) if input.ndim == 2 else self.norm(self.linear(input))
+        return F.relu_(output) if self.relu else output
 
 
 @torch.library.custom_op("verax::convolution_relu", mutates_args=())
@@ -123,9 +123,9 @@ def _fold_children(parent: nn.Module, graph: fx.Graph, alone: set[nn.Module]) ->
             if len(chain[-1].users) == 1 and known.get(user) in alone and _fits(known[user], kind, first):
                 chain.append(user)
         if len(chain) > 1:
-            _put(parent, node, _joined(*(known[one] for one in chain)))
-            for one in chain[1:]:
-                _put(parent, one, nn.Identity())
+            _put(parent, node, _joined(*(known[follower] for follower in chain)))
+            for follower in chain[1:]:
+                _put(parent, follower, nn.Identity())
 
 
 def _can_take_up(layer: nn.Module) -> bool:
@@ -141,7 +141,9 @@ def _fits(layer: nn.Module, kind: type[nn.Module], first: nn.Module) -> bool:
 
 
 def _joined(layer: nn.Module, *followers: nn.Module) -> nn.Module:
-    norm: Any = next((one for one in followers if isinstance(one, nn.BatchNorm1d | nn.BatchNorm2d)), None)
+    norm: Any = next(
+        (follower for follower in followers if isinstance(follower, nn.BatchNorm1d | nn.BatchNorm2d)), None
+    )
     relu = isinstance(followers[-1], nn.ReLU)
     if isinstance(layer, nn.Linear):
         return FoldedLinear(layer, norm, relu)
@@ -155,9 +157,11 @@ def _joined(layer: nn.Module, *followers: nn.Module) -> nn.Module:
 def _take_up(layer: Any, norm: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
     """Fold in double precision, so that one rounding is all that changes."""
     values = (layer.weight, layer.bias, norm.running_mean, norm.running_var, norm.weight, norm.bias)
-    weight, bias, mean, variance, scale, shift = (None if one is None else one.detach().double() for one in values)
+    weight, bias, mean, variance, scale, shift = (
+        None if value is None else value.detach().double() for value in values
+    )
     fused = fuse_conv_bn_weights(weight, bias, mean, variance, norm.eps, scale, shift)  # type: ignore[arg-type]
-    layer.weight, layer.bias = (nn.Parameter(one.to(layer.weight.dtype), requires_grad=False) for one in fused)
+    layer.weight, layer.bias = (nn.Parameter(value.to(layer.weight.dtype), requires_grad=False) for value in fused)
 
 
 def _put(parent: nn.Module, node: fx.Node, layer: nn.Module) -> None:

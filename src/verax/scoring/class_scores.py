@@ -34,10 +34,10 @@ def checked_outputs(raw: object, rows: int, device: torch.device, returns: Retur
             f"model: expected it to return an array of {_what(returns)}, it returned a list ({error})."
         ) from None
     single = "one value" if returns == "values" else "one binary output"
-    wanted = f"({rows}, {'outputs' if returns == 'values' else 'classes'}), or ({rows},) for {single}"
+    expected = f"({rows}, {'outputs' if returns == 'values' else 'classes'}), or ({rows},) for {single}"
     if outputs.ndim not in (1, 2) or outputs.shape[0] != rows or outputs.numel() == 0:
         raise ValueError(
-            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; expected {wanted}."
+            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; expected {expected}."
         )
     if returns == "values" and outputs.dtype != torch.bool and not outputs.is_complex():
         outputs = outputs if outputs.is_floating_point() else outputs.double()  # counts are values, too
@@ -162,15 +162,15 @@ def resolve_target(
                 f"number, 0 to {classes - 1}, or its name (verax.Scorer(model, labels=[...]) gives them names)."
             )
         return predicted
-    wanted = columns.numbers.to(predicted.device).expand(len(predicted))
-    outside = ((wanted < 0) | (wanted >= classes)).nonzero()
+    followed = columns.numbers.to(predicted.device).expand(len(predicted))
+    outside = ((followed < 0) | (followed >= classes)).nonzero()
     if len(outside):
         row = int(outside[0, 0])
         where = f" in row {row}" if columns.numbers.ndim else ""
         word, many = ("output", "outputs") if values else ("class", "classes")
         numbers = f"{classes} {many}, 0 to {classes - 1}" if classes > 1 else f"one {word}, number 0"
-        raise ValueError(f"target: {word} {int(wanted[row])}{where} does not exist; the model has {numbers}.")
-    return wanted.contiguous()
+        raise ValueError(f"target: {word} {int(followed[row])}{where} does not exist; the model has {numbers}.")
+    return followed.contiguous()
 
 
 def columns_of(target: Target, labels: Sequence[Any] | None) -> Columns | None:
@@ -204,8 +204,8 @@ def _columns_by_label(target: str | tuple[str, ...], labels: Sequence[Any] | Non
         if text not in known:
             where = "" if isinstance(target, str) else f" in row {row}"
             raise ValueError(f"target: the model has no label {text!r}{where}; its labels are {_listed(labels)}.")
-    found = torch.tensor([known[text] for text in texts])
-    return int(found[0]) if isinstance(target, str) else found
+    places = torch.tensor([known[text] for text in texts])
+    return int(places[0]) if isinstance(target, str) else places
 
 
 def _refuse_ambiguous(target: int | Tensor, labels: Sequence[Any] | None) -> None:
@@ -225,10 +225,10 @@ def _refuse_ambiguous(target: int | Tensor, labels: Sequence[Any] | None) -> Non
 def _number(label: Any) -> float | None:
     """The number that a label is, or spells; None for other labels."""
     try:
-        found = float(label)
+        number = float(label)
     except (TypeError, ValueError):
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def _spellings(label: Any) -> set[str]:
@@ -248,18 +248,18 @@ def checked_target(target: Any, count: int) -> Target:
         return target
     if (texts := _texts(target)) is not None:
         return texts if isinstance(texts, str) else _one_per_row(texts, (len(texts),), count)
-    given = as_tensor("target", target)
-    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+    tensor = as_tensor("target", target)
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(
             "target: expected None, a class number, a label as text, or one of them per row, "
-            f"got numbers of type {given.dtype}."
+            f"got numbers of type {tensor.dtype}."
         )
-    negative = (given.reshape(-1) < 0).nonzero()
+    negative = (tensor.reshape(-1) < 0).nonzero()
     if len(negative):
         row = int(negative[0, 0])
-        where = f" in row {row}" if given.ndim else ""
-        raise ValueError(f"target: class {int(given.reshape(-1)[row])}{where} does not exist; numbers start at 0.")
-    return int(given) if given.ndim == 0 else _one_per_row(given.to(torch.int64), tuple(given.shape), count)
+        where = f" in row {row}" if tensor.ndim else ""
+        raise ValueError(f"target: class {int(tensor.reshape(-1)[row])}{where} does not exist; numbers start at 0.")
+    return int(tensor) if tensor.ndim == 0 else _one_per_row(tensor.to(torch.int64), tuple(tensor.shape), count)
 
 
 def _texts(target: Any) -> str | tuple[str, ...] | None:
@@ -269,10 +269,15 @@ def _texts(target: Any) -> str | tuple[str, ...] | None:
     if isinstance(target, int | Tensor):
         return None
     array = np.asarray(target)
-    found = array.reshape(-1).tolist()
-    if array.ndim > 1 or array.dtype.kind not in "OUT" or not found or not all(isinstance(one, str) for one in found):
+    labels = array.reshape(-1).tolist()
+    if (
+        array.ndim > 1
+        or array.dtype.kind not in "OUT"
+        or not labels
+        or not all(isinstance(label, str) for label in labels)
+    ):
         return None
-    return str(found[0]) if array.ndim == 0 else tuple(found)
+    return str(labels[0]) if array.ndim == 0 else tuple(labels)
 
 
 def _one_per_row(given: Any, shape: tuple[int, ...], count: int) -> Any:

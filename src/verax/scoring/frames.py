@@ -32,12 +32,12 @@ class ColumnOrder:
         A dict or a list of arguments is looked through; what has no columns, such as a number, is given back.
         """
         if isinstance(value, Mapping):
-            return {key: self(f"{label}[{key!r}]", one) for key, one in value.items()}
-        if isinstance(value, list | tuple) and any(column_names(one) is not None for one in value):
-            return [self(f"{label}[{place}]", one) for place, one in enumerate(value)]
-        found = column_names(value)
-        if found is not None and self.names is not None:
-            return _taken(value, found, _places(label, found, self.names, self.owner))
+            return {key: self(f"{label}[{key!r}]", item) for key, item in value.items()}
+        if isinstance(value, list | tuple) and any(column_names(item) is not None for item in value):
+            return [self(f"{label}[{place}]", item) for place, item in enumerate(value)]
+        names = column_names(value)
+        if names is not None and self.names is not None:
+            return _taken(value, names, _places(label, names, self.names, self.owner))
         return value if self.places is None else _permuted(value, self.places)
 
     def back(self, values: Any) -> Any:
@@ -56,14 +56,14 @@ def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
         >>> order("baselines", [10.0, 20.0])  # beside the data frame: of b, then of a
         array([20., 10.])
     """
-    found = column_names(inputs)
+    columns = column_names(inputs)
     if names is None:
-        own = None if found is None else tuple(str(name) for name in found)
-        return ColumnOrder(own, "the inputs have", None)
+        labels = None if columns is None else tuple(str(name) for name in columns)
+        return ColumnOrder(labels, "the inputs have", None)
     known = tuple(names)
-    if found is None:
+    if columns is None:
         return ColumnOrder(known, "the model knows", None)
-    places = _places("inputs", found, known, "the model knows")
+    places = _places("inputs", columns, known, "the model knows")
     return ColumnOrder(known, "the model knows", None if places == tuple(range(len(places))) else places)
 
 

@@ -158,9 +158,9 @@ class Inference:
     """
 
     def __init__(self, adapter: Adapter, precision: Precision | None, compile: bool) -> None:  # noqa: A002
-        wanted = "compile" if compile else f"precision: {precision!r}"
+        setting = "compile" if compile else f"precision: {precision!r}"
         if (compile or precision in ("bfloat16", "float16")) and not isinstance(adapter, TorchModule):
-            raise TypeError(f"{wanted} needs a torch module, got a model behind {type(adapter).__name__}.")
+            raise TypeError(f"{setting} needs a torch module, got a model behind {type(adapter).__name__}.")
         self.adapter, self.precision, self.compile = adapter, precision, compile
         self.folds = True  # until a folded copy is found to give other outputs
         self.kept: nn.Module | None = None
@@ -176,16 +176,16 @@ class Inference:
         companions: Companions | None = None,
     ) -> Runner:
         """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
-        wanted = self.precision is not None or self.compile
-        if not wanted or not isinstance(self.adapter, TorchModule):
+        fast = self.precision is not None or self.compile
+        if not fast or not isinstance(self.adapter, TorchModule):
             return plain
-        own = DTYPES[self.precision] if self.precision else plain.dtype
+        dtype = DTYPES[self.precision] if self.precision else plain.dtype
         make = self._compiled if self.compile else self._fast_copy
         rows = inputs[:_COMPARED].to(device, plain.dtype, copy=True)
         beside = None if companions is None else companions.at(torch.arange(len(rows), device=device))
         with gradients_off():
-            module = make(_Trial(self.adapter, rows, beside), own, plain.layout)
-        taken = own if plain.dtype.is_floating_point else plain.dtype  # whole numbers stay what they are
+            module = make(_Trial(self.adapter, rows, beside), dtype, plain.layout)
+        taken = dtype if plain.dtype.is_floating_point else plain.dtype  # whole numbers stay what they are
         return Runner(replace(self.adapter, module=module), taken, plain.layout, fixed=self.compile)
 
     def _compiled(self, trial: "_Trial", dtype: torch.dtype, layout: torch.memory_format) -> Any:
@@ -202,7 +202,7 @@ class Inference:
                 old.copy_(new)
         else:
             self.kept, self.compiled = fresh, torch.compile(fresh, dynamic=False)
-        self.structure, self.weights = structure, [one.detach().clone() for one in weights]
+        self.structure, self.weights = structure, [weight.detach().clone() for weight in weights]
         return self.compiled
 
     def _fast_copy(self, trial: "_Trial", dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
@@ -234,16 +234,16 @@ class _Trial:
     def agree(self, fresh: nn.Module) -> bool:
         """Whether a copy gives the outputs of the module, up to rounding, in the module's own precision."""
         with single_precision("float32"):
-            found, wanted = (self._outputs(one) for one in (fresh, self.adapter.module))
-        if found.shape != wanted.shape:
+            outputs, expected = (self._outputs(module) for module in (fresh, self.adapter.module))
+        if outputs.shape != expected.shape:
             return False
         eps = torch.finfo(self.rows.dtype if self.rows.is_floating_point() else torch.float32).eps
-        slack = min(1e4 * eps, 0.05) * max(1.0, float(wanted.abs().max()))
-        return bool(torch.allclose(found, wanted, rtol=0, atol=slack, equal_nan=True))
+        slack = min(1e4 * eps, 0.05) * max(1.0, float(expected.abs().max()))
+        return bool(torch.allclose(outputs, expected, rtol=0, atol=slack, equal_nan=True))
 
     def _outputs(self, module: nn.Module) -> Tensor:
-        found = replace(self.adapter, module=module)(self.rows.clone(), "torch", self.companions)
-        return found.to(torch.float64, copy=True) if isinstance(found, Tensor) else torch.zeros(0)
+        outputs = replace(self.adapter, module=module)(self.rows.clone(), "torch", self.companions)
+        return outputs.to(torch.float64, copy=True) if isinstance(outputs, Tensor) else torch.zeros(0)
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:
@@ -254,14 +254,14 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
 def _equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
     """Whether all are equal, asked once: a GPU answers each question only when its queue has run empty."""
     return not first or bool(
-        torch.stack([(one == other).all() for one, other in zip(first, second, strict=True)]).all()
+        torch.stack([(value == other).all() for value, other in zip(first, second, strict=True)]).all()
     )
 
 
 def _structure(module: nn.Module) -> list[Any]:
     """All that a compiled module takes for granted: layers with their settings and hooks, and the form of tensors."""
-    found: list[Any] = [(one.shape, one.dtype, one.device, one.stride()) for one in _tensors(module)]
+    facts: list[Any] = [(tensor.shape, tensor.dtype, tensor.device, tensor.stride()) for tensor in _tensors(module)]
     for name, part in module.named_modules():
         settings = {key: value for key, value in vars(part).items() if isinstance(value, _PLAIN)}
-        found.append((name, type(part), settings, tuple(part._forward_hooks), tuple(part._forward_pre_hooks)))
-    return found
+        facts.append((name, type(part), settings, tuple(part._forward_hooks), tuple(part._forward_pre_hooks)))
+    return facts

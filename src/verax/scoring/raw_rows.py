@@ -167,15 +167,19 @@ def frame_of(values: Any, columns: Columns) -> Any:
     content: dict[str, Any] = {}
     pandas = importlib.util.find_spec("pandas") is not None
     for place, (name, words) in enumerate(zip(columns.names, columns.categories, strict=True)):
-        own = values[:, place]
+        column = values[:, place]
         if words is None:
-            content[name] = own
+            content[name] = column
             continue
-        meant = {str(one): one for one in columns.dtypes[name].categories} if name in columns.dtypes else {}
+        meant = (
+            {str(category): category for category in columns.dtypes[name].categories} if name in columns.dtypes else {}
+        )
         known = np.array([*(meant.get(word, word) for word in words), None], dtype=object)
-        codes = np.where(np.isnan(own), len(words), own.round().clip(0, len(words) - 1)).astype(np.int64)
+        codes = np.where(np.isnan(column), len(words), column.round().clip(0, len(words) - 1)).astype(np.int64)
         content[name] = known[codes]
     if not pandas:
         polars = optional_package("polars", "polars", "a data frame")
-        return polars.DataFrame({name: list(own) if own.dtype == object else own for name, own in content.items()})
+        return polars.DataFrame(
+            {name: list(column) if column.dtype == object else column for name, column in content.items()}
+        )
     return optional_package("pandas", "pandas", "a data frame").DataFrame(content).astype(dict(columns.dtypes))

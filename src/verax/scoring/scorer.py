@@ -305,16 +305,16 @@ def checked_device(device: str | torch.device | None, name: str = "device") -> t
     if device is None:
         return None
     try:
-        found = torch.device(device)
+        place = torch.device(device)
     except (RuntimeError, TypeError):
         raise ValueError(f'{name}: expected a torch device such as "cpu" or "cuda", got {device!r}.') from None
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if found.type == "cuda" and (found.index or 0) >= count:
-        there = f"only {count}, from cuda:0" if count else "no CUDA device here; use cpu"
-        raise ValueError(f"{name}: {device} was asked for, but torch finds {there}.")
-    if found.type == "mps" and not torch.backends.mps.is_available():
+    if place.type == "cuda" and (place.index or 0) >= count:
+        available = f"only {count}, from cuda:0" if count else "no CUDA device here; use cpu"
+        raise ValueError(f"{name}: {device} was asked for, but torch finds {available}.")
+    if place.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError(f"{name}: {device} was asked for, but torch finds none here; use cpu.")
-    return found
+    return place
 
 
 def checked_batch_size(batch_size: int | None) -> int | None:

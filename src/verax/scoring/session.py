@@ -44,10 +44,10 @@ def failure(error: RuntimeError, rows: int) -> ModelError:
         >>> failure(RuntimeError("mat1 and mat2 shapes cannot be\n multiplied"), 20)
         ModelError('model: it failed on a batch of 20 rows: mat1 and mat2 shapes cannot be multiplied.')
     """
-    said = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
+    message = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
     compiling = type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
     advice = " torch.compile cannot do with it: leave compile out." if compiling else ""
-    return ModelError(f"model: it failed on a batch of {rows} rows: {said.rstrip('.')}.{advice}")
+    return ModelError(f"model: it failed on a batch of {rows} rows: {message.rstrip('.')}.{advice}")
 
 
 BuildRows = Callable[[int, int], Tensor]
@@ -175,9 +175,9 @@ class Session:
             return inputs[rows[start:stop].to(inputs.device)].to(self.device)
 
         with single_precision("float32"):
-            found = [predicted_classes(raw, self.returns) for raw in self._batches(build, rows, exactly, fixed=False)]
+            classes = [predicted_classes(raw, self.returns) for raw in self._batches(build, rows, exactly, fixed=False)]
         self.counts.rows -= len(rows)
-        return predicted.index_copy(0, rows, torch.cat(found)) if found else predicted
+        return predicted.index_copy(0, rows, torch.cat(classes)) if classes else predicted
 
     def target_scores(
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"], streamed: bool = False
@@ -204,12 +204,12 @@ class Session:
                 runner's precision and layout, which the model may overwrite, and scores that are not finite may be
                 found by the next call or by ``finite.settle``, so that a GPU need not wait for the host.
         """
-        wanted = target.index_select(0, owner)
+        followed = target.index_select(0, owner)
         parts: list[list[Tensor]] = [[] for _ in scales]
         done = 0
         run = self._run_fast if streamed else self._forward
         for raw in _joined(self._alike_together(build, owner, run)):
-            picked = wanted[done : done + len(raw)]
+            picked = followed[done : done + len(raw)]
             for scale, part in zip(scales, parts, strict=True):
                 part.append(target_scores(raw, picked, self.returns, scale))
             done += len(raw)
@@ -226,7 +226,7 @@ class Session:
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"]
     ) -> Float[Tensor, "rows *shape"]:
         """Gradient of each row's target score with respect to the row; arguments as in ``target_scores``."""
-        wanted = target[owner]
+        followed = target[owner]
         done = 0
 
         def gradient(batch: Tensor, own: Tensor) -> Tensor:
@@ -234,13 +234,13 @@ class Session:
             with torch.enable_grad():
                 # a copy again: a model that begins in place may not change a leaf
                 raw = self._run(leaf.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain, own)
-                picked = wanted[done : done + len(raw)]
+                picked = followed[done : done + len(raw)]
                 scores = target_scores(raw, picked, self.returns, self.output)
                 if scores.grad_fn is None:
                     raise TypeError(NOT_DIFFERENTIABLE.format(what="the model's output does not depend on its input"))
                 with self.clocked(), deterministic_convolutions():
-                    (found,) = torch.autograd.grad(scores.sum(), leaf)
-            return found.contiguous()
+                    (grad,) = torch.autograd.grad(scores.sum(), leaf)
+            return grad.contiguous()
 
         parts: list[Tensor] = []
         for part in self._batches(build, owner, gradient, fixed=False):
@@ -323,14 +323,14 @@ class Session:
         start = 0
         while start < count:
             stop = min(start + self.batch_size, count)
-            found = self.halving(
+            outputs = self.halving(
                 lambda: run(build(start, stop), owner[start:stop]),  # noqa: B023
                 self.batch_size if fixed else stop - start,
             )
-            if found is not None:
+            if outputs is not None:
                 self.counts.rows += stop - start
                 start = stop
-                yield found
+                yield outputs
 
     def _alike_together(
         self, build: BuildRows, owner: Int[Tensor, " rows"], run: Callable[[Tensor, Tensor], Tensor]
@@ -346,11 +346,11 @@ class Session:
             many = min(_SORTED * self.batch_size, max(self.batch_size, _SORTED_BYTES // rows[0].nbytes))
             stop = min(start + many, len(owner))
             rows = torch.cat((rows, build(start + len(rows), stop))) if start + len(rows) < stop else rows
-            own = owner[start:stop]
-            order = lengths.lengths(rows, self.companions.at(own).alongside).argsort(stable=True)
-            rows, own = rows[order], own[order]
-            found = torch.cat(list(self._batches(lambda first, last: rows[first:last], own, run)))  # noqa: B023
-            yield torch.empty_like(found).index_copy_(0, order, found)
+            owners = owner[start:stop]
+            order = lengths.lengths(rows, self.companions.at(owners).alongside).argsort(stable=True)
+            rows, owners = rows[order], owners[order]
+            scores = torch.cat(list(self._batches(lambda first, last: rows[first:last], owners, run)))  # noqa: B023
+            yield torch.empty_like(scores).index_copy_(0, order, scores)
             start = stop
 
     def _forward(self, batch: Tensor, owner: Tensor) -> Float[Tensor, "batch outputs"]:
@@ -366,8 +366,8 @@ class Session:
         if self.runner is self.plain or torch.is_inference_mode_enabled():
             return self._run(batch, self.runner, owner)[:count]
         with torch.inference_mode():  # as in sessions without gradients, so that nothing is compiled twice
-            found = self._run(batch, self.runner, owner)[:count]
-        return found.clone()  # an ordinary tensor, which gradients may meet
+            outputs = self._run(batch, self.runner, owner)[:count]
+        return outputs.clone()  # an ordinary tensor, which gradients may meet
 
     def _run(self, batch: Tensor, runner: Runner, owner: Tensor | None) -> Float[Tensor, "batch outputs"]:
         with self.clocked():
@@ -378,8 +378,8 @@ class Session:
         outputs = checked_outputs(raw, len(batch), self.device, self.returns)
         with torch._C.DisableTorchFunction():  # who watches the model's functions must not see these
             outputs = outputs.clone()  # outputs are kept: a model may return memory that its next call overwrites
-            own = torch.finfo(runner.dtype).eps if runner.dtype.is_floating_point else 0.0
-            rounding = max(resolution(raw), own)
+            precision = torch.finfo(runner.dtype).eps if runner.dtype.is_floating_point else 0.0
+            rounding = max(resolution(raw), precision)
             self.first_look.judge(outputs.detach(), rounding)
             if self.returns == "probabilities":
                 self.probable.look(outputs.detach(), rounding)
@@ -396,7 +396,7 @@ def _joined(batches: Iterator[Tensor]) -> Iterator[Float[Tensor, "rows outputs"]
     held: list[Tensor] = []
     for batch in batches:
         held.append(batch)
-        if sum(one.numel() for one in held) >= _JOINED:
+        if sum(part.numel() for part in held) >= _JOINED:
             yield batch if len(held) == 1 else torch.cat(held)
             held = []
     if held:

@@ -291,8 +291,8 @@ class BettingTest:
         bound = (self.bound - self.floor) / span
         within = (np.clip(scores, self.floor, self.ceiling) - self.floor) / span
         stakes = np.array(_STAKES_ON_FALL) / (1 - bound)
-        found: npt.NDArray[np.float64] = np.log1p(stakes[:, None] * (bound - within)).sum(1)
-        return found
+        gains: npt.NDArray[np.float64] = np.log1p(stakes[:, None] * (bound - within)).sum(1)
+        return gains
 
     def after(self, scores: npt.NDArray[np.float64]) -> "BettingTest":
         """The test after one more window."""

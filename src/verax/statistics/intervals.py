@@ -208,7 +208,7 @@ def ratios_of_means(parts: Float[Tensor, "k n"], whole: Float[Tensor, " n"], lev
     count, mean = len(whole), float(whole.mean()) or math.nan
     ratio = parts.mean(1) / mean
     if count < 2:
-        return [Estimate(one, math.nan, math.nan, math.nan) for one in ratio.tolist()]
+        return [Estimate(figure, math.nan, math.nan, math.nan) for figure in ratio.tolist()]
     residual = parts - ratio[:, None] * whole
     error = residual.square().sum(1).div(count - 1).sqrt() / (count**0.5 * abs(mean))
     reach = error * t_quantile((1 + level) / 2, count - 1)

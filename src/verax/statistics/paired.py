@@ -62,8 +62,8 @@ def paired_p_values(first: Float[Tensor, " n"], others: Float[Tensor, "k n"], ro
         return [math.nan] * len(differences)
     mean, error = differences.mean(1), differences.std(1) / count**0.5
     ratio = torch.where(mean == 0, 0.0, mean.abs() / error)  # infinite where all differences are the same
-    found: list[float] = (2 * stdtr(count - 1, -ratio.numpy())).tolist()
-    return found
+    p_values: list[float] = (2 * stdtr(count - 1, -ratio.numpy())).tolist()
+    return p_values
 
 
 def real_differences(

@@ -29,7 +29,7 @@ def class_figures(chances: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]
         >>> class_figures(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]]), torch.tensor([0, 1, 1]))["auroc"]
         1.0
     """
-    areas = [auroc(chances[:, one], (labels == one).long()) for one in sorted(set(labels.tolist()))]
+    areas = [auroc(chances[:, number], (labels == number).long()) for number in sorted(set(labels.tolist()))]
     return {"auroc": sum(areas) / len(areas), "accuracy": float((chances.argmax(1) == labels).double().mean())}
 
 
@@ -40,9 +40,9 @@ def value_figures(values: Float[Tensor, " n"], labels: Shaped[Tensor, " n"]) -> 
         >>> value_figures(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.0, 3.0]))["r2"]
         0.5
     """
-    wanted = labels.double()
-    error = (values.double() - wanted).square().mean()
-    spread = (wanted - wanted.mean()).square().mean()
+    expected = labels.double()
+    error = (values.double() - expected).square().mean()
+    spread = (expected - expected.mean()).square().mean()
     return {"r2": float(1 - error / spread.clamp(min=torch.finfo(torch.float64).tiny)), "rmse": float(error.sqrt())}
 
 

@@ -112,8 +112,8 @@ def kendall(first: Float[Tensor, "*batch k"], second: Float[Tensor, "*batch k"])
         0.3333333333333333
     """
     pairs = torch.triu_indices(first.shape[-1], first.shape[-1], offset=1)
-    one, other = ((values[..., pairs[0]] - values[..., pairs[1]]).sign().double() for values in (first, second))
-    return (one * other).sum(-1) / (one.abs().sum(-1) * other.abs().sum(-1)).sqrt()
+    first_signs, other = ((values[..., pairs[0]] - values[..., pairs[1]]).sign().double() for values in (first, second))
+    return (first_signs * other).sum(-1) / (first_signs.abs().sum(-1) * other.abs().sum(-1)).sqrt()
 
 
 def rank_agreement(
@@ -209,7 +209,7 @@ def split_half_agreement(scores: Float[Tensor, "k n"], level: float = LEVEL, see
     halves = torch.zeros(_SPLITS, count, dtype=torch.float64)
     halves.scatter_(1, order[:, : count // 2], 1.0)
     values = scores.double().cpu()
-    one, other = (half @ values.T / half.sum(1, keepdim=True) for half in (halves, 1 - halves))
-    found = torch.from_numpy(np.asarray(spearman(one.numpy(), other.numpy())))
-    known = found[~found.isnan()]
-    return resampled_estimate(float(known.mean()) if len(known) else math.nan, found, level)
+    first_half, other = (half @ values.T / half.sum(1, keepdim=True) for half in (halves, 1 - halves))
+    agreements = torch.from_numpy(np.asarray(spearman(first_half.numpy(), other.numpy())))
+    known = agreements[~agreements.isnan()]
+    return resampled_estimate(float(known.mean()) if len(known) else math.nan, agreements, level)

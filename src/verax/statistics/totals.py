@@ -86,7 +86,7 @@ class ScoreSums:
 
     def to_json(self) -> list[str]:
         """Four whole numbers as text: most readers of JSON round long ones."""
-        return [hex(one) for one in (self.count, self.total, self.squares, self.unknown)]
+        return [hex(number) for number in (self.count, self.total, self.squares, self.unknown)]
 
     @classmethod
     def from_json(cls, texts: list[str]) -> "ScoreSums":
@@ -132,8 +132,8 @@ class QuantileSketch:
 
     def quantile(self, share: float) -> float:
         """The score that this share of all is at most; not a number of no scores."""
-        found = self.sketch.get_quantile_value(share)
-        return float("nan") if found is None else float(found)
+        value = self.sketch.get_quantile_value(share)
+        return float("nan") if value is None else float(value)
 
     def merged(self, *others: "QuantileSketch") -> "QuantileSketch":
         """The sketch of all scores together."""
@@ -154,4 +154,4 @@ def merged_sketches(
     """Sketches of equal places merged; None where one side has none."""
     if first is None or second is None:
         return None
-    return tuple(one.merged(other) for one, other in zip(first, second, strict=True))
+    return tuple(sketch.merged(other) for sketch, other in zip(first, second, strict=True))

@@ -37,10 +37,10 @@ def said_name(content: bytes, suffix: str) -> str | None:
     """
     try:
         metadata = _parquet(content) if suffix == ".parquet" else _safetensors(content)
-        said = json.loads(metadata[_KEY])["unit"]
+        name = json.loads(metadata[_KEY])["unit"]
     except (pl.exceptions.PolarsError, OSError, ValueError, KeyError, TypeError):  # not such a file
         return None
-    return said if isinstance(said, str) else None
+    return name if isinstance(name, str) else None
 
 
 def _parquet(content: bytes) -> Mapping[str, str]:
@@ -136,8 +136,8 @@ class Cache:
         entries = sorted(self._entries())
         used, dropped = sum(entry for _, entry, _ in entries), 0
         if used + size > self.limit:
-            wanted = self.limit - max(size, self.limit // _SHARE)
-            while used > wanted:
+            most = self.limit - max(size, self.limit // _SHARE)
+            while used > most:
                 _, entry, path = entries[dropped]
                 path.unlink(missing_ok=True)
                 used, dropped = used - entry, dropped + 1

@@ -87,10 +87,10 @@ class Mistakes(list[InitErrorDetails]):
 
     def add(self, error: ValidationError) -> None:
         """Note what pydantic found by itself."""
-        for one in error.errors():
+        for mistake in error.errors():
             custom: Any = PydanticCustomError  # whose types say that the name of a kind is known when it is written
-            kind = custom(one["type"], "{message}", {"message": one["msg"]})
-            self.append(InitErrorDetails(type=kind, loc=one["loc"], input=one["input"]))
+            kind = custom(mistake["type"], "{message}", {"message": mistake["msg"]})
+            self.append(InitErrorDetails(type=kind, loc=mistake["loc"], input=mistake["input"]))
 
     def refusal(self) -> ValidationError:
         """All of them as one error, which pydantic takes apart again."""

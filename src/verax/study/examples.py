@@ -119,7 +119,9 @@ def _by_feature(model: ExplainedModel, values: Any) -> Any:
     features = model.material.features
     if features is None:
         return values
-    return np.stack([values[..., (features == one).numpy()].sum(-1) for one in range(int(features.max()) + 1)], -1)
+    return np.stack(
+        [values[..., (features == number).numpy()].sum(-1) for number in range(int(features.max()) + 1)], -1
+    )
 
 
 def _texts(model: ExplainedModel, rows: slice) -> list[list[str]]:

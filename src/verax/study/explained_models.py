@@ -92,16 +92,16 @@ class ExplainedModel:
     @property
     def features(self) -> FeatureMap:
         """What one feature is."""
-        given = self.material.features
-        return feature_map("auto" if given is None else given, self.inputs)
+        groups = self.material.features
+        return feature_map("auto" if groups is None else groups, self.inputs)
 
     def given(self, rows: slice) -> Given:
         """What methods are given of some inputs, for forecasts."""
         inputs, replaced = self.inputs[rows], self.material.baselines
-        own = feature_map("auto" if self.material.features is None else self.material.features, inputs)
+        features = feature_map("auto" if self.material.features is None else self.material.features, inputs)
         baselines = baseline_tensor(0.0 if replaced is None else replaced.nan_to_num(), inputs)
         adapter = self.scorer(False).adapter
-        return Given(inputs, self.background, self.labels, features=own, baselines=baselines, model=adapter)
+        return Given(inputs, self.background, self.labels, features=features, baselines=baselines, model=adapter)
 
     @cached_property
     def weights_hash(self) -> str:
@@ -179,11 +179,11 @@ def usable(
 ) -> tuple[tuple[Attribution, ...], tuple[str, ...]]:
     """The configurations that fit a model and its task, and what is left out, with the reason."""
     adapter = Scorer(model).adapter
-    given = Given(material.inputs[:1], material.background, material.labels, codes=material.codes, model=adapter)
+    sample = Given(material.inputs[:1], material.background, material.labels, codes=material.codes, model=adapter)
     kept: list[Attribution] = []
     out: dict[str, list[str]] = {}
     for method in data.attributions.configurations(modality_of(material.dataset)):
-        if reason := method.unsupported_reason(given):
+        if reason := method.unsupported_reason(sample):
             out.setdefault(reason, []).append(method.label)
         else:
             kept.append(method)

@@ -106,13 +106,13 @@ def run_study(
             raise ValueError("spec: it names its models and data; leave models and data out.")
         if held_out is not None:
             raise ValueError("held_out: a spec names the column itself, held_out of its data; leave held_out out.")
-        own = spec if isinstance(spec, StudySpec) else load_spec(spec, limit=limit)
-        return run_spec(own, out, machine=machine, workers=workers, log=log)
+        study_spec = spec if isinstance(spec, StudySpec) else load_spec(spec, limit=limit)
+        return run_spec(study_spec, out, machine=machine, workers=workers, log=log)
     if not models or data is None:
         raise ValueError("models, data: expected both, {name: model} and (rows, labels), or a spec.")
     dataset = _dataset(data, task, name, seed, held_out)
     table: dict[str, Any] = {"name": LIVE, "part": part, "seed": seed, "attributions": attributions_table(attributions)}
-    table["models"] = [{"name": str(own), "live": True} for own in models]
+    table["models"] = [{"name": str(study_spec), "live": True} for study_spec in models]
     if limit is not None:
         table["limit"] = limit
     named = chosen(metrics, dataset.inputs[0].size)
@@ -124,7 +124,7 @@ def run_study(
         "trust": {"inputs": trust},
         "examples": examples,
     }
-    live = Live(dataset, {str(own): model for own, model in models.items()}, _label(data))
+    live = Live(dataset, {str(study_spec): model for study_spec, model in models.items()}, _label(data))
     return run_spec(parse_spec(content, "run_study"), out, machine=machine, log=log, live=live)
 
 
@@ -144,10 +144,12 @@ def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dat
         raise TypeError(f"data: expected (rows, labels) or a verax.datasets.Dataset, got {type(data).__name__}.")
     rows, labels = data
     ids = [f"row {row}" for row in range(len(rows))]
-    found = read_labels(labels.numpy(force=True) if isinstance(labels, torch.Tensor) else labels, len(rows), "y", task)
+    labels_read = read_labels(
+        labels.numpy(force=True) if isinstance(labels, torch.Tensor) else labels, len(rows), "y", task
+    )
     kept = None if held_out is None else held_out_rows(held_out, len(rows), "held_out")
     if hasattr(rows, "columns"):
-        return table_dataset(name, columns_of(rows, "data"), found, ids, seed, kept)
+        return table_dataset(name, columns_of(rows, "data"), labels_read, ids, seed, kept)
     array = rows.numpy(force=True) if isinstance(rows, torch.Tensor) else np.asarray(rows)
     if array.dtype.kind not in "fiu" or array.ndim not in (2, 4) or not array.size:
         raise ValueError(
@@ -161,15 +163,15 @@ def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dat
         return assembled(
             name,
             pixels,
-            found.values,
+            labels_read.values,
             ids,
-            class_names=found.class_names,
+            class_names=labels_read.class_names,
             seed=seed,
-            task=found.task,
+            task=labels_read.task,
             held_out=kept,
         )
     names = [f"feature {place}" for place in range(array.shape[1])]
-    return table_dataset(name, numbers_of(array, names), found, ids, seed, kept)
+    return table_dataset(name, numbers_of(array, names), labels_read, ids, seed, kept)
 
 
 def attributions_table(given: Any) -> dict[str, Any]:
@@ -177,12 +179,12 @@ def attributions_table(given: Any) -> dict[str, Any]:
     if given is None:
         return {"every": _EVERY, "removals": True}
     others = []
-    for label, one in _labelled(given):
-        method = METHODS.get(one, label)() if isinstance(one, str) else one
+    for label, entry in _labelled(given):
+        method = METHODS.get(entry, label)() if isinstance(entry, str) else entry
         if not isinstance(method, Attribution):
             raise TypeError(
                 f"{label}: expected a method of verax.attribution, which the study computes, or its name, got "
-                f"{kind_in_words(one)}; attributions that are computed already go to verax.compare."
+                f"{kind_in_words(entry)}; attributions that are computed already go to verax.compare."
             )
         table = {"method": type(method).__name__, **to_dict(method)}
         if configuration(table) != method:
@@ -194,6 +196,6 @@ def attributions_table(given: Any) -> dict[str, Any]:
 def _labelled(given: Any) -> list[tuple[str, Any]]:
     """What was given as methods, one by one, each with the words that name it in messages."""
     if isinstance(given, Mapping):
-        return [(f"attributions[{name!r}]", one) for name, one in given.items()]
+        return [(f"attributions[{name!r}]", entry) for name, entry in given.items()]
     several = isinstance(given, Iterable) and not isinstance(given, str) and not hasattr(given, "shape")
-    return [("attributions", one) for one in (given if several else [given])]
+    return [("attributions", entry) for entry in (given if several else [given])]

@@ -60,9 +60,9 @@ class Matrix:
 
     def negated(self) -> "Matrix":
         """The same with every score, and what was drawn of them, negated."""
-        found = Matrix(self.configurations, self.inputs, -self.values)
-        found._drawn.update((seed, -drawn) for seed, drawn in self._drawn.items())
-        return found
+        negated = Matrix(self.configurations, self.inputs, -self.values)
+        negated._drawn.update((seed, -drawn) for seed, drawn in self._drawn.items())
+        return negated
 
 
 def matrix(scores: pl.DataFrame, model: str, metric: str) -> Matrix:
@@ -76,11 +76,11 @@ def matrix(scores: pl.DataFrame, model: str, metric: str) -> Matrix:
     names = rows["configuration"].cast(pl.Categorical)
     configurations = names.unique(maintain_order=True)
     numbers = rows["input"].to_numpy()
-    there = np.bincount(numbers) > 0
-    inputs = np.flatnonzero(there)
+    present = np.bincount(numbers) > 0
+    inputs = np.flatnonzero(present)
     shape = (len(configurations), len(inputs))
     # each score is put in its place, which takes a fraction of the time that it would to sort them
-    at = _places(names, configurations) * len(inputs) + (np.cumsum(there) - 1)[numbers]
+    at = _places(names, configurations) * len(inputs) + (np.cumsum(present) - 1)[numbers]
     if rows.height != shape[0] * shape[1] or (np.bincount(at, minlength=rows.height) != 1).any():
         raise ValueError(f"scores: the configurations of model {model!r} do not all have the same inputs once.")
     values = np.empty(rows.height)
@@ -124,9 +124,9 @@ def _drawn(inputs: int, resamples: int, seed: int) -> tuple[Tensor, ...]:
 
 def redrawn(means: Floats, places: Places, seed: int) -> Floats:
     """The means, with those of some configurations, which are draws themselves, drawn anew in each resample."""
-    found = means.copy()
-    found[:, places] = resampled_columns(torch.tensor(means[:, places]), seed).numpy()
-    return found
+    drawn = means.copy()
+    drawn[:, places] = resampled_columns(torch.tensor(means[:, places]), seed).numpy()
+    return drawn
 
 
 def estimate(statistic: Callable[..., Any], *means: tuple[Floats, Floats]) -> Estimate:

@@ -150,9 +150,9 @@ def metrics_of(spec: MetricsSpec) -> StudyMetrics:
         [('pc', 'pc(steps=10)'), ('dpc_signed', "dpc(order='signed', steps=10)")]
     """
     listed = _GUIDED + (_SAMPLED if spec.infidelity else ()) if spec.listed is None else spec.listed
-    said = {key: getattr(spec, key) for key in spec.model_fields_set.intersection(_SETTINGS)}
+    settings = {key: getattr(spec, key) for key in spec.model_fields_set.intersection(_SETTINGS)}
     mistakes = Mistakes()
-    metrics = _read_list(listed, said, mistakes)
+    metrics = _read_list(listed, settings, mistakes)
     if mistakes:
         raise mistakes.refusal()
     return metrics
@@ -212,7 +212,7 @@ def _with_rows(metric: Metric, background: Tensor) -> Metric:
 def _what_is_right(content: Any, mistakes: Mistakes) -> tuple[Sequence[Any], dict[str, Any]]:
     """The list of a table in which something else is wrong, and its settings, without those that are wrong."""
     table = content if isinstance(content, Mapping) else {}
-    wrong = {one["loc"][0] for one in mistakes if one["loc"]}
+    wrong = {mistake["loc"][0] for mistake in mistakes if mistake["loc"]}
     right = {key: value for key, value in table.items() if key not in wrong}
     return right.get("list") or (), {key: right[key] for key in _SETTINGS if key in right}
 

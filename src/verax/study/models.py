@@ -68,9 +68,12 @@ def model_identity(model: Any, adapter: Adapter, material: Material, predict: Pr
 
 def _settings(module: nn.Module) -> dict[str, Any]:
     """What a module holds beside weights, buffers and parts; not its mode, which the scorer sets."""
-    own = {name: value for name, value in vars(module).items() if not name.startswith("_") and name != "training"}
+    settings = {name: value for name, value in vars(module).items() if not name.startswith("_") and name != "training"}
     kind = type(module)
-    return {"class": f"{kind.__module__}.{kind.__qualname__}", **{name: _plain(value) for name, value in own.items()}}
+    return {
+        "class": f"{kind.__module__}.{kind.__qualname__}",
+        **{name: _plain(value) for name, value in settings.items()},
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -117,14 +120,14 @@ def is_own(spec: ModelSpec) -> bool:
 
 def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | None) -> ExplainedModel:
     """Open a model of one's own, try it on two rows, and measure it."""
-    adapter, said = _adapter(spec, live, material.dataset)
+    adapter, model_facts = _adapter(spec, live, material.dataset)
     _check_gaps(spec, material, adapter)
     try:
         dataset = material.dataset
         behind = on_standardised(adapter, material.scale, dataset.columns, dataset.feature_names)
     except ValueError as error:
         raise ModelFileError(f"{spec.name}: {error}") from None
-    returns = behind.returns if said else None
+    returns = behind.returns if model_facts else None
     scorer = Scorer(behind, returns=returns, precision=spec.precision)
     _try(spec, scorer, material)
     _check_task(spec, scorer, material.dataset)
@@ -132,8 +135,8 @@ def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | 
     if spec.path is not None:
         identity = file_hash(spec.path)
     else:
-        given = _object(spec, live)
-        content = adapter if isinstance(given, Scorer) else given
+        model = _object(spec, live)
+        content = adapter if isinstance(model, Scorer) else model
         identity = model_identity(content, adapter, material, partial(_scores, scorer))
     figures = measured(scorer, material)
     kind = type(getattr(adapter, "estimator", None) or adapter.module or adapter).__name__
@@ -142,7 +145,7 @@ def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | 
 
 def measured(scorer: Scorer, material: Material) -> dict[str, Figures]:
     """How good a model is on the rows that it may not have learnt from; nothing where its classes are others."""
-    dataset, found = material.dataset, dict[str, Figures]()
+    dataset, figures = material.dataset, dict[str, Figures]()
     parts: tuple[Part, ...] = ("validation", "test")
     for part in parts:
         rows = dataset.split.rows(part)[:_MOST]
@@ -151,10 +154,10 @@ def measured(scorer: Scorer, material: Material) -> dict[str, Figures]:
             continue
         scores = _scores(scorer, _inputs(material, rows))
         if dataset.task == "regression":
-            found[part] = value_figures(scores[:, 0], labels)
+            figures[part] = value_figures(scores[:, 0], labels)
         elif (order := _class_order(scorer, scores.shape[1], dataset)) is not None:
-            found[part] = class_figures(scores[:, order], labels)
-    return found
+            figures[part] = class_figures(scores[:, order], labels)
+    return figures
 
 
 def _adapter(spec: ModelSpec, live: Live | None, dataset: Dataset) -> tuple[Adapter, bool]:
@@ -212,7 +215,7 @@ def _check_gaps(spec: ModelSpec, material: Material, adapter: Adapter) -> None:
     columns = material.dataset.columns
     if columns is None or any(columns.categories) or bool(getattr(adapter, "takes_missing", False)):
         return
-    gaps = [name for name, own in zip(columns.names, columns.values.T, strict=True) if np.isnan(own).any()]
+    gaps = [name for name, column in zip(columns.names, columns.values.T, strict=True) if np.isnan(column).any()]
     if gaps:
         raise ModelFileError(
             f"{spec.name}: takes no missing values, but there are some in {', '.join(gaps[:5])}; put an imputer before "
@@ -223,10 +226,10 @@ def _check_gaps(spec: ModelSpec, material: Material, adapter: Adapter) -> None:
 def _check_task(spec: ModelSpec, scorer: Scorer, dataset: Dataset) -> None:
     values = scorer.adapter.returns == "values"
     if values != (dataset.task == "regression"):
-        finds, wanted = ("values", "classes") if values else ("classes", "values")
+        finds, expected = ("values", "classes") if values else ("classes", "values")
         other = "classification" if dataset.task == "regression" else "regression"
         raise ModelFileError(
-            f'{spec.name}: predicts {finds}, but the labels of {dataset.name} are {wanted}; say task = "{other}" of '
+            f'{spec.name}: predicts {finds}, but the labels of {dataset.name} are {expected}; say task = "{other}" of '
             f'the data, or returns = "{"probabilities" if values else "values"}" of the model, whichever is wrong.'
         )
 
@@ -281,10 +284,10 @@ def obtain_model(
         _check_source(model, dataset, kept)
         return kept
     if model.path is not None:
-        given = load(Path(model.path).expanduser())
-        check_fits(model, dataset, given)
-        keep = {name: given.info[name] for name in ("hyperparameters", "metrics", "seed")}
-        save(path, given.module, given.architecture, dataset=dataset, name=model.name, **keep)
+        trained = load(Path(model.path).expanduser())
+        check_fits(model, dataset, trained)
+        keep = {name: trained.info[name] for name in ("hyperparameters", "metrics", "seed")}
+        save(path, trained.module, trained.architecture, dataset=dataset, name=model.name, **keep)
         return load(path)
     assert model.architecture is not None  # noqa: S101  # the spec has one or the other
     train_shipped(
@@ -334,8 +337,8 @@ def check_fits(model: ModelSpec, dataset: Dataset, saved: SavedModel) -> None:
             f"{model.name}: was trained on data standardised in another way than {dataset.name} with split seed "
             f"{dataset.split.seed}; train it on this split, or give the seed of its split."
         )
-    wanted = getattr(saved.architecture, "shape", shape)
-    if wanted != shape:
-        raise ModelFileError(f"{model.name}: expects inputs of shape {wanted}, {dataset.name} has {shape}.")
+    expected = getattr(saved.architecture, "shape", shape)
+    if expected != shape:
+        raise ModelFileError(f"{model.name}: expects inputs of shape {expected}, {dataset.name} has {shape}.")
     if saved.info.get("data") is not None and saved.task != dataset.task:
         raise ModelFileError(f"{model.name}: was trained for {saved.task}, the labels are for {dataset.task}.")

@@ -93,8 +93,8 @@ class Plan:
                 lines.append(f"  {model.name}: {model.configurations:,} configurations x {model.inputs:,} inputs")
                 lines.append(f"    {_rows(model)}")
         if self.trust_questions:
-            asked = counted(self.trust_questions, "question")
-            lines.append(f"  then {asked} whether the numbers can be trusted, not in the time below")
+            questions = counted(self.trust_questions, "question")
+            lines.append(f"  then {questions} whether the numbers can be trusted, not in the time below")
         room = self.attribution_bytes_at_most / 2**30
         lines.append(f"  expected: about {duration(self.seconds)}, and identical rows of an input are left out")
         lines.append(
@@ -126,8 +126,11 @@ def _model(study: Study, model: ExplainedModel, todo: Sequence[Unit], machine: M
     rows = total([each[study.kind(unit)] for unit in todo])
     seconds = 0.0 if rows.total is not None else None
     for part in dict.fromkeys(unit.part for unit in todo):
-        own = [unit for unit in todo if unit.part is part]
-        needed, inputs = total([each[study.kind(unit)] for unit in own]).total, sum(unit.inputs for unit in own)
+        units_of_part = [unit for unit in todo if unit.part is part]
+        needed, inputs = (
+            total([each[study.kind(unit)] for unit in units_of_part]).total,
+            sum(unit.inputs for unit in units_of_part),
+        )
         if seconds is not None and needed is not None:
             seconds += inputs * _seconds_per_input(study, part, needed, inputs, machine)
     left = {place for unit in todo for place in range(unit.rows.start, unit.rows.stop)}
@@ -203,16 +206,16 @@ NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
 def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine: Machine) -> Forecast:
     """Model rows of a unit, exactly; of guided metrics before identical rows are left out."""
     place = _place(model, machine)
-    given = model.given(rows)
-    count = len(given.inputs)
+    data = model.given(rows)
+    count = len(data.inputs)
     used = [model.used(method) for method in model.configurations]
-    features = given.features.most
-    here = list(metrics.on(rows).values())  # whoever has some of the inputs is computed on all of a unit's
-    guided, sampled = _rows_per_input(here, len(used), features)
-    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in here)
-    singly = [_attribution_rows({method.family: [method]}, given, place) for method in used]
+    features = data.features.most
+    metrics_here = list(metrics.on(rows).values())  # whoever has some of the inputs is computed on all of a unit's
+    guided, sampled = _rows_per_input(metrics_here, len(used), features)
+    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in metrics_here)
+    singly = [_attribution_rows({method.family: [method]}, data, place) for method in used]
     return Forecast(
-        _attribution_rows(families(used), given, place),
+        _attribution_rows(families(used), data, place),
         count * guided,
         count * sampled,
         _sum([Rows(len(used) * count * alone), *singly]),
@@ -221,10 +224,10 @@ def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine:
 
 def rows_alone(model: ExplainedModel, machine: Machine) -> dict[str, Rows]:
     """Model rows per input of each configuration that shares none with others, where they are known."""
-    given, place = model.given(slice(0, 1)), _place(model, machine)
+    data, place = model.given(slice(0, 1)), _place(model, machine)
     used = {method.canonical: model.used(method) for method in model.configurations}
-    rows = {name: _attribution_rows({method.family: [method]}, given, place) for name, method in used.items()}
-    return {name: found for name, found in rows.items() if found is not None}
+    rows = {name: _attribution_rows({method.family: [method]}, data, place) for name, method in used.items()}
+    return {name: count for name, count in rows.items() if count is not None}
 
 
 def calibrate(model: ExplainedModel, machine: Machine) -> tuple[float, float]:

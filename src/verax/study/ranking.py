@@ -131,10 +131,10 @@ def _sign(metric: MetricInfo) -> float:
 
 def prices(tables: Tables, model: str) -> dict[str, Price]:
     """What each configuration of a model costs per input, alone where that is known."""
-    own = pl.col("model") == model
+    of_model = pl.col("model") == model
     costs = pl.col("attribution_rows", "attribution_rows_backward", "attribution_seconds").cast(pl.Float64)
-    means = tables.scores.filter(own).group_by("configuration").agg(costs.mean().fill_null(0.0))
-    alone = {name: (forward, backward) for _, name, forward, backward in tables.alone.filter(own).iter_rows()}
+    means = tables.scores.filter(of_model).group_by("configuration").agg(costs.mean().fill_null(0.0))
+    alone = {name: (forward, backward) for _, name, forward, backward in tables.alone.filter(of_model).iter_rows()}
     return {
         name: _price(forward, backward, seconds, alone.get(name))
         for name, forward, backward, seconds in means.iter_rows()

@@ -142,11 +142,11 @@ def _followed(model: ExplainedModel, scores: pl.DataFrame, label: str) -> str:
 
 def _class_names(model: ExplainedModel) -> dict[int, str]:
     """Classes by the number of the model's output: as the model calls them, or else as the data do."""
-    own: list[Any] = list(labels_of(model.scorer(False).adapter) or ())
-    given = list(model.dataset.class_names)
-    if len(own) != len(given) or {str(one) for one in own} == set(given):
-        return {number: str(name) for number, name in enumerate(own or given)}
-    return dict(enumerate(given))  # numbers, or other words, in the order of the data's
+    labels: list[Any] = list(labels_of(model.scorer(False).adapter) or ())
+    names = list(model.dataset.class_names)
+    if len(labels) != len(names) or {str(label) for label in labels} == set(names):
+        return {number: str(name) for number, name in enumerate(labels or names)}
+    return dict(enumerate(names))  # numbers, or other words, in the order of the data's
 
 
 def _baseline(model: ExplainedModel) -> str:

@@ -143,10 +143,10 @@ def _make_examples(study: Study, machine: Machine, watcher: Watcher) -> None:
         return
     scores = finished_scores(study)
     chosen = {name: chosen_examples(study, model, scores) for name, model in study.models.items()}
-    wanted = {examples_stem(model, study.spec, chosen[name]): model for name, model in study.models.items()}
-    for stem in _lacking(study, "examples", list(wanted), watcher):
+    stems = {examples_stem(model, study.spec, chosen[name]): model for name, model in study.models.items()}
+    for stem in _lacking(study, "examples", list(stems), watcher):
         watcher.family("examples")
-        content = make_examples(wanted[stem], study.spec, chosen[wanted[stem].name], machine, study.cache)
+        content = make_examples(stems[stem], study.spec, chosen[stems[stem].name], machine, study.cache)
         study.store.put("examples", stem, content, ".safetensors")
 
 
@@ -172,8 +172,8 @@ def _lacking_tables(study: Study, watcher: Watcher) -> list[str]:
 
 def _unasked(study: Study, watcher: Watcher) -> list[str]:
     """The questions of trust of a study whose units are all there, by the names of their files."""
-    asked = questions(study, finished_scores(study)) if study.spec.trust.inputs else {}
-    return _lacking(study, TRUST, list(asked), watcher)
+    questions_left = questions(study, finished_scores(study)) if study.spec.trust.inputs else {}
+    return _lacking(study, TRUST, list(questions_left), watcher)
 
 
 def _lacking(study: Study, kind: str, stems: list[str], watcher: Watcher) -> list[str]:

@@ -115,8 +115,8 @@ class Store:
                 lock.acquire(blocking=False)
             except Timeout:
                 who = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
-                wanted = "wait for it, or use another --out"
-                raise StoreError(f"{self.folder}: {who} works on this study; {wanted}.") from None
+                advice = "wait for it, or use another --out"
+                raise StoreError(f"{self.folder}: {who} works on this study; {advice}.") from None
             if before is not None and _inode(path) == before:
                 return lock
             lock.release()
@@ -212,8 +212,8 @@ class Store:
             if self._whole.get(path) == mark:
                 return ""
             content = Sealed.read(path)
-            if content is not None and (said := said_name(content, path.suffix)) != stem:
-                return f"not what its name says: inside it is {said or 'nothing with a name'}"
+            if content is not None and (name := said_name(content, path.suffix)) != stem:
+                return f"not what its name says: inside it is {name or 'nothing with a name'}"
             if content is not None:
                 self._whole[path] = mark
                 return ""

@@ -68,12 +68,12 @@ class Study:
     @cached_property
     def own_models(self) -> dict[str, ExplainedModel]:
         """Those of them that are no shipped architectures; opened and tried."""
-        found: dict[str, ExplainedModel] = {}
+        models: dict[str, ExplainedModel] = {}
         for data, encoded in zip(self.spec.data, self.materials, strict=True):
-            own = [spec for spec in data.models if is_own(spec)]
-            columns = column_material(data, encoded.dataset) if own else encoded
-            found |= {spec.name: own_model(data, spec, columns, self.live) for spec in own}
-        return found
+            specs = [spec for spec in data.models if is_own(spec)]
+            columns = column_material(data, encoded.dataset) if specs else encoded
+            models |= {spec.name: own_model(data, spec, columns, self.live) for spec in specs}
+        return models
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -160,10 +160,10 @@ def prepare(
     if frozen is not None:
         check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
         study = replace(study, earlier=earlier_specs(frozen, spec, store))
-    own = study.own_models  # refused, if they cannot be used, before any other is trained
+    own_models = study.own_models  # refused, if they cannot be used, before any other is trained
     for data, learnt in zip(spec.data, study.materials, strict=True):
         for model in data.models:
-            if model.name not in own:
+            if model.name not in own_models:
                 keep_model(model, learnt.dataset, store, machine.device, log)
     for explained in study.models.values():
         for line in explained.left_out:
@@ -195,8 +195,8 @@ def open_study(folder: str | Path) -> Study:
     except (ModelFileError, FileNotFoundError) as error:
         raise StoreError(f"{folder}: {error} Run the study again to have it made anew.") from None
     for kind, field in (("data", "fingerprint"), ("models", "weights")):
-        for then, here in zip(frozen.facts[kind], now[kind], strict=True):
-            if then[field] != here[field]:
+        for then, current in zip(frozen.facts[kind], now[kind], strict=True):
+            if then[field] != current[field]:
                 raise StoreError(f"{folder}: {then['name']}: the {kind} are not those of the study; {field} differs.")
     return study
 
@@ -223,9 +223,9 @@ def check_grown(frozen: Frozen, spec: StudySpec, store: Store, modality: Callabl
     """
     forms = [_identity(each) for each in (frozen.spec, spec)]
     for form, metrics in zip(forms, _changed_metrics(frozen, spec), strict=True):
-        said = form.pop("metrics")  # named first, where it is the table that says a setting of all metrics
+        metrics_table = form.pop("metrics")  # named first, where it is the table that says a setting of all metrics
         settings = {name for entry in metrics.values() for name in entry}
-        form["metrics"] = {name: said[name] for name in said.keys() & settings} | {"list": metrics}
+        form["metrics"] = {name: metrics_table[name] for name in metrics_table.keys() & settings} | {"list": metrics}
     if len(frozen.spec.data) == len(spec.data):
         for place, (then, now) in enumerate(zip(frozen.spec.data, spec.data, strict=True)):
             same = then.attributions == now.attributions

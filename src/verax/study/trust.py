@@ -146,24 +146,24 @@ class FromTheData(Question):
         values = explain(model, self.shown, self.rows, machine, cache).values
         problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True)
         metrics = {column: _in_one_step(metric) for column, metric in self._measured().items()}
-        found = evaluate(problem, values, metrics).with_distance()
+        evaluation = evaluate(problem, values, metrics).with_distance()
         best = {column: method.canonical for column, method in self.best.items()}
         rows = [
             {
                 "model": model.name,
-                "metric": one.metric,
-                "replacement": self._replacement(one.metric),
-                "configuration": one.attribution,
-                "space": one.space,
-                "ratio": one.ratio,
+                "metric": distance.metric,
+                "replacement": self._replacement(distance.metric),
+                "configuration": distance.attribution,
+                "space": distance.space,
+                "ratio": distance.ratio,
                 "beyond": beyond.mean,
                 "low": beyond.low,
                 "high": beyond.high,
-                "inputs": len(one.shares),
+                "inputs": len(distance.shares),
             }
-            for one in found.distance or ()
-            if not one.metric or one.attribution == best[one.metric]
-            for beyond in (one.beyond(LEVEL),)
+            for distance in evaluation.distance or ()
+            if not distance.metric or distance.attribution == best[distance.metric]
+            for beyond in (distance.beyond(LEVEL),)
         ]
         return Answer(pl.DataFrame(rows, schema=dict(DISTANCE_SCHEMA)), {})
 
@@ -206,7 +206,7 @@ class OfThePossible(Question):
         model, metrics = self.model, self._measured()
         problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=False)
         values = explain(model, self.shown, self.rows, machine, cache).values
-        found = evaluate(problem, values, metrics)
+        evaluation = evaluate(problem, values, metrics)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="limits: .* model rows allow")  # the table says of how many
             limits = possible_limits(problem, metrics, rows=self.asked.limit_rows)
@@ -214,7 +214,7 @@ class OfThePossible(Question):
         for column in metrics:
             name = self.best[column].canonical
             place = list(values).index(name)
-            result = replace(found[column], limits=limits[column].raised_to(found[column].scores))
+            result = replace(evaluation[column], limits=limits[column].raised_to(evaluation[column].scores))
             known, share = result.limits.inputs, result.shares(LEVEL)[place]
             rows.append(
                 {
@@ -272,16 +272,16 @@ class ToldApart(Question):
     def answered(self, machine: Machine, cache: Cache) -> Answer:
         """An audit of one's own model, with the study's metrics as they are."""
         model = self.model
-        found = audit(
+        result = audit(
             model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True),
             {name: model.used(method) for name, method in self.explanations.items()},
             metrics=self.metrics.on_data(self.rows, model.background),
             replacements=["baseline"],
             trials=self.asked.trials or None,
         )
-        left_out = [[one.what, one.case, one.why] for one in found.left_out]
-        facts = {"left_out": left_out, "inputs": found.inputs, "rows": found.rows, "seconds": found.seconds}
-        return Answer(finding_frame(found.findings), facts)
+        left_out = [[omission.what, omission.case, omission.why] for omission in result.left_out]
+        facts = {"left_out": left_out, "inputs": result.inputs, "rows": result.rows, "seconds": result.seconds}
+        return Answer(finding_frame(result.findings), facts)
 
 
 QUESTIONS: tuple[type[Question], ...] = (ToldApart, FromTheData, OfThePossible)
@@ -295,14 +295,14 @@ def questions(study: Study, scores: pl.DataFrame) -> dict[str, Question]:
     """All that is asked of models that have scores, by the name of its file; nothing where the spec asks nothing."""
     if not study.spec.trust.inputs or not scores.width:
         return {}
-    found = [
+    listed = [
         kind(model, study.metrics, best, study.spec.trust)
         for model in study.models.values()
         for best in (_best(study, model, scores),)
         if best
         for kind in QUESTIONS
     ]
-    return {question.stem: question for question in found}
+    return {question.stem: question for question in listed}
 
 
 def finished_scores(study: Study) -> pl.DataFrame:
@@ -316,27 +316,29 @@ def to_ask(study: Study, unfinished: bool) -> int:
         return 0
     if unfinished:
         return len(QUESTIONS) * len(study.models)
-    asked = questions(study, finished_scores(study))
-    return len(asked) - len(study.store.contents(TRUST, asked).found)
+    listed = questions(study, finished_scores(study))
+    return len(listed) - len(study.store.contents(TRUST, listed).found)
 
 
 def answer(study: Study, question: Question, machine: Machine) -> None:
     """Ask, and write the file of the answer."""
-    found = question.answer(machine, study.cache)
-    study.store.put(TRUST, question.stem, parquet(found.table, {"unit": question.stem, **found.facts}), ".parquet")
+    answered = question.answer(machine, study.cache)
+    study.store.put(
+        TRUST, question.stem, parquet(answered.table, {"unit": question.stem, **answered.facts}), ".parquet"
+    )
 
 
 def read_trust(study: Study, scores: pl.DataFrame) -> Trust | None:
     """What was answered; None where the study asks nothing."""
-    asked = study.spec.trust
-    if not asked.inputs:
+    settings = study.spec.trust
+    if not settings.inputs:
         return None
-    wanted = questions(study, scores)
-    files = study.store.contents(TRUST, wanted).found
+    listed = questions(study, scores)
+    files = study.store.contents(TRUST, listed).found
     tables = {"distance": [empty(DISTANCE_SCHEMA)], "limits": [empty(LIMITS_SCHEMA)]}
     audits: dict[str, Audit] = {}
     left_out: dict[str, tuple[str, ...]] = {}
-    for stem, question in wanted.items():
+    for stem, question in listed.items():
         name = question.model.name
         facts = read_facts(files[stem]) if stem in files else {"why": f"{question.name}: {_LATER}"}
         if why := facts.get("why"):
@@ -345,14 +347,14 @@ def read_trust(study: Study, scores: pl.DataFrame) -> Trust | None:
             tables[question.name].append(pl.read_parquet(files[stem]))
         else:
             audits[name] = _audit(question, pl.read_parquet(files[stem]), facts)
-    return Trust(asked.inputs, pl.concat(tables["distance"]), pl.concat(tables["limits"]), audits, left_out)
+    return Trust(settings.inputs, pl.concat(tables["distance"]), pl.concat(tables["limits"]), audits, left_out)
 
 
 def _audit(question: Question, findings: pl.DataFrame, facts: dict[str, Any]) -> Audit:
     """An audit as it was, from what was kept of it."""
     return Audit(
         findings=findings_of(findings),
-        left_out=tuple(LeftOut(*one) for one in facts["left_out"]),
+        left_out=tuple(LeftOut(*omission) for omission in facts["left_out"]),
         trials=trials_asked(question.asked.trials or None, own_model=True),
         inputs=facts["inputs"],
         rows=facts["rows"],

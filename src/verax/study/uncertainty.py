@@ -40,19 +40,19 @@ def uncertainty_tables(study: Study) -> dict[str, Resampling]:
 
     One for each model, and where methods were added to the study another one for these.
     """
-    metric, asked = local_infidelity(study.metrics), study.spec.uncertainty
-    if metric is None or not asked.inputs:
+    metric, uncertainty = local_infidelity(study.metrics), study.spec.uncertainty
+    if metric is None or not uncertainty.inputs:
         return {}
     tables = []
     for model in study.models.values():
         known: set[Attribution] = set()
         for stage in study.stages(model):
-            chosen = thinned(stage.configurations, asked.every)
+            chosen = thinned(stage.configurations, uncertainty.every)
             further = [method for method in chosen if method not in known]
             if local_infidelity(stage.metrics) == metric and further:
                 # the first table is named by what is thinned, the others by what is left of it
-                some, every = (further, 1) if known else (stage.configurations, asked.every)
-                settings = asked.model_copy(update={"every": every})
+                some, every = (further, 1) if known else (stage.configurations, uncertainty.every)
+                settings = uncertainty.model_copy(update={"every": every})
                 tables.append(Resampling(model.explaining(some), metric, settings))
                 known.update(chosen)
     return {table.stem: table for table in tables}
@@ -60,9 +60,9 @@ def uncertainty_tables(study: Study) -> dict[str, Resampling]:
 
 def compute_uncertainty(study: Study, stem: str, machine: Machine) -> None:
     """Compute one of a study's tables and write its file."""
-    asked = uncertainty_tables(study)[stem]
+    stem_settings = uncertainty_tables(study)[stem]
     cache = study.store.cache(study.spec.cache_gib)  # looked at anew: other workers have added attributions meanwhile
-    table = uncertainty_table(asked.model, asked.metric, asked.asked, machine, cache)
+    table = uncertainty_table(stem_settings.model, stem_settings.metric, stem_settings.asked, machine, cache)
     study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
 
 

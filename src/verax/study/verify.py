@@ -92,8 +92,8 @@ def read_verdict(store: Store) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     if verdict is None:
-        found = "damaged, or written by another version of Verax, and ignored"
-        warn(f"{path}: {found}; run verax verify again to have it written anew.")
+        reason = "damaged, or written by another version of Verax, and ignored"
+        warn(f"{path}: {reason}; run verax verify again to have it written anew.")
         return None
     return verdict if verdict["state"] == store.state() else None
 

@@ -134,7 +134,7 @@ class Bench:
         scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
         if self.beside_random:
             self._random[rows.stop] = [
-                RandomScores(own, flat_draws(one)) for own, one in zip(scores[-1], result.values(), strict=True)
+                RandomScores(values, flat_draws(part)) for values, part in zip(scores[-1], result.values(), strict=True)
             ]
         return scores[: len(attributions)]
 

@@ -98,4 +98,4 @@ def _colour(tuned: "Tuned") -> Any:
 
 
 def _methods(tuned: "Tuned") -> list[Any]:
-    return list(dict.fromkeys(type(one.configuration) for one in tuned.candidates if not one.reason))
+    return list(dict.fromkeys(type(candidate.configuration) for candidate in tuned.candidates if not candidate.reason))

@@ -39,7 +39,7 @@ class TunedByQuestion:
     @property
     def answers(self) -> dict[Kind, str]:
         """What to believe, a sentence for each question."""
-        return {question: one.answer for question, one in self.found.items()}
+        return {question: tuned.answer for question, tuned in self.found.items()}
 
     @property
     def best(self) -> Any:
@@ -91,12 +91,12 @@ class TunedByQuestion:
 
     def __repr__(self) -> str:
         return "\n".join(
-            [*(f"{one.summary()}\n" for one in self.found.values()), *self.whole.cost_lines()],
+            [*(f"{tuned.summary()}\n" for tuned in self.found.values()), *self.whole.cost_lines()],
         )
 
     def _repr_html_(self) -> str:
-        found = "".join(f"<pre>{html.escape(one.summary())}</pre>" for one in self.found.values())
-        return f"{found}<pre>{html.escape(chr(10).join(self.whole.cost_lines()))}</pre>"
+        summaries = "".join(f"<pre>{html.escape(tuned.summary())}</pre>" for tuned in self.found.values())
+        return f"{summaries}<pre>{html.escape(chr(10).join(self.whole.cost_lines()))}</pre>"
 
 
 def by_question(whole: Tuned, bench: Bench) -> Tuned | TunedByQuestion:
@@ -105,12 +105,12 @@ def by_question(whole: Tuned, bench: Bench) -> Tuned | TunedByQuestion:
     random = bench.random(max(candidate.inputs for candidate in whole.candidates))
     spent = meter.total()
     whole = replace(whole, rows=whole.rows + spent.rows.total, seconds=whole.seconds + spent.seconds)
-    found: dict[Kind, Tuned] = {}
+    by_kind: dict[Kind, Tuned] = {}
     for at, (column, metric) in enumerate(whole.metrics.items()):
         views = _racing(whole, at)
-        one = replace(whole, candidates=views, metrics={column: metric}, rule=whole.rule.under(at))
-        found[metric.kind] = replace(one, question=metric.kind, random=_beside_random(one, random[at]))
-    return next(iter(found.values())) if len(found) == 1 else TunedByQuestion(whole, found)
+        tuned = replace(whole, candidates=views, metrics={column: metric}, rule=whole.rule.under(at))
+        by_kind[metric.kind] = replace(tuned, question=metric.kind, random=_beside_random(tuned, random[at]))
+    return next(iter(by_kind.values())) if len(by_kind) == 1 else TunedByQuestion(whole, by_kind)
 
 
 def _racing(whole: Tuned, metric: int) -> list[Candidate]:

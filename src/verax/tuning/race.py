@@ -133,7 +133,7 @@ class Rule:
                 self.under(metric).survivors([candidate.under(metric) for candidate in candidates], count)
                 for metric in range(len(self.signs))
             ]
-            left = {one.number for race in races for one in race}
+            left = {left_candidate.number for race in races for left_candidate in race}
             return self.ranked([candidate for candidate in candidates if candidate.number in left], count)
         # Who was measured on more inputs than that is not dropped on the evidence of fewer.
         kept: list[Candidate] = []
@@ -152,7 +152,7 @@ class Rule:
             races = [self._of_race(metric, alive, count) for metric in range(len(self.signs))]
             if all(len(race) < 2 for race in races):
                 return []
-            left = {one.number for race in races for one in race}
+            left = {racer.number for race in races for racer in race}
             return [candidate for candidate in alive if candidate.number in left]
         if self.cost or len(self.signs) > 1:
             return list(alive)
@@ -160,7 +160,7 @@ class Rule:
         def settled(candidate: Candidate) -> bool:
             return self.surely_no_better(candidate, best, candidate.inputs, self.tolerance)
 
-        return [one for one in alive if one is best or one.inputs > count or not settled(one)]
+        return [racer for racer in alive if racer is best or racer.inputs > count or not settled(racer)]
 
     def _of_race(self, metric: int, alive: Sequence[Candidate], count: int) -> list[Candidate]:
         """Who goes on in one metric's own race."""

@@ -74,9 +74,11 @@ class Tuned:
     random: BesideRandom | None = None
 
     def __getitem__(self, question: Kind) -> "Tuned":
-        if question != self.question:
-            asked = "no question, but for a metric" if self.question is None else repr(self.question)
-            raise KeyError(f"question: this search asked {asked}, got {question!r}.")
+        answered = {self.question} - {None} or {metric.kind for metric in self.metrics.values()}
+        if answered != {question}:
+            raise KeyError(
+                f"question: this search asked {' and '.join(sorted(map(repr, answered)))}, got {question!r}."
+            )
         return self
 
     @property
@@ -128,7 +130,7 @@ class Tuned:
     def equals(self) -> list[Attribution]:
         """Configurations that may be as good as the best or better, but hardly by more than the tolerance."""
         winner = self.winner
-        return [one.configuration for one in self._ranked() if one.alive and one is not winner]
+        return [candidate.configuration for candidate in self._ranked() if candidate.alive and candidate is not winner]
 
     @property
     def table(self) -> "pl.DataFrame":
@@ -226,20 +228,22 @@ class Tuned:
     def _repr_html_(self) -> str:
         best, *lines = str(self).replace(f"\n{self.code}\n", "").splitlines()
         head = ("trial", *map(self.label, self.metrics), "inputs", "state", "configuration")
-        shown = [self.winner, *(one for one in self._ranked() if one is not self.winner)][:_TABLE_ROWS]
+        shown = [self.winner, *(candidate for candidate in self._ranked() if candidate is not self.winner)][
+            :_TABLE_ROWS
+        ]
         rows = [
             (
-                str(one.number),
-                *(str(self._estimate(one, at)) for at in range(len(self.metrics))),
-                f"{one.inputs:,}",
-                one.state(self.inputs),
-                one.configuration.canonical,
+                str(candidate.number),
+                *(str(self._estimate(candidate, at)) for at in range(len(self.metrics))),
+                f"{candidate.inputs:,}",
+                candidate.state(self.inputs),
+                candidate.configuration.canonical,
             )
-            for one in shown
+            for candidate in shown
         ]
         caption = f"{len(rows)} of {len(self.candidates)} trials, the best first; all of them: .table"
-        said = "".join(f"<p>{html.escape(line)}</p>" for line in (best, *lines) if line)
-        return f"{said}<pre>{html.escape(self.code)}</pre>{TextTable(head, tuple(rows), caption).html()}"
+        paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in (best, *lines) if line)
+        return f"{paragraphs}<pre>{html.escape(self.code)}</pre>{TextTable(head, tuple(rows), caption).html()}"
 
     def _caution(self) -> list[str]:
         limitation = self.best.known_limitation
@@ -262,7 +266,7 @@ class Tuned:
 
     def _ranked(self) -> list[Candidate]:
         """All that were measured, the best first by what they would have on the same inputs."""
-        sign, measured = -self.rule.signs[0], [one for one in self.candidates if one.values]
+        sign, measured = -self.rule.signs[0], [trial for trial in self.candidates if trial.values]
         return sorted(measured, key=lambda candidate: sign * candidate.values[0])
 
     def _alive(self) -> list[Candidate]:

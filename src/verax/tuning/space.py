@@ -83,9 +83,9 @@ def space_of(methods: Any, modality: Modality, given: Given, gradients: bool, st
 
     With ``std``, LIME by name is also tried with noise of each column's standard deviation.
     """
-    wanted = _wanted(methods, modality, std)
+    chosen = _wanted(methods, modality, std)
     left_out: dict[str, str] = {}
-    for name, members in by_method(wanted).items():
+    for name, members in by_method(chosen).items():
         usable, reason = _usable(members, given, gradients)
         if methods is None and usable and members[0].known_limitation:
             usable, reason = [], f"{members[0].known_limitation}; name it in methods to try it"
@@ -94,14 +94,14 @@ def space_of(methods: Any, modality: Modality, given: Given, gradients: bool, st
             usable, reason = [], f"removes features, and there are {count}; pass groups of them as features"
         if methods is not None and len(usable) < len(members):
             if not gradients and members[0].needs_gradients:
-                others = by_method(one for one in offered(modality) if not one.needs_gradients)
+                others = by_method(method for method in offered(modality) if not method.needs_gradients)
                 raise TypeError(f"methods: {name} {reason}; those that need none work: {', '.join(others)}.")
             raise ValueError(f"methods: {name} cannot be used. {reason}")
         if reason:
             left_out[name] = reason
             unusable = {*members} - {*usable}
-            wanted = [configuration for configuration in wanted if configuration not in unusable]
-    return Space(tuple(wanted), left_out)
+            chosen = [configuration for configuration in chosen if configuration not in unusable]
+    return Space(tuple(chosen), left_out)
 
 
 def by_method(configurations: Iterable[Attribution]) -> dict[str, list[Attribution]]:
@@ -118,8 +118,8 @@ def offered(modality: Modality, std: bool = False) -> list[Attribution]:
     With ``std``, also LIME with noise of each column's standard deviation: with every other setting of the paper's.
     """
     paper = grid(modality)
-    lime = [one for one in paper if isinstance(one, LimeTabular)] if std else []
-    own_units = dict.fromkeys(replace(one, sigma="std", scale_kernel=True) for one in lime)
+    lime = [method for method in paper if isinstance(method, LimeTabular)] if std else []
+    own_units = dict.fromkeys(replace(method, sigma="std", scale_kernel=True) for method in lime)
     return [*paper, *own_units, *removals(modality)]
 
 
@@ -130,16 +130,16 @@ def _wanted(methods: Any, modality: Modality, std: bool) -> list[Attribution]:
         methods = (methods,)
     if not isinstance(methods, Iterable):
         raise TypeError(f"methods: expected names of methods or configurations, got {methods!r}.")
-    wanted: list[Attribution] = []
+    attributions: list[Attribution] = []
     for method in methods:
-        wanted += [method] if isinstance(method, Attribution) else _named(method, modality, std)
-    if not wanted:
+        attributions += [method] if isinstance(method, Attribution) else _named(method, modality, std)
+    if not attributions:
         raise ValueError(f"methods: expected at least one, got none; there are {', '.join(_names(modality))}.")
-    for configuration in wanted:
+    for configuration in attributions:
         if modality not in configuration.modalities:
             name = type(configuration).__name__
             raise ValueError(f"methods: {name} is not for {modality} data, which the inputs are.")
-    return list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(attributions))
 
 
 def _named(name: Any, modality: Modality, std: bool) -> list[Attribution]:
@@ -149,7 +149,7 @@ def _named(name: Any, modality: Modality, std: bool) -> list[Attribution]:
         raise ValueError(f"methods: {unknown(name, [*_names(modality), 'a configuration'])}")
     fitting = [kind for kind in kinds if modality in kind.modalities] or kinds
     members = by_method(offered(modality, std))
-    return [one for kind in fitting for one in members.get(kind.__name__) or [_default(kind)]]
+    return [method for kind in fitting for method in members.get(kind.__name__) or [_default(kind)]]
 
 
 def _names(modality: Modality) -> list[str]:

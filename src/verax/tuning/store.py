@@ -92,8 +92,8 @@ def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metric
     if about["format"] != FORMAT:
         raise ValueError(f"store: {path} was written by another version of Verax; expected another path.")
     if different := asked.differs_from(about["facts"], about["clean"]):
-        found = f"a search with another {' and another '.join(different)}"
-        raise ValueError(f"store: {path} holds {found}; give the same again to go on, or another path to begin anew.")
+        reason = f"a search with another {' and another '.join(different)}"
+        raise ValueError(f"store: {path} holds {reason}; give the same again to go on, or another path to begin anew.")
     by_name = {configuration.canonical: configuration for configuration in configurations}
     candidates = []
     for row in pl.read_parquet(io.BytesIO(content)).iter_rows(named=True):
@@ -117,6 +117,7 @@ class SearchSettings:
     metrics: dict[str, Metric]  # by the names of the table's columns
     rule: Rule
     std: bool  # whether noise is that of each column of the background
+    by_question: bool  # whether questions were asked, not metrics
     unanswered: Mapping[Kind, str] = field(default_factory=dict)  # why a question cannot be asked of such a problem
 
     @classmethod
@@ -134,9 +135,15 @@ class SearchSettings:
         signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
         limit = math.inf if seconds is None else checked_positive("seconds", seconds)
         rule = Rule(signs, cost, TOLERANCE, LEVEL, apart=metric is None and len(signs) > 1)
-        own = [draws.sigma for one in metrics.values() if isinstance(one, SampledMetric) for draws in all_draws(one)]
-        std = any(isinstance(one, str) and one == "std" for one in own)
-        return cls(checked_count("trials", trials), limit, checked_seed(seed), metrics, rule, std, unanswered)
+        sigmas = [
+            draws.sigma
+            for metric_or_sigma in metrics.values()
+            if isinstance(metric_or_sigma, SampledMetric)
+            for draws in all_draws(metric_or_sigma)
+        ]
+        std = any(isinstance(metric_or_sigma, str) and metric_or_sigma == "std" for metric_or_sigma in sigmas)
+        trials, seed, by_question = checked_count("trials", trials), checked_seed(seed), metric is None
+        return cls(trials, limit, seed, metrics, rule, std, by_question, unanswered)
 
 
 def _deciding(question: Any, problem: Problem) -> dict[str, Metric]:
@@ -145,7 +152,7 @@ def _deciding(question: Any, problem: Problem) -> dict[str, Metric]:
         checked_choice("question", question, tuple(QUESTIONS))
         if question in (reasons := why_not(problem)):
             raise ValueError(f'question: "{QUESTIONS[question]}" has no answer here: {reasons[question]}.')
-    return {name: one for name, one in deciding_metrics(problem).items() if question in (None, one.kind)}
+    return {name: metric for name, metric in deciding_metrics(problem).items() if question in (None, metric.kind)}
 
 
 def _objectives(metric: Any, fewest: int) -> tuple[dict[str, Metric], bool]:
@@ -182,7 +189,11 @@ def facts_of(settings: SearchSettings, problem: Problem, space: Space) -> dict[s
         "background": tensor_hash(*background),
         "target": _target_fact(problem.target),
         "baselines": tensor_hash(baselines if baselines.stride(0) else baselines[:1]),
-        "methods": digest(configurations=[(one.canonical, one.family.version) for one in space.configurations]),
+        "methods": digest(
+            configurations=[
+                (configuration.canonical, configuration.family.version) for configuration in space.configurations
+            ]
+        ),
         "metric": repr((metrics, settings.rule.cost, *(["apart"] if settings.rule.apart else []), *_replaced(problem))),
         "seed": str(settings.seed),
         "tolerance": str(settings.rule.tolerance),

@@ -32,14 +32,13 @@ Tell = Callable[[str], None]
 def tune(
     problem: Problem,
     methods: Any = None,
-    question: Kind | None = None,
-    *,
     metric: Any = None,
+    *,
+    question: Kind | None = None,
     trials: int = 200,
     seconds: float | None = None,
     seed: int = 0,
     store: str | os.PathLike[str] | None = None,
-    progress: Tell | None = None,
 ) -> Tuned | TunedByQuestion:
     """Find the attribution method and the settings that explain a model best, for each of two questions.
 
@@ -61,27 +60,26 @@ def tune(
         methods: Names such as ``("lime", "SmoothGrad")``, or configurations of your own, or both. A method of the paper
             is taken with all settings of its grid, one that removes features with several budgets, a class of your own
             with its defaults. None for every method that can be used, but for the references Random and Edges.
-        question: ``"local"`` (a small change) or ``"baseline"`` (what made the score), to ask one alone.
         metric: To search by something else: a name such as ``"dpc"``, ``"pc"`` or ``"infidelity"``, which stands for
             the metric with its defaults, or a metric object. Of several, ``("dpc", "pc", "cost")``, all that no other
             beats are found; ``"cost"`` is the number of model rows per explained input. Objects that share a name have
             columns by their short form. Where a metric's ``sigma`` is ``"std"``, LIME by name is also tried with such
             noise.
+        question: ``"local"`` (a small change) or ``"baseline"`` (what made the score), to ask one alone.
         trials: Configurations to try at most, those in the store included.
         seconds: Stop after so long: nothing starts that would take longer, at the pace of what was measured before. At
             least one batch is measured on its first inputs, however long that takes.
         seed: Same seed, same search.
         store: A ``.parquet`` file. After every batch it holds all trials; called again with the same arguments, the
             search goes on from there, also with more trials or more seconds.
-        progress: Called with a line of text after every batch, and every few seconds within one. By default lines go to
-            stderr, ten seconds apart.
 
     Returns:
         What was found: ``tuned["local"].best`` and ``tuned["baseline"].best``, or ``tuned.best`` where one question, or
         a metric, was asked for: ready to be called, and as ``.best.code`` to be pasted. With ``answer`` (what to
         believe, and whether it beats a random explanation), ``score``, ``equals``, ``table``, ``pareto``, ``plot()``.
 
-    Interrupted with Ctrl-C, the search ends with the batches that were finished.
+    Lines on stderr, ten seconds apart, say how far it is. Interrupted with Ctrl-C, the search ends with the batches
+    that were finished.
 
     Example:
         >>> import torch, verax
@@ -96,29 +94,39 @@ def tune(
         >>> tuned.table.height, tuned["local"].best(problem).shape
         (10, torch.Size([40, 4]))
     """
-    optuna()  # refused before any work where it is missing
+    optuna()  # raises before any work where it is missing
     checked_problem(problem)
-    settings = SearchSettings.checked(trials, seconds, seed, question, metric, problem)
+    return search(problem, methods, SearchSettings.checked(trials, seconds, seed, question, metric, problem), store)
+
+
+def search(
+    problem: Problem,
+    methods: Any,
+    settings: SearchSettings,
+    store: str | os.PathLike[str] | None = None,
+    tell: Tell | None = None,
+) -> Tuned | TunedByQuestion:
+    """As ``tune`` does; ``tell`` is called with a line of text after every batch, and every few seconds within one."""
     path = checked_store(store)
     with once_per_call():
         meter = Meter(problem.scorer.counts)
         shuffled, clean, place = shuffled_problem(problem, settings.seed)
         modality: Modality = "image" if problem.inputs.ndim == 4 else "tabular"
         space = space_of(methods, modality, given_of(shuffled), problem.scorer.differentiable, settings.std)
-        asked = stores.Asked(facts_of(settings, shuffled, space), clean)
+        question = stores.Asked(facts_of(settings, shuffled, space), clean)
         metrics = list(settings.metrics)
-        known = stores.read(path, asked, space.configurations, metrics) if path and path.exists() else []
-        shown = _Progress(progress)
+        known = stores.read(path, question, space.configurations, metrics) if path and path.exists() else []
+        shown = _Progress(tell)
         measured = (shuffled, settings.metrics, space.configurations, place, shown.within)
-        bench = Bench(*measured, beside_random=metric is None)
+        bench = Bench(*measured, beside_random=settings.by_question)
 
         def save(candidates: list[Candidate]) -> None:
             if path is not None:
-                stores.write(path, asked, candidates, metrics)
+                stores.write(path, question, candidates, metrics)
 
         under_way = _Search(settings, space, bench, known, meter, problem_facts(problem))
-        found = under_way.run(save, shown.batch)
-        return found if metric is not None else by_question(found, bench)
+        tuned = under_way.run(save, shown.batch)
+        return by_question(tuned, bench) if settings.by_question else tuned
 
 
 class _Progress:
@@ -184,9 +192,9 @@ class _Search:
                 stopped = self._stopped()
         if not self._alive():
             raise ValueError(f"methods: no configuration could be computed. {self.candidates[0].reason}")
-        asked = (self.settings.metrics, self.settings.rule, self.inputs)
+        facts = (self.settings.metrics, self.settings.rule, self.inputs)
         cost = self._cost()
-        return Tuned(self.candidates, *asked, cost.rows.total, cost.seconds, stopped, self.space.left_out, self.facts)
+        return Tuned(self.candidates, *facts, cost.rows.total, cost.seconds, stopped, self.space.left_out, self.facts)
 
     def _batch(self) -> bool:
         """Propose some, race them against those that are left from earlier ones, and note how good each is.

@@ -249,10 +249,10 @@ def piecewise_linear(inputs: int, seed: int) -> Case:
 
     def pair_of(pair: int) -> Float[Tensor, "n two"]:
         """Both Shapley values of one pair of features, whose units no other feature reads."""
-        units, own = slice(_UNITS * pair, _UNITS * (pair + 1)), slice(2 * pair, 2 * pair + 2)
-        weight, bias = inner.weight[units, own], inner.bias[units]
+        units, pair_features = slice(_UNITS * pair, _UNITS * (pair + 1)), slice(2 * pair, 2 * pair + 2)
+        weight, bias = inner.weight[units, pair_features], inner.bias[units]
         return pair_shares(
-            lambda two: (two @ weight.T + bias).relu() @ out[units], x[:, own], torch.zeros(1, 2).double()
+            lambda two: (two @ weight.T + bias).relu() @ out[units], x[:, pair_features], torch.zeros(1, 2).double()
         )
 
     return table_case(

@@ -99,7 +99,7 @@ NOISES = (0.25, 0.5, 1.0, 2.0)  # standard deviations, in units of the explanati
 def false_explanations(ground: Ground, truth: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
     """All alternatives to a truth, by name."""
     subject, seed = ground.subject, ground.seed
-    found = {
+    explanations = {
         "random": randomly(subject, seed, truth),
         "permuted": permuted(subject, seed, truth),
         "-a": -truth,
@@ -110,12 +110,12 @@ def false_explanations(ground: Ground, truth: Float[Tensor, "n features"]) -> di
     local = subject.truths.get("local")
     if local is not None and subject.away is not None:
         slope = local.attribution.double()
-        found["sign(g) |g (x - b)|"] = slope.sign() * (slope * subject.away).abs()
-    found |= {f"noise {size}": noisy(subject, seed, truth, size) for size in NOISES}
+        explanations["sign(g) |g (x - b)|"] = slope.sign() * (slope * subject.away).abs()
+    explanations |= {f"noise {size}": noisy(subject, seed, truth, size) for size in NOISES}
     other = subject.truths.get("baseline" if ground.kind == "local" else "local")
     if other is not None:
-        found["the truth of the other kind"] = other.attribution.double()
-    return found
+        explanations["the truth of the other kind"] = other.attribution.double()
+    return explanations
 
 
 def randomly(

@@ -62,8 +62,8 @@ class Consistency(Trial):
 
     def left_out(self, ground: Ground) -> str:
         """Codes cannot be moved a little."""
-        given = ground.subject.problem.given
-        if given.codes is not None or given.missing or not given.values.is_floating_point():
+        checked = ground.subject.problem.given
+        if checked.codes is not None or checked.missing or not checked.values.is_floating_point():
             return "categorical inputs and gaps take no noise"
         return ""
 
@@ -84,19 +84,22 @@ class Consistency(Trial):
         some = slice(0, self.inputs)
         rated = {name: shown[name][some] for name in self.explanations(ground)}
         few = bench.at(some)
-        found: dict[str, dict[str, list[float]]] = {metric: {} for metric in scores}
+        outcomes: dict[str, dict[str, list[float]]] = {metric: {} for metric in scores}
         for number in range(self.repeats):
             for size, resilient in ((self.little, True), (self.much, False)):
                 noised, kept = _noised(few.subject, size, f"{ground.seed}/{size}/{number}", resilient)
                 if int(kept.sum()) < _FEWEST:
                     continue
                 after = few.scores(rated, noised)
-                for metric, own in scores.items():
-                    pair = (torch.stack([one[name] for name in rated]) for one in (_part(own, some), after[metric]))
+                for metric, scores_before in scores.items():
+                    pair = (
+                        torch.stack([by_name[name] for name in rated])
+                        for by_name in (_part(scores_before, some), after[metric])
+                    )
                     before, now = (values[:, kept] for values in pair)
                     for name, value in _scores(before, now, resilient).items():
-                        found[metric].setdefault(name, []).append(value)
-        for metric, values in found.items():
+                        outcomes[metric].setdefault(name, []).append(value)
+        for metric, values in outcomes.items():
             yield from ((metric, outcome) for outcome in self._told(values, ground.level, len(few.subject)))
 
     def _told(self, values: dict[str, list[float]], level: float, inputs: int) -> Iterator[Outcome]:
@@ -129,8 +132,8 @@ def _noised(subject: Subject, size: float, purpose: str, resilient: bool) -> tup
 
 def _scores(before: Float[Tensor, "k n"], now: Float[Tensor, "k n"], resilient: bool) -> dict[str, float]:
     """IAC and IEC of one draw of noise."""
-    lowered = torch.stack([real_differences(one, two[None])[0] for one, two in zip(before, now, strict=True)])
-    same = sum(signed_rank_p(one) for one in lowered) / len(lowered)
+    lowered = torch.stack([real_differences(first, two[None])[0] for first, two in zip(before, now, strict=True)])
+    same = sum(signed_rank_p(first) for first in lowered) / len(lowered)
     if resilient:
         return {"IAC_NR": same, "IEC_NR": float((_ranks(before) == _ranks(now)).double().mean())}
     return {"IAC_AR": 1 - same, "IEC_AR": float((lowered > 0).double().mean())}
@@ -138,7 +141,7 @@ def _scores(before: Float[Tensor, "k n"], now: Float[Tensor, "k n"], resilient: 
 
 def _ranks(scores: Float[Tensor, "k n"]) -> Float[Tensor, "k n"]:
     """How many explanations each one is above; rounding puts none above another."""
-    return torch.stack([(real_differences(one, scores) > 0).double().sum(0) for one in scores])
+    return torch.stack([(real_differences(score, scores) > 0).double().sum(0) for score in scores])
 
 
 def _over_noise(values: list[float], level: float) -> Estimate:
@@ -183,8 +186,8 @@ class Reliability(Trial):
     ) -> Iterator[tuple[str, Outcome]]:
         """Alpha and halves."""
         names = list(self.explanations(ground))
-        for metric, found in scores.items():
-            table = torch.stack([found[name] for name in names])
+        for metric, measured in scores.items():
+            table = torch.stack([measured[name] for name in names])
             alpha = krippendorff_alpha(table, ground.level, ground.seed)
             halves = split_half_agreement(table, ground.level, ground.seed)
             yield metric, self._outcome("alpha", alpha, self.alpha, table.shape[1])

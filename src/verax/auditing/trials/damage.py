@@ -50,19 +50,19 @@ class FallsWithDamage(Trial):
 
     def explanations(self, ground: Ground) -> Explanations:
         """Each anchor, and what is left of it."""
-        found: dict[str, Tensor] = dict(ground.anchors)
+        explanations: dict[str, Tensor] = dict(ground.anchors)
         for anchor, values in ground.anchors.items():
             for size in DAMAGES:
-                found[damaged_name(anchor, size)] = damaged(ground.subject, ground.seed, values, size)
-        return found
+                explanations[damaged_name(anchor, size)] = damaged(ground.subject, ground.seed, values, size)
+        return explanations
 
     def outcomes(
         self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """Two for each anchor."""
         for anchor in ground.anchors:
-            for metric, found in scores.items():
-                path = torch.stack([found[anchor], *(found[damaged_name(anchor, size)] for size in DAMAGES)])
+            for metric, measured in scores.items():
+                path = torch.stack([measured[anchor], *(measured[damaged_name(anchor, size)] for size in DAMAGES)])
                 count = path.shape[1]
                 fall = estimates(_correlations(path)[None], level=ground.level)[0]
                 yield (
@@ -85,16 +85,16 @@ def _correlations(path: Float[Tensor, "levels n"]) -> Float[Tensor, " n"]:
     """Spearman's correlation of score and intactness for each input."""
     intact = np.array([1.0, *(1 - size for size in DAMAGES)])
     rounded = real_differences(path[0], path)  # differences of nothing but rounding are ties
-    found = spearman(-rounded.T.numpy(), np.broadcast_to(intact, rounded.T.shape))
-    return torch.from_numpy(np.nan_to_num(np.asarray(found, dtype=np.float64)))
+    correlations = spearman(-rounded.T.numpy(), np.broadcast_to(intact, rounded.T.shape))
+    return torch.from_numpy(np.nan_to_num(np.asarray(correlations, dtype=np.float64)))
 
 
 def _smallest(path: Float[Tensor, "levels n"], level: float) -> Estimate:
     """The smallest damage that lowers the mean score by as much as the test finds, by the effect and both its ends."""
-    effects = [effect_size(one, level) for one in real_differences(path[0], path[1:])]
-    ends = ([one.mean for one in effects], [one.high for one in effects], [one.low for one in effects])
-    found = [_first(effect, path.shape[1], level) for effect in ends]
-    return Estimate(found[0], math.nan, min(found), max(found))
+    effects = [effect_size(size, level) for size in real_differences(path[0], path[1:])]
+    ends = ([size.mean for size in effects], [size.high for size in effects], [size.low for size in effects])
+    sizes = [_first(effect, path.shape[1], level) for effect in ends]
+    return Estimate(sizes[0], math.nan, min(sizes), max(sizes))
 
 
 def _first(effects: list[float], inputs: int, level: float) -> float:
@@ -130,10 +130,10 @@ class TellsApart(Trial):
 
     def explanations(self, ground: Ground) -> Explanations:
         """The given ones, and what is made of them."""
-        found: dict[str, Tensor] = dict(ground.anchors)
+        explanations: dict[str, Tensor] = dict(ground.anchors)
         for anchor, values in ground.anchors.items():
-            found |= {f"{anchor}, {what}": one for what, one in _made(ground, values).items()}
-        return found
+            explanations |= {f"{anchor}, {what}": copy for what, copy in _made(ground, values).items()}
+        return explanations
 
     def outcomes(
         self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
@@ -145,11 +145,11 @@ class TellsApart(Trial):
             for what in _made(ground, values)
         ]
         pairs += [
-            (one, other, f"{one} from {other}", False) for one, other in itertools.combinations(ground.anchors, 2)
+            (left, other, f"{left} from {other}", False) for left, other in itertools.combinations(ground.anchors, 2)
         ]
-        for metric, found in scores.items():
+        for metric, measured in scores.items():
             for first, second, words, above in pairs:
-                difference = real_differences(found[first], found[second][None])[0]
+                difference = real_differences(measured[first], measured[second][None])[0]
                 yield metric, self._outcome(words, difference, above, ground.level)
 
     def _outcome(self, words: str, difference: Float[Tensor, " n"], above: bool, level: float) -> Outcome:

@@ -85,16 +85,18 @@ class RandomisedModel(Trial):
             ]
             for stage, many in self._stages(few.subject).items()
         }
-        listed = {f"{stage}, {at}": one for stage, several in stages.items() for at, one in enumerate(several)}
-        found = few.scores({"real": real, **random_explanations(some, real), **listed})
+        listed = {
+            f"{stage}, {at}": explanation for stage, several in stages.items() for at, explanation in enumerate(several)
+        }
+        scores_by_metric = few.scores({"real": real, **random_explanations(some, real), **listed})
         last = max(stages)
         cosine = _cosine(real, torch.stack(stages[last]))
-        for metric, own in found.items():
-            chance = torch.stack([own[name] for name in RANDOM]).mean(0)
-            above = paired_differences(own["real"], chance[None], ground.level)[0]
+        for metric, by_name in scores_by_metric.items():
+            chance = torch.stack([by_name[name] for name in RANDOM]).mean(0)
+            above = paired_differences(by_name["real"], chance[None], ground.level)[0]
             for stage, several in stages.items():
-                means = torch.stack([own[f"{stage}, {at}"] for at in range(len(several))]).mean(1)
-                kept = _kept(means, float(own["real"].mean()), float(chance.mean()), ground.level)
+                means = torch.stack([by_name[f"{stage}, {at}"] for at in range(len(several))]).mean(1)
+                kept = _kept(means, float(by_name["real"].mean()), float(chance.mean()), ground.level)
                 if stage < last:
                     yield metric, Outcome(f"{self.name}: last {stage}", kept, None, len(real))
                 else:
@@ -132,8 +134,8 @@ def _randomised(subject: Subject, layers: int, seed: int, number: int) -> Scorer
     chosen = _layers(module)[-layers:]
     with torch.no_grad():
         for name, part in module.named_modules():
-            for own, weights in part.named_parameters(recurse=False) if name in chosen else ():
-                weights.copy_(_shuffled(weights, f"{seed}/{name}/{own}/{number}"))
+            for parameter, weights in part.named_parameters(recurse=False) if name in chosen else ():
+                weights.copy_(_shuffled(weights, f"{seed}/{name}/{parameter}/{number}"))
     known = subject.problem.scorer
     return Scorer(module, returns=adapter.returns, score=adapter.score, device=known.device, labels=known.labels)
 

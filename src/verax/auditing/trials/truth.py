@@ -70,15 +70,17 @@ class PeaksAtTruth(Trial):
             return
         some = slice(0, self.inputs)
         few, truth = bench.at(some), ground.truth[some]
-        climbs = self._climbed(few, truth, {name: found["truth"][some] for name, found in scores.items()}, ground.seed)
-        for name, found in scores.items():
-            chance = torch.stack([found[one][some] for one in RANDOM]).mean()
-            own, best = found["truth"][some], climbs[name].scores
-            share = ratios_of_means((own - chance)[None], best - chance, ground.level)[0]
-            says = _counter_example(truth, own, climbs[name])
-            yield name, Outcome(self.name, share, share.mean >= self.share, len(own), says=says)
+        climbs = self._climbed(
+            few, truth, {name: measured["truth"][some] for name, measured in scores.items()}, ground.seed
+        )
+        for name, measured in scores.items():
+            chance = torch.stack([measured[random_name][some] for random_name in RANDOM]).mean()
+            truth_scores, best = measured["truth"][some], climbs[name].scores
+            share = ratios_of_means((truth_scores - chance)[None], best - chance, ground.level)[0]
+            says = _counter_example(truth, truth_scores, climbs[name])
+            yield name, Outcome(self.name, share, share.mean >= self.share, len(truth_scores), says=says)
         for name, share in _shares_of_limits(
-            few, ground, {name: found["truth"][some] for name, found in scores.items()}
+            few, ground, {name: measured["truth"][some] for name, measured in scores.items()}
         ):
             outcome = Outcome(f"{self.name}: of the exact limit", share, share.mean >= self.share, len(truth))
             yield name, outcome
@@ -94,9 +96,9 @@ class PeaksAtTruth(Trial):
                 for at in range(self.proposals)
             }
             values = torch.stack(list(tried.values()))
-            found = bench.scores(tried)
+            measured = bench.scores(tried)
             climbs = {
-                name: climb.better(values, torch.stack(list(found[name].values()))) for name, climb in climbs.items()
+                name: climb.better(values, torch.stack(list(measured[name].values()))) for name, climb in climbs.items()
             }
         return climbs
 
@@ -129,13 +131,13 @@ def _moved(
     keys = noise.input_keys(subject.values, 0, f"audit/climb/{purpose}")
     lots = noise.words(keys, 4 * number, 4)
     counts = present(subject).sum(1)
-    one, other = ((lots[:, at] & 0x7FFFFFFF) % counts for at in (0, 1))
+    source, other = ((lots[:, at] & 0x7FFFFFFF) % counts for at in (0, 1))
     rows, kind = torch.arange(len(place)), (lots[:, 2] & 0x7FFFFFFF) % 3
     factor = noise.normals(keys + number, 0, 1, 1, torch.float64)[:, 0, 0].exp()
-    first, second = place[rows, one], place[rows, other]
+    first, second = place[rows, source], place[rows, other]
     moved = place.clone()
     moved[rows, other] = torch.where(kind == 0, first, second)
-    moved[rows, one] = torch.where(kind == 0, second, first * torch.where(kind == 1, -1.0, factor))
+    moved[rows, source] = torch.where(kind == 0, second, first * torch.where(kind == 1, -1.0, factor))
     return moved
 
 
@@ -168,8 +170,8 @@ def _shares_of_limits(
     }
     if not known or subject.features > _FEW:
         return
-    found = limits(subject.problem.with_replacement(bench.replacement), known)
-    for name, limit in found.items():
+    limits_by_metric = limits(subject.problem.with_replacement(bench.replacement), known)
+    for name, limit in limits_by_metric.items():
         if limit.exact and not bool(limit.random.isnan().any()):
             above, room = limit.above(own[name][None])
             yield name, ratios_of_means(above, room, ground.level)[0]
@@ -222,8 +224,8 @@ class TruthWins(Trial):
             other = differs(ground.truth, shown[name])
             if not bool(other.any()):
                 continue
-            for metric, found in scores.items():
-                difference = real_differences(found["truth"], found[name][None])[0][other]
+            for metric, measured in scores.items():
+                difference = real_differences(measured["truth"], measured[name][None])[0][other]
                 yield from ((metric, outcome) for outcome in self._both(name, difference, ground.level))
 
     def _both(self, name: str, difference: Float[Tensor, " n"], level: float) -> Iterator[Outcome]:

@@ -50,8 +50,8 @@ class Epoch:
     @property
     def score(self) -> float:
         """What chooses between epochs, the higher the better: AUROC, or R^2 of a regression."""
-        found = self.r2 if self.auroc is None else self.auroc
-        return -math.inf if found is None else found
+        score = self.r2 if self.auroc is None else self.auroc
+        return -math.inf if score is None else score
 
     @property
     def words(self) -> str:
@@ -74,17 +74,17 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"checkpoint: {path} is no checkpoint of a run ({error}); choose another path.") from None
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        found = "was written by another version of Verax"
-        raise CheckpointError(f"checkpoint: {path} {found}; delete it to start anew.")
+        reason = "was written by another version of Verax"
+        raise CheckpointError(f"checkpoint: {path} {reason}; delete it to start anew.")
     return tensors, state
 
 
 def _check_same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
     """Refuse the checkpoint of another run, and say what differs between the identities."""
-    there, here = _flat("", found), _flat("", json.loads(json.dumps(wanted)))
-    for name in sorted(here.keys() | there.keys()):
-        if there.get(name) != here.get(name):
-            reason = f"belongs to another run: {name} is {there.get(name)!r} there and {here.get(name)!r} here"
+    saved, expected = _flat("", found), _flat("", json.loads(json.dumps(wanted)))
+    for name in sorted(expected.keys() | saved.keys()):
+        if saved.get(name) != expected.get(name):
+            reason = f"belongs to another run: {name} is {saved.get(name)!r} there and {expected.get(name)!r} here"
             raise CheckpointError(f"checkpoint: {path} {reason}. Delete it to start anew, or choose another path.")
 
 

@@ -39,8 +39,8 @@ def blur(images: Images, kernels: Float[Tensor, "b k k"]) -> Images:
     padded = F.pad(images, (reach, reach, reach, reach), mode="replicate")
     weight = kernels.repeat_interleave(channels, 0)[:, None]
     joined = padded.reshape(1, count * channels, *padded.shape[2:])
-    found = F.conv2d(joined, weight, groups=count * channels)
-    return found.reshape(count, channels, height, width).clamp(0, 1)
+    blurred = F.conv2d(joined, weight, groups=count * channels)
+    return blurred.reshape(count, channels, height, width).clamp(0, 1)
 
 
 def gaussian_kernels(sigma: Strengths, side: int = 5) -> Float[Tensor, "b side side"]:
@@ -132,8 +132,8 @@ def level_tables(level: Int[Tensor, "b h w"], clip: Strengths, down: int, across
     cells = count * down * across * _LEVELS
     cell = ((image + tile) * _LEVELS + level).reshape(-1)
     # Not bincount, which would wait for a GPU.
-    found = torch.zeros(cells, dtype=torch.int64, device=level.device).scatter_add_(0, cell, torch.ones_like(cell))
-    histogram = found.reshape(count, down, across, _LEVELS).to(clip.dtype)
+    counts = torch.zeros(cells, dtype=torch.int64, device=level.device).scatter_add_(0, cell, torch.ones_like(cell))
+    histogram = counts.reshape(count, down, across, _LEVELS).to(clip.dtype)
     area = histogram.sum(-1, keepdim=True)
     cut = torch.minimum(histogram, (_per_image(clip) * area / _LEVELS).clamp(min=1))
     spread = cut + (area - cut.sum(-1, keepdim=True)) / _LEVELS

@@ -31,10 +31,10 @@ class Linear(Architecture):
     outputs: int = 1
 
     def __post_init__(self) -> None:
-        given = (self.shape,) if isinstance(self.shape, Integral) else self.shape
-        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        lengths = (self.shape,) if isinstance(self.shape, Integral) else self.shape
+        if isinstance(lengths, str) or not isinstance(lengths, Sequence) or not lengths:
             raise ValueError(f"shape: expected a number of features or the shape of an input, got {self.shape!r}.")
-        sides = tuple(checked_count("shape", side) for side in given)
+        sides = tuple(checked_count("shape", side) for side in lengths)
         settle(self, shape=sides, outputs=checked_count("outputs", self.outputs))
 
     def network(self) -> nn.Module:

@@ -171,8 +171,8 @@ def cutout(images: Images, centre: Float[Tensor, "b 2"], share: float = _HOLE) -
 
 
 def _sampled(images: Tensor, grid: Tensor, padding: str) -> Tensor:
-    found = F.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
-    return found.clamp(0, 1)  # rounding may leave the range by a last digit
+    sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
+    return sampled.clamp(0, 1)  # rounding may leave the range by a last digit
 
 
 def _places(images: Tensor) -> tuple[Tensor, Tensor]:

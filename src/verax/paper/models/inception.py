@@ -152,8 +152,8 @@ class Convolution(nn.Module):
 
     def forward(self, x: Float[Tensor, "n channels h w"]) -> Float[Tensor, "n filters a b"]:
         """Convolve, normalise, cut off."""
-        found: Tensor = self.relu(self.bn(self.conv(x)))
-        return found
+        output: Tensor = self.relu(self.bn(self.conv(x)))
+        return output
 
 
 class AuxiliaryHead(nn.Module):
@@ -209,23 +209,23 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
         >>> load_googlenet_state(InceptionV1().build(seed=1), thousand.state_dict()).left
         ('fc.weight', 'fc.bias')
     """
-    own = module.state_dict()
-    differ = {name for name in own if name in state and own[name].shape != state[name].shape}
-    given = {name for name in state if name in own and not (name in differ and _HEADS.fullmatch(name))}
-    missing = [name for name in own if name not in state and not name.endswith(_COUNT)]
+    own_state = module.state_dict()
+    differ = {name for name in own_state if name in state and own_state[name].shape != state[name].shape}
+    fitting = {name for name in state if name in own_state and not (name in differ and _HEADS.fullmatch(name))}
+    missing = [name for name in own_state if name not in state and not name.endswith(_COUNT)]
     if not any(name.startswith("aux") for name in state):
         missing = [name for name in missing if not name.startswith("aux")]
-    unknown = [name for name in state if name not in own and not name.startswith(("aux1.", "aux2."))]
-    wrong = [name for name in own if name in given and name in differ]
+    unknown = [name for name in state if name not in own_state and not name.startswith(("aux1.", "aux2."))]
+    wrong = [name for name in own_state if name in fitting and name in differ]
     for problem, names in (("lacks", missing), ("has beyond these", unknown)):
         if names:
             raise ValueError(f"state: not a checkpoint of googlenet; it {problem} {_some(names)}.")
     if wrong:
-        sizes = f"expected shape {tuple(own[wrong[0]].shape)}, got {tuple(state[wrong[0]].shape)}"
+        sizes = f"expected shape {tuple(own_state[wrong[0]].shape)}, got {tuple(state[wrong[0]].shape)}"
         raise ValueError(f"state: does not fit the network in {_some(wrong)}; {wrong[0]}: {sizes}.")
-    module.load_state_dict({name: state[name] for name in own if name in given}, strict=False)
-    left = tuple(name for name in own if name not in given and not name.endswith(_COUNT))
-    return Loaded(left, tuple(name for name in state if name not in given))
+    module.load_state_dict({name: state[name] for name in own_state if name in fitting}, strict=False)
+    left = tuple(name for name in own_state if name not in fitting and not name.endswith(_COUNT))
+    return Loaded(left, tuple(name for name in state if name not in fitting))
 
 
 @fx.wrap  # it looks at shapes; as one step, the rest of the network can be traced, and so folded

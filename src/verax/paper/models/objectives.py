@@ -118,7 +118,9 @@ def objective_of(dataset: Dataset, smoothing: float = 0.0) -> Objective:
         classes = np.unique(dataset.labels[dataset.split.rows(part)]).tolist()
         if count == 2 and classes != [0, 1]:
             raise ValueError(f"dataset: expected both classes, 0 and 1, among the {part} rows; got {classes}.")
-        if part == "train" and (absent := [dataset.class_names[one] for one in range(count) if one not in classes]):
+        if part == "train" and (
+            absent := [dataset.class_names[label] for label in range(count) if label not in classes]
+        ):
             raise ValueError(
                 f"dataset: expected all {count} classes among the train rows; {absent[0]!r} is not: leave its few rows "
                 "out, join it with another class, or use another seed of the split."

@@ -62,13 +62,13 @@ class Learner:
         """Take one step; the sums of the rows' losses and of the rows that were right."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
-        found = self._gradients(inputs.contiguous(memory_format=self.layout), labels)
+        gradients = self._gradients(inputs.contiguous(memory_format=self.layout), labels)
         if self.recipe.clip is not None:
             nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.clip)
         self.optimizer.step()
         if self.average is not None:
             self._blend(*self._blended, None)
-        return found
+        return gradients
 
     def release(self) -> None:
         """Forget the recorded kernels; the network runs as it did before."""
@@ -95,16 +95,16 @@ class Learner:
         if self.device.type == "cuda" and self.pieces == 1 and not self._recorded:
             self._record(inputs)
         total = torch.zeros(2, device=self.device)
-        for some, own in zip(inputs.tensor_split(self.pieces), labels.tensor_split(self.pieces), strict=True):
+        for some, part_labels in zip(inputs.tensor_split(self.pieces), labels.tensor_split(self.pieces), strict=True):
             with self._autocast():
                 outputs = self.module(some)
             heads = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-            logits = [head.float().reshape(len(own), -1) for head in heads]
-            losses = [self.objective.loss(head, own, self.class_weight) for head in logits]
+            logits = [head.float().reshape(len(part_labels), -1) for head in heads]
+            losses = [self.objective.loss(head, part_labels, self.class_weight) for head in logits]
             loss = losses[0] + sum((_AUXILIARY * other for other in losses[1:]), torch.zeros_like(losses[0]))
-            (loss * (len(own) / len(labels))).backward()  # type: ignore[no-untyped-call]
-            right = self.objective.right(logits[0].detach(), own)
-            total += torch.stack([losses[0].detach() * len(own), right.float()])
+            (loss * (len(part_labels) / len(labels))).backward()  # type: ignore[no-untyped-call]
+            right = self.objective.right(logits[0].detach(), part_labels)
+            total += torch.stack([losses[0].detach() * len(part_labels), right.float()])
         return total
 
     def _autocast(self) -> torch.autocast:

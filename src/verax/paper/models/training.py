@@ -128,13 +128,13 @@ class _Run:
             loss, accuracy, learning_rate = self._steps(number)
         if not math.isfinite(loss):
             raise FloatingPointError(f"recipe: the loss was {loss} in epoch {number}; try a lower learning_rate.")
-        found = self.objective.figures(self._outputs("validation"), self.parts["validation"].labels)
-        score = found.get("auroc", found.get("r2", -math.inf))
+        figures = self.objective.figures(self._outputs("validation"), self.parts["validation"].labels)
+        score = figures.get("auroc", figures.get("r2", -math.inf))
         best = score > max((epoch.score for epoch in self.history), default=-math.inf)
         if best or self.recipe.keep == "last":
             self.best = copied(self.learner.result)
         seconds = time.perf_counter() - began
-        epoch = Epoch(number, loss, accuracy, found.get("auroc"), learning_rate, seconds, best, found.get("r2"))
+        epoch = Epoch(number, loss, accuracy, figures.get("auroc"), learning_rate, seconds, best, figures.get("r2"))
         self.history.append(epoch)
         return epoch
 

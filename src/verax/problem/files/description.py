@@ -144,10 +144,10 @@ def open_texts(
         rows = read(texts)
     except ValueError as error:
         raise ValueError(f"{files.inputs}: {error}") from None
-    given = read_token_attributions(attributions, rows)
+    numbers = read_token_attributions(attributions, rows)
     model = open_classifier(files.model, words=tagger)
     scorer = Scorer(TokenLabelScore(model) if tagger else model, returns=files.returns, device=files.device)
-    return problem_of(scorer, rows, None if tagger else read, **asked), given
+    return problem_of(scorer, rows, None if tagger else read, **asked), numbers
 
 
 def _check(files: ProblemFiles) -> None:

@@ -99,8 +99,8 @@ def open_problem(
         replace=replace,
     )
     labels = background_labels if background_labels is None else Path(background_labels)
-    asked = {"target": target, "output": output, "replacement": replacement, "batch_size": batch_size}
-    return open_explained(files, (), {**asked, "background_labels": labels})[0]
+    settings = {"target": target, "output": output, "replacement": replacement, "batch_size": batch_size}
+    return open_explained(files, (), {**settings, "background_labels": labels})[0]
 
 
 def open_explained(
@@ -113,14 +113,14 @@ def open_explained(
         attributions: Files of attributions.
         asked: Target, output, and what else ``verax.open_problem`` passes on to the problem.
     """
-    said = {**asked, "target": read_target(asked.get("target"))}
+    settings = {**asked, "target": read_target(asked.get("target"))}
     if files.model.is_dir():
-        said.pop("background_labels", None)
-        return open_texts(files, attributions, said)
+        settings.pop("background_labels", None)
+        return open_texts(files, attributions, settings)
     check_no_texts(files)
-    if said.get("background_labels") is not None:
-        said["background_labels"] = class_numbers("background_labels", said["background_labels"])
-    problem = open_rows(files, said)
+    if settings.get("background_labels") is not None:
+        settings["background_labels"] = class_numbers("background_labels", settings["background_labels"])
+    problem = open_rows(files, settings)
     return problem, attributions_of(problem, attributions)
 
 

@@ -75,8 +75,8 @@ def _frames(estimator: Any, tables: dict[Path, Any]) -> dict[Path, Any]:
     names = fitted_names(estimator)
     chosen = {}
     for path, table in tables.items():
-        wanted = table.columns if names is None else fitted_places(str(path), table.columns, names)
-        chosen[path] = table[:, wanted]
+        columns = table.columns if names is None else fitted_places(str(path), table.columns, names)
+        chosen[path] = table[:, columns]
     kinds = (pl.String, pl.Categorical, pl.Enum)
     words = list(dict.fromkeys(column.name for table in chosen.values() for column in table if column.dtype in kinds))
     texts = {path: table.with_columns(pl.col(words).cast(pl.String)) for path, table in chosen.items()}
@@ -89,9 +89,11 @@ def _as_learnt(estimator: Any, frames: dict[Path, Any], words: list[str]) -> dic
     native = type(estimator).__module__.split(".")[0] in _BOOSTERS
     if native and words:
         _check_keeps_categories(estimator)
-    none = any(one is None for known in learnt_categories(estimator) for one in known)
+    none = any(category is None for known in learnt_categories(estimator) for category in known)
     for name in words:
-        known = pandas.CategoricalDtype(sorted({one for frame in frames.values() for one in frame[name].dropna()}))
+        known = pandas.CategoricalDtype(
+            sorted({category for frame in frames.values() for category in frame[name].dropna()})
+        )
         for frame in frames.values():
             if native:
                 frame[name] = frame[name].astype(known)
@@ -216,15 +218,15 @@ def _of_numbers(files: ProblemFiles, scorer: Scorer, read: Array, asked: Mapping
     if not allowed:
         _refuse_gaps(rows, files.model)
     background = None if files.background is None else _read_like(files.background, rows, gaps=True)
-    said: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "baselines": _baselines_of(files.baselines, rows, allowed),
         "names": rows.columns if files.features is None else None,
         "codes": _categories(files, scorer, rows),
         **_features_of(files.features, rows),
     }
-    own = FileRows(rows.values, **said, source=rows.source, columns=rows.columns, written=rows.given)
+    file_rows = FileRows(rows.values, **settings, source=rows.source, columns=rows.columns, written=rows.given)
     train = None if background is None else background.astype(rows.values.dtype)
-    return Problem(scorer, own, background=train, **asked)
+    return Problem(scorer, file_rows, background=train, **asked)
 
 
 def _categories(files: ProblemFiles, scorer: Scorer, rows: Array) -> Any:

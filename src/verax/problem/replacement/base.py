@@ -154,11 +154,11 @@ class Own(Replacement):
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
         """Ask the function."""
         mask = torch.ones_like(rows.values, dtype=torch.bool) if removed is None else removed.expand(rows.values.shape)
-        found = self.function(rows.values, mask)
-        if not isinstance(found, Tensor) or found.shape != rows.values.shape:
-            what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        filled = self.function(rows.values, mask)
+        if not isinstance(filled, Tensor) or filled.shape != rows.values.shape:
+            what = tuple(filled.shape) if isinstance(filled, Tensor) else type(filled).__name__
             raise ValueError(f"replacement: expected inputs of shape {tuple(rows.values.shape)} back, got {what}.")
-        return found.to(rows.values)
+        return filled.to(rows.values)
 
 
 @dataclass(frozen=True)

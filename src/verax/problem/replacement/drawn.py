@@ -54,16 +54,16 @@ class Conditional(Replacement):
         if self.background is None:
             return self.fitted(rows.needed("Conditional")).fill(rows, removed)
         if self.background.shape[1:] != rows.values.shape[1:]:
-            wanted, shape = tuple(rows.values.shape[1:]), tuple(self.background.shape)
-            raise ValueError(f"background: expected rows of shape {wanted}, got shape {shape}.")
-        mean, precision = (one.to(rows.values.device) for one in self._gaussian)
+            row_shape, shape = tuple(rows.values.shape[1:]), tuple(self.background.shape)
+            raise ValueError(f"background: expected rows of shape {row_shape}, got shape {shape}.")
+        mean, precision = (part.to(rows.values.device) for part in self._gaussian)
         gone = torch.ones_like(rows.values, dtype=torch.bool) if removed is None else removed.expand(rows.values.shape)
         mask, away = gone.double(), rows.values.double() - mean
         # in terms of the precision P: P_SS (x_S - m_S) = -P_SK (x_K - m_K); rows of what stays say that it stays
         system = mask[:, :, None] * precision * mask[:, None, :] + torch.diag_embed(1 - mask)
         right = -mask * ((away * (1 - mask)) @ precision)
-        found = mean + torch.linalg.solve(system, right)
-        return torch.where(gone, found.to(rows.values), rows.values)
+        expected = mean + torch.linalg.solve(system, right)
+        return torch.where(gone, expected.to(rows.values), rows.values)
 
     @cached_property
     def _gaussian(self) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
@@ -116,8 +116,8 @@ class Marginal(Replacement):
         """A row of the background for each input."""
         others = rows.needed("Marginal") if self.background is None else self.background.to(rows.values)
         if others.shape[1:] != rows.values.shape[1:]:
-            wanted = tuple(rows.values.shape[1:])
-            raise ValueError(f"background: expected rows of shape {wanted}, got shape {tuple(others.shape)}.")
+            row_shape = tuple(rows.values.shape[1:])
+            raise ValueError(f"background: expected rows of shape {row_shape}, got shape {tuple(others.shape)}.")
         if rows.keys is None:
             raise ValueError("rows: Marginal draws by the keys of rows, which have none.")
         share = noise.uniforms(rows.keys + self.seed, rows.draw, 1, 1)[:, 0, 0]

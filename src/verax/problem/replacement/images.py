@@ -72,20 +72,20 @@ _MOST = 4000  # iterations; images of 224 x 224 need a few hundred
 
 def imputed(images: Float[Tensor, "n c h w"], gone: Bool[Tensor, "n #c h w"]) -> Float[Tensor, "n c h w"]:
     """The images with their removed pixels solved for; a channel of which nothing is left stays as it is."""
-    found = images.clone()
+    filled = images.clone()
     if gone.shape[1] == 1 or bool((gone == gone[:, :1]).all()):
-        channels, masks = found, gone[:, 0]
+        channels, masks = filled, gone[:, 0]
     else:  # each channel is an image of its own
-        channels, masks = found.view(-1, 1, *found.shape[2:]), gone.flatten(0, 1)
+        channels, masks = filled.view(-1, 1, *filled.shape[2:]), gone.flatten(0, 1)
     masks = masks & ~masks.flatten(1).all(1)[:, None, None]
     height, width = masks.shape[1:]
-    one = 8 * height * width * (width + 2)
-    if images.device.type != "cpu" or one > _BANDED:
+    bytes_of_image = 8 * height * width * (width + 2)
+    if images.device.type != "cpu" or bytes_of_image > _BANDED:
         channels.copy_(_by_conjugate_gradients(channels, masks))
-        return found
-    for part in pieces(len(masks), max(1, _TOGETHER // one)):
+        return filled
+    for part in pieces(len(masks), max(1, _TOGETHER // bytes_of_image)):
         _factorise(channels[part], masks[part])
-    return found
+    return filled
 
 
 def _factorise(images: Float[Tensor, "n c h w"], gone: Bool[Tensor, "n h w"]) -> None:
@@ -160,15 +160,15 @@ def _stencil(images: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
 
     The weights are those of ``(1, 2, 1)`` along rows and columns but for the middle, over 12: two passes of few sums.
     """
-    found = _one_two_one(_one_two_one(images, 2), 3)
-    return found.sub_(images, alpha=4).mul_(_FAR)
+    smoothed = _one_two_one(_one_two_one(images, 2), 3)
+    return smoothed.sub_(images, alpha=4).mul_(_FAR)
 
 
 def _one_two_one(images: Float[Tensor, "n c h w"], axis: int) -> Float[Tensor, "n c h w"]:
-    found, size = 2 * images, images.shape[axis]
-    found.narrow(axis, 1, size - 1).add_(images.narrow(axis, 0, size - 1))
-    found.narrow(axis, 0, size - 1).add_(images.narrow(axis, 1, size - 1))
-    return found
+    total, size = 2 * images, images.shape[axis]
+    total.narrow(axis, 1, size - 1).add_(images.narrow(axis, 0, size - 1))
+    total.narrow(axis, 0, size - 1).add_(images.narrow(axis, 1, size - 1))
+    return total
 
 
 def _surroundings(known: Float[Tensor, "n c h w"], there: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
@@ -176,7 +176,7 @@ def _surroundings(known: Float[Tensor, "n c h w"], there: Float[Tensor, "n c h w
     if min(known.shape[2:]) < 2:
         total, count = known.sum((2, 3), keepdim=True), there.sum((2, 3), keepdim=True)
         return (total / count.clamp(min=1)).expand_as(known)
-    pooled = [functional.avg_pool2d(one, 2, ceil_mode=True, count_include_pad=False) for one in (known, there)]
+    pooled = [functional.avg_pool2d(plane, 2, ceil_mode=True, count_include_pad=False) for plane in (known, there)]
     coarse_sum, coarse_count = pooled
     coarse = coarse_sum / coarse_count.clamp(min=1e-12)
     have = (coarse_count > 0).to(known)
@@ -221,11 +221,11 @@ class NoisyLinear(Replacement):
             shape = tuple(values.shape)
             raise ValueError(f"replacement: NoisyLinear is for images (N, channels, height, width), got shape {shape}.")
         gone = torch.ones_like(values, dtype=torch.bool) if removed is None else removed
-        found = imputed(values.double(), gone)
+        filled = imputed(values.double(), gone)
         empty = gone.flatten(2).all(2)[..., None, None]
         if bool(empty.any()):
-            found = torch.where(empty, values.double().mean((2, 3), keepdim=True), found)
+            filled = torch.where(empty, values.double().mean((2, 3), keepdim=True), filled)
         if self.noise and rows.keys is not None:
             drawn = noise.normals(rows.keys + self.seed, 0, 1, values[0].numel(), torch.float64)
-            found = found + self.noise * gone * drawn.reshape(values.shape)
-        return found.to(values)
+            filled = filled + self.noise * gone * drawn.reshape(values.shape)
+        return filled.to(values)

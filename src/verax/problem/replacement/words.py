@@ -28,7 +28,7 @@ def replacement_from(words: str, argument: str = "replacement") -> Replacement:
         ValueError: replacement: nudge needs epsilon; say nudge:epsilon=NUMBER.
     """
     name, _, rest = words.partition(":")
-    known = {one: REPLACEMENTS.get(one) for one in sayable()}
+    known = {kind_name: REPLACEMENTS.get(kind_name) for kind_name in sayable()}
     if name not in known:
         raise ValueError(f"{argument}: {unknown(name, known)}")
     settings = _settings(known[name], name, rest, argument)
@@ -57,19 +57,19 @@ def needs_background(replacement: Replacement) -> bool:
 
 
 def _settings(kind: type[Replacement], name: str, text: str, argument: str) -> dict[str, Any]:
-    said = _settings_of(kind)
-    found: dict[str, Any] = {}
+    formats = _settings_of(kind)
+    settings: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
-        if key not in said or not equals:
-            what = f"it has {', '.join(said)}" if said else "it has none"
+        if key not in formats or not equals:
+            what = f"it has {', '.join(formats)}" if formats else "it has none"
             raise ValueError(f"{argument}: {name}: expected setting=value, got {part!r}; {what}.")
-        wanted, read = _READERS[said[key]]
+        expected, read = _READERS[formats[key]]
         try:
-            found[key] = read(value)
+            settings[key] = read(value)
         except (ValueError, KeyError):
-            raise ValueError(f"{argument}: {name}: {key}: expected {wanted}, got {value!r}.") from None
-    return found
+            raise ValueError(f"{argument}: {name}: {key}: expected {expected}, got {value!r}.") from None
+    return settings
 
 
 def _settings_of(kind: type[Replacement]) -> dict[str, Any]:
@@ -87,6 +87,6 @@ def _required(field: "Field[Any]") -> bool:
 
 
 def _form(name: str, kind: type[Replacement]) -> str:
-    said = _settings_of(kind)
-    needed = [f"{field.name}={_READERS[said[field.name]][0]}" for field in fields(kind) if _required(field)]
+    formats = _settings_of(kind)
+    needed = [f"{field.name}={_READERS[formats[field.name]][0]}" for field in fields(kind) if _required(field)]
     return f"{name}:{','.join(needed)}" if needed else name

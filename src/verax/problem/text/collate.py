@@ -36,10 +36,10 @@ class Trim:
 
     def __call__(self, rows: Tensor, others: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Trim a batch."""
-        there = self._there(rows, others)
-        length = int(there.sum(1).max())
-        place = (~there).to(torch.int8).argsort(dim=1, stable=True)[:, :length]
-        kept = there.gather(1, place)
+        present = self._there(rows, others)
+        length = int(present.sum(1).max())
+        place = (~present).to(torch.int8).argsort(dim=1, stable=True)[:, :length]
+        kept = present.gather(1, place)
         moved = {name: _gathered(others[name], place, kept, _filler(name)) for name in self.along}
         return _gathered(rows, place, kept, self.pad), {
             **others,
@@ -52,8 +52,8 @@ class Trim:
         return self._there(rows, others).sum(1)
 
     def _there(self, rows: Tensor, others: Mapping[str, Tensor]) -> Bool[Tensor, "n length"]:
-        there = others[self.mask].bool()
-        return there & (rows != DELETED) if self.ids else there
+        present = others[self.mask].bool()
+        return present & (rows != DELETED) if self.ids else present
 
     def check_model(self, module: nn.Module | None, rows: Shaped[Tensor, "n length *rest"], others: Any) -> None:
         """Refuse ids that a model has no embedding for, and rows that are longer than it takes; before it runs."""

@@ -57,8 +57,8 @@ class SharedPrefix:
             self._tried = True
             few = {name: value[:2] for name, value in given.items()}
             self.usable = _alike(self._continued(few, last, shared), self._plain(few, last))
-        found = self._continued(given, last, shared) if shared and self.usable else None
-        return self._plain(given, last) if found is None else found
+        logits = self._continued(given, last, shared) if shared and self.usable else None
+        return self._plain(given, last) if logits is None else logits
 
     def _shared(self, given: dict[str, Tensor], last: int) -> int:
         """How many tokens all rows begin with; 0 where that is not worth a call, or the model takes no cache."""
@@ -66,8 +66,8 @@ class SharedPrefix:
         if not self.usable or plain or set(given) != _GIVEN:
             return 0
         rows, length = given["input_ids"].shape
-        found = beginning(given["input_ids"], given["attention_mask"].bool(), length - last)
-        return found if found * (rows - 1) >= _FEWEST and 4 * found >= length else 0
+        shared = beginning(given["input_ids"], given["attention_mask"].bool(), length - last)
+        return shared if shared * (rows - 1) >= _FEWEST and 4 * shared >= length else 0
 
     def _plain(self, given: dict[str, Tensor], last: int) -> Shaped[Tensor, "n last words"]:
         logits: Tensor = self.model(use_cache=False, **given, **self._kept(last)).logits
@@ -79,22 +79,22 @@ class SharedPrefix:
         known, cache = self._read(ids[:1, :shared])
         if cache is None:
             return None
-        own = copy.deepcopy(cache)  # the model adds to it
-        own.batch_repeat_interleave(len(ids))
-        rest = {"input_ids": ids[:, known:], "attention_mask": given["attention_mask"], "past_key_values": own}
+        past = copy.deepcopy(cache)  # the model adds to it
+        past.batch_repeat_interleave(len(ids))
+        rest = {"input_ids": ids[:, known:], "attention_mask": given["attention_mask"], "past_key_values": past}
         logits: Tensor = self.model(use_cache=True, **rest, **self._kept(last)).logits
         return logits[:, -last:]
 
     def _read(self, ids: Int[Tensor, "1 shared"]) -> tuple[int, Any]:
         """Keys and values of a beginning, or of most of it where they are held, and of how many tokens they are."""
-        wanted: list[int] = ids[0].tolist()
-        version = sum(one._version for one in self.model.parameters() if not one.is_inference())
+        numbers: list[int] = ids[0].tolist()
+        version = sum(parameter._version for parameter in self.model.parameters() if not parameter.is_inference())
         then, known, _ = self._held
-        if then != version or 2 * len(known) < len(wanted) or known != wanted[: len(known)]:
-            found = self.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True, **self._kept(1))
-            cache = getattr(found, "past_key_values", None)
+        if then != version or 2 * len(known) < len(numbers) or known != numbers[: len(known)]:
+            outputs = self.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True, **self._kept(1))
+            cache = getattr(outputs, "past_key_values", None)
             plain = all(type(layer).__name__ in _PLAIN for layer in getattr(cache, "layers", (None,)))
-            self._held = (version, wanted, cache if plain else None)
+            self._held = (version, numbers, cache if plain else None)
         return len(self._held[1]), self._held[2]
 
     def _kept(self, last: int) -> dict[str, int]:
@@ -157,10 +157,10 @@ class ContinuationScore(nn.Module):
             labels: The continuation: of a causal model at its own places, otherwise alone.
             given: What the model takes: ids or vectors, and the attention mask.
         """
-        found = self._followed(labels, given) if self.pairs else self._continued(labels, given)
+        totals = self._followed(labels, given) if self.pairs else self._continued(labels, given)
         if self.tokens is None:
-            return found.sum(1, keepdim=True)
-        return nn.functional.pad(found, (0, self.tokens - found.shape[1]))
+            return totals.sum(1, keepdim=True)
+        return nn.functional.pad(totals, (0, self.tokens - totals.shape[1]))
 
     def _followed(self, labels: Int[Tensor, "n length"], given: dict[str, Tensor]) -> Float[Tensor, "n length"]:
         begin = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
@@ -169,22 +169,22 @@ class ContinuationScore(nn.Module):
 
     def _continued(self, labels: Int[Tensor, "n length"], given: dict[str, Tensor]) -> Float[Tensor, "n tokens"]:
         """The logits of a place are about the next one; places before the first continuation are left out."""
-        there = labels != _IGNORED
-        last = labels.shape[1] - int(there.int().argmax(1).min()) + 1
-        found = _log_probabilities(self.shared.logits(given, last)[:, :-1], labels[:, 1 - last :])
+        present = labels != _IGNORED
+        last = labels.shape[1] - int(present.int().argmax(1).min()) + 1
+        log_probabilities = _log_probabilities(self.shared.logits(given, last)[:, :-1], labels[:, 1 - last :])
         if self.tokens is None:
-            return found
-        own = there[:, 1 - last :]
-        order = (~own).to(torch.int8).argsort(dim=1, stable=True)[:, : int(own.sum(1).max())]
-        return found.gather(1, order)
+            return log_probabilities
+        present_here = present[:, 1 - last :]
+        order = (~present_here).to(torch.int8).argsort(dim=1, stable=True)[:, : int(present_here.sum(1).max())]
+        return log_probabilities.gather(1, order)
 
 
 def _log_probabilities(
     logits: Shaped[Tensor, "n length words"], labels: Int[Tensor, "n length"]
 ) -> Float[Tensor, "n length"]:
     """Of each label; 0 where there is none."""
-    wanted = labels.clamp(min=0)[..., None]
-    picked = logits.gather(2, wanted)[..., 0].float() - logits.float().logsumexp(2)
+    places = labels.clamp(min=0)[..., None]
+    picked = logits.gather(2, places)[..., 0].float() - logits.float().logsumexp(2)
     return picked.masked_fill(labels == _IGNORED, 0)
 
 
@@ -240,10 +240,10 @@ def _generated(model: Any, prompt: TextInputs, most: int) -> list[int]:
     """What a model continues a prompt with, the likeliest token each time."""
     ids = prompt.values[prompt.there][None].to(model.device)
     with torch.inference_mode():
-        found = model.generate(
+        generated = model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=most, do_sample=False, num_beams=1
         )
-    listed: list[int] = found[0, 1 if model.config.is_encoder_decoder else ids.shape[1] :].tolist()
+    listed: list[int] = generated[0, 1 if model.config.is_encoder_decoder else ids.shape[1] :].tolist()
     return listed
 
 
@@ -254,10 +254,10 @@ def _beside(inputs: TextInputs, following: list[list[int]]) -> TextInputs:
 
 def _behind(tokenizer: Any, inputs: TextInputs, following: list[list[int]]) -> TextInputs:
     """Continuations stand behind their prompts in the same rows; they are never removed."""
-    there, rows = inputs.there, range(len(inputs))
+    present, rows = inputs.there, range(len(inputs))
     pad = inputs.collate.pad if isinstance(inputs.collate, Trim) else 0
-    prompts = [inputs.values[row][there[row]].tolist() for row in rows]
-    numbers = [inputs.features[row][there[row]].tolist() for row in rows]
+    prompts = [inputs.values[row][present[row]].tolist() for row in rows]
+    numbers = [inputs.features[row][present[row]].tolist() for row in rows]
     ids = _padded([[*prompts[row], *following[row]] for row in rows], pad)
     lengths = torch.tensor([len(prompts[row]) + len(following[row]) for row in rows])
     labels = _padded([[_IGNORED] * len(prompts[row]) + following[row] for row in rows], _IGNORED)

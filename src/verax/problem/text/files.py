@@ -50,19 +50,20 @@ def read_texts(path: Path, column: str = "text", option: str = "--text-column") 
 
 def read_token_attributions(paths: Iterable[Path], inputs: TextInputs) -> dict[str, Any]:
     """Read attributions of these texts, by the name of their file or, where a file holds several, of each array."""
-    found: dict[str, TokenNumbers] = {}
+    attributions: dict[str, TokenNumbers] = {}
     for path in paths:
-        for name, one in _attributions(path).items():
-            if name in found:
+        for name, numbers in _attributions(path).items():
+            if name in attributions:
                 raise ValueError(
-                    f"{one.source}: a second attribution called {name!r}, after {found[name].source}; rename one."
+                    f"{numbers.source}: a second attribution called {name!r}, after {attributions[name].source}; "
+                    "rename one."
                 )
-            found[name] = one
-    return {name: _fitted(one, inputs) for name, one in found.items()}
+            attributions[name] = numbers
+    return {name: _fitted(numbers, inputs) for name, numbers in attributions.items()}
 
 
 def _attributions(path: Path) -> dict[str, TokenNumbers]:
-    suffix = _checked_suffix(path, (".jsonl", *(one for one in SUFFIXES if one != ".csv")))
+    suffix = _checked_suffix(path, (".jsonl", *(suffix_name for suffix_name in SUFFIXES if suffix_name != ".csv")))
     if suffix == ".jsonl":
         return {path.stem: _together(path, {f"line {number}": line for number, line in _lines(path)})}
     if suffix == ".parquet":
@@ -72,8 +73,8 @@ def _attributions(path: Path) -> dict[str, TokenNumbers]:
 
 def _together(path: Path, lines: dict[str, Any]) -> TokenNumbers:
     """Attributions of texts, by where each stands in a file."""
-    found = [_numbers(path, where, line) for where, line in lines.items()]
-    return TokenNumbers([row for row, _ in found], [tokens for _, tokens in found], str(path))
+    rows = [_numbers(path, where, line) for where, line in lines.items()]
+    return TokenNumbers([row for row, _ in rows], [tokens for _, tokens in rows], str(path))
 
 
 def _list_column(path: Path) -> dict[str, Any]:
@@ -107,16 +108,16 @@ def _fitted(one: TokenNumbers, inputs: TextInputs) -> Any:
 
 def _check_tokens(source: str, row: int, tokens: list[str], inputs: TextInputs) -> None:
     """Refuse attributions of other tokens, where the file names them one by one."""
-    own = inputs.tokens[row]
+    row_tokens = inputs.tokens[row]
     numbers = inputs.features[row][inputs.there[row]].tolist()
-    plain = [token for token, number in zip(own, numbers, strict=True) if number >= 0]
-    wanted = next((known for known in (own, plain) if len(known) == len(tokens)), None)
-    if wanted is None:  # of words or sentences, whose number is checked with that of the attributions
+    plain = [token for token, number in zip(row_tokens, numbers, strict=True) if number >= 0]
+    expected = next((known for known in (row_tokens, plain) if len(known) == len(tokens)), None)
+    if expected is None:  # of words or sentences, whose number is checked with that of the attributions
         return
-    for place, (found, known) in enumerate(zip(tokens, wanted, strict=True)):
-        if found != known:
+    for place, (piece, known) in enumerate(zip(tokens, expected, strict=True)):
+        if piece != known:
             raise ValueError(
-                f"{source}: row {row} is about other tokens: {found!r} where the model's tokenizer has {known!r} "
+                f"{source}: row {row} is about other tokens: {piece!r} where the model's tokenizer has {known!r} "
                 f"(place {place})."
             )
 
@@ -138,16 +139,16 @@ def _lines(path: Path) -> list[tuple[int, Any]]:
         lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: expected text in UTF-8.") from None
-    found = []
+    by_place = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                found.append((number, json.loads(line)))
+                by_place.append((number, json.loads(line)))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}: line {number} is no JSON ({error}).") from None
-    if not found:
+    if not by_place:
         raise ValueError(f"{path}: expected a line for each text, got none.")
-    return found
+    return by_place
 
 
 def _text(path: Path, number: int, line: Any, column: str, option: str) -> str:

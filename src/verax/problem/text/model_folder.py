@@ -37,8 +37,8 @@ def _check_entry(folder: Path, name: str, key: str, value: Any) -> None:
         )
     if key.strip("_").removesuffix("_internal") in _KERNELS:
         named = list(value.values()) if isinstance(value, dict) else [value]
-        if any(not isinstance(one, str | None) or one not in _BUILT_IN for one in named):
-            known = ", ".join(sorted(one for one in _BUILT_IN if one))
+        if any(not isinstance(class_name, str | None) or class_name not in _BUILT_IN for class_name in named):
+            known = ", ".join(sorted(class_name for class_name in _BUILT_IN if class_name))
             raise ValueError(
                 f"{folder}: {name} asks for a kernel ({key}: {value!r:.60}), which is code and is never fetched; "
                 f"expected one of {known}, or take that entry out."
@@ -69,12 +69,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: is no JSON ({first_line(error)}).") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected an object, got {type(found).__name__}.")
-    return found
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected an object, got {type(content).__name__}.")
+    return content
 
 
 _TEXTS, _WORDS = "ForSequenceClassification", "ForTokenClassification"

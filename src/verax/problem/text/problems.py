@@ -54,16 +54,16 @@ def words_in_question(
     """Texts with one word of each marked, as ``TokenLabelScore`` takes them; arguments as in ``classification``."""
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError("tokenizer: words are found by a fast tokenizer, which knows where tokens come from.")
-    listed, wanted = list(texts), list(words)
-    if len(wanted) != len(listed):
-        raise ValueError(f"words: expected one for each of {len(listed)} texts, got {len(wanted)}.")
+    listed, entries = list(texts), list(words)
+    if len(entries) != len(listed):
+        raise ValueError(f"words: expected one for each of {len(listed)} texts, got {len(entries)}.")
     inputs = token_rows(tokenizer, listed, unit, replace)
     encoded = tokenizer(listed, padding=True)
-    places = [_place(encoded, row, listed[row], wanted[row]) for row in range(len(listed))]
-    rows, asked = torch.arange(len(listed)), torch.zeros_like(inputs.values)
-    asked[rows, places] = 1
+    places = [_place(encoded, row, listed[row], entries[row]) for row in range(len(listed))]
+    rows, chosen = torch.arange(len(listed)), torch.zeros_like(inputs.values)
+    chosen[rows, places] = 1
     deleted = inputs.baselines == DELETED
-    features = without(inputs.features, asked.bool()) if deleted else inputs.features
+    features = without(inputs.features, chosen.bool()) if deleted else inputs.features
     if (features < 0).all(1).any():
         row = int((features < 0).all(1).nonzero()[0])
         raise ValueError(f"texts: row {row} has no token beside the word in question: {listed[row]!r}.")
@@ -71,7 +71,7 @@ def words_in_question(
     return dataclasses.replace(
         inputs,
         features=features,
-        alongside={**inputs.alongside, _ASKED: asked},
+        alongside={**inputs.alongside, _ASKED: chosen},
         collate=dataclasses.replace(trim, along=(*trim.along, _ASKED)),
     )
 
@@ -79,15 +79,17 @@ def words_in_question(
 def _place(encoded: Any, row: int, text: str, word: str | int) -> int:
     """Where the first token of a word stands in its padded row."""
     spans: dict[int, tuple[int, int]] = {}
-    for number in dict.fromkeys(one for one in encoded.word_ids(row) if one is not None):
+    for number in dict.fromkeys(
+        number_of_word for number_of_word in encoded.word_ids(row) if number_of_word is not None
+    ):
         span = encoded.word_to_chars(row, number)
         spans[number] = (span.start, span.end)
     if isinstance(word, str):
-        found = [number for number, (start, end) in spans.items() if text[start:end] == word]
-        if len(found) != 1:
-            times = "no such word" if not found else f"it {len(found)} times"
+        numbers = [number for number, (start, end) in spans.items() if text[start:end] == word]
+        if len(numbers) != 1:
+            times = "no such word" if not numbers else f"it {len(numbers)} times"
             raise ValueError(f"words: row {row}: {word!r}: found {times} in {text!r}; its number, from 0, says which.")
-        word = found[0]
+        word = numbers[0]
     if word not in spans:
         raise ValueError(f"words: row {row}: expected a number from 0 to {len(spans) - 1}, got {word}.")
     return int(encoded.word_to_tokens(row, word).start)

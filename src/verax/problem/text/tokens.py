@@ -28,10 +28,10 @@ def text_pieces(tokenizer: Any, encoded: Any, texts: Sequence[Any]) -> tuple[tup
         (('', 'a', '  Good', ' film', ''),)
     """
     if not getattr(tokenizer, "is_fast", False):
-        masks = [[bool(there) for there in mask] for mask in encoded["attention_mask"]]
+        masks = [[bool(present) for present in mask] for mask in encoded["attention_mask"]]
         rows = zip(encoded["input_ids"], masks, strict=True)
         return tuple(
-            decoded_pieces(tokenizer, [int(one) for one, there in zip(ids, mask, strict=True) if there])
+            decoded_pieces(tokenizer, [int(number) for number, present in zip(ids, mask, strict=True) if present])
             for ids, mask in rows
         )
     return tuple(_found(encoding, text) for encoding, text in zip(encoded.encodings, texts, strict=True))
@@ -46,35 +46,37 @@ def decoded_pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     def text(begin: int, end: int) -> str:
         return str(tokenizer.decode(ids[begin:end], skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
-    found: list[str] = []
+    pieces: list[str] = []
     begin = read = 0  # what is decoded, and how much of it has been taken
     for end in range(1, len(ids) + 1):
         now = text(begin, end)
         if now.endswith(_PARTIAL):
-            found.append("")
+            pieces.append("")
             continue
-        found.append(now[len(text(begin, read)) :])
-        if found[-1]:  # special tokens are not there, so that what comes before them stays in sight
+        pieces.append(now[len(text(begin, read)) :])
+        if pieces[-1]:  # special tokens are not there, so that what comes before them stays in sight
             begin, read = read, end
-    return tuple(found)
+    return tuple(pieces)
 
 
 def _found(encoding: Any, text: Any) -> tuple[str, ...]:
     """Cut a text, or a pair below each other, where its tokens end."""
     parts = text if isinstance(text, tuple) else (text,)
-    found: list[str] = []
+    texts: list[str] = []
     cut: dict[int, int] = {}  # of each part, where the next piece begins
-    for (start, end), part, there in zip(encoding.offsets, encoding.sequence_ids, encoding.attention_mask, strict=True):
-        if not there:
+    for (start, end), part, present in zip(
+        encoding.offsets, encoding.sequence_ids, encoding.attention_mask, strict=True
+    ):
+        if not present:
             continue
         if part is None:
-            found.append("")
+            texts.append("")
             continue
         below = "\n" if part and part not in cut else ""
         begin = cut.get(part, start)
-        found.append(below + parts[part][begin:end])
+        texts.append(below + parts[part][begin:end])
         cut[part] = max(begin, end)  # tokens of one character all end with it
-    return tuple(found)
+    return tuple(texts)
 
 
 Unit = Literal["token", "word", "sentence"]
@@ -97,13 +99,13 @@ class TextInputs(Inputs):
 
     def __getitem__(self, rows: Any) -> "TextInputs":
         """Some texts, with all that is held for each of them."""
-        found: Any = super().__getitem__(rows)
+        chosen: Any = super().__getitem__(rows)
         kept = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)].reshape(-1).tolist()
         parts = {
-            name: tuple(held[one] for one in kept) if held else held
+            name: tuple(held[place] for place in kept) if held else held
             for name, held in (("tokens", self.tokens), ("pieces", self.pieces))
         }
-        return replace(found, **parts)  # type: ignore[no-any-return]
+        return replace(chosen, **parts)  # type: ignore[no-any-return]
 
     @property
     def there(self) -> Any:
@@ -114,11 +116,11 @@ class TextInputs(Inputs):
         """What people read at each place of the first rows; nothing at special tokens and padding."""
         if not self.pieces:
             return ()
-        found = []
-        for pieces, there in zip(self.pieces[:rows], self.there[:rows].tolist(), strict=True):
+        words = []
+        for pieces, present in zip(self.pieces[:rows], self.there[:rows].tolist(), strict=True):
             left = iter(pieces)
-            found.append(tuple(next(left) if one else "" for one in there))
-        return tuple(found)
+            words.append(tuple(next(left) if begins else "" for begins in present))
+        return tuple(words)
 
     def fitted(self, attribution: Any) -> Any:
         """Attributions of these texts as one array: lists of one number per token, or per feature, are padded.
@@ -134,15 +136,18 @@ class TextInputs(Inputs):
         if not isinstance(attribution, list | tuple):
             return attribution
         rows = [
-            np.asarray(one.detach().cpu() if isinstance(one, Tensor) else one, dtype=np.float64) for one in attribution
+            np.asarray(row_values.detach().cpu() if isinstance(row_values, Tensor) else row_values, dtype=np.float64)
+            for row_values in attribution
         ]
         if len(rows) != len(self) or any(row.ndim != 1 for row in rows):
             return attribution  # the array's own check says what is wrong
-        features, there, prompt = (np.asarray(one) for one in (self.features, self.there, self._prompt()))
-        found = np.zeros(features.shape)
+        features, present, prompt = (
+            np.asarray(row_values) for row_values in (self.features, self.there, self._prompt())
+        )
+        padded = np.zeros(features.shape)
         for number, row in enumerate(rows):
-            found[number] = _placed(row, features[number], (there[number], prompt[number]), number)
-        return found
+            padded[number] = _placed(row, features[number], (present[number], prompt[number]), number)
+        return padded
 
     def _prompt(self) -> Any:
         """Which places hold a token that does not belong to what follows a prompt in the same row."""
@@ -166,9 +171,9 @@ def tokenized(
         >>> rows.tokens[1], rows.features.tolist()
         (('[CLS]', 'good', '[SEP]'), [[-1, 0, 1, 2, -1], [-1, 0, -1, -1, -1]])
     """
-    found = token_rows(tokenizer, texts, unit, replace, max_length)
-    check_deletion(found)
-    return found
+    rows = token_rows(tokenizer, texts, unit, replace, max_length)
+    check_deletion(rows)
+    return rows
 
 
 def check_deletion(inputs: TextInputs) -> None:
@@ -193,7 +198,7 @@ def token_rows(
     if max_length is not None:
         checked_count("max_length", max_length)
     pairs = isinstance(listed[0], tuple)
-    given = [list(part) for part in zip(*listed, strict=True)] if pairs else [listed]
+    columns = [list(part) for part in zip(*listed, strict=True)] if pairs else [listed]
     how: dict[str, Any] = {"padding": True, "return_special_tokens_mask": True, "return_attention_mask": True}
     how |= {"truncation": True, "max_length": max_length} if max_length is not None else {}
     if getattr(tokenizer, "pad_token_id", None) is None and len(listed) > 1:
@@ -201,9 +206,9 @@ def token_rows(
             "tokenizer: it has no padding token, and texts of unlike length need one; say which, for instance "
             "tokenizer.pad_token = tokenizer.eos_token."
         )
-    encoded = tokenizer(*given, return_tensors="pt", **how)
-    ids, there = encoded["input_ids"], encoded["attention_mask"].bool()
-    special = encoded.pop("special_tokens_mask").bool() | ~there
+    encoded = tokenizer(*columns, return_tensors="pt", **how)
+    ids, present = encoded["input_ids"], encoded["attention_mask"].bool()
+    special = encoded.pop("special_tokens_mask").bool() | ~present
     features = _features(tokenizer, encoded, listed, unit, special)
     for row in (features < 0).all(1).nonzero()[:, 0].tolist():
         raise ValueError(f"texts: row {row} has no token that could be removed: {listed[row]!r}.")
@@ -218,7 +223,7 @@ def token_rows(
         key="input_ids",
         collate=Trim(_pad(tokenizer), along),
         tokens=tuple(
-            tuple(tokenizer.convert_ids_to_tokens(row[mask].tolist())) for row, mask in zip(ids, there, strict=True)
+            tuple(tokenizer.convert_ids_to_tokens(row[mask].tolist())) for row, mask in zip(ids, present, strict=True)
         ),
         pieces=text_pieces(tokenizer, encoded, listed),
         removed="nothing: they are deleted" if instead == DELETED else str(tokenizer.convert_ids_to_tokens(instead)),
@@ -246,19 +251,19 @@ def _replacement(tokenizer: Any, replace: Replace | None) -> int:
     """The id that stands in the place of a removed token."""
     known: dict[str, Any] = {name: getattr(tokenizer, f"{name}_token_id", None) for name in ("mask", "pad", "unk")}
     if replace is None:
-        return next((int(one) for one in known.values() if one is not None), DELETED)
+        return next((int(number) for number in known.values() if number is not None), DELETED)
     checked_choice("replace", replace, ("mask", "pad", "unk", "delete"))
     if replace == "delete":
         return DELETED
     if known[replace] is None:
-        have = [name for name, one in known.items() if one is not None]
+        have = [name for name, number in known.items() if number is not None]
         raise ValueError(f"replace: the tokenizer has no {replace} token; it has {', '.join((*have, 'delete'))}.")
     return int(known[replace])
 
 
 def _pad(tokenizer: Any) -> int:
-    found = getattr(tokenizer, "pad_token_id", None)
-    return 0 if found is None else int(found)
+    number = getattr(tokenizer, "pad_token_id", None)
+    return 0 if number is None else int(number)
 
 
 def _features(tokenizer: Any, encoded: Any, texts: list[Any], unit: Unit, special: Tensor) -> Int[Tensor, "n length"]:
@@ -268,14 +273,14 @@ def _features(tokenizer: Any, encoded: Any, texts: list[Any], unit: Unit, specia
         return counted.masked_fill(special, _FIXED)
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(f'unit: "{unit}" needs a fast tokenizer, which knows where tokens come from.')
-    found = torch.full(special.shape, _FIXED)
+    features = torch.full(special.shape, _FIXED)
     for row in range(len(texts)):
         owners = _owners(encoded, texts[row], row, unit)
         numbers: dict[Any, int] = {}
         for place, owner in enumerate(owners):
             if owner is not None and not special[row, place]:
-                found[row, place] = numbers.setdefault(owner, len(numbers))
-    return found
+                features[row, place] = numbers.setdefault(owner, len(numbers))
+    return features
 
 
 def _owners(encoded: Any, text: Any, row: int, unit: Unit) -> list[Any]:
@@ -284,15 +289,15 @@ def _owners(encoded: Any, text: Any, row: int, unit: Unit) -> list[Any]:
     if unit == "word":
         words = encoded.word_ids(row)
         return [None if word is None else (part, word) for part, word in zip(parts, words, strict=True)]
-    found: list[Any] = []
+    owners: list[Any] = []
     for place, part in enumerate(parts):
         span = None if part is None else encoded.token_to_chars(row, place)
         if span is None:
-            found.append(None)
+            owners.append(None)
             continue
         whole = text[part] if isinstance(text, tuple) else text
-        found.append((part, sum(end.end() <= span.start for end in _SENTENCE.finditer(whole))))
-    return found
+        owners.append((part, sum(end.end() <= span.start for end in _SENTENCE.finditer(whole))))
+    return owners
 
 
 def _of_one_class(rows: list[Any]) -> list[Any]:
@@ -308,11 +313,11 @@ def _of_one_class(rows: list[Any]) -> list[Any]:
 def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> Any:
     """One text's attributions at the places of its tokens: of all, of its prompt's, or of its features."""
     count = int(features.max()) + 1
-    found = np.zeros(len(features))
-    for there in places:
-        if len(row) == int(there.sum()):
-            found[there] = row
-            return found
+    numbers = np.zeros(len(features))
+    for place in places:
+        if len(row) == int(place.sum()):
+            numbers[place] = row
+            return numbers
     if len(row) == count:
         sizes = np.bincount(features[features >= 0], minlength=count)
         return np.where(features >= 0, (row / sizes)[np.maximum(features, 0)], 0.0)
@@ -345,8 +350,8 @@ def without(features: Int[Tensor, "n length"], held: Bool[Tensor, "n length"]) -
         >>> without(torch.tensor([[-1, 0, 1, 1, 2]]), torch.tensor([[False, True, False, True, False]])).tolist()
         [[-1, -1, 0, -1, 1]]
     """
-    found = torch.full_like(features, -1)
+    features_left = torch.full_like(features, -1)
     for row, numbers in enumerate(features.masked_fill(held, -1)):
         free = numbers >= 0
-        found[row, free] = numbers[free].unique(return_inverse=True)[1]
-    return found
+        features_left[row, free] = numbers[free].unique(return_inverse=True)[1]
+    return features_left

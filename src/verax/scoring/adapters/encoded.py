@@ -34,7 +34,7 @@ def _of_pipeline(pipeline: Any, columns: int) -> list[int] | None:
         mine = owners("passthrough" if step is None else step, len(current))
         if mine is None:
             return None
-        current = [current[one] for one in mine]
+        current = [current[place] for place in mine]
     return current
 
 
@@ -59,9 +59,9 @@ def _one_hot_widths(encoder: Any) -> list[int]:
 
 def _of_imputer(imputer: Any, columns: int) -> list[int]:
     """Columns without any value may be gone; columns that tell what was missing may have come."""
-    given = [str(name) for name in getattr(imputer, "feature_names_in_", [f"x{i}" for i in range(columns)])]
-    names = [str(name) for name in imputer.get_feature_names_out(given)]
-    return [given.index(name if name in given else name.removeprefix(_INDICATOR)) for name in names]
+    fitted_names = [str(name) for name in getattr(imputer, "feature_names_in_", [f"x{i}" for i in range(columns)])]
+    names = [str(name) for name in imputer.get_feature_names_out(fitted_names)]
+    return [fitted_names.index(name if name in fitted_names else name.removeprefix(_INDICATOR)) for name in names]
 
 
 def _repeated(widths: list[int]) -> list[int]:
@@ -129,8 +129,8 @@ def encoded(pipeline: Any, frame: Any) -> Encoded:
     whole = getattr(pipeline, "best_estimator_", pipeline)
     place = _place(whole)
     transformer = whole[place]
-    found = whole[: place + 1].transform(_fitted_columns(whole, frame))
-    inputs = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+    values = whole[: place + 1].transform(_fitted_columns(whole, frame))
+    inputs = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
     if inputs.dtype.kind not in "fiub":
         raise TypeError(
             f"pipeline: expected its column transformer to give numbers, got {inputs.dtype}; encode the columns that "
@@ -142,11 +142,11 @@ def encoded(pipeline: Any, frame: Any) -> Encoded:
 
 def _fitted_columns(pipeline: Any, frame: Any) -> Any:
     """The columns that a pipeline was fitted on, in that order: a transformer may know them by their place."""
-    names, found = fitted_names(pipeline), column_names(frame)
-    if names is None or found is None:
+    names, known = fitted_names(pipeline), column_names(frame)
+    if names is None or known is None:
         return frame
-    places = fitted_places("frame", found, names)
-    return frame if places == list(range(len(found))) else frame[[found[place] for place in places]]
+    places = fitted_places("frame", known, names)
+    return frame if places == list(range(len(known))) else frame[[known[place] for place in places]]
 
 
 def _place(pipeline: Any) -> int:
@@ -179,10 +179,12 @@ def _features(transformer: Any) -> tuple[Any, list[str]]:
         if mine is None or len(mine) != part.stop - part.start:  # an encoder that mixes its columns, or may do so
             _join(first, positions)
             mine = [0] * (part.stop - part.start)
-        owner[part] = [positions[one] for one in mine]
+        owner[part] = [positions[root_number] for root_number in mine]
     roots = np.array(first)[owner]
     kept, features = np.unique(roots, return_inverse=True)
-    return features, ["+".join(name for name, root in zip(columns, first, strict=True) if root == one) for one in kept]
+    return features, [
+        "+".join(name for name, root in zip(columns, first, strict=True) if root == root_number) for root_number in kept
+    ]
 
 
 def _join(first: list[int], positions: Sequence[int]) -> None:

@@ -45,19 +45,19 @@ class Estimator:
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Ask for predictions on a NumPy copy of the batch, or on a data frame if the model was fitted on one."""
         try:
-            found = predictions(self.estimator, self.returns, self._named(as_numpy(batch)))
+            outputs = predictions(self.estimator, self.returns, self._named(as_numpy(batch)))
         except TypeError as error:  # such as trees that were fitted on categories
             reason = str(error).removeprefix("model: ")
             raise TypeError(
                 f"model: {type(self.estimator).__name__} cannot score rows of numbers ({reason}). If it was fitted on "
                 "words or categories, see verax.tables.problem."
             ) from error
-        if isinstance(found, list):
+        if isinstance(outputs, list):
             raise ValueError(
-                f"model: {type(self.estimator).__name__} predicts {len(found)} outputs, each with classes of its own; "
-                "expected a classifier with one output."
+                f"model: {type(self.estimator).__name__} predicts {len(outputs)} outputs, each with classes of its "
+                "own; expected a classifier with one output."
             )
-        return found
+        return outputs
 
     def _named(self, array: Any) -> Any:
         """Put back the column names that the estimator was fitted with: it warns, or fails, without them."""
@@ -281,12 +281,12 @@ def adapt_booster(model: Any, returns: Returns | None) -> XgboostBooster | Light
         objective = json.loads(model.save_config())["learner"]["objective"]["name"]
     else:
         objective = model.dump_model(num_iteration=1).get("objective", "none").split(" ")[0]
-    found: Returns | None = "values" if objective.startswith(_VALUES[package]) else _CLASSES[package].get(objective)
-    if found is None:
+    kind: Returns | None = "values" if objective.startswith(_VALUES[package]) else _CLASSES[package].get(objective)
+    if kind is None:
         raise ValueError(
             f"model: this {package} booster has the objective {objective}; expected one whose predictions are class "
             f"scores ({', '.join(_CLASSES[package])}) or values ({', '.join(_VALUES[package])}...). Where you know "
             f'what it predicts, wrap it: verax.Scorer(model.predict, returns=..., takes="numpy").'
         )
-    refuse_other(returns, found, f"a booster with the objective {objective}")
-    return XgboostBooster(model, found) if package == "xgboost" else LightgbmBooster(model, found)
+    refuse_other(returns, kind, f"a booster with the objective {objective}")
+    return XgboostBooster(model, kind) if package == "xgboost" else LightgbmBooster(model, kind)

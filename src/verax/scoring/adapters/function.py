@@ -230,8 +230,8 @@ def _checked_module(module: nn.Module, returns: Returns | None) -> TorchModule:
 def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:
     """Take an adapter of the user's own, which says itself what it returns."""
     if adapter.returns not in get_args(Returns):
-        wanted = _listed(get_args(Returns))
-        raise ValueError(f"model: expected an adapter whose returns is {wanted}, got {adapter.returns!r}.")
+        expected = _listed(get_args(Returns))
+        raise ValueError(f"model: expected an adapter whose returns is {expected}, got {adapter.returns!r}.")
     if returns not in (None, adapter.returns):
         raise ValueError(f"returns: the adapter says {adapter.returns!r}; leave returns out.")
     return adapter

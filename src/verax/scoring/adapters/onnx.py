@@ -44,14 +44,14 @@ class OnnxModel:
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Run the session on a NumPy copy of the batch in the precision that the model asks for."""
-        wanted, found = self.entry.shape[1:], list(batch.shape[1:])
-        if len(wanted) != len(found) or any(isinstance(w, int) and w != f for w, f in zip(wanted, found, strict=True)):
-            raise ValueError(f"inputs: the ONNX model takes rows of shape {wanted}, got rows of shape {found}.")
+        expected, got = self.entry.shape[1:], list(batch.shape[1:])
+        if len(expected) != len(got) or any(isinstance(w, int) and w != f for w, f in zip(expected, got, strict=True)):
+            raise ValueError(f"inputs: the ONNX model takes rows of shape {expected}, got rows of shape {got}.")
         array = as_numpy(batch).astype(_FLOATS[self.entry.type], copy=False)
         (scores,) = self.session.run([self.output], {self.entry.name: array})
         if isinstance(scores, list):  # one dict per row
             self.labels = sorted(scores[0])  # as scikit-learn sorts them
-            scores = np.array([[row[one] for one in self.labels] for row in scores], dtype=np.float32)
+            scores = np.array([[row[label] for label in self.labels] for row in scores], dtype=np.float32)
         if not self.decided:
             self._decide(torch.as_tensor(scores).float())
         return scores
@@ -69,16 +69,16 @@ class OnnxModel:
         name = self.output.lower()
         single = table.shape[1] == 1
         named: Returns | None = "logits" if "logit" in name else "probabilities" if "prob" in name else None
-        found: Returns = "probabilities" if inside else "logits"
+        returns: Returns = "probabilities" if inside else "logits"
         if inside and single and named is not None:  # one number in [0, 1] may be either
-            found = named
-        if found != named and (named is not None or single or found == "logits"):
+            returns = named
+        if returns != named and (named is not None or single or returns == "logits"):
             warn(
-                f"Output {self.output} of the ONNX model is taken to hold {found}, by its values for the first rows. "
+                f"Output {self.output} of the ONNX model is taken to hold {returns}, by its values for the first rows. "
                 'If that is wrong, say what it returns: verax.Scorer(path, returns="logits"), "probabilities", or '
                 '"values" for a regressor.',
             )
-        self.returns, self.decided = found, True
+        self.returns, self.decided = returns, True
 
 
 def is_session(model: object) -> bool:
@@ -103,7 +103,7 @@ def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
     """Find the input and the output with the class scores."""
     inputs = session.get_inputs()
     if len(inputs) != 1:
-        names = ", ".join(one.name for one in inputs)
+        names = ", ".join(argument.name for argument in inputs)
         raise ValueError(
             f"model: the ONNX model has {len(inputs)} inputs ({names}); expected one, a batch of all features. "
             "Export the part of a pipeline that follows its column transformer; see verax.adapters.encoded."
@@ -139,8 +139,8 @@ def _way_out(session: Any, entry: Any) -> str:
 
 def _chosen(outputs: list[Any], returns: Returns | None, entry: str) -> str:
     """The only output with floating-point numbers, or else the one whose name says what it is."""
-    scores: list[str] = [one.name for one in outputs if one.type in _FLOATS or one.type.startswith(_MAPS)]
-    listed = ", ".join(f"{one.name}: {one.type}" for one in outputs)
+    scores: list[str] = [output.name for output in outputs if output.type in _FLOATS or output.type.startswith(_MAPS)]
+    listed = ", ".join(f"{output.name}: {output.type}" for output in outputs)
     if not scores:
         raise ValueError(f"model: no output of the ONNX model holds class scores ({listed}); labels do not do.")
     if len(scores) == 1:

@@ -23,8 +23,8 @@ def configured_returns(module: nn.Module) -> Returns:
     config = getattr(module, "config", None)
     kind, outputs = getattr(config, "problem_type", None), getattr(config, "num_labels", None)
     classifies = type(module).__name__.endswith("ForSequenceClassification")
-    one = classifies and outputs == 1 and kind is None
-    return "values" if kind == "regression" or one else "logits"
+    single_logit = classifies and outputs == 1 and kind is None
+    return "values" if kind == "regression" or single_logit else "logits"
 
 
 def numbers_of(module: nn.Module | None, elements: int) -> int:
@@ -131,8 +131,8 @@ def _trains(node: torch.fx.Node) -> bool:
     """Whether an operator that knows two modes is in the training one."""
     for place, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if argument.name in ("train", "training"):
-            said = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-            return said is not False
+            flag = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            return flag is not False
     return True
 
 

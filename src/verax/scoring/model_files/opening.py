@@ -141,10 +141,10 @@ def file_hash(path: str | Path) -> str:
 def _weight_files(path: Path, content: bytes) -> list[Path]:
     """Files that a graph names as the location of its tensors: entries of a key and a value, each with its length."""
     names = set()
-    for found in _LOCATION.finditer(content):
-        length = found["length"]
+    for location in _LOCATION.finditer(content):
+        length = location["length"]
         size = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(length))
-        names.add(content[found.end() : found.end() + size].decode(errors="replace"))
+        names.add(content[location.end() : location.end() + size].decode(errors="replace"))
     return sorted(file for name in names if "\0" not in name and (file := path.parent / name).is_file())
 
 

@@ -98,10 +98,10 @@ def is_known(name: str) -> bool:
     if name in _KNOWN or module.split(".")[0] != "sklearn":
         return name in _KNOWN
     try:
-        found = getattr(importlib.import_module(module), last, None)
+        value = getattr(importlib.import_module(module), last, None)
     except ImportError:
         return False
-    return isinstance(found, type) and found.__module__.split(".")[0] == "sklearn"
+    return isinstance(value, type) and value.__module__.split(".")[0] == "sklearn"
 
 
 def check_size(path: Path) -> None:
