@@ -3,6 +3,7 @@
 import email
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -126,6 +127,25 @@ def test_the_metadata_are_those_of_the_project(distributions: tuple[Path, Path])
     assert set(about.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
     needed = {str(one) for one in map(Requirement, about.get_all("Requires-Dist", [])) if one.marker is None}
     assert needed == {str(Requirement(one)) for one in PROJECT["dependencies"]}
+
+
+def test_the_recipe_of_conda_needs_what_the_project_needs() -> None:
+    other_names = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+    recipe = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    run = recipe.split("  run:\n")[1].split("tests:\n")[0]
+    needed = [Requirement(one) for one in PROJECT["dependencies"]]
+    wanted = {f"{other_names.get(one.name, one.name)} {one.specifier}" for one in needed}
+    assert set(re.findall(r"^ +- (.+)$", run, re.MULTILINE)) == wanted | {f"python {PROJECT['requires-python']}"}
+
+
+def test_every_file_with_a_placeholder_is_named_where_the_release_fills_them_in() -> None:
+    """And no file pretends to know an address."""
+    steps = (ROOT / "docs" / "releases.md").read_text(encoding="utf-8")
+    for name in ("pyproject.toml", "packaging/conda/recipe.yaml", "CITATION.cff"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert "placeholder" in text.lower()
+        assert f"`{name}`" in steps
+        assert "https://" not in text
 
 
 def test_the_source_distribution_makes_the_same_wheel(distributions: tuple[Path, Path], tmp_path: Path) -> None:

@@ -47,12 +47,23 @@ def test_the_module_is_recognised_by_its_name(monkeypatch: pytest.MonkeyPatch) -
     packages.check_memory_limit()
 
 
-def test_it_is_light() -> None:
+def test_it_is_asked_before_anything_large_is_loaded() -> None:
     """It has to be loaded where nothing else can be."""
-    code = (
-        "import runpy, sys; before = set(sys.modules); runpy.run_path(sys.argv[1]); print(*set(sys.modules) - before)"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code, packages.__file__], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert not {"numpy", "torch", "polars", "verax"} & set(found)
+    code = """
+import resource, sys
+resource.getrlimit = lambda kind: (400_000_000, resource.RLIM_INFINITY)
+sys.argv = ["verax"]
+try:
+    import verax
+finally:
+    print(*sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    loaded = set(ended.stdout.split())
+    assert not {"numpy", "torch", "polars"} & loaded
+    assert {name for name in loaded if name.startswith("verax.")} <= {
+        "verax.core",
+        "verax.core.packages",
+        "verax.core.system",
+    }

@@ -24,9 +24,9 @@ from verax.core import noise, palette
 from verax.core.arguments import checked_choice, checked_count, checked_positive, checked_seed, settle
 from verax.core.arrays import on_host, to_device
 from verax.core.blocks import block_bytes, pieces
-from verax.core.engine import available_cores
 from verax.core.image_rows import can_write, rows_by_segment
 from verax.core.shapes import Bool, Float, Int
+from verax.core.system import available_cores
 from verax.scoring.inference import Runner
 from verax.scoring.meter import Rows
 

@@ -18,9 +18,9 @@ import numpy as np
 from torch import Tensor
 
 from verax.core.arguments import checked_count, checked_not_negative, checked_positive, settle
-from verax.core.engine import available_cores
 from verax.core.packages import optional_package
 from verax.core.shapes import Float, Int, Shaped
+from verax.core.system import available_cores
 
 Arrays = tuple[Shaped[np.ndarray, "..."], ...]
 

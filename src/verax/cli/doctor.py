@@ -21,7 +21,7 @@ from verax.cli.common import (
     show,
     why_not_writable,
 )
-from verax.core.engine import available_cores
+from verax.core.system import available_cores
 
 ADDS = {
     "study": "studies and their reports: verax study run",

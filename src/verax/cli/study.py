@@ -12,8 +12,8 @@ import typer
 from verax.cli import common, complete
 from verax.cli.common import check_extra
 from verax.core.display import counted
-from verax.core.engine import available_cores
 from verax.core.registry import load_plugins
+from verax.core.system import available_cores
 
 if TYPE_CHECKING:
     from verax.paper.answered import AnsweredClaims

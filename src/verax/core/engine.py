@@ -7,7 +7,6 @@ have stored is kept.
 import contextlib
 import multiprocessing
 import os
-import signal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from verax.core.registry import load_plugins, loaded_plugins
+from verax.core.system import ignore_ctrl_c
 
 Tell = Callable[[Any], None]
 Function = Callable[[Any, Tell], Any]
@@ -133,8 +133,8 @@ class Processes(Engine):
 
     def _ready(self, running: Iterable[int]) -> list[int]:
         """Wait until some workers have sent something or have died."""
-        pipes = {self.workers[number].pipe: number for number in running}
-        return [pipes[pipe] for pipe in wait(list(pipes)) if isinstance(pipe, Connection)]
+        pipes: dict[Any, int] = {self.workers[number].pipe: number for number in running}
+        return [pipes[pipe] for pipe in wait(list(pipes))]
 
     def _started(self, number: int) -> "_Worker":
         """A new worker, in place of the one that died."""
@@ -195,7 +195,7 @@ class _Failed:
 
 def _work(function: Function, modules: Sequence[str], pipe: Connection) -> None:
     """What a worker does until it is ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+    ignore_ctrl_c()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch  # noqa: PLC0415  # who asks for the number of cores needs none of it
 
@@ -227,9 +227,3 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
         for name in variables:
             del os.environ[name]
         os.environ.update(before)
-
-
-def available_cores() -> int:
-    """The cores that this process may use, which can be fewer than the machine has."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

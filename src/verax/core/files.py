@@ -21,6 +21,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from verax.core.system import is_running, sync_folder
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -35,7 +37,6 @@ _ADVICE = {
     errno.EIO: "the disk fails: look at it, or use another one, and do the same again",
 }
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # what disks say that know none
-_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # what some network disks say to it
 ENDINGS = (".parquet", ".csv", ".json", ".html")
 _FORMULA = re.compile(r"^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # what spreadsheets run, also in full width
 _NUMBER = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$")
@@ -113,7 +114,7 @@ def whole_or_nothing(to: Path) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(to)
-            _sync_folder(to.parent)
+            sync_folder(to.parent)
         finally:
             part.unlink(missing_ok=True)
 
@@ -135,7 +136,7 @@ def create_atomically(path: Path, content: bytes) -> bool:
             return False
         finally:
             part.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     return True
 
 
@@ -150,7 +151,7 @@ def sweep_parts(folder: Path) -> None:
     """Remove what processes of this machine that are no more have left half written in a folder."""
     with contextlib.suppress(PermissionError):  # a folder that one may write to but not list
         for name in os.listdir(folder):  # of many thousands, to make paths of all would take long
-            if (part := _PART.match(name)) and not _is_running(int(part["process"])):
+            if (part := _PART.match(name)) and not is_running(int(part["process"])):
                 (folder / name).unlink(missing_ok=True)
 
 
@@ -159,38 +160,11 @@ def _sweep_once(folder: Path) -> None:
     sweep_parts(folder)
 
 
-def _is_running(process: int) -> bool:
-    if os.name == "nt":  # there a signal of 0 is no question
-        return True
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
-
-
 def _make_folder(folder: Path) -> None:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in made:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk; without it, a rename may be lost in a power cut."""
-    if os.name == "nt":  # which cannot open folders
-        return
-    with contextlib.suppress(PermissionError):  # a folder that one may write to but not list
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        except OSError as error:
-            if error.errno not in _NO_FOLDER_SYNC:
-                raise
-        finally:
-            os.close(opened)
+        sync_folder(path.parent)
 
 
 def save_as(path: str | os.PathLike[str], frame: Callable[[], Any], page: Callable[[], str]) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from verax.core.engine import available_cores
 from verax.core.shapes import Int, Shaped
+from verax.core.system import available_cores
 from verax.data.limits import MAX_PIXELS, max_pixels
 
 Progress = Callable[[int, int], None]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from verax.core.engine import available_cores
 from verax.core.folders import MAGIC, File, Folder, explained, matcher, open_folder, split_pattern
 from verax.core.packages import optional_package
+from verax.core.system import available_cores
 from verax.data.array_files import first_line, listed
 from verax.scale.scoring import INPUTS, BatchScorer
 

@@ -21,10 +21,11 @@ import torch
 
 from verax.attribution.base import Attribution
 from verax.core.blocks import one_thread_on_cpu
-from verax.core.engine import Processes, TaskLostError, Tell, ThisProcess, available_cores, nobody
+from verax.core.engine import Processes, TaskLostError, Tell, ThisProcess, nobody
 from verax.core.folders import File, Folder
 from verax.core.packages import optional_package
 from verax.core.ray_engine import Cluster, RayWorker, connected, load_ray
+from verax.core.system import available_cores
 from verax.core.warn import kind_of, warn
 from verax.data.array_files import first_line, listed
 from verax.evaluation.engine import problem_facts

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import torch
 
 from verax.attribution import families
-from verax.core.engine import Engine, Processes, ThisProcess, available_cores
+from verax.core.engine import Engine, Processes, ThisProcess
 from verax.core.ray_engine import Cluster, RayTasks
 from verax.core.registry import load_plugins
+from verax.core.system import available_cores
 from verax.study.compute import Tell, UnitResult, compute
 from verax.study.progress import Watcher
 from verax.study.store import parquet, versions

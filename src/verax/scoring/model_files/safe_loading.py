@@ -8,7 +8,6 @@ import functools
 import importlib
 import io
 import json
-import signal
 import subprocess
 import sys
 import zipfile
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from verax.core.system import how_it_ended
 from verax.data.limits import check_bytes
 
 NOT_SKOPS = (  # skops has no error of its own for files that it cannot read
@@ -153,7 +153,7 @@ def _fault(path: Path, library: str, known: tuple[str, ...], size: int, modified
         trial = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603  # ours
     except subprocess.TimeoutExpired:
         return f"{library} does not finish reading and scoring it in {_SECONDS} s: its trees are damaged"
-    if trial.returncode < 0:
-        return f"{library} ends with {signal.Signals(-trial.returncode).name} over it: its trees are damaged"
+    if (ended := how_it_ended(trial.returncode)) is not None:
+        return f"{library} ends with {ended} over it: its trees are damaged"
     lines = trial.stderr.decode(errors="replace").strip().splitlines()
     return (lines[-1] if lines else f"status {trial.returncode}") if trial.returncode else ""
