@@ -16,13 +16,13 @@ import torch
 from captum.metrics import infidelity
 from torch import Tensor, nn
 
-from verax.auditing.subject import Bench, Subject
+from verax.auditing.audited_problem import AuditedProblem, Bench
 from verax.metrics import Kind
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 
 DRAWS = 640
-Score = Callable[[Subject, Tensor], Any]  # from explanations in the shape of the inputs to one number per input
+Score = Callable[[AuditedProblem, Tensor], Any]  # from explanations in the shape of the inputs to one number per input
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def seeded() -> Iterator[None]:
 class OneColumn(nn.Module):
     """A case's model as Quantus wants it: rows of single precision in, one column per class out."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: AuditedProblem) -> None:
         super().__init__()
         module = subject.problem.scorer.adapter.module
         assert module is not None
@@ -90,7 +90,7 @@ class OneColumn(nn.Module):
         return self.model(rows.to(self.dtype).reshape(-1, *self.shape))[:, None]
 
 
-def by_captum(subject: Subject, shaped: Tensor, normalize: bool, baseline: bool) -> Tensor:
+def by_captum(subject: AuditedProblem, shaped: Tensor, normalize: bool, baseline: bool) -> Tensor:
     """Captum's infidelity: noise of 0.2, or random sets of features that go to the baseline.
 
     For the latter the perturbation is 1 where a feature goes, as its decorator with ``multiply_by_inputs`` has it.
@@ -120,7 +120,7 @@ def by_captum(subject: Subject, shaped: Tensor, normalize: bool, baseline: bool)
         )
 
 
-def feature_numbers(subject: Subject) -> Tensor:
+def feature_numbers(subject: AuditedProblem) -> Tensor:
     """The feature of each element of a row, the same for all rows of a case; -1 for what is never removed."""
     found = subject.problem.features
     shape = subject.values.shape[1:]
@@ -130,7 +130,7 @@ def feature_numbers(subject: Subject) -> Tensor:
 def by_quantus(make: Callable[[int, float], Any], reduce: Callable[[Any], Any] = np.asarray) -> Score:
     """A metric of Quantus, made for so many numbers per input and a baseline."""
 
-    def score(subject: Subject, shaped: Tensor) -> Any:
+    def score(subject: AuditedProblem, shaped: Tensor) -> Any:
         x = subject.values
         metric = make(x[0].numel(), float(subject.problem.baselines.flatten()[-1]))
         batch = x.double() if x.ndim > 2 else x[:, None].double()  # its check of sizes wants a channel

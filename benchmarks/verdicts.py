@@ -17,8 +17,8 @@ from scipy.stats import beta
 
 import verax
 from verax.auditing import cases
+from verax.auditing.audited_problem import KINDS, AuditContext, case_subject
 from verax.auditing.known_truth.base import Case
-from verax.auditing.subject import KINDS, Ground, case_subject
 from verax.auditing.trials.base import false_explanations
 from verax.metrics import Kind
 
@@ -60,7 +60,7 @@ def of_case(case: Case, seed: int) -> Iterator[Verdict]:
     for kind in KINDS:
         if (truth := case.truth(kind)) is None:
             continue
-        ground = Ground(subject, kind, truth.attribution, seed=seed, level=0.95)
+        ground = AuditContext(subject, kind, truth.attribution, seed=seed, level=0.95)
         shown = {"truth": truth.attribution, **false_explanations(ground, truth.attribution)}
         compared = verax.compare(case.problem, {name: subject.shaped(values) for name, values in shown.items()})
         verdicts = compared.verdicts.get(kind)

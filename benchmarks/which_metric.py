@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 import verax
 from verax.auditing import cases
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, case_subject, refusal
 from verax.auditing.known_truth.base import Case, Truth
-from verax.auditing.subject import Bench, Ground, Subject, case_subject, refusal
 from verax.auditing.trials.damage import FallsWithDamage
 from verax.auditing.trials.truth import PeaksAtTruth, TruthWins, differs
 from verax.metrics import (
@@ -143,7 +143,7 @@ def findings(case: Case, kind: Kind) -> Iterable[Finding]:
     if truth is None:
         return
     subject = case_subject(case, {})
-    ground = Ground(subject, kind, truth.attribution, seed=0, level=0.95)
+    ground = AuditContext(subject, kind, truth.attribution, seed=0, level=0.95)
     shown = {name: one for trial in TRIALS for name, one in trial.explanations(ground).items()}
     for bench in benches(subject, kind):
         scores = bench.scores(shown)
@@ -156,7 +156,7 @@ def findings(case: Case, kind: Kind) -> Iterable[Finding]:
             yield from of_summaries(case.name, shown, scores["PC"])
 
 
-def benches(subject: Subject, kind: Kind) -> Iterable[Bench]:
+def benches(subject: AuditedProblem, kind: Kind) -> Iterable[Bench]:
     """One for each metric of a kind that takes these inputs: each is climbed from the truth by itself."""
     for name, metric in OURS.items():
         if metric.kind == kind and not refusal(metric, subject, BASELINE):

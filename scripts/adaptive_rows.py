@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from answers import Answers
 from matplotlib.axes import Axes
-from study_subjects import Attributions, Subject
+from study_subjects import Attributions, AuditedProblem
 
 import verax
 from verax.core.palette import BLUE, ORANGE, VERMILION
@@ -26,7 +26,7 @@ SERIES = {
 }
 
 
-def compare_adaptive(subjects: list[Subject], answers: Answers) -> None:
+def compare_adaptive(subjects: list[AuditedProblem], answers: Answers) -> None:
     """A panel per model: rows to the right, errors up."""
     chart, axes = panels(len(subjects), width=3.0, height=2.4, columns=2)
     lines = []
@@ -56,7 +56,7 @@ def compare_adaptive(subjects: list[Subject], answers: Answers) -> None:
 
 
 def _values(
-    subject: Subject, given: Attributions, metric: DirectedPredictionChange
+    subject: AuditedProblem, given: Attributions, metric: DirectedPredictionChange
 ) -> tuple[torch.Tensor, float, torch.Tensor | None]:
     """Scores, rows per input and attribution, and the stated errors of adaptive steps."""
     problem = verax.Problem(subject.scorer, subject.inputs)  # a new one, whose unperturbed rows count

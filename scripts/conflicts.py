@@ -9,7 +9,7 @@ from typing import get_args
 import torch
 from answers import Answers, mean_error
 from matplotlib.figure import Figure
-from study_subjects import COLOURS, MARKERS, Subject
+from study_subjects import COLOURS, MARKERS, AuditedProblem
 from torch import Tensor
 
 from verax.metrics import DirectedPredictionChange
@@ -46,7 +46,7 @@ def share_against(a: Tensor, x: Tensor, steps: int, order: Reading) -> float:
     return float((against / features).mean())
 
 
-def compare_rules(subjects: list[Subject], answers: Answers) -> None:
+def compare_rules(subjects: list[AuditedProblem], answers: Answers) -> None:
     """Mean DPC by order, rule and number of steps; the figure is of the paper's order."""
     lines, figures = [], {}
     for subject, order in product(subjects, ORDERS):

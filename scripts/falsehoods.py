@@ -9,7 +9,7 @@ import torch
 from answers import Answers, mean_error
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from study_subjects import Attributions, Subject
+from study_subjects import Attributions, AuditedProblem
 from torch import Tensor
 
 import verax
@@ -71,7 +71,7 @@ def negated_inverse(a: Tensor) -> Tensor:
     return torch.where(own == 0, 0, -a / own.square())
 
 
-def falsehoods(subject: Subject) -> Attributions:
+def falsehoods(subject: AuditedProblem) -> Attributions:
     g, x = subject.gradient, subject.inputs
     return {
         TRUTH: g,
@@ -83,7 +83,7 @@ def falsehoods(subject: Subject) -> Attributions:
     }
 
 
-def compare_falsehoods(subjects: list[Subject], answers: Answers) -> None:
+def compare_falsehoods(subjects: list[AuditedProblem], answers: Answers) -> None:
     """How often, and by how much, what is false scores above the gradient."""
     shares: dict[str, dict[str, dict[str, float]]] = {}
     lines = []
@@ -102,7 +102,7 @@ def compare_falsehoods(subjects: list[Subject], answers: Answers) -> None:
         _one_each(small, answers)
 
 
-def _one_each(subjects: list[Subject], answers: Answers) -> None:
+def _one_each(subjects: list[AuditedProblem], answers: Answers) -> None:
     """DPC where a step is one feature."""
     lines = []
     for subject in subjects:
@@ -145,7 +145,7 @@ def _draw_shares(shares: dict[str, dict[str, dict[str, float]]]) -> Figure:
     return chart
 
 
-def find_peaks(subjects: list[Subject], answers: Answers) -> None:
+def find_peaks(subjects: list[AuditedProblem], answers: Answers) -> None:
     """``sign(g) |g| |x - b|^p``: p = 0 is the gradient, p = 1 what it predicts for the whole way to the baseline."""
     chart, axes = panels(len(subjects), width=3.0, height=2.4, columns=2)
     lines = []
@@ -166,7 +166,7 @@ def find_peaks(subjects: list[Subject], answers: Answers) -> None:
     answers.table("peak", ["model", "metric", "peak at p", "the gradient has of it"], lines)
 
 
-def show_limits(subjects: list[Subject], answers: Answers, limited: int, rows: int) -> None:
+def show_limits(subjects: list[AuditedProblem], answers: Answers, limited: int, rows: int) -> None:
     """What share of the best possible score the gradient and the two rivals get."""
     lines = []
     for subject in subjects:

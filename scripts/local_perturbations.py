@@ -9,7 +9,7 @@ import torch
 from answers import Answers
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
-from study_subjects import COLOURS, MARKERS, Subject
+from study_subjects import COLOURS, MARKERS, AuditedProblem
 from torch import Tensor
 
 import verax
@@ -33,7 +33,7 @@ def metrics() -> dict[tuple[str, float], DirectedPredictionChange]:
     }
 
 
-def draw_epsilon(subjects: list[Subject], answers: Answers) -> None:
+def draw_epsilon(subjects: list[AuditedProblem], answers: Answers) -> None:
     """Mean score divided by epsilon, a panel per model and replacement."""
     chart, axes = panels(len(subjects) * len(KINDS), width=3.0, height=2.1, columns=2)
     lines, panel = [], iter(axes)
@@ -53,7 +53,7 @@ def draw_epsilon(subjects: list[Subject], answers: Answers) -> None:
     answers.figure("epsilon", chart)
 
 
-def draw_shares(subjects: list[Subject], answers: Answers, limited: int, rows: int) -> None:
+def draw_shares(subjects: list[AuditedProblem], answers: Answers, limited: int, rows: int) -> None:
     """The gradient's mean over the mean of the limits."""
     chart, axes = panels(len(subjects), width=3.0, height=2.1, columns=2, share=True)
     lines = []
@@ -88,7 +88,7 @@ def neighbours(training: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda rows: torch.cat([torch.cdist(part, training).kthvalue(10).values for part in rows.split(1024)])
 
 
-def path(subject: Subject, replacement: Replacement) -> Tensor:
+def path(subject: AuditedProblem, replacement: Replacement) -> Tensor:
     """All rows that the metric scores for the gradient, beyond the input itself."""
     x = subject.inputs
     moved = replacement.fill(Rows(x, torch.zeros_like(x)))
@@ -96,7 +96,7 @@ def path(subject: Subject, replacement: Replacement) -> Tensor:
     return torch.cat([torch.where(place < count, moved, x) for count in range(1, x.shape[1] + 1)])
 
 
-def distances(subjects: list[Subject]) -> dict[str, tuple[Subject, Callable[[Tensor], Tensor]]]:
+def distances(subjects: list[AuditedProblem]) -> dict[str, tuple[AuditedProblem, Callable[[Tensor], Tensor]]]:
     """Distances from the data: of the inputs, and of what the network makes of them before its last layer."""
     network = subjects[-1]
     layers = network.module[:-1]
@@ -108,7 +108,7 @@ def distances(subjects: list[Subject]) -> dict[str, tuple[Subject, Callable[[Ten
 
 
 @torch.inference_mode()
-def draw_distances(subjects: list[Subject], answers: Answers) -> None:
+def draw_distances(subjects: list[AuditedProblem], answers: Answers) -> None:
     """Share of perturbed rows that are further from the data, or nearer to their middle, than test rows are."""
     measures = distances(subjects)
     chart, axes = panels(len(measures), width=3.0, height=2.2, columns=2, share=True)

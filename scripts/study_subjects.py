@@ -31,7 +31,7 @@ MARKERS = dict(zip(COLOURS, "oDv^sx", strict=True))
 
 
 @dataclass(frozen=True)
-class Subject:
+class AuditedProblem:
     """A model of a study and the first inputs of it; tables in double precision.
 
     Attributes:
@@ -87,7 +87,7 @@ class Subject:
         return {name: {key: value.double().cpu() for key, value in found[name].value.items()} for name in found}
 
 
-def subjects(folder: Path, modality: Modality, limit: int | None, device: str = "cpu") -> list[Subject]:
+def subjects(folder: Path, modality: Modality, limit: int | None, device: str = "cpu") -> list[AuditedProblem]:
     """The classifiers of a study that take tables, or those that take images."""
     found = []
     for model in open_study(folder).models.values():
@@ -97,5 +97,5 @@ def subjects(folder: Path, modality: Modality, limit: int | None, device: str = 
         tests = model.dataset.part("test")[0] if modality == "tabular" else torch.zeros(0)
         rows = (model.inputs[:limit], model.background, tests)
         module = copy.deepcopy(model.module).to(device, dtype)
-        found.append(Subject(model.name, module, *(part.to(device, dtype) for part in rows)))
+        found.append(AuditedProblem(model.name, module, *(part.to(device, dtype) for part in rows)))
     return found

@@ -6,7 +6,7 @@ from captum.metrics import infidelity
 from torch import Tensor
 
 from verax.auditing import cases
-from verax.auditing.subject import Bench, Ground, case_subject
+from verax.auditing.audited_problem import AuditContext, Bench, case_subject
 from verax.auditing.trials.truth import TruthWins
 from verax.problem.replacement import BASELINE
 
@@ -25,7 +25,7 @@ def test_normalised_infidelity_of_captum_takes_the_opposite_for_the_truth(name: 
     truth, module = CASES[name].local, subject.problem.scorer.adapter.module
     assert truth is not None
     assert module is not None
-    ground, trial = Ground(subject, "local", truth.attribution, seed=0, level=0.95), TruthWins()
+    ground, trial = AuditContext(subject, "local", truth.attribution, seed=0, level=0.95), TruthWins()
     shown = trial.explanations(ground)
     found = {
         one: -infidelity(module, noise, subject.values, subject.shaped(a), n_perturb_samples=40, normalize=normalize)

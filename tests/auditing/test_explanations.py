@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import verax
+from verax.auditing.audited_problem import AuditContext, case_subject
 from verax.auditing.known_truth.base import Case, Truth
-from verax.auditing.subject import Ground, case_subject
 from verax.auditing.trials.base import damaged, false_explanations, half_reversed, inverse, permuted, present, randomly
 from verax.scoring.scorer import Scorer
 
@@ -19,7 +19,9 @@ SLOPES = torch.tensor([2.0, -1.0, 0.5, -0.25, 3.0], dtype=torch.float64).expand(
 def ground():
     model = Scorer(lambda rows: rows @ SLOPES[0], returns="values", takes="torch")
     truths = (Truth(SLOPES, "the gradient"), Truth(SLOPES * X, "contributions"))
-    return Ground(case_subject(Case("own", "A sum.", verax.Problem(model, X), *truths), {}), "local", SLOPES, 0, 0.95)
+    return AuditContext(
+        case_subject(Case("own", "A sum.", verax.Problem(model, X), *truths), {}), "local", SLOPES, 0, 0.95
+    )
 
 
 def test_every_alternative(ground):

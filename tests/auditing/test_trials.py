@@ -8,8 +8,14 @@ import torch
 
 from calls import audit
 from verax.auditing import cases, trials
+from verax.auditing.audited_problem import (
+    AuditContext,
+    Bench,
+    case_subject,
+    unsupported_reason,
+    unsupported_replacement,
+)
 from verax.auditing.choices import METHODS
-from verax.auditing.subject import Bench, Ground, case_subject, refusal, unfit
 from verax.auditing.trials.damage import DAMAGES, damaged_name
 from verax.metrics import Deletion, DirectedPredictionChange, EffectCorrelation, LocalPredictionChange, PredictionChange
 from verax.problem.replacement import BASELINE, Blur, Conditional
@@ -20,7 +26,7 @@ CASES = {case.name: case for case in cases(inputs=24)}
 @pytest.fixture(scope="module")
 def ground():
     subject = case_subject(CASES["linear"], METHODS)
-    return Ground(subject, "local", subject.truths["local"].attribution, 0, 0.95)
+    return AuditContext(subject, "local", subject.truths["local"].attribution, 0, 0.95)
 
 
 def outcomes(trial, ground, scores, shown=None):
@@ -121,12 +127,12 @@ def test_consistency_has_metaquantus_names():
 
 def test_what_cannot_be_measured_is_asked_before():
     table, words = (case_subject(CASES[name], METHODS) for name in ("linear", "planted word"))
-    assert "images" in unfit(Blur(1.0), table)
-    assert unfit(Conditional(), table) == ""
-    assert "no direction" in refusal(DirectedPredictionChange(), table, Conditional())
-    assert "categorical" in refusal(DirectedPredictionChange(), words, BASELINE)
-    assert "noise is undefined" in refusal(EffectCorrelation(), words, BASELINE)
-    assert refusal(PredictionChange(), words, BASELINE) == ""
+    assert "images" in unsupported_replacement(Blur(1.0), table)
+    assert unsupported_replacement(Conditional(), table) == ""
+    assert "no direction" in unsupported_reason(DirectedPredictionChange(), table, Conditional())
+    assert "categorical" in unsupported_reason(DirectedPredictionChange(), words, BASELINE)
+    assert "noise is undefined" in unsupported_reason(EffectCorrelation(), words, BASELINE)
+    assert unsupported_reason(PredictionChange(), words, BASELINE) == ""
 
 
 @dataclass(frozen=True)

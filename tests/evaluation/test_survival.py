@@ -108,7 +108,7 @@ def test_on_a_linear_model_the_truth_survives_and_what_cannot_be_asked_is_said(l
     assert {one.word for one in found.survival("pc")} == {"survives"}
     halved = found.elsewhere[0].evaluation["pc"].scores
     torch.testing.assert_close(halved, found.evaluation["pc"].scores / 2)
-    assert list(found.elsewhere[2].refused) == ["dpc"]
+    assert list(found.elsewhere[2].unsupported) == ["dpc"]
     assert "DPC: not measured under fit (dpc: with Conditional what a feature becomes depends" in repr(found)
     alone = calls.evaluate(model, x, attributions, ["pc"], replacement=others["rows"])["pc"]
     assert torch.equal(found.elsewhere[1].evaluation["pc"].scores[:-1], alone.scores)  # but for the random one

@@ -300,7 +300,7 @@ def test_of_several_metrics_the_first_that_may_decide_does(problem, explanations
 
 def test_what_may_decide_is_what_the_audit_found_fit():
     fit = [EffectCorrelation(), EffectCorrelation(perturbation="baseline"), Infidelity()]
-    unfit = [
+    unsuitable = [
         EffectCorrelation(perturbation="baseline", effect="dot"),
         Infidelity(normalize=False),
         Infidelity(perturbation="baseline"),
@@ -308,7 +308,7 @@ def test_what_may_decide_is_what_the_audit_found_fit():
         DirectedPredictionChange(),
     ]
     assert all(metric.decides for metric in fit)
-    assert not any(metric.decides for metric in unfit)
+    assert not any(metric.decides for metric in unsuitable)
 
 
 def test_metrics_by_one_word(problem, explanations):

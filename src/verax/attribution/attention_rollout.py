@@ -75,7 +75,7 @@ class AttentionRolloutFamily(Family):
     """One forward pass per input."""
 
     def check(self, members: Sequence[AttentionRollout], given: Given) -> None:
-        """Refuse what has no attention, before the model runs."""
+        """Raise for what has no attention, before the model runs."""
         if given.inputs.is_floating_point() or given.inputs.ndim != 2:
             raise TypeError("inputs: AttentionRollout takes ids of tokens, as verax.text.classification makes them.")
         if given.model is not None:

@@ -153,7 +153,7 @@ class Attribution(ABC):
     def unsupported_reason(self, given: Given) -> str:
         """Why it cannot explain such a model on such data, in a few words; empty where nothing speaks against it.
 
-        Studies leave out what does not fit; a call refuses it.
+        Studies leave out what does not fit; a call raises.
         """
         differentiable = given.model is None or given.model.module is not None
         return "" if differentiable or not self.needs_gradients else "the model has no gradients"

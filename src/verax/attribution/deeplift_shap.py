@@ -133,7 +133,7 @@ class DeepLiftFamily(Family):
     version: ClassVar[int] = 2
 
     def check(self, members: Sequence[DeepLiftSHAP], given: Given) -> None:
-        """Refuse a background that lacks a class which a member needs."""
+        """Raise for a background that lacks a class which a member needs."""
         self.segments(members, given)
 
     def rows(self, members: Sequence[DeepLiftSHAP], given: Given, place: Place) -> Rows:
@@ -268,7 +268,7 @@ class _Pairs:
         self.sizes[tile.rows] += torch.maximum(total.abs(), difference.abs()).sum(1)
 
     def checked_gap(self) -> Float[Tensor, " b"]:
-        """The largest gap of each input, relative to the mean size of its differences; refuses what is no gap.
+        """The largest gap of each input, relative to the mean size of its differences; raises for what is no gap.
 
         Not relative to each difference: among thousands of references some score as the input does, to the last digits.
         """

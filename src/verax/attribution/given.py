@@ -154,8 +154,8 @@ class Family(ABC):
     needs_gradients: ClassVar[bool] = False
     version: ClassVar[int] = 1
 
-    def check(self, members: Sequence[Any], given: Given) -> None:  # noqa: B027  # most have nothing to refuse
-        """Refuse inputs or background data that cannot serve, before the model runs."""
+    def check(self, members: Sequence[Any], given: Given) -> None:  # noqa: B027  # most have nothing to check
+        """Raise for inputs or background data that cannot serve, before the model runs."""
 
     def rows(self, members: Sequence[Any], given: Given, place: Place) -> Rows | None:
         """Model rows that ``pieces`` will evaluate, to tell before a study starts; None where that is not known."""
@@ -170,7 +170,7 @@ class Family(ABC):
 
 
 def check_family(family: Family, members: Sequence[Any], given: Given) -> None:
-    """Refuse data that a family cannot use, before the model runs; gradients of whole numbers among them."""
+    """Raise for data that a family cannot use, before the model runs; gradients of whole numbers among them."""
     if family.needs_gradients and not given.inputs.is_floating_point():
         raise TypeError(NOT_DIFFERENTIABLE.format(what="its inputs are whole numbers"))
     family.check(members, given)

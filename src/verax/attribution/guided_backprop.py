@@ -83,7 +83,7 @@ class WatchedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # compiled modules are refused; else torch imports its compiler here, which takes over a second
+        return False  # compiled modules raise; else torch imports its compiler here, which takes over a second
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -172,7 +172,7 @@ class GuidedBackprop(Attribution):
 
     ReLUs count however they are called: as modules, also in place or reused, as functions, as methods. Beside them
     other activations of torch (GELU, sigmoid, softmax, attention, layer norm) and products of two signals keep their
-    derivative; a model that has only others is refused. So is one with a step that may be a ReLU by hand, or that is
+    derivative; a model that has only others raises. So is one with a step that may be a ReLU by hand, or that is
     not known to be linear: a choice by a condition, an absolute value, a maximum, a power, a sine, an
     ``autograd.Function``. Where all is linear, but for max pooling, the result is the gradient.
 
@@ -215,7 +215,7 @@ class GuidedBackpropFamily(Family):
         """Yield the guided gradient, once for each member."""
         module = explained.session.module
         assert module is not None  # noqa: S101  # families that need gradients are given one
-        _refuse_compiled(module)
+        _check_no_compiled(module)
         blocks = input_gradients(explained)
         while True:
             with guided(module):  # not around the yield, where other code runs
@@ -297,7 +297,7 @@ class GuidedReLU(torch.autograd.Function):
         return torch.where(active, arriving[0].clamp(min=0), 0)
 
 
-def _refuse_compiled(module: nn.Module) -> None:
+def _check_no_compiled(module: nn.Module) -> None:
     for name, part in module.named_modules():
         compiled = getattr(part, "_compiled_call_impl", None) is not None or type(part).__name__ == "OptimizedModule"
         if compiled or isinstance(part, torch.jit.ScriptModule):
@@ -307,7 +307,7 @@ def _refuse_compiled(module: nn.Module) -> None:
 
 
 def _check(watch: WatchedOperations, output: object) -> None:
-    """Refuse a model with steps that may hide a ReLU, or with other activations only."""
+    """Raise for a model with steps that may hide a ReLU, or with other activations only."""
     if not isinstance(output, Tensor) or output.grad_fn is None:
         return
     nodes = _nodes(output)

@@ -163,7 +163,7 @@ def statistic(name: PathBaseline, background: Float[Tensor, "m *shape"]) -> Floa
 
 def _median(background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:
     """The mean of the two middle values, as NumPy has it; torch's median is the lower one."""
-    if background.is_cuda:  # where its median is refused if all must be deterministic, and to sort is quick
+    if background.is_cuda:  # where its median raises if all must be deterministic, and to sort is quick
         ordered, count = background.sort(0).values, len(background)
         return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
     return (background.median(0).values - (-background).median(0).values) / 2

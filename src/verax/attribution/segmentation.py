@@ -229,7 +229,7 @@ def unit_range(image: Float[np.ndarray, "c h w"]) -> Float[np.ndarray, "c h w"]:
 
 
 def checked_images(inputs: Float[Tensor, "n *shape"], who: str) -> None:
-    """Refuse inputs that are not images."""
+    """Raise for inputs that are not images."""
     if inputs.ndim != 4:
         raise ValueError(f"inputs: {who} needs images (N, channels, height, width), got shape {tuple(inputs.shape)}.")
 

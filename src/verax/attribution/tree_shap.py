@@ -82,7 +82,7 @@ class TreeShapFamily(Family):
     needs_gradients: ClassVar[bool] = False
 
     def check(self, members: Sequence[TreeShap], given: Given) -> None:
-        """Refuse models that are no trees."""
+        """Raise for models that are no trees."""
         if given.inputs.ndim != 2:
             raise ValueError(f"inputs: TreeShap needs a table (N, columns), got shape {tuple(given.inputs.shape)}.")
         if self.interventional:

@@ -9,6 +9,16 @@ from typing import Any
 from torch import Tensor
 
 from verax.attribution.base import Attribution
+from verax.auditing.audited_problem import (
+    KINDS,
+    AuditContext,
+    AuditedProblem,
+    Bench,
+    case_subject,
+    own_replacement,
+    unsupported_reason,
+    unsupported_replacement,
+)
 from verax.auditing.choices import (
     METHODS,
     cases_asked,
@@ -21,7 +31,6 @@ from verax.auditing.choices import (
 from verax.auditing.finding import Finding, LeftOut, piece_key, read_piece, write_piece
 from verax.auditing.known_truth.base import Case
 from verax.auditing.result import Audit
-from verax.auditing.subject import KINDS, Bench, Ground, Subject, case_subject, own_replacement, refusal, unfit
 from verax.auditing.trials.base import Outcome, Trial
 from verax.core.arguments import checked_seed
 from verax.core.shapes import Float
@@ -44,7 +53,7 @@ Tell = Callable[[str], None]
 class Piece:
     """A subject with one replacement, and the metrics that are tried on it."""
 
-    subject: Subject
+    subject: AuditedProblem
     replacement: Replacement
     metrics: Mapping[str, Metric]
 
@@ -55,7 +64,7 @@ class Piece:
 
 
 def pieces_of(
-    subject: Subject, metrics: Mapping[str, Metric], replacements: Sequence[Replacement], left_out: list[LeftOut]
+    subject: AuditedProblem, metrics: Mapping[str, Metric], replacements: Sequence[Replacement], left_out: list[LeftOut]
 ) -> Iterator[Piece]:
     """The pieces of a subject; what cannot be measured is noted.
 
@@ -70,7 +79,7 @@ def pieces_of(
     left_out += [LeftOut(name, subject.name, f"its {metrics[name].kind} truth is not known") for name in unrated]
     first = True
     for replacement in replacements:
-        why = unfit(replacement, subject)
+        why = unsupported_replacement(replacement, subject)
         if why:
             left_out.append(LeftOut(replacement.short_form, subject.name, why))
         chosen = {}
@@ -78,7 +87,7 @@ def pieces_of(
             held = own_replacement(metric)
             if (held and not first) or (why and not held):
                 continue
-            if words := refusal(metric, subject, replacement):
+            if words := unsupported_reason(metric, subject, replacement):
                 what = name if held else f"{name} with {replacement.short_form}"
                 left_out.append(LeftOut(what, subject.name, words))
                 continue
@@ -111,7 +120,7 @@ class Run:
             tell(f"{number} of {len(pieces)}: {piece.label}{' (kept)' if kept else ''}")
         return findings
 
-    def _grounds(self, piece: Piece) -> list[tuple[Ground, list[Trial]]]:
+    def _grounds(self, piece: Piece) -> list[tuple[AuditContext, list[Trial]]]:
         """For each kind of metrics, what is known and which trials can be made."""
         grounds = []
         for kind in KINDS:
@@ -119,7 +128,7 @@ class Run:
                 continue
             truth = piece.subject.truths.get(kind)
             known = None if truth is None else truth.attribution.double()
-            ground = Ground(piece.subject, kind, known, self.seed, self.level)
+            ground = AuditContext(piece.subject, kind, known, self.seed, self.level)
             trials = []
             for trial in self.trials:
                 if trial.needs_truth is None and known is not None:
@@ -136,7 +145,7 @@ class Run:
         if left_out not in self.left_out:
             self.left_out.append(left_out)
 
-    def _made(self, piece: Piece, ground: Ground, trials: Sequence[Trial]) -> Iterator[Finding]:
+    def _made(self, piece: Piece, ground: AuditContext, trials: Sequence[Trial]) -> Iterator[Finding]:
         """All trials of one kind of metrics, their explanations scored in one pass."""
         metrics = {name: metric for name, metric in piece.metrics.items() if metric.kind == ground.kind}
         bench = Bench(piece.subject, metrics, piece.replacement)
@@ -150,7 +159,7 @@ class Run:
                 yield _finding(name, replacement, piece.subject, ground.kind, outcome)
 
 
-def _finding(metric: str, replacement: str, subject: Subject, kind: Kind, outcome: Outcome) -> Finding:
+def _finding(metric: str, replacement: str, subject: AuditedProblem, kind: Kind, outcome: Outcome) -> Finding:
     value = outcome.value
     truth = subject.truths.get(kind)
     return Finding(
@@ -242,7 +251,7 @@ def audit(
         )
 
 
-def _pieces(subject: Subject, metrics: Any, replacements: Sequence[Any], run: Run) -> list[Piece]:
+def _pieces(subject: AuditedProblem, metrics: Any, replacements: Sequence[Any], run: Run) -> list[Piece]:
     named = seeded(chosen(metrics, int(subject.counts.min())), metrics, run.seed)
     notes: list[LeftOut] = []
     pieces = list(pieces_of(subject, named, replacements, notes))
@@ -261,7 +270,7 @@ def _folder(store: Any) -> Path | None:
     return folder
 
 
-def _own_subject(problem: Problem, attributions: Any) -> Subject:
+def _own_subject(problem: Problem, attributions: Any) -> AuditedProblem:
     """A user's model, with its explanations brought to one number per feature."""
     if len(problem) < _FEWEST:
         raise ValueError(f"inputs: expected at least {_FEWEST}, from which something can be told, got {len(problem)}.")
@@ -282,7 +291,7 @@ def _own_subject(problem: Problem, attributions: Any) -> Subject:
     kinds: dict[str, Kind] = {
         name: "local" if method.local else "baseline" for name, method in _named_methods(explained).items()
     }
-    return Subject(OWN, settled, given=explanations, kinds=kinds, methods=methods, facts=problem_facts(problem))
+    return AuditedProblem(OWN, settled, given=explanations, kinds=kinds, methods=methods, facts=problem_facts(problem))
 
 
 def _named_methods(given: Any) -> dict[str, Attribution]:

@@ -54,7 +54,7 @@ def seeded(metrics: dict[str, Metric], asked: Any, seed: int) -> dict[str, Metri
 def metrics_asked(metrics: Any) -> Any:
     """What was asked for, or all registered metrics and the readings of them that behave differently."""
     if metrics is not None:
-        chosen(metrics, 1 << 62)  # refuses what is none, before any work
+        chosen(metrics, 1 << 62)  # raises for what is none, before any work
         return metrics
     known = [
         name

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verax.auditing.subject import Subject
+from verax.auditing.audited_problem import AuditedProblem
 from verax.auditing.trials.base import Trial
 from verax.core.files import Sealed, digest, stable_form, tensor_hash, write_atomically
 from verax.core.packages import __version__
@@ -94,7 +94,7 @@ FOLDER = "pieces"
 
 
 def piece_key(
-    subject: Subject,
+    subject: AuditedProblem,
     replacement: Replacement,
     metrics: Mapping[str, Metric],
     trials: Sequence[Trial],

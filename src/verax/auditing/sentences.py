@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
+from verax.auditing.audited_problem import own_replacement
 from verax.auditing.finding import Finding
-from verax.auditing.subject import own_replacement
 from verax.auditing.trials.damage import WORSE
 from verax.core.display import counted
 from verax.metrics import LocalPredictionChange

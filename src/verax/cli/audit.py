@@ -109,7 +109,7 @@ def audit(
         subject: Any = case or None
         explained: Any = None
         if model is None:
-            _refuse_files(inputs=inputs, attributions=attributions, background=background, **texts)
+            _check_no_files(inputs=inputs, attributions=attributions, background=background, **texts)
         else:
             if inputs is None:
                 raise ValueError("--inputs: a model of your own needs rows to explain; pass --inputs FILE as well.")
@@ -169,14 +169,14 @@ def _replacements(several: Iterable[str], model: Path | None, background: Path |
 
 
 def _check_out(out: Path | None, folder: bool, taken: list[Path | None]) -> None:
-    """Refuse what cannot be written before any work."""
+    """Raise for what cannot be written before any work."""
     if out is not None and folder:
         common.check_folder("--out", out)
     elif out is not None:
         common.check_file("--out", out, out.suffix.lower(), [path for path in taken if path is not None])
 
 
-def _refuse_files(**files: Any) -> None:
+def _check_no_files(**files: Any) -> None:
     for name, value in files.items():
         if value:
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to a model; pass --model FILE as well.")

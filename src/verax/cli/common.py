@@ -1,4 +1,4 @@
-"""What all commands share: how they end, what they refuse before any work, and how they print."""
+"""What all commands share: how they end, what they check before any work, and how they print."""
 
 import contextlib
 import importlib.util
@@ -157,14 +157,14 @@ def _said(error: BaseException) -> str:
 
 
 def checked_name(option: str, name: str, known: Collection[str]) -> str:
-    """Refuse a name that nothing has, and say how to bring one's own."""
+    """Raise for a name that nothing has, and say how to bring one's own."""
     if name not in known:
         raise ValueError(f"{option}: {unknown(name, known)} One of your own needs --import MODULE.")
     return name
 
 
 def checked_device_name(device: str) -> str:
-    """Refuse a device that is not there before anything is loaded or trained for it."""
+    """Raise for a device that is not there before anything is loaded or trained for it."""
     from verax.scoring.scorer import checked_device
 
     place = checked_device(device, "--device")
@@ -174,7 +174,7 @@ def checked_device_name(device: str) -> str:
 
 
 def check_file(option: str, path: Path, suffix: str, taken: Iterable[Path] = ()) -> None:
-    """Refuse, before any work, a file that cannot be written or that is one of the others."""
+    """Raise, before any work, for a file that cannot be written or that is one of the others."""
     if path.suffix.lower() != suffix:
         raise ValueError(f"{option}: expected a file name that ends in {suffix}, got {path}.")
     if path.is_dir():
@@ -185,7 +185,7 @@ def check_file(option: str, path: Path, suffix: str, taken: Iterable[Path] = ())
 
 
 def check_folder(option: str, folder: Path, wanted: Path | None = None) -> None:
-    """Refuse, before any work, a folder in which nothing can be written."""
+    """Raise, before any work, for a folder in which nothing can be written."""
     if reason := why_not_writable(folder):
         raise ValueError(f"{option}: {wanted or folder} cannot be written, {reason}.")
 

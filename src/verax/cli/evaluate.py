@@ -147,7 +147,7 @@ def _tracked(problem: "Problem") -> str:
 
 
 def _check_written(table: Path | None, report: Path | None, taken: list[Path]) -> None:
-    """Refuse places that cannot be written, or that are read."""
+    """Raise for places that cannot be written, or that are read."""
     if table is not None:
         common.check_file("--out", table, ".parquet", taken)
     if report is not None:

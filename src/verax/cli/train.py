@@ -72,7 +72,7 @@ def train(
 
 
 def _check(dataset: str, model: str, recipe: str | None, data: Path | None) -> None:
-    """Refuse, before anything is read, what cannot be trained."""
+    """Raise, before anything is read, where something cannot be trained."""
     from verax.data.catalogue import names, source_of
     from verax.paper.models.recipes import RECIPES, Recipe, recipe_for, varied
 

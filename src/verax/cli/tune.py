@@ -173,7 +173,7 @@ def facts(found: "Tuned") -> dict[str, Any]:
 
 
 def _methods(parts: list[str]) -> list[str]:
-    """The names between commas; what no method is called is refused before anything is opened."""
+    """The names between commas; what no method is called raises before anything is opened."""
     from verax.attribution import METHODS
     from verax.tuning.space import methods_named
 

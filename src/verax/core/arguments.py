@@ -36,7 +36,7 @@ def checked_level(level: Any) -> float:
 
 
 def checked_flag(name: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
+    """Raise for what is neither True nor False."""
     if not isinstance(value, bool):
         raise ValueError(f"{name}: expected True or False, got {value!r}.")
 
@@ -73,6 +73,6 @@ def settle(settings: object, **checked: Any) -> None:
 
 
 def checked_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Refuse a word that is not among the allowed ones."""
+    """Raise for a word that is not among the allowed ones."""
     if value not in allowed:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}.")

@@ -232,7 +232,7 @@ def _text_bytes(column: Any) -> int:
 
 
 def _check_shape(path: Path, table: Any) -> None:
-    """Refuse a table without rows, and one with an index among its columns."""
+    """Raise for a table without rows, and one with an index among its columns."""
     if not table.height or not table.width:
         raise ValueError(f"{path}: expected rows of numbers, got {table.height} rows of {table.width} columns.")
     if index := [name for name in table.columns if name in _INDEX]:
@@ -248,7 +248,7 @@ def text_columns(table: Any) -> list[str]:
 
 
 def _check_columns(path: Path, table: Any, gaps: bool) -> None:
-    """Refuse a table that is not all numbers."""
+    """Raise for a table that is not all numbers."""
     if words := text_columns(table):
         raise ValueError(f"{path}: expected numbers, not so in {listed(words)}.")
     if not gaps and (empty := [column.name for column in table if column.null_count()]):
@@ -256,7 +256,7 @@ def _check_columns(path: Path, table: Any, gaps: bool) -> None:
 
 
 def _check_header(path: Path, data: bytes) -> None:
-    """Refuse a header that polars would take, but that names no columns."""
+    """Raise for a header that polars would take, but that names no columns."""
     try:
         line = data.split(b"\n", 1)[0].decode("utf-8-sig").rstrip("\r")
     except UnicodeDecodeError:

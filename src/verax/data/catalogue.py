@@ -9,7 +9,7 @@ import numpy as np
 
 from verax.core.registry import unknown
 from verax.data.base import Dataset, assembled
-from verax.data.columns import Asked
+from verax.data.columns import LabelTask
 from verax.data.file import load_file
 from verax.paper.heloc import load_heloc
 from verax.paper.isic import load_isic
@@ -129,7 +129,7 @@ class Source:
         return bool(self.path)
 
     def check_path(self, given: bool, argument: str = "path") -> None:
-        """Refuse a path that it does not take, and the lack of one that it needs."""
+        """Raise for a path that it does not take, and the lack of one that it needs."""
         if given and not self.takes_path:
             raise ValueError(f"{argument}: {self.name} takes none.")
         if self.needs_path and not given:
@@ -137,8 +137,8 @@ class Source:
                 f"{argument}: {self.name} needs one; pass --data PATH or write it into the spec: {self.path}."
             )
 
-    def check_label(self, label: str | None, task: Asked, held_out: str | None = None) -> None:
-        """Refuse a label, a task or a split where the data set has its own."""
+    def check_label(self, label: str | None, task: LabelTask, held_out: str | None = None) -> None:
+        """Raise for a label, a task or a split where the data set has its own."""
         if not self.takes_label and held_out is not None:
             raise ValueError(f"held_out: {self.name} says itself which rows are for training; leave held_out out.")
         if not self.takes_label and (label is not None or task != "auto"):
@@ -197,7 +197,7 @@ def load_named(
     seed: int = 0,
     cache: Path | None = None,
     label: str | None = None,
-    task: Asked = "auto",
+    task: LabelTask = "auto",
     held_out: str | None = None,
 ) -> Dataset:
     """Load a data set by its name.

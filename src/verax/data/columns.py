@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 Task = Literal["classification", "regression"]
-Asked = Literal["auto", "classification", "regression"]
+LabelTask = Literal["auto", "classification", "regression"]
 _MOST_WHOLE = 20  # more different whole numbers than these are taken for amounts
 
 
@@ -144,7 +144,7 @@ class Labels:
     class_names: tuple[str, ...]
 
 
-def read_labels(given: Any, rows: int, where: str, task: Asked = "auto") -> Labels:
+def read_labels(given: Any, rows: int, where: str, task: LabelTask = "auto") -> Labels:
     """Read labels of any kind: text, truth values, whole numbers, or amounts.
 
     With ``"auto"``, text, truth values and at most 20 different whole numbers are classes; other numbers are values.

@@ -15,7 +15,7 @@ from verax.core.registry import unknown
 from verax.core.shapes import Bool, Float, Int
 from verax.data.array_files import read_npz, read_table
 from verax.data.base import Dataset, Split, Standardisation, assembled, fingerprint, split_of, standardise_columns
-from verax.data.columns import MISSING, Asked, Columns, Labels, columns_of, numbers_of, read_labels
+from verax.data.columns import MISSING, Columns, Labels, LabelTask, columns_of, numbers_of, read_labels
 
 
 def table_dataset(
@@ -198,7 +198,7 @@ def load_file(
     path: str | Path,
     *,
     label: str | None = None,
-    task: Asked = "auto",
+    task: LabelTask = "auto",
     seed: int = 0,
     held_out: str | None = None,
 ) -> Dataset:
@@ -249,7 +249,7 @@ def load_file(
     return table_dataset(place.stem, columns, labels, [f"row {row}" for row in range(table.height)], seed, kept)
 
 
-def _from_arrays(path: Path, label: str, task: Asked, seed: int, held_out: str | None) -> Dataset:
+def _from_arrays(path: Path, label: str, task: LabelTask, seed: int, held_out: str | None) -> Dataset:
     arrays = read_npz(path)
     if held_out is not None and held_out not in arrays:
         raise ValueError(f"{path}: held_out: {unknown(held_out, arrays)}")
@@ -267,7 +267,7 @@ def _from_arrays(path: Path, label: str, task: Asked, seed: int, held_out: str |
     return table_dataset(path.stem, numbers_of(inputs, names), labels, ids, seed, kept)
 
 
-def _labels(path: Path, arrays: dict[str, Any], label: str, task: Asked) -> Labels:
+def _labels(path: Path, arrays: dict[str, Any], label: str, task: LabelTask) -> Labels:
     rows, class_names = len(arrays["inputs"]), arrays.get("class_names")
     labels = read_labels(arrays[label], rows, f"{path}: {label}", task)
     if class_names is None or labels.task == "regression":

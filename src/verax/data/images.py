@@ -63,11 +63,11 @@ def read_image(path: Path | str, size: int) -> Shaped[np.ndarray, "3 size size"]
 
 
 def _opened(path: Path | str) -> Any:
-    """The image with its header read; refused if it is of another format or has more pixels than the limit."""
+    """The image with its header read; raises if it is of another format or has more pixels than the limit."""
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
 
     limit = max_pixels()
-    if MAX_PIXELS in os.environ:  # Pillow has a limit of its own, half of what it refuses
+    if MAX_PIXELS in os.environ:  # Pillow has a limit of its own, half of what it raises for
         Image.MAX_IMAGE_PIXELS = max(limit // 2, Image.MAX_IMAGE_PIXELS or 0)
     too_large = f"it has more pixels than the limit of {limit:,}; set {MAX_PIXELS} to raise it"
     try:

@@ -12,7 +12,7 @@ MAX_PIXELS = "VERAX_MAX_PIXELS"
 """The environment variable that raises the limit on the pixels of one image."""
 
 _GIB = 4.0
-_PIXELS = 178_956_970.0  # where Pillow itself refuses an image
+_PIXELS = 178_956_970.0  # where Pillow itself raises for an image
 
 
 class LimitError(ValueError):
@@ -20,7 +20,7 @@ class LimitError(ValueError):
 
 
 def check_bytes(source: str | Path, count: int) -> None:
-    """Refuse what would take more room than the limit, before it is read.
+    """Raise for what would take more room than the limit, before it is read.
 
     Example:
         >>> check_bytes("x.npz", 1 << 40)

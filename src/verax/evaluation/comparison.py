@@ -197,12 +197,12 @@ class Comparison:
 
     def elsewhere_words(self) -> list[str]:
         """The same in words, and which metrics cannot be measured under which replacement; nothing without others."""
-        refused = [
+        unsupported = [
             f"{self.evaluation.label(name)}: not measured under {other.replacement} ({why})"
             for other in self.elsewhere
-            for name, why in other.refused.items()
+            for name, why in other.unsupported.items()
         ]
-        return [*map(str, self.survival()), *refused]
+        return [*map(str, self.survival()), *unsupported]
 
     def distance_words(self) -> list[str]:
         """How far perturbed rows lie from the data, under each replacement; nothing where it was not asked for."""

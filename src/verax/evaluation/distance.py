@@ -243,7 +243,7 @@ class Distances(list[Distance]):
 
 
 def check_distance(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
-    """Refuse what has no distance, before the model runs."""
+    """Raise for what has no distance, before the model runs."""
     if not any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
         raise ValueError(f"distance: it is that of rows with removed features, got metrics {', '.join(metrics)}.")
     if problem.background is None:

@@ -229,7 +229,7 @@ def _about(session: Session, task: Task) -> About:
 
 
 def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
-    """Refuse what a metric of one's own makes of its experiment, if it is not one score per attribution and input."""
+    """Raise for what a metric makes of its experiment, if it is not one score per attribution and input."""
     shape = (len(problem.attributions), len(problem))
     if tuple(scores.shape) != shape:
         raise ValueError(
@@ -244,7 +244,7 @@ def repeats_of(metric: GuidedMetric, problem: Attributed) -> int:
 
 
 def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bool) -> None:
-    """Refuse what is defined for one value of each removed feature alone, where they are drawn several times."""
+    """Raise for what is defined for one value of each removed feature alone, where they are drawn several times."""
     for name, metric in metrics.items():
         if isinstance(metric, GuidedMetric) and repeats_of(metric, problem) > 1:
             if isinstance(metric.experiment, AdaptiveExperiment):

@@ -199,8 +199,8 @@ def _elsewhere(call: Call, name: str, replacement: Replacement) -> AlternativeRe
     """Measure what another replacement makes a difference to."""
     moved = call.under(replacement)
     lost = {name: metric for name, metric in call.metrics.items() if name not in moved.metrics}
-    refused = {
+    unsupported = {
         name: metric.unsupported_reason(moved.rated) for name, metric in lost.items() if follows_replacement(metric)
     }
     evaluation = run(moved) if moved.metrics else Evaluation({}, Cost(), call=moved)
-    return AlternativeResult(name, evaluation, refused)
+    return AlternativeResult(name, evaluation, unsupported)

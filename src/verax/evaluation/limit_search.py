@@ -156,7 +156,7 @@ class Found:
 
 
 def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> str | None:
-    """Refuse, before any work, what the rows do not allow; say for how many inputs they do, where not for all."""
+    """Raise, before any work, for what the rows do not allow; say for how many inputs they do, where not for all."""
     fewest = min(len(group.plan.which) for group in _alike(problem, metrics, rows))
     if fewest == len(problem):
         return None

@@ -110,7 +110,7 @@ def _check(rated: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) ->
 
 
 def limited(metrics: Mapping[str, Metric]) -> dict[str, GuidedMetric]:
-    """Refuse metrics whose limits are not known."""
+    """Raise for metrics whose limits are not known."""
     known = {name: metric for name, metric in metrics.items() if has_limits(metric)}
     for metric in metrics.values():
         if not has_limits(metric):

@@ -101,12 +101,12 @@ class AlternativeResult:
     Attributes:
         replacement: What removed features become there.
         evaluation: Results of the metrics that it makes a difference to.
-        refused: Why others of them cannot be measured there, by name.
+        unsupported: Why others of them cannot be measured there, by name.
     """
 
     replacement: str
     evaluation: "Evaluation"
-    refused: Mapping[str, str]
+    unsupported: Mapping[str, str]
 
     @property
     def guided(self) -> bool:

@@ -241,26 +241,26 @@ def _joined_targets(batches: Sequence[Batch]) -> Any:
 
 
 def _check_alike(first: Batch, other: Batch) -> None:
-    """Refuse what cannot be evaluated together with the rows before it."""
+    """Raise for what cannot be evaluated together with the rows before it."""
 
-    def refuse_unlike(what: str, wanted: Any, found: Any) -> None:
+    def check_like(what: str, wanted: Any, found: Any) -> None:
         message = f"expected {what} as in batches[{first.number}], {_words(wanted)}, got {_words(found)}"
         raise ValueError(f"batches[{other.number}]: {message}.")
 
     mine, theirs = first.inputs.values, other.inputs.values
     if mine.shape[1:] != theirs.shape[1:]:
-        refuse_unlike("inputs", mine, theirs)
+        check_like("inputs", mine, theirs)
     for what, part, another in (("target", first.target, other.target), ("by", first.segments, other.segments)):
         if (part is None) != (another is None):
-            refuse_unlike(what, part, another)
+            check_like(what, part, another)
     held, other_held = (
         part if isinstance(part, Mapping) else {"": part} for part in (first.attributions, other.attributions)
     )
     if list(held) != list(other_held):
-        refuse_unlike("the same attributions", first.attributions, other.attributions)
+        check_like("the same attributions", first.attributions, other.attributions)
     for name, part in held.items():
         if _form(part, first) != _form(other_held[name], other):
-            refuse_unlike(f"attributions[{name!r}]" if name else "attributions", part, other_held[name])
+            check_like(f"attributions[{name!r}]" if name else "attributions", part, other_held[name])
 
 
 def _form(attribution: Any, batch: Batch) -> Any:

@@ -132,7 +132,7 @@ class Metric(ABC):
         return ""
 
     def check(self, problem: Attributed) -> None:
-        """Refuse a call that the metric cannot answer, or warn of what it will not see; before the model runs."""
+        """Raise for a call that the metric cannot answer, or warn of what it will not see; before the model runs."""
         if words := self.unsupported_reason(problem):
             raise ValueError(words)
 

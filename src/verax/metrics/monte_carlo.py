@@ -151,7 +151,7 @@ class EffectMetric(SampledMetric):
         return (f"samples: {self.label} from {self.samples} draws is uncertain; pass at least {FEW}, better 640.",)
 
     def check_finite(self, found: Float[Tensor, "k n"], context: Context) -> None:
-        """Refuse sums that are too large for their numbers."""
+        """Raise for sums that are too large for their numbers."""
         if not torch.isfinite(found).all():
             raise ValueError(
                 f"{self.name}: the predicted effects overflow; inputs, baselines or attributions are too large for "

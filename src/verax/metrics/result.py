@@ -279,7 +279,7 @@ class GuidedResult(Result):
         return self._pack(self.guided.curves[:, :, 1])
 
     def check_lerf(self) -> None:
-        """Refuse to show a LeRF curve that was not run."""
+        """Raise where the LeRF curve was not run."""
         if self.guided.curves.shape[2] == 1:
             raise AttributeError(f'lerf: {self.metric.name} ran the MoRF curve alone; area="between" runs both.')
 

@@ -155,7 +155,7 @@ class Evidence:
         return read
 
     def require(self, *metrics: str) -> None:
-        """Refuse a claim about metrics that the study does not list."""
+        """Raise for a claim about metrics that the study does not list."""
         for metric in metrics:
             if metric not in self.configurations.columns:
                 raise NotMeasuredError(f"The study has no values of {metric}.")

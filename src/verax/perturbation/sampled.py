@@ -94,7 +94,7 @@ def checked_sigma(sigma: Any) -> Sigma:
 
 
 def check_sigma(draws: Draws, problem: Attributed) -> None:
-    """Refuse noise that does not fit the inputs of a call."""
+    """Raise for noise that does not fit the inputs of a call."""
     if draws.perturbation != "gaussian":
         return
     if problem.given.codes is not None and bool(problem.given.codes.all()):
@@ -106,7 +106,7 @@ def check_sigma(draws: Draws, problem: Attributed) -> None:
 
 
 def check_subset(draws: Draws, problem: Attributed, name: str = "subset") -> None:
-    """Refuse to choose more features than the inputs have; the setting that says how many has a name."""
+    """Raise where more features are to be chosen than the inputs have; the setting that says how many has a name."""
     fewest = int(problem.features.counts(slice(None)).min())
     if draws.subset is not None and draws.subset > fewest:
         raise ValueError(f"{name}: cannot choose {draws.subset} features, an input has only {fewest}.")

@@ -125,7 +125,7 @@ class PlainInputs(Inputs):
 
 def _one(row: Integral, count: int) -> slice:
     """One row as a slice; one that is not there ends a loop over the rows."""
-    place = range(count)[int(row)]  # refuses what is out of range, and counts negative ones from the end
+    place = range(count)[int(row)]  # raises where it is out of range, and counts negative ones from the end
     return slice(place, place + 1)
 
 
@@ -263,7 +263,7 @@ def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -
 
 
 def check_finite(named: Mapping[str, Tensor]) -> None:
-    """Refuse values of which some is not finite, naming its row.
+    """Raise for values of which some is not finite, naming its row.
 
     Asked once for all of them: a GPU answers each question only when its queue has run empty.
     """
@@ -272,10 +272,10 @@ def check_finite(named: Mapping[str, Tensor]) -> None:
     ends = [torch.stack(values.aminmax()).to(place, torch.float64) for values in named.values()]
     if not torch.isfinite(torch.stack(ends)).all():
         for label, values in named.items():
-            _refuse_not_finite(label, values)
+            _check_finite_rows(label, values)
 
 
-def _refuse_not_finite(label: str, values: Tensor) -> None:
+def _check_finite_rows(label: str, values: Tensor) -> None:
     flat = values.reshape(len(values), -1)
     bad = (~torch.isfinite(flat)).nonzero()
     if not len(bad):

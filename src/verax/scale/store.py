@@ -54,7 +54,7 @@ class ScoreFolder:
         return marks
 
     def claim(self) -> dict[str, str]:
-        """Claim the folder for the job; of two jobs that begin at once, one is refused. Returns as ``check``."""
+        """Claim the folder for the job; of two jobs that begin at once, one raises. Returns as ``check``."""
         self.folder.create(MANIFEST, self._manifest({}))
         self.folder.sweep()
         return self.check()

@@ -18,7 +18,7 @@ Scale = Literal["probability", "logit", "log_odds"]
 
 
 def checked_output(output: str) -> None:
-    """Refuse an unknown kind of score."""
+    """Raise for an unknown kind of score."""
     if output not in get_args(Output):
         raise ValueError(f'output: expected "probability" or "logit", got {output!r}.')
 
@@ -179,12 +179,12 @@ def columns_of(target: Target, labels: Sequence[Any] | None) -> Columns | None:
         return target
     if isinstance(target, str | tuple):
         return Columns(torch.as_tensor(_columns_by_label(target, labels)))
-    _refuse_ambiguous(target, labels)
+    _check_no_ambiguous(target, labels)
     return Columns(torch.as_tensor(target))
 
 
 def check_labels(labels: Sequence[Any] | None, classes: int, values: bool = False) -> None:
-    """Refuse labels that are not one per class or value."""
+    """Raise for labels that are not one per class or value."""
     if labels is not None and len(labels) != classes:
         raise ValueError(
             f"labels: the model has {classes} {'outputs' if values else 'classes'}, got {len(labels)} labels "
@@ -208,7 +208,7 @@ def _columns_by_label(target: str | tuple[str, ...], labels: Sequence[Any] | Non
     return int(places[0]) if isinstance(target, str) else places
 
 
-def _refuse_ambiguous(target: int | Tensor, labels: Sequence[Any] | None) -> None:
+def _check_no_ambiguous(target: int | Tensor, labels: Sequence[Any] | None) -> None:
     """A number is a column number; where labels are other numbers, it may have been meant as a label."""
     numbers = None if labels is None else [_number(label) for label in labels]
     if labels is None or numbers is None or None in numbers or numbers == list(range(len(labels))):

@@ -68,7 +68,7 @@ def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
 
 
 def fitted_places(label: str, found: Iterable[Any], wanted: Sequence[str]) -> list[int]:
-    """Where a table has the columns that a model was fitted on; others do not matter, missing ones are refused by name.
+    """Where a table has the columns that a model was fitted on; others do not matter, missing ones raise by name.
 
     Example:
         >>> fitted_places("frame", ["town", "age", "name"], ["age", "town"])
@@ -95,7 +95,7 @@ def column_names(value: Any) -> list[Any] | None:
 
 
 def _places(label: str, found: list[Any], wanted: tuple[str, ...], owner: str) -> tuple[int, ...]:
-    """Where each wanted column is; missing, unknown and repeated ones are refused by name."""
+    """Where each wanted column is; missing, unknown and repeated ones raise by name."""
     known = set(wanted)
     texts = [_as_known(str(name), known) for name in found]
     twice = [text for text, count in Counter(texts).items() if count > 1]

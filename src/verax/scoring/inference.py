@@ -99,7 +99,7 @@ DTYPES: dict[Precision, torch.dtype] = {
 
 
 def checked_precision(precision: str | None) -> None:
-    """Refuse an unknown precision."""
+    """Raise for an unknown precision."""
     if precision is not None and precision not in get_args(Precision):
         names = ", ".join(f'"{name}"' for name in get_args(Precision))
         raise ValueError(f"precision: expected None or one of {names}, got {precision!r}.")

@@ -38,7 +38,7 @@ class ProbabilityCheck:
             return
         low, high, gap = self.worst.tolist()
         self.worst = None
-        _refuse(-low, high, gap, self.rounding)
+        _raise_outside(-low, high, gap, self.rounding)
 
 
 def extremes(outputs: Float[Tensor, "n outputs"]) -> Float[Tensor, "3"]:
@@ -84,7 +84,7 @@ def _slack(rounding: float) -> float:
     return max(_SUM, 8 * rounding)
 
 
-def _refuse(low: float, high: float, gap: float, rounding: float) -> None:
+def _raise_outside(low: float, high: float, gap: float, rounding: float) -> None:
     if math.isnan(low + high + gap):
         raise ValueError("model: said to return probabilities, but returned NaN for some class.")
     if not _inside(low, high, rounding):
@@ -107,7 +107,7 @@ _WAYS = (
 _UNBOUNDED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-class FirstLook:
+class OutputKindCheck:
     """What is asked once of a model: whether its outputs are what it is taken to return."""
 
     def __init__(self, adapter: Adapter, said: bool) -> None:
@@ -132,7 +132,7 @@ class FirstLook:
     def _judge_single(self, outputs: Float[Tensor, "n 1"], rounding: float) -> None:
         bounded = not isinstance(_last_layer(self.module), _UNBOUNDED)
         if bounded and in_unit_interval(outputs, rounding):
-            self.done = False  # to be refused again
+            self.done = False  # to raise again
             raise ValueError(
                 "model: the torch module returns one number per row, all of them in [0, 1], which may be a "
                 f"logit, a probability or a regression value. Say it: {_WAYS}."

@@ -34,7 +34,7 @@ from verax.scoring.inference import (
     single_precision,
 )
 from verax.scoring.meter import Counts
-from verax.scoring.output_checks import FirstLook
+from verax.scoring.output_checks import OutputKindCheck
 from verax.scoring.session import Session
 
 # Rows per batch are chosen from the size of a row alone, never from a clock or from free memory: the same call
@@ -145,7 +145,7 @@ class Scorer:
         checked_precision(precision)
         self.adapter: Adapter = adapters.adapt(model, returns, takes, trust, score)
         self.inference = Inference(self.adapter, precision, compile)
-        self.first_look = FirstLook(self.adapter, said=returns is not None or score is not None)
+        self.output_kind_check = OutputKindCheck(self.adapter, said=returns is not None or score is not None)
         self.labels = None if labels is None else tuple(labels)
         self._takes_missing = takes_missing
         self._feature_names = None if feature_names is None else tuple(feature_names)
@@ -196,7 +196,7 @@ class Scorer:
         return self.adapter.module is not None
 
     def check_target(self, target: Target) -> None:
-        """Refuse what can be told to be no class or value of the model before it runs."""
+        """Raise for what is known to be no class or value of the model before it runs."""
         labels = adapters.labels_of(self.adapter) if self.labels is None else self.labels
         if labels is not None or not isinstance(self.adapter, OnnxModel):  # which may tell them as it runs
             columns_of(target, labels)
@@ -266,14 +266,14 @@ class Scorer:
             runner = self.inference.runner(plain, inputs, place, beside)
             held.enter_context(single_precision(self.inference.precision))
             held.enter_context(gradients_off() if gradients else torch.inference_mode())
-            looks = (self.first_look, self.labels, beside)
+            looks = (self.output_kind_check, self.labels, beside)
             session = Session(self.counts, kind, output, place, dtype, size, runner, plain, *looks)
             yield session
             session.settle()
 
 
 def check_companions(adapter: Adapter, companions: Companions | None) -> None:
-    """Refuse what travels along with inputs, where the model is of a kind that takes rows alone."""
+    """Raise for what travels along with inputs, where the model is of a kind that takes rows alone."""
     if companions is not None and not isinstance(adapter, TorchModule | PlainCallable):
         named = ", ".join(companions.alongside) or companions.key or "collate"
         raise TypeError(
@@ -318,7 +318,7 @@ def checked_device(device: str | torch.device | None, name: str = "device") -> t
 
 
 def checked_batch_size(batch_size: int | None) -> int | None:
-    """Refuse a batch size that is not a positive whole number."""
+    """Raise for a batch size that is not a positive whole number."""
     if batch_size is None:
         return None
     if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:

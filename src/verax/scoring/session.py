@@ -30,7 +30,7 @@ from verax.scoring.class_scores import (
 )
 from verax.scoring.inference import Runner, single_precision
 from verax.scoring.meter import Counts
-from verax.scoring.output_checks import FiniteCheck, FirstLook, ProbabilityCheck, resolution
+from verax.scoring.output_checks import FiniteCheck, OutputKindCheck, ProbabilityCheck, resolution
 
 
 class ModelError(ValueError, RuntimeError):
@@ -75,7 +75,7 @@ class Session:
     batch_size: int
     runner: Runner
     plain: Runner
-    first_look: FirstLook
+    output_kind_check: OutputKindCheck
     labels: tuple[Any, ...] | None = None  # what the user calls the classes
     companions: Companions | None = None  # what the model is called with beside each input
     classes: int = 0  # known after the first call
@@ -281,7 +281,7 @@ class Session:
     def outputs(self, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
         """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller.
 
-        For rows that belong to no input: a model that is called with companions is refused.
+        For rows that belong to no input: a model that is called with companions raises.
         """
         if self.companions is not None:
             raise ValueError(
@@ -380,7 +380,7 @@ class Session:
             outputs = outputs.clone()  # outputs are kept: a model may return memory that its next call overwrites
             precision = torch.finfo(runner.dtype).eps if runner.dtype.is_floating_point else 0.0
             rounding = max(resolution(raw), precision)
-            self.first_look.judge(outputs.detach(), rounding)
+            self.output_kind_check.judge(outputs.detach(), rounding)
             if self.returns == "probabilities":
                 self.probable.look(outputs.detach(), rounding)
         return outputs

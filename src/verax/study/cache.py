@@ -27,7 +27,7 @@ def words(facts: Mapping[str, Any]) -> dict[str, str]:
     return {_KEY: json.dumps(dict(facts))}
 
 
-def said_name(content: bytes, suffix: str) -> str | None:
+def stored_name(content: bytes, suffix: str) -> str | None:
     """The name that a Parquet or safetensors file says; None where it says none.
 
     Example:
@@ -82,7 +82,7 @@ class Cache:
         for path in self._known().pop(key, []):
             content = Sealed.read(path)
             try:
-                tensors = {} if content is None or said_name(content, _SUFFIX) != key else load_tensors(content)
+                tensors = {} if content is None or stored_name(content, _SUFFIX) != key else load_tensors(content)
             except SafetensorError:
                 tensors = {}
             values, cost = (tensors.get(name, torch.empty(0)) for name in ("attributions", "cost"))

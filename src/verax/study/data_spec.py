@@ -24,7 +24,7 @@ from verax.attribution.lime_image import Distance
 from verax.core.registry import from_dict, unknown
 from verax.data.base import Part
 from verax.data.catalogue import names, source_of
-from verax.data.columns import Asked
+from verax.data.columns import LabelTask
 from verax.paper.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Scale
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_. -]*[A-Za-z0-9_-])?")
 
 
 def plain_name(name: str) -> str:
-    """Refuse a name that could be taken for a path, or that a terminal or a file system would not take as it is."""
+    """Raise for a name that could be taken for a path, or that a terminal or a file system would not take as it is."""
     if not _NAME.fullmatch(name):
         allowed = "letters, digits, '_', '-', '.' and spaces, beginning with a letter or digit, and no path"
         raise ValueError(f"expected a name: {allowed}")
@@ -66,13 +66,13 @@ class Mistakes(list[InitErrorDetails]):
         >>> for place, word in enumerate(["1", "one", "two"]):
         ...     with found.at("list", place):
         ...         number = int(word)
-        >>> found.refusal().error_count()
+        >>> found.validation_error().error_count()
         2
     """
 
     @contextmanager
     def at(self, *place: str | int) -> Iterator[None]:
-        """Note what a check refuses, and where; what was found for the check to say."""
+        """Note what a check raises for, and where; what was found for the check to say."""
         try:
             yield
         except PydanticCustomError as error:
@@ -92,7 +92,7 @@ class Mistakes(list[InitErrorDetails]):
             kind = custom(mistake["type"], "{message}", {"message": mistake["msg"]})
             self.append(InitErrorDetails(type=kind, loc=mistake["loc"], input=mistake["input"]))
 
-    def refusal(self) -> ValidationError:
+    def validation_error(self) -> ValidationError:
         """All of them as one error, which pydantic takes apart again."""
         return ValidationError.from_exception_data("spec", self)
 
@@ -133,7 +133,7 @@ class AttributionsSpec(SpecTable):
             with mistakes.at(number):
                 configuration(settings)
         if mistakes:
-            raise mistakes.refusal()
+            raise mistakes.validation_error()
         return tuple(listed)
 
     def configurations(self, modality: Modality) -> list[Attribution]:
@@ -149,10 +149,10 @@ class AttributionsSpec(SpecTable):
         chosen = thinned(whole, self.every) if self.grid else []
         chosen += thinned(removals(modality), self.every) if self.removals else []
         chosen += [configuration(settings) for settings in self.others]
-        unfit = dict.fromkeys(type(method).__name__ for method in chosen if modality not in method.modalities)
-        if unfit:
-            verb = "is" if len(unfit) == 1 else "are"
-            raise ValueError(f"attributions.others: {' and '.join(unfit)} {verb} not for {modality} data")
+        unsuitable = dict.fromkeys(type(method).__name__ for method in chosen if modality not in method.modalities)
+        if unsuitable:
+            verb = "is" if len(unsuitable) == 1 else "are"
+            raise ValueError(f"attributions.others: {' and '.join(unsuitable)} {verb} not for {modality} data")
         if not chosen:
             raise ValueError("attributions: expected grid = true, removals = true or some others, got none")
         return list(dict.fromkeys(chosen))
@@ -190,7 +190,7 @@ LIVE = "live"
 
 
 def some(listed: Any) -> Any:
-    """A list of tables as a tuple, refused where it is empty."""
+    """A list of tables as a tuple; raises where it is empty."""
     if not isinstance(listed, list | tuple) or not listed:
         raise ValueError("expected a list of tables, at least one")
     return tuple(listed)
@@ -242,7 +242,7 @@ class ModelSpec(SpecTable):
         if self.recipe is not None and self.architecture is None:
             raise ValueError("recipe: only what is trained has one, expected architecture beside it")
         if self.architecture is not None:
-            varied(Recipe(), self.architecture, self.recipe)  # refuses what is for another architecture
+            varied(Recipe(), self.architecture, self.recipe)  # raises for what is for another architecture
         return self
 
 
@@ -270,7 +270,7 @@ class DataSpec(SpecTable):
     name: str
     path: str | None = None
     label: str | None = None
-    task: Asked = "auto"
+    task: LabelTask = "auto"
     held_out: str | None = None
     part: Part = "validation"
     limit: Count | None = None

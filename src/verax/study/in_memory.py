@@ -11,7 +11,7 @@ from verax.attribution import METHODS, Attribution
 from verax.core.arguments import kind_in_words
 from verax.core.registry import to_dict
 from verax.data.base import Dataset, Part, assembled
-from verax.data.columns import Asked, columns_of, numbers_of, read_labels
+from verax.data.columns import LabelTask, columns_of, numbers_of, read_labels
 from verax.data.file import held_out_rows, table_dataset
 from verax.metrics.choose import Metrics, chosen
 from verax.study.data_spec import LIVE, configuration
@@ -35,7 +35,7 @@ def run_study(
     data: Any = None,
     attributions: Attributions | None = None,
     metrics: Metrics = ("pc", "dpc", "infidelity"),
-    task: Asked = "auto",
+    task: LabelTask = "auto",
     held_out: Any = None,
     part: Part = "validation",
     limit: int | None = None,
@@ -135,7 +135,7 @@ def _label(data: Any) -> str:
     return "" if name is None else str(name)
 
 
-def _dataset(data: Any, task: Asked, name: str, seed: int, held_out: Any) -> Dataset:
+def _dataset(data: Any, task: LabelTask, name: str, seed: int, held_out: Any) -> Dataset:
     if isinstance(data, Dataset):
         if held_out is not None:
             raise ValueError("held_out: a verax.datasets.Dataset brings its own split; leave held_out out.")

@@ -75,7 +75,7 @@ class MetricsSpec(SpecTable):
     @field_validator("steps", mode="before")
     @classmethod
     def _steps_or_adaptive(cls, value: Any) -> Any:
-        """One refusal, not one for each of the two kinds."""
+        """One error, not one for each of the two kinds."""
         if value != "adaptive" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ValueError("expected a whole number from 1 on or 'adaptive'")
         return value
@@ -97,7 +97,7 @@ class MetricsSpec(SpecTable):
         except ValidationError as error:
             mistakes.add(error)
             _read_list(*_what_is_right(content, mistakes), mistakes)
-            raise mistakes.refusal() from None
+            raise mistakes.validation_error() from None
         metrics_of(spec)
         return spec
 
@@ -154,7 +154,7 @@ def metrics_of(spec: MetricsSpec) -> StudyMetrics:
     mistakes = Mistakes()
     metrics = _read_list(listed, settings, mistakes)
     if mistakes:
-        raise mistakes.refusal()
+        raise mistakes.validation_error()
     return metrics
 
 

@@ -307,7 +307,7 @@ def untrained(model: ModelSpec, dataset: Dataset) -> SavedModel:
 
 
 def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:
-    """Refuse a kept model that the spec, or the file that it names, does not mean any more."""
+    """Raise for a kept model that the spec, or the file that it names, does not mean any more."""
     if kept.info.get("name", model.name) != model.name:  # only copies of files say it
         raise ModelFileError(f"{model.name}: the model kept here is {kept.info['name']}, under another's name.")
     if model.path is None:
@@ -324,7 +324,7 @@ def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:
 
 
 def check_fits(model: ModelSpec, dataset: Dataset, saved: SavedModel) -> None:
-    """Refuse a model that learnt other inputs than those it would be explained on."""
+    """Raise for a model that learnt other inputs than those it would be explained on."""
     shape = tuple(dataset.inputs.shape[1:])
     learnt = saved.standardisation
     if learnt is None:

@@ -89,7 +89,7 @@ class TrustSpec(SpecTable):
             with mistakes.at(number):
                 _check_trial(name)
         if mistakes:
-            raise mistakes.refusal()
+            raise mistakes.validation_error()
         return tuple(listed)
 
 
@@ -229,7 +229,7 @@ def _absolute(path: Any) -> Any:
 
 
 def _takes_path(name: Any) -> bool:
-    return name not in names() or source_of(name).takes_path  # what is not known is refused when all is checked
+    return name not in names() or source_of(name).takes_path  # what is not known raises when all is checked
 
 
 def _in_precision(spec: StudySpec, precision: Precision) -> StudySpec:

@@ -32,7 +32,7 @@ from verax.core.files import (
     write_atomically,
 )
 from verax.core.packages import optional_package
-from verax.study.cache import Cache, said_name, words
+from verax.study.cache import Cache, stored_name, words
 from verax.study.spec import SpecError, StudySpec, parse_spec
 
 FORMAT = 2  # 1 explained the first rows of a part, and images from a baseline of their own for each pixel
@@ -212,7 +212,7 @@ class Store:
             if self._whole.get(path) == mark:
                 return ""
             content = Sealed.read(path)
-            if content is not None and (name := said_name(content, path.suffix)) != stem:
+            if content is not None and (name := stored_name(content, path.suffix)) != stem:
                 return f"not what its name says: inside it is {name or 'nothing with a name'}"
             if content is not None:
                 self._whole[path] = mark

@@ -160,7 +160,7 @@ def prepare(
     if frozen is not None:
         check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
         study = replace(study, earlier=earlier_specs(frozen, spec, store))
-    own_models = study.own_models  # refused, if they cannot be used, before any other is trained
+    own_models = study.own_models  # raises, if they cannot be used, before any other is trained
     for data, learnt in zip(spec.data, study.materials, strict=True):
         for model in data.models:
             if model.name not in own_models:
@@ -186,7 +186,7 @@ def planned(spec: StudySpec, store: Store) -> Study:
 
 
 def open_study(folder: str | Path) -> Study:
-    """Open a study that was run, as its directory says, and refuse data or models that are not the frozen ones."""
+    """Open a study that was run, as its directory says, and raise for data or models that are not the frozen ones."""
     store = Store(folder)
     frozen = store.frozen()
     study = Study(frozen.spec, store, earlier=frozen.earlier)

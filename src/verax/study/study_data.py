@@ -185,7 +185,7 @@ def _rows(data: DataSpec, dataset: Dataset) -> tuple[Int[np.ndarray, " n"], Int[
     rows = _shuffled(dataset.split.rows(data.part), data.seed, "explained rows")[: data.limit]
     if not len(rows):
         raise ValueError(f"data: {dataset.name} has no {data.part} rows.")
-    data.attributions.configurations(modality_of(dataset))  # refuses what is not for such data, before any training
+    data.attributions.configurations(modality_of(dataset))  # raises for what is not for such data, before any training
     return rows, _background_rows(dataset, data.background)
 
 

@@ -39,8 +39,8 @@ class Answer:
     """What came out.
 
     Attributes:
-        table: The figures; no rows where the question was refused.
-        facts: What belongs to them, as JSON can hold it; ``why`` is the reason of a refusal.
+        table: The figures; no rows where the question was not supported.
+        facts: What belongs to them, as JSON can hold it; ``why`` is the reason why it is not supported.
     """
 
     table: pl.DataFrame
@@ -103,7 +103,7 @@ class Question(ABC):
         """Whether it is about a metric."""
 
     @abstractmethod
-    def refusal(self) -> str:
+    def why_not(self) -> str:
         """Why it is not asked of this model; empty where it is."""
 
     @abstractmethod
@@ -112,12 +112,12 @@ class Question(ABC):
 
     def answer(self, machine: Machine, cache: Cache) -> Answer:
         """Ask it, or say why not."""
-        why = self.refusal()
+        why = self.why_not()
         if not why:
             try:
                 with said_before():
                     return self.answered(machine, cache)
-            except ValueError as error:  # what the calls refuse, each with its reason, before they work
+            except ValueError as error:  # what the calls raise for, each with its reason, before they work
                 why = str(error)
         return Answer(pl.DataFrame(), {"why": why})
 
@@ -127,7 +127,7 @@ class Question(ABC):
         return {column: whole[column] for column in self.own if column in self.best}
 
 
-class FromTheData(Question):
+class DistanceCheck(Question):
     """How far do the rows that guided metrics perturb lie from the training rows?"""
 
     name = "distance"
@@ -136,7 +136,7 @@ class FromTheData(Question):
         """Guided ones alone perturb rows in an order."""
         return isinstance(metric, GuidedMetric)
 
-    def refusal(self) -> str:
+    def why_not(self) -> str:
         """Asked where there is a metric that removes features."""
         return "" if self.shown else "distance: it is that of rows with removed features, and no metric removes some."
 
@@ -178,7 +178,7 @@ def _in_one_step(metric: Metric) -> Metric:
     return replace(metric, steps=1) if "steps" in named else metric  # type: ignore[call-arg]
 
 
-class OfThePossible(Question):
+class LimitsCheck(Question):
     """How much of what any attribution could score does the best configuration of each metric attain?"""
 
     name = "limits"
@@ -192,7 +192,7 @@ class OfThePossible(Question):
         """Metrics whose limits are known."""
         return has_limits(metric) and not is_drawn(metric)
 
-    def refusal(self) -> str:
+    def why_not(self) -> str:
         """Asked of tables: the pixels of an image are too many to search."""
         if not self.shown:
             return f"limits: {LIMITED}, with replacements that are not drawn."
@@ -234,7 +234,7 @@ class OfThePossible(Question):
         return Answer(pl.DataFrame(rows, schema=dict(LIMITS_SCHEMA)), {})
 
 
-class ToldApart(Question):
+class SignificanceCheck(Question):
     """Which metrics of the study tell the best explanations from worse ones, and with how many inputs?"""
 
     name = "audit"
@@ -265,7 +265,7 @@ class ToldApart(Question):
             named.setdefault(self.best[column], f"{BEST_BY}{column}")
         return {name: method for method, name in named.items()}
 
-    def refusal(self) -> str:
+    def why_not(self) -> str:
         """Asked wherever something was measured."""
         return ""
 
@@ -284,7 +284,7 @@ class ToldApart(Question):
         return Answer(finding_frame(result.findings), facts)
 
 
-QUESTIONS: tuple[type[Question], ...] = (ToldApart, FromTheData, OfThePossible)
+QUESTIONS: tuple[type[Question], ...] = (SignificanceCheck, DistanceCheck, LimitsCheck)
 
 
 TRUST = "trust"  # the folder

@@ -1,6 +1,6 @@
 """A search on disk: one Parquet file, a row for each trial with its scores on every input, written whole or not at all.
 
-What the search was about is in the file's metadata: a file of another model, other data or another question is refused.
+What the search was about is in the file's metadata: a file of another model, other data or another question raises.
 So is a damaged one, by a hash of the whole file that its metadata hold: of bytes that are not what was written, Polars
 may make other numbers, or end the program.
 """
@@ -41,7 +41,7 @@ _SAME_MODEL = 1e-3  # probabilities within it are those of the same model, maybe
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchFacts:
     """What a search is about, which must be the same to go on with it."""
 
     facts: Mapping[str, str]  # hashes and settings by the name of the argument
@@ -59,7 +59,7 @@ class Asked:
         return different if same else ["model", *different]
 
 
-def write(path: Path, asked: Asked, candidates: Sequence[Candidate], metrics: Sequence[str]) -> None:
+def write(path: Path, facts: SearchFacts, candidates: Sequence[Candidate], metrics: Sequence[str]) -> None:
     """Store all trials."""
     import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
@@ -73,15 +73,17 @@ def write(path: Path, asked: Asked, candidates: Sequence[Candidate], metrics: Se
     about = {
         "format": FORMAT,
         "seal": BLANK_CHECKSUM,
-        "facts": dict(asked.facts),
-        "clean": asked.clean.double().tolist(),
+        "facts": dict(facts.facts),
+        "clean": facts.clean.double().tolist(),
     }
     buffer = io.BytesIO()
     pl.DataFrame(columns, schema_overrides=schema).write_parquet(buffer, metadata={_KEY: json.dumps(about)})
     write_atomically(path, with_checksum(buffer.getvalue()))
 
 
-def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metrics: Sequence[str]) -> list[Candidate]:
+def read(
+    path: Path, facts: SearchFacts, configurations: Sequence[Attribution], metrics: Sequence[str]
+) -> list[Candidate]:
     """Read the trials of the same search, or say what is wrong with the file."""
     import polars as pl  # noqa: PLC0415
 
@@ -91,7 +93,7 @@ def read(path: Path, asked: Asked, configurations: Sequence[Attribution], metric
     about = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
     if about["format"] != FORMAT:
         raise ValueError(f"store: {path} was written by another version of Verax; expected another path.")
-    if different := asked.differs_from(about["facts"], about["clean"]):
+    if different := facts.differs_from(about["facts"], about["clean"]):
         reason = f"a search with another {' and another '.join(different)}"
         raise ValueError(f"store: {path} holds {reason}; give the same again to go on, or another path to begin anew.")
     by_name = {configuration.canonical: configuration for configuration in configurations}
@@ -226,7 +228,7 @@ def _target_fact(target: Target) -> str:
 
 
 def checked_store(store: Any) -> Path | None:
-    """Refuse a path that cannot hold the trials."""
+    """Raise for a path that cannot hold the trials."""
     if store is None:
         return None
     if not isinstance(store, str | os.PathLike):

@@ -113,16 +113,16 @@ def search(
         shuffled, clean, place = shuffled_problem(problem, settings.seed)
         modality: Modality = "image" if problem.inputs.ndim == 4 else "tabular"
         space = space_of(methods, modality, given_of(shuffled), problem.scorer.differentiable, settings.std)
-        question = stores.Asked(facts_of(settings, shuffled, space), clean)
+        about = stores.SearchFacts(facts_of(settings, shuffled, space), clean)
         metrics = list(settings.metrics)
-        known = stores.read(path, question, space.configurations, metrics) if path and path.exists() else []
+        known = stores.read(path, about, space.configurations, metrics) if path and path.exists() else []
         shown = _Progress(tell)
         measured = (shuffled, settings.metrics, space.configurations, place, shown.within)
         bench = Bench(*measured, beside_random=settings.by_question)
 
         def save(candidates: list[Candidate]) -> None:
             if path is not None:
-                stores.write(path, question, candidates, metrics)
+                stores.write(path, about, candidates, metrics)
 
         under_way = _Search(settings, space, bench, known, meter, problem_facts(problem))
         tuned = under_way.run(save, shown.batch)

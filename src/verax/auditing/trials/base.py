@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.auditing.subject import Bench, Ground, Scores, Subject
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
 from verax.core import noise
 from verax.core.registry import Registry
 from verax.core.shapes import Bool, Float
@@ -70,17 +70,17 @@ class Trial(ABC):
     def passes(self) -> str:
         """When it is passed, and how ties count, a sentence."""
 
-    def left_out(self, ground: Ground) -> str:
+    def left_out(self, ground: AuditContext) -> str:
         """Why it cannot be made here, a sentence; empty where it can."""
         return ""
 
-    def explanations(self, ground: Ground) -> Explanations:
+    def explanations(self, ground: AuditContext) -> Explanations:
         """What all metrics are to score, by name; the same name stands for the same explanation in all trials."""
         return {}
 
     @abstractmethod
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """What came out, each with the name of its metric.
 
@@ -96,7 +96,9 @@ DRAWN = "(drawn at random)"  # unlike the name of anybody's explanation
 NOISES = (0.25, 0.5, 1.0, 2.0)  # standard deviations, in units of the explanation's own size
 
 
-def false_explanations(ground: Ground, truth: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
+def false_explanations(
+    ground: AuditContext, truth: Float[Tensor, "n features"]
+) -> dict[str, Float[Tensor, "n features"]]:
     """All alternatives to a truth, by name."""
     subject, seed = ground.subject, ground.seed
     explanations = {
@@ -119,14 +121,14 @@ def false_explanations(ground: Ground, truth: Float[Tensor, "n features"]) -> di
 
 
 def randomly(
-    subject: Subject, seed: int, like: Float[Tensor, "n features"], draw: int = 0
+    subject: AuditedProblem, seed: int, like: Float[Tensor, "n features"], draw: int = 0
 ) -> Float[Tensor, "n features"]:
     """Normal numbers of the same size, which know nothing."""
     keys = subject.keys(seed, "random")
     return noise.normals(keys, draw, 1, like.shape[1], torch.float64)[:, 0] * _size(like)
 
 
-def permuted(subject: Subject, seed: int, truth: Float[Tensor, "n features"]) -> Float[Tensor, "n features"]:
+def permuted(subject: AuditedProblem, seed: int, truth: Float[Tensor, "n features"]) -> Float[Tensor, "n features"]:
     """The same numbers on other features, at random."""
     lots = noise.words(subject.keys(seed, "permuted"), 0, truth.shape[1])
     absent = ~present(subject)
@@ -149,21 +151,23 @@ def half_reversed(truth: Float[Tensor, "n features"], there: Bool[Tensor, "n fea
     return torch.where(lower, -truth, truth)
 
 
-def noisy(subject: Subject, seed: int, truth: Float[Tensor, "n features"], size: float) -> Float[Tensor, "n features"]:
+def noisy(
+    subject: AuditedProblem, seed: int, truth: Float[Tensor, "n features"], size: float
+) -> Float[Tensor, "n features"]:
     """Noise added, of so many times the explanation's own size."""
     drawn = noise.normals(subject.keys(seed, "noise"), 0, 1, truth.shape[1], torch.float64)[:, 0]
     return truth + size * _size(truth) * drawn
 
 
 def damaged(
-    subject: Subject, seed: int, truth: Float[Tensor, "n features"], damage: float
+    subject: AuditedProblem, seed: int, truth: Float[Tensor, "n features"], damage: float
 ) -> Float[Tensor, "n features"]:
     """A mixture of an explanation and noise of its own size: from 0, untouched, to 1, noise alone."""
     drawn = noise.normals(subject.keys(seed, "damage"), 0, 1, truth.shape[1], torch.float64)[:, 0]
     return (1 - damage) * truth + damage * _size(truth) * drawn
 
 
-def present(subject: Subject) -> Bool[Tensor, "n features"]:
+def present(subject: AuditedProblem) -> Bool[Tensor, "n features"]:
     """Which features an input has; where inputs differ, some have fewer."""
     return torch.arange(subject.features) < subject.counts[:, None]
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.auditing.subject import Bench, Ground, Scores, Subject
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
 from verax.auditing.trials.base import DRAWN, Explanations, Outcome, Trial, damaged, randomly
 from verax.auditing.trials.damage import FallsWithDamage, damaged_name
 from verax.core import noise
@@ -60,14 +60,14 @@ class Consistency(Trial):
         """When it is passed, and how ties count."""
         return f"The interval of MC is above {self.least:g}. Scores that tie count as the same rank and as not lower."
 
-    def left_out(self, ground: Ground) -> str:
+    def left_out(self, ground: AuditContext) -> str:
         """Codes cannot be moved a little."""
         checked = ground.subject.problem.given
         if checked.codes is not None or checked.missing or not checked.values.is_floating_point():
             return "categorical inputs and gaps take no noise"
         return ""
 
-    def explanations(self, ground: Ground) -> Explanations:
+    def explanations(self, ground: AuditContext) -> Explanations:
         """Three of different worth."""
         name, values = next(iter(ground.anchors.items()))
         half = damaged(ground.subject, ground.seed, values, _HALF)
@@ -78,7 +78,7 @@ class Consistency(Trial):
         }
 
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """The four scores and their mean."""
         some = slice(0, self.inputs)
@@ -115,7 +115,7 @@ def _part(own: Any, rows: slice) -> dict[str, Float[Tensor, " n"]]:
     return {name: values[rows] for name, values in own.items()}
 
 
-def _noised(subject: Subject, size: float, purpose: str, resilient: bool) -> tuple[Problem, Bool[Tensor, " n"]]:
+def _noised(subject: AuditedProblem, size: float, purpose: str, resilient: bool) -> tuple[Problem, Bool[Tensor, " n"]]:
     """Inputs with noise, and which of them belong to the test: those of the same class, or of another one."""
     values = subject.problem.inputs
     drawn = noise.uniforms(noise.input_keys(values, 0, f"audit/consistency/{purpose}"), 0, 1, values[0].numel())
@@ -176,13 +176,13 @@ class Reliability(Trial):
         least = f"Alpha is at least {self.alpha:g}, and halves correlate by at least {self.halves:g}"
         return f"{least}. Ties share their rank."
 
-    def explanations(self, ground: Ground) -> Explanations:
+    def explanations(self, ground: AuditContext) -> Explanations:
         """Better and worse ones."""
         known = FallsWithDamage().explanations(ground)
         return {**known, DRAWN: randomly(ground.subject, ground.seed, next(iter(ground.anchors.values())))}
 
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """Alpha and halves."""
         names = list(self.explanations(ground))

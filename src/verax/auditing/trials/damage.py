@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.auditing.subject import Bench, Ground, Scores
+from verax.auditing.audited_problem import AuditContext, Bench, Scores
 from verax.auditing.trials.base import Explanations, Outcome, Trial, damaged, permuted, randomly
 from verax.core.shapes import Float
 from verax.statistics.intervals import Estimate, estimates
@@ -48,7 +48,7 @@ class FallsWithDamage(Trial):
             "less is found. Ties share their rank; an input whose scores are all tied counts 0."
         )
 
-    def explanations(self, ground: Ground) -> Explanations:
+    def explanations(self, ground: AuditContext) -> Explanations:
         """Each anchor, and what is left of it."""
         explanations: dict[str, Tensor] = dict(ground.anchors)
         for anchor, values in ground.anchors.items():
@@ -57,7 +57,7 @@ class FallsWithDamage(Trial):
         return explanations
 
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """Two for each anchor."""
         for anchor in ground.anchors:
@@ -128,7 +128,7 @@ class TellsApart(Trial):
         """When it is passed, and how ties count."""
         return "There are inputs enough, and an explanation is above what was made of it. A tie is no difference."
 
-    def explanations(self, ground: Ground) -> Explanations:
+    def explanations(self, ground: AuditContext) -> Explanations:
         """The given ones, and what is made of them."""
         explanations: dict[str, Tensor] = dict(ground.anchors)
         for anchor, values in ground.anchors.items():
@@ -136,7 +136,7 @@ class TellsApart(Trial):
         return explanations
 
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """One for each pair."""
         pairs = [
@@ -168,7 +168,7 @@ def _nearer(effect: Estimate, level: float) -> float:
     return inputs_needed(min(abs(effect.low), abs(effect.high)), level)
 
 
-def _made(ground: Ground, values: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
+def _made(ground: AuditContext, values: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
     """What is surely worse than an explanation that has something right."""
     return {
         NOISE: randomly(ground.subject, ground.seed, values),

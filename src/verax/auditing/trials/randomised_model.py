@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from verax.attribution.base import Attribution
-from verax.auditing.subject import Bench, Ground, Scores, Subject
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
 from verax.auditing.trials.base import Explanations, Outcome, Trial
 from verax.auditing.trials.truth import RANDOM, random_explanations
 from verax.core import noise
@@ -56,7 +56,7 @@ class RandomisedModel(Trial):
             f"randomised is below {self.share:g} of that. A tie is a difference of 0."
         )
 
-    def left_out(self, ground: Ground) -> str:
+    def left_out(self, ground: AuditContext) -> str:
         """It takes layers, and a method that explains them."""
         subject = ground.subject
         if not isinstance(subject.problem.scorer.adapter, TorchModule):
@@ -72,7 +72,7 @@ class RandomisedModel(Trial):
         return ""
 
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """One for each stage."""
         few = bench.at(slice(0, self.inputs))
@@ -110,7 +110,7 @@ class RandomisedModel(Trial):
         says = "" if above.low > 0 else "does not put the explanation of the real model above random ones"
         return Outcome(words, kept, above.low > 0 and kept.high < self.share, inputs, says=says)
 
-    def _stages(self, subject: Subject) -> dict[int, int]:
+    def _stages(self, subject: AuditedProblem) -> dict[int, int]:
         """Numbers of layers, counted from the output (one, half of them, all), and randomisations of each."""
         adapter = subject.problem.scorer.adapter
         count = len(_layers(adapter.module)) if isinstance(adapter, TorchModule) else 0
@@ -127,7 +127,7 @@ def _layers(module: nn.Module) -> list[str]:
     return [name for name, part in module.named_modules() if next(part.parameters(recurse=False), None) is not None]
 
 
-def _randomised(subject: Subject, layers: int, seed: int, number: int) -> Scorer:
+def _randomised(subject: AuditedProblem, layers: int, seed: int, number: int) -> Scorer:
     adapter = subject.problem.scorer.adapter
     assert isinstance(adapter, TorchModule)  # noqa: S101  # left_out has asked
     module = copy.deepcopy(adapter.module)
@@ -149,7 +149,7 @@ def _shuffled(weights: Tensor, purpose: str) -> Tensor:
     return (weights.reshape(-1)[order] * signs).reshape(weights.shape)
 
 
-def _explained(subject: Subject, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
+def _explained(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
     values = method(subject.problem.with_model(scorer))
     return subject.problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from verax.auditing.subject import Bench, Ground, Scores, Subject
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
 from verax.auditing.trials.base import Explanations, Outcome, Trial, false_explanations, present, randomly
 from verax.core import noise
 from verax.core.shapes import Bool, Float
@@ -56,14 +56,14 @@ class PeaksAtTruth(Trial):
             "truth is none better."
         )
 
-    def explanations(self, ground: Ground) -> Explanations:
+    def explanations(self, ground: AuditContext) -> Explanations:
         """The truth, and random ones for the scale."""
         if ground.truth is None:
             return {}
         return {"truth": ground.truth, **random_explanations(ground, ground.truth)}
 
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """Climb for all metrics at once."""
         if ground.truth is None:
@@ -119,13 +119,15 @@ class _Climb:
         return _Climb(torch.where(gain[:, None], place, self.place), torch.where(gain, top, self.scores))
 
 
-def random_explanations(ground: Ground, like: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
+def random_explanations(
+    ground: AuditContext, like: Float[Tensor, "n features"]
+) -> dict[str, Float[Tensor, "n features"]]:
     """Several that know nothing: what a metric gives them is chance."""
     return {name: randomly(ground.subject, ground.seed, like, draw) for draw, name in enumerate(RANDOM)}
 
 
 def _moved(
-    subject: Subject, place: Float[Tensor, "n features"], purpose: str, number: int
+    subject: AuditedProblem, place: Float[Tensor, "n features"], purpose: str, number: int
 ) -> Float[Tensor, "n features"]:
     """A small step: two features change places, or one its sign, or one its size."""
     keys = noise.input_keys(subject.values, 0, f"audit/climb/{purpose}")
@@ -157,7 +159,7 @@ def _listed(values: Float[Tensor, " features"]) -> str:
 
 
 def _shares_of_limits(
-    bench: Bench, ground: Ground, own: dict[str, Float[Tensor, " n"]]
+    bench: Bench, ground: AuditContext, own: dict[str, Float[Tensor, " n"]]
 ) -> Iterator[tuple[str, Estimate]]:
     subject = bench.subject
     known = {
@@ -208,14 +210,14 @@ class TruthWins(Trial):
             "is not won."
         )
 
-    def explanations(self, ground: Ground) -> Explanations:
+    def explanations(self, ground: AuditContext) -> Explanations:
         """The truth and all alternatives to it."""
         if ground.truth is None:
             return {}
         return {"truth": ground.truth, **false_explanations(ground, ground.truth)}
 
     def outcomes(
-        self, ground: Ground, shown: Explanations, scores: Scores, bench: Bench
+        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """Two for each alternative."""
         if ground.truth is None:

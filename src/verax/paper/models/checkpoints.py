@@ -80,7 +80,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _check_same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
-    """Refuse the checkpoint of another run, and say what differs between the identities."""
+    """Raise for the checkpoint of another run, and say what differs between the identities."""
     saved, expected = _flat("", found), _flat("", json.loads(json.dumps(wanted)))
     for name in sorted(expected.keys() | saved.keys()):
         if saved.get(name) != expected.get(name):

@@ -198,7 +198,7 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
     """Load a checkpoint of torchvision's ``googlenet``, with or without auxiliary heads, with any number of classes.
 
     A head for another number of classes stays as it is, and so do auxiliary heads that the checkpoint lacks; the
-    result names them. A checkpoint that does not fit in anything else is refused, and nothing is loaded.
+    result names them. A checkpoint that does not fit in anything else raises, and nothing is loaded.
 
     Args:
         module: What ``InceptionV1(...).build()`` made.
@@ -230,7 +230,7 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
 
 @fx.wrap  # it looks at shapes; as one step, the rest of the network can be traced, and so folded
 def _pooled(pool: nn.MaxPool2d, x: Tensor) -> Tensor:
-    """Pool, also a side of one pixel, which torch refuses. Values after a ReLU are not negative, so zeros add none."""
+    """Pool, also a side of one pixel, where torch raises. Values after a ReLU are not negative, so zeros add none."""
     height, width = x.shape[-2:]
     if height == 1 or width == 1:
         x = nn.functional.pad(x, (0, int(width == 1), 0, int(height == 1)))

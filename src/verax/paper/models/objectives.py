@@ -107,7 +107,7 @@ class Values(Objective):
 
 
 def objective_of(dataset: Dataset, smoothing: float = 0.0) -> Objective:
-    """What a network is trained for on a data set; refuses labels that its split cannot serve."""
+    """What a network is trained for on a data set; raises for labels that its split cannot serve."""
     if dataset.task == "regression":
         train = dataset.labels[dataset.split.train]
         if not len(train) or train.min() == train.max():

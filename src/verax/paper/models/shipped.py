@@ -59,7 +59,7 @@ def train_shipped(
         init: Start from the weights of this file.
         progress: Called after each epoch.
     """
-    model_paths(path)  # a wrong name is refused before the work
+    model_paths(path)  # a wrong name raises before the work
     architecture = architecture_for(name, dataset)
     rows, features = len(dataset.split.train), math.prod(dataset.inputs.shape[1:])
     chosen = RECIPES.get((dataset.name, name)) or general_recipe(name, rows, features)

@@ -59,10 +59,10 @@ def train(
         dataset: Training rows are learnt from, validation rows choose the epoch, test rows only measure.
         device: Where; None for a CUDA device where there is one, the CPU otherwise.
         checkpoint: A file written after each epoch. If it is there, the run goes on from it, and ends as if it had
-            never stopped; one of another architecture, recipe, data set or ``init`` is refused.
+            never stopped; one of another architecture, recipe, data set or ``init`` raises.
         init: A file with initial weights instead of random ones.
     """
-    objective_of(dataset)  # refuses labels that cannot be learnt
+    objective_of(dataset)  # raises for labels that cannot be learnt
     place = checked_device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with one_thread_on_cpu(place):
         return _trained(architecture, dataset, recipe, place, checkpoint, init, progress)

@@ -103,7 +103,7 @@ def _as_learnt(estimator: Any, frames: dict[Path, Any], words: list[str]) -> dic
 
 
 def _check_keeps_categories(estimator: Any) -> None:
-    """Refuse a model that knows categories by their place in a list that is in no file."""
+    """Raise for a model that knows categories by their place in a list that is in no file."""
     if type(estimator).__module__.startswith("xgboost") and not hasattr(estimator.get_booster(), "get_categories"):
         raise ImportError(
             "model: XGBoost keeps the words for categories from 3.1 on; install it and fit the model again, or put "
@@ -186,7 +186,7 @@ def _problem(files: ProblemFiles, scorer: Scorer, asked: Mapping[str, Any]) -> P
     estimator = getattr(scorer.adapter, "estimator", None)
     mixed = None if estimator is None else mixed_table(estimator, table, files)
     if mixed is None:
-        _refuse_text(table, files)
+        _check_no_text(table, files)
         return _of_numbers(files, scorer, table_array(table, files.inputs, gaps=True), asked)
     names = tuple(mixed.rows.names or ())
     read = Array(mixed.rows.values, str(files.inputs), names, tuple(name for name in table.columns if name in names))
@@ -201,7 +201,7 @@ def _problem(files: ProblemFiles, scorer: Scorer, asked: Mapping[str, Any]) -> P
     )
 
 
-def _refuse_text(table: Any, files: ProblemFiles) -> None:
+def _check_no_text(table: Any, files: ProblemFiles) -> None:
     if words := text_columns(table):
         raise ValueError(
             f"{files.inputs}: expected numbers, not so in {listed(words)}; {files.model.name} takes numbers alone. A "
@@ -216,7 +216,7 @@ def _of_numbers(files: ProblemFiles, scorer: Scorer, read: Array, asked: Mapping
     allowed = files.missing == "allow" or (files.missing is None and scorer.takes_missing)
     checked_values(rows.values, missing=True)
     if not allowed:
-        _refuse_gaps(rows, files.model)
+        _check_no_gaps(rows, files.model)
     background = None if files.background is None else _read_like(files.background, rows, gaps=True)
     settings: dict[str, Any] = {
         "baselines": _baselines_of(files.baselines, rows, allowed),
@@ -244,7 +244,7 @@ def _categories(files: ProblemFiles, scorer: Scorer, rows: Array) -> Any:
     return places
 
 
-def _refuse_gaps(rows: Array, model: Path) -> None:
+def _check_no_gaps(rows: Array, model: Path) -> None:
     """Say where values are missing, for a model of which nobody said that it takes them."""
     gaps = np.isnan(rows.values)
     if not gaps.any():

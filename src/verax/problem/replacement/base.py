@@ -62,7 +62,7 @@ class Replacement(ABC):
 
     Class attributes:
         setwise: Whether what an element becomes depends on what else is removed. Such elements have no direction of
-            their own, so that DPC refuses them.
+            their own, so that DPC does not support them.
     """
 
     setwise: ClassVar[bool] = False

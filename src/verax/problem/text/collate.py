@@ -56,7 +56,7 @@ class Trim:
         return present & (rows != DELETED) if self.ids else present
 
     def check_model(self, module: nn.Module | None, rows: Shaped[Tensor, "n length *rest"], others: Any) -> None:
-        """Refuse ids that a model has no embedding for, and rows that are longer than it takes; before it runs."""
+        """Raise for ids that a model has no embedding for, and rows that are longer than it takes; before it runs."""
         find = getattr(module, "get_input_embeddings", None)
         embedding = find() if callable(find) else None
         if self.ids and isinstance(embedding, nn.Embedding):

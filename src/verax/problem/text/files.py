@@ -107,7 +107,7 @@ def _fitted(one: TokenNumbers, inputs: TextInputs) -> Any:
 
 
 def _check_tokens(source: str, row: int, tokens: list[str], inputs: TextInputs) -> None:
-    """Refuse attributions of other tokens, where the file names them one by one."""
+    """Raise for attributions of other tokens, where the file names them one by one."""
     row_tokens = inputs.tokens[row]
     numbers = inputs.features[row][inputs.there[row]].tolist()
     plain = [token for token, number in zip(row_tokens, numbers, strict=True) if number >= 0]

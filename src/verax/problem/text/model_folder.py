@@ -23,7 +23,7 @@ _MOST_LAYERS = 10_000  # they are made one by one before any weight is read
 
 
 def check_code(folder: Path) -> None:
-    """Refuse what would fetch or run code; it is never run, and then the model would not be what it says."""
+    """Raise for what would fetch or run code; it is never run, and then the model would not be what it says."""
     for path in sorted(folder.glob("*config*.json")):
         for key, value in _entries(read_json(path)):
             _check_entry(folder, path.name, key, value)
@@ -82,7 +82,7 @@ _SAVE = "model.save_pretrained and tokenizer.save_pretrained save both in one fo
 
 
 def check_folder(folder: Path) -> bool:
-    """Refuse a folder that holds no model, pickled weights alone, or a model that needs code of its own."""
+    """Raise for a folder that holds no model, pickled weights alone, or a model that needs code of its own."""
     config = read_json(folder / "config.json")
     if config is None:
         raise FileNotFoundError(f"{folder}: there is no config.json in it; {_SAVE}.")
@@ -137,7 +137,7 @@ def open_classifier(folder: Path, words: bool = False) -> Any:
 
 
 def _check_weights(folder: Path) -> None:
-    """Refuse weights that are not safetensors, and those of another folder."""
+    """Raise for weights that are not safetensors, and those of another folder."""
     if (folder / "adapter_config.json").is_file():  # transformers would follow it to another folder
         raise ValueError(f"{folder}: it holds an adapter of a model; merge it (merge_and_unload) and save the whole.")
     index = read_json(folder / "model.safetensors.index.json")

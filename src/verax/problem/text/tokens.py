@@ -301,7 +301,7 @@ def _owners(encoded: Any, text: Any, row: int, unit: Unit) -> list[Any]:
 
 
 def _of_one_class(rows: list[Any]) -> list[Any]:
-    """The values of a ``shap.Explanation``, refused where they are about several classes at once."""
+    """The values of a ``shap.Explanation``, raises where they are about several classes at once."""
     if rows and np.ndim(rows[0]) == 2:
         raise ValueError(
             f"attributions: the explanation is about {np.shape(rows[0])[1]} classes; take one, for instance "

@@ -134,7 +134,7 @@ class ChecksModel(Protocol):
     """A ``collate`` that knows which models its rows fit."""
 
     def check_model(self, module: nn.Module | None, rows: Tensor, others: Mapping[str, Tensor]) -> None:
-        """Refuse rows that do not fit a model, before it runs."""
+        """Raise for rows that do not fit a model, before it runs."""
 
 
 @runtime_checkable

@@ -92,7 +92,7 @@ def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
     if is_regressor(model):
         if not _is_fitted(model):
             raise ValueError(f"model: {name} is not fitted; call fit first.")
-        refuse_other(returns, "values", f"{name}.predict")
+        check_same(returns, "values", f"{name}.predict")
         return Estimator(model, "values")
     if not hasattr(model, "predict_proba"):
         raise TypeError(
@@ -101,7 +101,7 @@ def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
         )
     if not hasattr(model, "classes_"):
         raise ValueError(f"model: {name} is not fitted (it has no classes_); call fit first.")
-    refuse_other(returns, "probabilities", f"{name}.predict_proba")
+    check_same(returns, "probabilities", f"{name}.predict_proba")
     return Estimator(model, "probabilities")
 
 
@@ -131,8 +131,8 @@ def own_names(names: Sequence[str]) -> Sequence[str] | None:
     return None if list(names) == [f"Column_{place}" for place in range(len(names))] else names
 
 
-def refuse_other(said: Returns | None, fact: Returns, what: str) -> None:
-    """Refuse what was said of a model that is known to return something else."""
+def check_same(said: Returns | None, fact: Returns, what: str) -> None:
+    """Raise for what was said of a model that is known to return something else."""
     if said not in (None, fact):
         raise ValueError(f'returns: {what} gives {fact}; leave returns out or say "{fact}".')
 
@@ -288,5 +288,5 @@ def adapt_booster(model: Any, returns: Returns | None) -> XgboostBooster | Light
             f"scores ({', '.join(_CLASSES[package])}) or values ({', '.join(_VALUES[package])}...). Where you know "
             f'what it predicts, wrap it: verax.Scorer(model.predict, returns=..., takes="numpy").'
         )
-    refuse_other(returns, kind, f"a booster with the objective {objective}")
+    check_same(returns, kind, f"a booster with the objective {objective}")
     return XgboostBooster(model, kind) if package == "xgboost" else LightgbmBooster(model, kind)

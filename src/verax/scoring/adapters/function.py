@@ -173,7 +173,7 @@ def adapt(
     if score is not None:
         return _scored(model, returns or "values", takes, score)
     if isinstance(model, nn.Module):
-        _refuse_takes(takes, "a torch module takes torch tensors")
+        _check_no_takes(takes, "a torch module takes torch tensors")
         return _checked_module(model, returns)
     return _without_gradients(model, returns, takes)
 
@@ -183,7 +183,7 @@ def _scored(model: object, returns: Returns, takes: ArrayKind | None, score: Cal
     if not callable(score):
         raise TypeError(f"score: expected a function from the model's output to one number per row, got {score!r}.")
     if isinstance(model, nn.Module):
-        _refuse_takes(takes, "a torch module takes torch tensors")
+        _check_no_takes(takes, "a torch module takes torch tensors")
         return replace(_checked_module(model, returns), score=score)
     plain = callable(model) and not isinstance(model, Adapter) and not hasattr(model, "predict")
     if plain and not is_session(model):
@@ -194,16 +194,16 @@ def _scored(model: object, returns: Returns, takes: ArrayKind | None, score: Cal
 def _without_gradients(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:
     """The adapter of anything but a torch module."""
     if isinstance(model, Adapter):
-        _refuse_takes(takes, "an adapter says itself what it takes")
+        _check_no_takes(takes, "an adapter says itself what it takes")
         return _checked_adapter(model, returns)
     if is_session(model):
-        _refuse_takes(takes, "an ONNX model takes NumPy arrays")
+        _check_no_takes(takes, "an ONNX model takes NumPy arrays")
         return adapt_session(model, returns)
     if is_booster(model):
-        _refuse_takes(takes, "a booster takes NumPy arrays")
+        _check_no_takes(takes, "a booster takes NumPy arrays")
         return adapt_booster(model, returns)
     if hasattr(model, "predict"):
-        _refuse_takes(takes, "a scikit-learn estimator takes NumPy arrays")
+        _check_no_takes(takes, "a scikit-learn estimator takes NumPy arrays")
         return adapt_estimator(model, returns)
     if callable(model):
         if returns is None:
@@ -256,7 +256,7 @@ def _from_file(path: Path, trust: bool) -> object:
     return load_exported(path)
 
 
-def _refuse_takes(takes: ArrayKind | None, reason: str) -> None:
+def _check_no_takes(takes: ArrayKind | None, reason: str) -> None:
     if takes is not None:
         raise ValueError(f"takes: only for plain callables ({reason}); leave it out.")
 

@@ -117,7 +117,7 @@ def check_alone(module: nn.Module) -> None:
 
 
 def check_exported_for_inference(graph: torch.fx.Graph, name: str) -> None:
-    """Refuse a program that was exported in training mode: it has no switch, and its scores are drawn by lot."""
+    """Raise for a program that was exported in training mode: it has no switch, and its scores are drawn by lot."""
     for node in graph.nodes:
         kind = str(node.target)
         if node.op == "call_function" and kind.startswith(_TRAINING) and _trains(node):
@@ -168,7 +168,7 @@ def load_exported(path: Path) -> nn.Module:
 
 
 def _check_archive(path: Path, data: bytes) -> None:
-    """Refuse early what ``torch.export.load`` would refuse with pages of log."""
+    """Raise early for what ``torch.export.load`` raises for with pages of log."""
     names = []
     if zipfile.is_zipfile(io.BytesIO(data)):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -115,7 +115,7 @@ def register_model_file(suffix: str, open_file: Callable[[Path], Any]) -> None:
 
 
 def check_model_name(path: str | Path) -> None:
-    """Refuse a file that is no model's, by its ending."""
+    """Raise for a file that is no model's, by its ending."""
     if Path(path).suffix.lower() not in (".safetensors", *_OPENERS):
         raise ValueError(
             f"expected a model file that ends in .safetensors, {', '.join(_OPENERS)}; pickled models (.pkl, .joblib, "

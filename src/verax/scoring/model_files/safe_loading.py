@@ -105,7 +105,7 @@ def is_known(name: str) -> bool:
 
 
 def check_size(path: Path) -> None:
-    """Refuse an archive that unpacks to more than the limit, counting each part as often as it is read."""
+    """Raise for an archive that unpacks to more than the limit, counting each part as often as it is read."""
     with zipfile.ZipFile(path) as archive:
         check_bytes(path, sum(entry.file_size for entry in archive.infolist()))
         sizes = {name: _unpacked(archive, name) for name in archive.namelist()}
@@ -138,7 +138,7 @@ def _parts(schema: Any) -> Iterator[str]:
 
 
 def check_loads(path: Path, library: str, known: tuple[str, ...] = ()) -> None:
-    """Refuse a file that ends a process, does not end, or cannot be scored; ``ValueError`` says which."""
+    """Raise for a file that ends a process, does not end, or cannot be scored; ``ValueError`` says which."""
     status = path.stat()
     fault = _fault(path.absolute(), library, known, status.st_size, status.st_mtime_ns)
     if fault:

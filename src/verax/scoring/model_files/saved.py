@@ -218,13 +218,13 @@ def save(
     }
     if name is not None:
         content["name"] = name
-    sidecar = _sidecar_text(content).encode()  # before anything is written: it may be refused
+    sidecar = _sidecar_text(content).encode()  # before anything is written: it may raise
     write_atomically(weights_path, weights)
     write_atomically(sidecar_path, sidecar)
 
 
 def load(path: str | Path) -> SavedModel:
-    """Read a model that ``save`` or ``verax train`` wrote, or refuse it with the reason.
+    """Read a model that ``save`` or ``verax train`` wrote, or raise with the reason.
 
     Args:
         path: The weights file, ``NAME.safetensors``, with its sidecar ``NAME.json`` beside it.

@@ -1,4 +1,4 @@
-"""Chords: what takes the place of a nonlinear function's derivative between inputs and references.
+"""DeepLIFT multipliers: what takes the place of a nonlinear function's derivative between inputs and references.
 
 An activation gets the slope of its chord, ``(f(x) - f(r)) / (x - r)``. Max pooling gives the difference of each window
 to the element that has the larger maximum.
@@ -110,7 +110,7 @@ _OTHER_WAY = (
 
 
 @dataclass
-class _Chord:
+class _Multiplier:
     """A call of a nonlinear function on inputs, and what takes the place of its derivative for some references.
 
     Attributes:
@@ -140,13 +140,13 @@ class _Chord:
         self.pooled = step.flatten(0, 2), mine.winners.expand(larger.shape).flatten(0, 2), larger.flatten(0, 2)
 
 
-class Chords:
+class Multipliers:
     """The calls on pairs: on inputs, each as often as there are references."""
 
     def __init__(self, inputs: int, references: int) -> None:
         self.inputs, self.references = inputs, references
         self.waiting: Iterator[Call] = iter(())
-        self.found: list[_Chord | None] = []  # none for what works on something else than rows, such as weights
+        self.found: list[_Multiplier | None] = []  # none for what works on something else than rows, such as weights
 
     def call(self, values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
         """Call the function, whose derivative will be another for each set of references."""
@@ -157,18 +157,18 @@ class Chords:
         after, winners = function(values.detach())
         # of pairs, the first of each input: they are copies; copied, because what follows may change it in place
         seen = Call(name, values.detach(), after, winners)
-        chord = _Chord(seen.apart(self.inputs, self.references).first(), function, axes)
-        self.found.append(chord)
-        return _Sloped.apply(values, (after, chord))  # type: ignore[no-any-return, no-untyped-call]
+        multiplier = _Multiplier(seen.apart(self.inputs, self.references).first(), function, axes)
+        self.found.append(multiplier)
+        return _Sloped.apply(values, (after, multiplier))  # type: ignore[no-any-return, no-untyped-call]
 
     def meet(self, calls: Sequence[Call]) -> None:
         """Take the slopes between the inputs and some references."""
         self.waiting = iter(calls)
-        for chord in self.found:
-            if chord is None:
+        for multiplier in self.found:
+            if multiplier is None:
                 next(self.waiting, None)
             else:
-                chord.meet(self.next_call(chord.own.name).apart(self.references))
+                multiplier.meet(self.next_call(multiplier.own.name).apart(self.references))
         self.end()
 
     def next_call(self, name: str) -> Call:
@@ -179,7 +179,7 @@ class Chords:
         return call
 
     def end(self) -> None:
-        """Refuse references that came further than the pairs."""
+        """Raise for references that came further than the pairs."""
         if call := next(self.waiting, None):
             raise ValueError(_OTHER_WAY.format(references=call.name, pairs="nothing"))
 
@@ -215,18 +215,18 @@ class _Sloped(torch.autograd.Function):
     """A value with the slope of a chord; of a max pooling each rise goes to the element with the larger maximum."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, saved: tuple[Tensor, _Chord]) -> Tensor:
-        after, ctx.chord = saved
+    def forward(ctx: Any, values: Tensor, saved: tuple[Tensor, _Multiplier]) -> Tensor:
+        after, ctx.multiplier = saved
         return after
 
     @staticmethod
     def backward(ctx: Any, *arriving: Tensor) -> tuple[Tensor, None]:
-        slope = ctx.chord.slope
-        if ctx.chord.pooled is None:
+        slope = ctx.multiplier.slope
+        if ctx.multiplier.pooled is None:
             return arriving[0] * slope, None
-        step, winners, larger = ctx.chord.pooled
-        shared = _scattered(arriving[0] * slope, larger, step, ctx.chord.axes)
-        usual = _scattered(arriving[0], winners, step, ctx.chord.axes)
+        step, winners, larger = ctx.multiplier.pooled
+        shared = _scattered(arriving[0] * slope, larger, step, ctx.multiplier.axes)
+        usual = _scattered(arriving[0], winners, step, ctx.multiplier.axes)
         return torch.where(step == 0, usual, shared.div_(step)), None
 
 

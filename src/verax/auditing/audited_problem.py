@@ -24,7 +24,7 @@ KINDS: tuple[Kind, ...] = ("local", "baseline")
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class AuditedProblem:
     """What metrics are tried on.
 
     Attributes:
@@ -87,7 +87,7 @@ class Subject:
             return explanation.reshape(len(explanation), *features.cell)
         return features.spread_out(explanation)
 
-    def at(self, rows: slice) -> "Subject":
+    def at(self, rows: slice) -> "AuditedProblem":
         """The same with some of the inputs."""
         return replace(
             self,
@@ -98,7 +98,7 @@ class Subject:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class AuditContext:
     """A subject as metrics of one kind see it.
 
     Attributes:
@@ -109,7 +109,7 @@ class Ground:
         level: Coverage of the intervals.
     """
 
-    subject: Subject
+    subject: AuditedProblem
     kind: Kind
     truth: Float[Tensor, "n features"] | None
     seed: int
@@ -130,11 +130,11 @@ class Ground:
         return trial if anchor == "truth" else f"{trial}: {anchor}"
 
 
-def case_subject(case: Case, methods: Mapping[Kind, Attribution]) -> Subject:
+def case_subject(case: Case, methods: Mapping[Kind, Attribution]) -> AuditedProblem:
     """A case as a subject."""
     truths = {kind: truth for kind in KINDS if (truth := case.truth(kind)) is not None}
     problem = case.problem.with_target(Columns(case.problem.classes))
-    return Subject(case.name, problem, truths, methods=methods if problem.scorer.differentiable else {})
+    return AuditedProblem(case.name, problem, truths, methods=methods if problem.scorer.differentiable else {})
 
 
 Scores = Mapping[str, Mapping[str, Float[Tensor, " n"]]]
@@ -151,7 +151,7 @@ class Bench:
         replacement: What removed features become, for metrics that do not say it themselves.
     """
 
-    subject: Subject
+    subject: AuditedProblem
     metrics: Mapping[str, Metric]
     replacement: Replacement
 
@@ -183,7 +183,7 @@ def own_replacement(metric: Metric) -> str:
     return "noise" if replacement is None else replacement.short_form
 
 
-def unfit(replacement: Replacement, subject: Subject) -> str:
+def unsupported_replacement(replacement: Replacement, subject: AuditedProblem) -> str:
     """Why a replacement is not for these inputs, asked of their first row; empty where it is."""
     moved = subject.asked(replacement)
     task = Task(moved, subject.problem.classes, subject.problem.scores())
@@ -199,7 +199,7 @@ def unfit(replacement: Replacement, subject: Subject) -> str:
     return ""
 
 
-def refusal(metric: Metric, subject: Subject, replacement: Replacement) -> str:
+def unsupported_reason(metric: Metric, subject: AuditedProblem, replacement: Replacement) -> str:
     """Why a metric cannot be measured on a subject, asked as every call asks it before the model runs; or nothing."""
     moved = subject.asked(replacement)
     try:
