@@ -164,7 +164,7 @@ def test_model_kwargs_follow_their_rows_by_name(key):
     def model(values, *, scale):
         return values.sum(1) * scale
 
-    rows = X if key is None else Inputs(X, alongside={"scale": scale}, key=key)
+    rows = X if key is None else Inputs(X, model_kwargs={"scale": scale}, key=key)
     kwargs = {"scale": scale} if key is None else None
     problem = verax.Problem(verax.Scorer(model, returns="values"), rows, model_kwargs=kwargs, batch_size=4)
     found = PredictionChange()(problem, A).value
@@ -228,7 +228,7 @@ def test_ids_are_categories_and_need_a_baseline():
 def test_a_collate_closes_gaps_before_the_model_is_called():
     lengths = []
 
-    def squeeze(ids, alongside):
+    def squeeze(ids, model_kwargs):
         keep = ids >= 0
         order = (~keep).long().argsort(dim=1, stable=True)
         width = int(keep.sum(1).max())

@@ -15,7 +15,7 @@ from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
 from verax.problem.text.continuation import ContinuationScore
 from verax.problem.text.problems import TokenLabelScore
-from verax.scoring.adapters.base import Companions
+from verax.scoring.adapters.base import RowArguments
 from verax.scoring.meter import Rows
 
 Read = Literal["first", "last"]
@@ -98,11 +98,13 @@ class AttentionRolloutFamily(Family):
         height = max(1, min(session.batch_size, block_bytes(session.device) // weights))
         for rows in pieces(len(inputs), height):
             block = inputs[rows].to(session.device)
-            beside = (session.companions or Companions()).at(torch.arange(rows.start, rows.stop, device=block.device))
+            beside = (session.row_arguments or RowArguments()).at(
+                torch.arange(rows.start, rows.stop, device=block.device)
+            )
             with session.clocked():
                 rollout, arguments = beside.call(_Rollout(model), block)
             session.counts.rows += len(block)
-            mask = beside.alongside.get(_MASK, torch.ones_like(block)).bool()
+            mask = beside.model_kwargs.get(_MASK, torch.ones_like(block)).bool()
             yield Piece(
                 rows,
                 torch.stack([_placed(_read(member.read, rollout, arguments), arguments, mask) for member in members]),

@@ -91,7 +91,7 @@ class PathFamily(Family):
         """Yield the mean gradient, multiplied or not, and the gap of the sum to the score difference."""
         session, inputs = explained.session, explained.inputs
         starts = self._starts(explained)
-        if session.companions is not None:  # what comes with an input has a say in the score of its baseline
+        if session.row_arguments is not None:  # what comes with an input has a say in the score of its baseline
             starts = starts.expand(inputs.shape)
         nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(self.points))
         along, share = (part.to(session.device, inputs.dtype) for part in ((nodes + 1) / 2, weights / 2))

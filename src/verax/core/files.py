@@ -148,7 +148,7 @@ def _write_synced(path: Path, content: bytes) -> None:
 
 
 def sweep_parts(folder: Path) -> None:
-    """Remove what processes of this machine that are no more have left half written in a folder."""
+    """Remove what processes of this machine that died have left half written in a folder."""
     with contextlib.suppress(PermissionError):  # a folder that one may write to but not list
         for name in os.listdir(folder):  # of many thousands, to make paths of all would take long
             if (part := _PART.match(name)) and not is_running(int(part["process"])):

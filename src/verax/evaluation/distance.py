@@ -81,10 +81,10 @@ class Reference:
 def last_linear(session: Session, row: Shaped[Tensor, "1 *shape"]) -> nn.Linear | None:
     """The linear layer that a module calls last.
 
-    None where the model is no torch module, is called with companions, calls no linear layer, or gives the row itself
+    None where the model is no torch module, takes more than rows, calls no linear layer, or gives the row itself
     to its only one, so that its features are the inputs.
     """
-    if session.module is None or session.companions is not None:
+    if session.module is None or session.row_arguments is not None:
         return None
     layers = [part for part in session.module.modules() if isinstance(part, nn.Linear)]
     with _watched(layers) as seen:

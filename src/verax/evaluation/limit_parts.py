@@ -91,10 +91,10 @@ def part_of(session: Session, task: Task, which: Int[Tensor, " m"]) -> Part:
         attributions=(first[which.to(first.device)],),
         precision=problem.precision[:1],
     )
-    companions = some.given.companions
-    beside = None if companions is None else companions.on(session.device)
+    row_arguments = some.given.row_arguments
+    beside = None if row_arguments is None else row_arguments.on(session.device)
     small = replace(task, problem=attributed, target=task.target[places], clean=task.clean[places])
-    return Part(replace(session, companions=beside), small, places)
+    return Part(replace(session, row_arguments=beside), small, places)
 
 
 def by_element(metric: GuidedMetric, features: FeatureMap) -> bool:

@@ -65,7 +65,7 @@ class Batch:
     @property
     def joins(self) -> bool:
         """Whether it can be cut and joined with others: rows alone, whose features and baselines the call says."""
-        return isinstance(self.inputs, PlainInputs) and not self.inputs.alongside
+        return isinstance(self.inputs, PlainInputs) and not self.inputs.model_kwargs
 
 
 @dataclass

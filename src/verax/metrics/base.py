@@ -72,7 +72,7 @@ class Metric(ABC):
                 f"{cls.__name__}: a metric must say which experiment it reads, which Metric alone cannot; derive "
                 f"from {CONTRACTS}. docs/how-to/add-a-metric.md shows how."
             )
-        if not hasattr(cls, "name") and not _abstract_members(cls):
+        if not hasattr(cls, "name") and hasattr(cls, "higher_is_better") and not _abstract_members(cls):
             cls.name = file_name(cls)
         if "name" in cls.__dict__:
             METRICS.add(cls.name, cls)

@@ -14,7 +14,7 @@ from verax.core.arrays import ArrayKind, as_tensor, kind_of
 from verax.core.shapes import Bool, Int, Shaped
 from verax.problem.baselines import baseline_tensor, baseline_words
 from verax.problem.features import FeatureMap, Grid, Groups, feature_map
-from verax.scoring.adapters.base import Collate, Companions
+from verax.scoring.adapters.base import Collate, RowArguments
 from verax.scoring.frames import ColumnOrder
 
 _AUTO = "auto"
@@ -33,11 +33,11 @@ class Inputs:
         baselines: What removed features become: a number, anything that broadcasts to the values, or ``"mean"``,
             ``"median"``, ``"mode"``, ``"zero"`` of the call's background. By default 0; codes have no default.
         names: Name of each feature.
-        alongside: Arrays that follow their rows, ``(N, ...)`` each: the model gets them by name, unperturbed.
+        model_kwargs: Arrays that follow their rows, ``(N, ...)`` each: the model gets them by name, unperturbed.
         key: Name of the values, for models that are called by keywords.
         codes: Which values are codes and not amounts: True, False, or one truth value per element of a row. Codes have
             no direction: DPC counts them 0, and no noise is added to them. By default whole numbers are codes.
-        collate: Called as ``collate(values, alongside)`` with the rows of a batch just before the model; gives both
+        collate: Called as ``collate(values, model_kwargs)`` with the rows of a batch just before the model; gives both
             back, for instance without padding.
         removed: What removed features become in words, where the baselines are no words themselves.
     """
@@ -46,7 +46,7 @@ class Inputs:
     features: Any = _AUTO
     baselines: Any = None
     names: Sequence[str] | None = None
-    alongside: Mapping[str, Any] = field(default_factory=dict)
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
     codes: Any = None
     collate: Collate | None = None
@@ -55,9 +55,11 @@ class Inputs:
     def __post_init__(self) -> None:
         if isinstance(self.values, Inputs):
             raise TypeError("values: already rows of a problem; pass them on as they are.")
-        if not isinstance(self.alongside, Mapping):
-            raise TypeError(f"model_kwargs: expected a dict of names to arrays, got {type(self.alongside).__name__}.")
-        for name, value in self.alongside.items():
+        if not isinstance(self.model_kwargs, Mapping):
+            raise TypeError(
+                f"model_kwargs: expected a dict of names to arrays, got {type(self.model_kwargs).__name__}."
+            )
+        for name, value in self.model_kwargs.items():
             if len(value) != len(self):
                 raise ValueError(
                     f"model_kwargs[{name!r}]: expected one entry for each of {len(self)} rows, got {len(value)}."
@@ -75,7 +77,7 @@ class Inputs:
             values=_rows(self.values, chosen),
             features=self._features_of(chosen, x),
             baselines=self._baselines_of(chosen, x),
-            alongside={name: _rows(value, chosen) for name, value in self.alongside.items()},
+            model_kwargs={name: _rows(value, chosen) for name, value in self.model_kwargs.items()},
         )
 
     def fitted(self, attribution: Any) -> Any:
@@ -153,7 +155,7 @@ class CheckedInputs:
         missing: Whether some value or baseline is NaN.
         codes: Which elements of a row are codes; None where none is.
         names: Of the features, if they have any.
-        companions: What travels along with the rows.
+        row_arguments: What travels along with the rows.
         kind: The array library that the user works with.
         words: What people read at each place of the first rows, where rows are texts.
         baseline_words: What removed features become, as people read it.
@@ -165,7 +167,7 @@ class CheckedInputs:
     missing: bool
     codes: Bool[Tensor, "*shape"] | None
     names: tuple[str, ...] | None
-    companions: Companions | None
+    row_arguments: RowArguments | None
     kind: ArrayKind
     words: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
     baseline_words: str = ""
@@ -191,9 +193,9 @@ class CheckedInputs:
     def at(self, order: Int[Tensor, " m"], given: Inputs) -> "CheckedInputs":
         """The same inputs in another order, or some of them; ``given`` holds those rows as they came."""
         beside = None
-        if self.companions is not None:
-            held = {name: value[order.to(value.device)] for name, value in self.companions.alongside.items()}
-            beside = Companions(held, self.companions.key, self.companions.collate)
+        if self.row_arguments is not None:
+            held = {name: value[order.to(value.device)] for name, value in self.row_arguments.model_kwargs.items()}
+            beside = RowArguments(held, self.row_arguments.key, self.row_arguments.collate)
         places = order.to(self.values.device)
         return CheckedInputs(
             values=self.values[places],
@@ -202,7 +204,7 @@ class CheckedInputs:
             missing=self.missing,
             codes=self.codes,
             names=self.names,
-            companions=beside,
+            row_arguments=beside,
             kind=self.kind,
             words=given.words(_READ),
             baseline_words=self.baseline_words,
@@ -235,7 +237,7 @@ def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = 
         missing=gaps and x.is_floating_point() and bool(x.isnan().any() | baselines.isnan().any()),
         codes=codes,
         names=_checked_names(given.names, features),
-        companions=_companions(given),
+        row_arguments=_row_arguments(given),
         kind=kind_of(given.values),
         words=given.words(_READ),
         baseline_words=given.removed or baseline_words(given.baselines),
@@ -310,8 +312,8 @@ def _checked_names(names: Any, features: FeatureMap) -> tuple[str, ...] | None:
     return checked
 
 
-def _companions(given: Inputs) -> Companions | None:
-    if not given.alongside and given.key is None and given.collate is None:
+def _row_arguments(given: Inputs) -> RowArguments | None:
+    if not given.model_kwargs and given.key is None and given.collate is None:
         return None
-    held = {name: as_tensor(f"model_kwargs[{name!r}]", value) for name, value in given.alongside.items()}
-    return Companions(held, given.key, given.collate)
+    held = {name: as_tensor(f"model_kwargs[{name!r}]", value) for name, value in given.model_kwargs.items()}
+    return RowArguments(held, given.key, given.collate)

@@ -170,11 +170,11 @@ class Problem:
             return inputs
         if self._read is not None:
             return self._read(inputs)
-        if self.rows.alongside and model_kwargs is None:
-            raise ValueError(f"model_kwargs: the model is called with {', '.join(self.rows.alongside)}; pass them.")
+        if self.rows.model_kwargs and model_kwargs is None:
+            raise ValueError(f"model_kwargs: the model is called with {', '.join(self.rows.model_kwargs)}; pass them.")
         values = self.order("inputs", inputs)
         return replace(
-            _shared(self.rows, self.given), values=values, alongside={} if model_kwargs is None else model_kwargs
+            _shared(self.rows, self.given), values=values, model_kwargs={} if model_kwargs is None else model_kwargs
         )
 
     def with_replacement(self, replacement: ReplacementLike) -> "Problem":
@@ -339,7 +339,7 @@ class Problem:
             self.batch_size,
             self.device,
             gradients=gradients,
-            companions=self.given.companions,
+            row_arguments=self.given.row_arguments,
         ) as session:
             yield session
 

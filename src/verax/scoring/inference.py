@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from verax.core.shapes import Shaped
 from verax.core.warn import warn
 from verax.scoring.adapters import Adapter
-from verax.scoring.adapters.base import Companions
+from verax.scoring.adapters.base import RowArguments
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.batchnorm_folding import folded
 
@@ -173,7 +173,7 @@ class Inference:
         plain: Runner,
         inputs: Shaped[Tensor, "n *shape"],
         device: torch.device,
-        companions: Companions | None = None,
+        row_arguments: RowArguments | None = None,
     ) -> Runner:
         """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
         fast = self.precision is not None or self.compile
@@ -182,7 +182,7 @@ class Inference:
         dtype = DTYPES[self.precision] if self.precision else plain.dtype
         make = self._compiled if self.compile else self._fast_copy
         rows = inputs[:_COMPARED].to(device, plain.dtype, copy=True)
-        beside = None if companions is None else companions.at(torch.arange(len(rows), device=device))
+        beside = None if row_arguments is None else row_arguments.at(torch.arange(len(rows), device=device))
         with gradients_off():
             module = make(_Trial(self.adapter, rows, beside), dtype, plain.layout)
         taken = dtype if plain.dtype.is_floating_point else plain.dtype  # whole numbers stay what they are
@@ -229,7 +229,7 @@ class _Trial:
 
     adapter: TorchModule
     rows: Shaped[Tensor, "n *shape"]
-    companions: Companions | None
+    row_arguments: RowArguments | None
 
     def agree(self, fresh: nn.Module) -> bool:
         """Whether a copy gives the outputs of the module, up to rounding, in the module's own precision."""
@@ -242,7 +242,7 @@ class _Trial:
         return bool(torch.allclose(outputs, expected, rtol=0, atol=slack, equal_nan=True))
 
     def _outputs(self, module: nn.Module) -> Tensor:
-        outputs = replace(self.adapter, module=module)(self.rows.clone(), "torch", self.companions)
+        outputs = replace(self.adapter, module=module)(self.rows.clone(), "torch", self.row_arguments)
         return outputs.to(torch.float64, copy=True) if isinstance(outputs, Tensor) else torch.zeros(0)
 
 

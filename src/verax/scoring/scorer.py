@@ -16,7 +16,7 @@ from verax.core.blocks import chunk_size
 from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
-from verax.scoring.adapters.base import ChecksModel, Companions
+from verax.scoring.adapters.base import ChecksModel, RowArguments
 from verax.scoring.adapters.function import PlainCallable
 from verax.scoring.adapters.onnx import OnnxModel
 from verax.scoring.adapters.torch_module import TorchModule, numbers_of
@@ -240,16 +240,16 @@ class Scorer:
         batch_size: int | None = None,
         device: str | torch.device | None = None,
         gradients: bool = False,
-        companions: Companions | None = None,
+        row_arguments: RowArguments | None = None,
     ) -> Iterator[Session]:
         """Hold the model in evaluation and inference mode on its device, and put back whatever was changed.
 
         With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
         """
-        check_companions(self.adapter, companions)
+        check_row_arguments(self.adapter, row_arguments)
         module = self.adapter.module
-        if companions is not None and isinstance(companions.collate, ChecksModel):
-            companions.collate.check_model(module, inputs, companions.alongside)
+        if row_arguments is not None and isinstance(row_arguments.collate, ChecksModel):
+            row_arguments.collate.check_model(module, inputs, row_arguments.model_kwargs)
         with contextlib.ExitStack() as held:
             held.enter_context(one_thread_at_a_time(module, self))
             home = adapters.home(self.adapter, fallback=inputs.device)
@@ -261,7 +261,7 @@ class Scorer:
             size = self.rows_per_call(inputs, batch_size, device)
             for state in (evaluation_mode(module), moved(module, home, place), laid_out(module, layout)):
                 held.enter_context(state)
-            beside = None if companions is None else companions.on(place)
+            beside = None if row_arguments is None else row_arguments.on(place)
             plain = Runner(self.adapter, dtype, layout)
             runner = self.inference.runner(plain, inputs, place, beside)
             held.enter_context(single_precision(self.inference.precision))
@@ -272,10 +272,10 @@ class Scorer:
             session.settle()
 
 
-def check_companions(adapter: Adapter, companions: Companions | None) -> None:
+def check_row_arguments(adapter: Adapter, row_arguments: RowArguments | None) -> None:
     """Raise for what travels along with inputs, where the model is of a kind that takes rows alone."""
-    if companions is not None and not isinstance(adapter, TorchModule | PlainCallable):
-        named = ", ".join(companions.alongside) or companions.key or "collate"
+    if row_arguments is not None and not isinstance(adapter, TorchModule | PlainCallable):
+        named = ", ".join(row_arguments.model_kwargs) or row_arguments.key or "collate"
         raise TypeError(
             f"model_kwargs: a model behind {type(adapter).__name__} takes rows alone, got {named}; "
             "wrap it into a function: verax.Scorer(lambda values, ...: ..., returns=...)."

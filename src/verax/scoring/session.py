@@ -15,7 +15,7 @@ from verax.core.arrays import ArrayKind
 from verax.core.blocks import chunk_size, deterministic_convolutions
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
-from verax.scoring.adapters.base import Companions, KnowsLengths
+from verax.scoring.adapters.base import KnowsLengths, RowArguments
 from verax.scoring.class_scores import (
     CleanOutputs,
     Scale,
@@ -77,7 +77,7 @@ class Session:
     plain: Runner
     output_kind_check: OutputKindCheck
     labels: tuple[Any, ...] | None = None  # what the user calls the classes
-    companions: Companions | None = None  # what the model is called with beside each input
+    row_arguments: RowArguments | None = None  # what the model is called with beside each input
     classes: int = 0  # known after the first call
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class Session:
         """Run the model on unperturbed rows: its first call, which checks what comes back.
 
         Args:
-            inputs: The rows; where companions travel along, row by row those of the inputs.
+            inputs: The rows; where the model takes more than rows, row by row those of the inputs.
             decide: Whether classes that half precision leaves undecided are predicted in single precision.
         """
         owner = torch.arange(len(inputs), device=self.device)
@@ -152,7 +152,7 @@ class Session:
         return self.tracked(self.clean_outputs(inputs, decide=target is None), target)
 
     def class_scores(self, inputs: Shaped[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
-        """Score every class, or value, of rows; where companions travel along, row by row those of the inputs."""
+        """Score every class, or value, of rows; where the model takes more, row by row those of the inputs."""
         return class_scores(self.clean_outputs(inputs).outputs, self.returns, self.output)
 
     def _decided(
@@ -281,9 +281,9 @@ class Session:
     def outputs(self, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
         """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller.
 
-        For rows that belong to no input: a model that is called with companions raises.
+        For rows that belong to no input: a model that takes more than rows raises.
         """
-        if self.companions is not None:
+        if self.row_arguments is not None:
             raise ValueError(
                 "inputs: this method runs rows of its own, which have no model_kwargs and are no texts; build them "
                 "into the model, or take another method."
@@ -336,8 +336,8 @@ class Session:
         self, build: BuildRows, owner: Int[Tensor, " rows"], run: Callable[[Tensor, Tensor], Tensor]
     ) -> Iterator[Tensor]:
         """Run the model over rows, those of like length together where that spares padding; in the old order."""
-        lengths = None if self.companions is None else self.companions.collate
-        if self.companions is None or not isinstance(lengths, KnowsLengths):
+        lengths = None if self.row_arguments is None else self.row_arguments.collate
+        if self.row_arguments is None or not isinstance(lengths, KnowsLengths):
             yield from self._batches(build, owner, run)
             return
         start = 0
@@ -347,7 +347,7 @@ class Session:
             stop = min(start + many, len(owner))
             rows = torch.cat((rows, build(start + len(rows), stop))) if start + len(rows) < stop else rows
             owners = owner[start:stop]
-            order = lengths.lengths(rows, self.companions.at(owners).alongside).argsort(stable=True)
+            order = lengths.lengths(rows, self.row_arguments.at(owners).model_kwargs).argsort(stable=True)
             rows, owners = rows[order], owners[order]
             scores = torch.cat(list(self._batches(lambda first, last: rows[first:last], owners, run)))  # noqa: B023
             yield torch.empty_like(scores).index_copy_(0, order, scores)
@@ -371,10 +371,10 @@ class Session:
 
     def _run(self, batch: Tensor, runner: Runner, owner: Tensor | None) -> Float[Tensor, "batch outputs"]:
         with self.clocked():
-            if self.companions is None or owner is None:
+            if self.row_arguments is None or owner is None:
                 raw = runner.adapter(batch, self.kind)
             else:
-                raw = runner.adapter(batch, self.kind, self.companions.at(owner))  # type: ignore[call-arg]
+                raw = runner.adapter(batch, self.kind, self.row_arguments.at(owner))  # type: ignore[call-arg]
         outputs = checked_outputs(raw, len(batch), self.device, self.returns)
         with torch._C.DisableTorchFunction():  # who watches the model's functions must not see these
             outputs = outputs.clone()  # outputs are kept: a model may return memory that its next call overwrites

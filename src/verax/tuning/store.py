@@ -206,7 +206,7 @@ def facts_of(settings: SearchSettings, problem: Problem, space: Space) -> dict[s
 
 
 def _inputs_fact(inputs: CheckedInputs) -> str:
-    beside = {} if inputs.companions is None else inputs.companions.alongside
+    beside = {} if inputs.row_arguments is None else inputs.row_arguments.model_kwargs
     groups = [inputs.features.numbers()] if isinstance(inputs.features, Groups) else []
     return tensor_hash(inputs.values, *groups, *(beside[name] for name in sorted(beside)))
 

@@ -44,7 +44,7 @@ def test_layer_integrated_gradients_of_captum_are_ours(tokenizer: Any, bert: Any
 
     baseline = torch.where(inputs.features >= 0, inputs.baselines, inputs.values)
     layer = captum.attr.LayerIntegratedGradients(log_odds, bert.get_input_embeddings())
-    beside = (inputs.alongside["attention_mask"],)
+    beside = (inputs.model_kwargs["attention_mask"],)
     theirs = layer.attribute(inputs.values, baseline, n_steps=32, additional_forward_args=beside)
     method = verax.attribution.IntegratedGradients(points=32)
     ours = method(verax.text.embedded(problem))

@@ -63,7 +63,7 @@ def test_keywords_a_function_and_a_file_give_the_same_pc(tmp_path: Path) -> None
 def exported(model: Any, inputs: Any, path: Path) -> Any:
     """A session on the file, for any number of rows and tokens."""
     names = ("input_ids", "attention_mask")
-    example = (inputs.values[:2], inputs.alongside["attention_mask"][:2])
+    example = (inputs.values[:2], inputs.model_kwargs["attention_mask"][:2])
     axes = {name: {0: "rows", 1: "tokens"} for name in names}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter that needs no further package

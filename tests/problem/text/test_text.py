@@ -245,7 +245,7 @@ def test_generated_continuations_and_what_the_model_cannot_see(tokenizer: Any) -
     """The first token of a window of one is the only one seen: tokens before it have no effect."""
     model = gpt(tokenizer)
     problem = verax.text.generation(model, tokenizer, ["the film", "bad acting and"], max_new_tokens=3)
-    assert (problem.rows.alongside["labels"] >= 0).sum(1).tolist() == [3, 3]
+    assert (problem.rows.model_kwargs["labels"] >= 0).sum(1).tolist() == [3, 3]
     assert PredictionChange()(problem, {"r": torch.rand(problem.inputs.shape)}).value["r"].shape == (2,)
 
     class Blind(nn.Module):

@@ -1,4 +1,4 @@
-"""Damage: does a score fall with it, and with how many inputs is an explanation told apart from its damaged copies?"""
+"""Damage: does a score fall with it, and with how many inputs does it tell an explanation from damaged copies?"""
 
 import itertools
 import math

@@ -20,7 +20,7 @@ class Trim:
 
     Attributes:
         pad: The id, or the number, that fills rows up.
-        along: Names of the companions with one entry for each token, beside the attention mask.
+        along: Names of the arguments with one entry for each token, beside the attention mask.
         ids: Whether the rows are ids of tokens; otherwise they are vectors, one for each token.
 
     Example:
@@ -82,7 +82,7 @@ def _check_ids(rows: Int[Tensor, "n length"], known: int) -> None:
 
 
 def _filler(name: str) -> int:
-    """What stands in padded places of a companion; labels are left out of a loss by -100."""
+    """What stands in padded places of an argument; labels are left out of a loss by -100."""
     return -100 if name == "labels" else 0
 
 

@@ -249,7 +249,7 @@ def _generated(model: Any, prompt: TextInputs, most: int) -> list[int]:
 
 def _beside(inputs: TextInputs, following: list[list[int]]) -> TextInputs:
     """Continuations travel along: an encoder reads the prompt, a decoder what follows."""
-    return dataclasses.replace(inputs, alongside={**inputs.alongside, "labels": _padded(following, _IGNORED)})
+    return dataclasses.replace(inputs, model_kwargs={**inputs.model_kwargs, "labels": _padded(following, _IGNORED)})
 
 
 def _behind(tokenizer: Any, inputs: TextInputs, following: list[list[int]]) -> TextInputs:
@@ -265,7 +265,7 @@ def _behind(tokenizer: Any, inputs: TextInputs, following: list[list[int]]) -> T
         values=ids,
         features=_padded([[*numbers[row], *[-1] * len(following[row])] for row in rows], -1),
         baselines=inputs.baselines,
-        alongside={Trim.mask: (torch.arange(ids.shape[1]) < lengths[:, None]).long(), "labels": labels},
+        model_kwargs={Trim.mask: (torch.arange(ids.shape[1]) < lengths[:, None]).long(), "labels": labels},
         key="input_ids",
         collate=Trim(pad, ("labels",)),
         tokens=tuple((*inputs.tokens[row], *tokenizer.convert_ids_to_tokens(following[row])) for row in rows),

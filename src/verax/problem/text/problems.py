@@ -19,7 +19,7 @@ from verax.problem.text.tokens import Replace, TextInputs, Unit, token_rows, tok
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
 
-_ASKED = "asked"  # the companion that marks the token in question, so that it moves with its row
+_ASKED = "asked"  # the argument that marks the token in question, so that it moves with its row
 
 
 class TokenLabelScore(nn.Module):
@@ -71,7 +71,7 @@ def words_in_question(
     return dataclasses.replace(
         inputs,
         features=features,
-        alongside={**inputs.alongside, _ASKED: chosen},
+        model_kwargs={**inputs.model_kwargs, _ASKED: chosen},
         collate=dataclasses.replace(trim, along=(*trim.along, _ASKED)),
     )
 

@@ -110,7 +110,7 @@ class TextInputs(Inputs):
     @property
     def there(self) -> Any:
         """Which places of each row hold a token, special ones included, ``(N, L)``."""
-        return torch.as_tensor(self.alongside["attention_mask"]).bool()
+        return torch.as_tensor(self.model_kwargs["attention_mask"]).bool()
 
     def words(self, rows: int) -> tuple[tuple[str, ...], ...]:
         """What people read at each place of the first rows; nothing at special tokens and padding."""
@@ -152,7 +152,7 @@ class TextInputs(Inputs):
     def _prompt(self) -> Any:
         """Which places hold a token that does not belong to what follows a prompt in the same row."""
         follows = isinstance(self.collate, Trim) and "labels" in self.collate.along
-        return self.there & (torch.as_tensor(self.alongside["labels"]) < 0) if follows else self.there
+        return self.there & (torch.as_tensor(self.model_kwargs["labels"]) < 0) if follows else self.there
 
 
 def tokenized(
@@ -219,7 +219,7 @@ def token_rows(
         values=ids,
         features=features,
         baselines=instead,
-        alongside=beside,
+        model_kwargs=beside,
         key="input_ids",
         collate=Trim(_pad(tokenizer), along),
         tokens=tuple(

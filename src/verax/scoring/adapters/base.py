@@ -146,38 +146,40 @@ class KnowsLengths(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Companions:
+class RowArguments:
     """What travels with rows, and how a model is called with it.
 
     Attributes:
-        alongside: Arrays with one entry per row, by the name under which the model takes them.
+        model_kwargs: Arrays with one entry per row, by the name under which the model takes them.
         key: Name under which the model takes the rows themselves; None for the first argument.
-        collate: Called with the rows and their companions before the model is, and gives both back: it may trim
+        collate: Called with the rows and these arguments before the model is, and gives both back: it may trim
             padding or close gaps.
 
     Example:
         >>> import torch
-        >>> both = Companions({"weight": torch.tensor([1.0, 10.0])})
+        >>> both = RowArguments({"weight": torch.tensor([1.0, 10.0])})
         >>> both.at(torch.tensor([1, 1])).call(lambda x, weight: x[:, 0] * weight, torch.tensor([[1.0], [2.0]]))
         tensor([10., 20.])
     """
 
-    alongside: Mapping[str, Tensor] = field(default_factory=dict)
+    model_kwargs: Mapping[str, Tensor] = field(default_factory=dict)
     key: str | None = None
     collate: Collate | None = None
 
-    def on(self, device: torch.device) -> "Companions":
+    def on(self, device: torch.device) -> "RowArguments":
         """The same on a device."""
-        return Companions({name: value.to(device) for name, value in self.alongside.items()}, self.key, self.collate)
+        return RowArguments(
+            {name: value.to(device) for name, value in self.model_kwargs.items()}, self.key, self.collate
+        )
 
-    def at(self, owner: Int[Tensor, " rows"]) -> "Companions":
-        """The companions of rows, given which input each row came from."""
-        chosen = {name: value[owner] for name, value in self.alongside.items()}
-        return Companions(chosen, self.key, self.collate)
+    def at(self, owner: Int[Tensor, " rows"]) -> "RowArguments":
+        """The arguments of rows, given which input each row came from."""
+        chosen = {name: value[owner] for name, value in self.model_kwargs.items()}
+        return RowArguments(chosen, self.key, self.collate)
 
     def call(self, model: Callable[..., Any], batch: Tensor, convert: Callable[[Tensor], Any] | None = None) -> Any:
         """Call a model with rows and what comes with them, as arrays of the kind that ``convert`` makes."""
-        values, others = batch, dict(self.alongside)
+        values, others = batch, dict(self.model_kwargs)
         if self.collate is not None:
             values, others = self.collate(values, others)
         if convert is not None:

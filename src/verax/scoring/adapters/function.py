@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 
 from verax.core.arrays import ArrayKind
 from verax.core.warn import warn
-from verax.scoring.adapters.base import Adapter, Companions, Returns, as_numpy, feature_names_of, without_wrapper
+from verax.scoring.adapters.base import Adapter, Returns, RowArguments, as_numpy, feature_names_of, without_wrapper
 from verax.scoring.adapters.estimators import adapt_booster, adapt_estimator, fitted_labels, fitted_names, is_booster
 from verax.scoring.adapters.onnx import adapt_session, is_session, load_session
 from verax.scoring.adapters.torch_module import (
@@ -98,12 +98,12 @@ class PlainCallable:
         """Those of the estimator of which the function is a method, if it is one."""
         return fitted_labels(getattr(self.function, "__self__", None))
 
-    def __call__(self, batch: Tensor, kind: ArrayKind, companions: Companions | None = None) -> object:
+    def __call__(self, batch: Tensor, kind: ArrayKind, row_arguments: RowArguments | None = None) -> object:
         """Call the function with a batch of the kind it takes, and what comes beside it."""
         takes = self.takes or kind
         try:
-            if companions is not None:
-                output = companions.call(self.function, batch, as_numpy if takes == "numpy" else None)
+            if row_arguments is not None:
+                output = row_arguments.call(self.function, batch, as_numpy if takes == "numpy" else None)
             else:
                 output = self.function(as_numpy(batch) if takes == "numpy" else batch)
         except (TypeError, AttributeError) as error:

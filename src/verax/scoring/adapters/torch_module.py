@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
 from verax.core.warn import warn
-from verax.scoring.adapters.base import Companions, Returns, without_wrapper
+from verax.scoring.adapters.base import Returns, RowArguments, without_wrapper
 
 _WIDEST = 4  # times the vector of a token: what the widest layer of a transformer makes of it
 
@@ -93,9 +93,9 @@ class TorchModule:
         """Names of the classes, where the module's configuration has some."""
         return configured_labels(self.module) if self.score is None else None
 
-    def __call__(self, batch: Tensor, kind: ArrayKind, companions: Companions | None = None) -> object:
+    def __call__(self, batch: Tensor, kind: ArrayKind, row_arguments: RowArguments | None = None) -> object:
         """Run the module on a batch, with what comes beside it."""
-        return self.scored(self.module(batch) if companions is None else companions.call(self.module, batch))
+        return self.scored(self.module(batch) if row_arguments is None else row_arguments.call(self.module, batch))
 
     def scored(self, output: object) -> object:
         """The part of a module's output that is looked at."""
