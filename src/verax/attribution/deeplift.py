@@ -103,7 +103,7 @@ class _Graph:
         self, session: Session, inputs: Float[Tensor, "b *shape"], target: Int[Tensor, " b"], width: int
     ) -> None:
         self.session, self.inputs, self.target, self.width = session, inputs, target, width
-        self.multipliers = Multipliers(len(inputs), width)
+        self.slopes = Multipliers(len(inputs), width)
         self.ends: tuple[Tensor, Tensor] | None = None  # pairs and the model's outputs, once they have run
 
     def multipliers(
@@ -118,7 +118,7 @@ class _Graph:
         reference_scores = class_scores(reference_outputs, session.returns, session.output)
         session.counts.rows += self.width
         pairs, outputs = self.ends = self.ends or self._run(recording.calls)
-        self.multipliers.meet(recording.calls)
+        self.slopes.meet(recording.calls)
         arriving = self._last_step(outputs.detach(), reference_outputs.detach().repeat(len(self.inputs), 1))
         with session.clocked(), deterministic_convolutions():
             (gradient,) = torch.autograd.grad(outputs, pairs, arriving, True, allow_unused=True)
@@ -131,10 +131,10 @@ class _Graph:
         """Run the inputs, where references have been before."""
         session = self.session
         pairs = self.inputs.repeat_interleave(self.width, 0).requires_grad_()
-        self.multipliers.waiting = iter(calls)
-        with torch.enable_grad(), CaughtCalls(self.multipliers.call):
+        self.slopes.waiting = iter(calls)
+        with torch.enable_grad(), CaughtCalls(self.slopes.call):
             outputs = session.outputs(pairs)
-        self.multipliers.end()
+        self.slopes.end()
         if not outputs.requires_grad:
             raise TypeError(_INDEPENDENT)
         session.counts.rows += len(pairs)
