@@ -248,3 +248,22 @@ def test_captum_converges_to_the_same(method, peer):
         wanted = getattr(captum, peer)(model).attribute(x, baselines=baseline, target=1, **settings).detach()
     found = method(32)(calls.problem(model, x, target=1, baselines=baseline))
     torch.testing.assert_close(found, wanted, rtol=0, atol=0.05 * float(found.abs().max()))
+
+
+@both
+def test_standard_errors_say_how_far_off_values_are(method):
+    """In the shape of the values; 0 where these are exact, NaN where too few rows say, about right between."""
+    model, x = network(10), inputs(8, 10)
+    problem = calls.problem(model, x, target=1)
+    found = verax.explain(problem, {str(samples): method(samples) for samples in (16, 128, 256, 1024)})
+    errors, exact = found.standard_errors, found["1024"]
+    assert bool(errors["16"].isnan().all())
+    assert torch.equal(errors["1024"], torch.zeros_like(exact))
+    for samples in ("128", "256"):
+        away = (found[samples] - exact).square().mean().sqrt()
+        assert 0.5 < float(away / errors[samples].square().mean().sqrt()) < 2
+
+
+def test_methods_without_errors_have_none():
+    found = verax.explain(calls.problem(network(), inputs(2, 6), target=1), {"o": verax.attribution.Occlusion()})
+    assert found.standard_errors == {}

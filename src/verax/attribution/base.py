@@ -37,11 +37,15 @@ class Attributions(dict[str, Any]):
         rows_backward: Rows through which gradients were taken.
         seconds: Wall-clock time.
         delta: For methods that promise completeness, the largest relative gap of any input, by name.
+        standard_errors: Of ``KernelShap`` and ``PermutationShap``, by name, in the shape of the attributions: 0 where
+            they are exact, NaN where there are too few rows to know.
     """
 
-    def __init__(self, found: dict[str, Any], delta: dict[str, float], cost: Cost) -> None:
+    def __init__(
+        self, found: dict[str, Any], delta: dict[str, float], cost: Cost, errors: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(found)
-        self.delta, self.cost = delta, cost
+        self.delta, self.cost, self.standard_errors = delta, cost, errors or {}
         self.rows, self.rows_backward, self.seconds = cost.rows.forward, cost.rows.backward, cost.seconds
 
     def _table(self) -> TextTable:
@@ -261,34 +265,45 @@ def explain(problem: Problem, methods: Mapping[str, Attribution] | Sequence[Attr
     parts = [
         _computed(groups, problem[rows] if len(problem) > length else problem) for rows in pieces(len(problem), length)
     ]
-    values = {name: joined_rows([part[0][method.canonical] for part in parts]) for name, method in named.items()}
-    gaps = {name: [part[1].get(method.canonical) for part in parts] for name, method in named.items()}
+    values, errors = (
+        {
+            name: problem.order.back(joined_rows([part[kind][method.canonical] for part in parts]))
+            for name, method in named.items()
+            if method.canonical in parts[0][kind]
+        }
+        for kind in ("values", "errors")
+    )
+    gaps = {name: [part["delta"].get(method.canonical) for part in parts] for name, method in named.items()}
     delta = {name: max(gap for gap in some if gap is not None) for name, some in gaps.items() if some[0] is not None}
-    return Attributions({name: problem.order.back(value) for name, value in values.items()}, delta, meter.total())
+    return Attributions(values, delta, meter.total(), errors)
 
 
 def _listed(methods: Any) -> list[Attribution]:
     return [methods] if isinstance(methods, Attribution) else list(methods)
 
 
-def _computed(groups: Groups, problem: Problem) -> tuple[dict[str, Any], dict[str, float]]:
-    """Attributions of all configurations by canonical name, and how far each is from adding up."""
+def _computed(groups: Groups, problem: Problem) -> dict[str, dict[str, Any]]:
+    """By canonical name: attributions of all configurations, standard errors, and how far each is from adding up."""
     x = problem.inputs
     dtype = torch.promote_types(x.dtype, torch.float32)  # half precision cannot hold them: small squares would be 0
     layout = Layout("one", (), problem.given.kind, x.device, dtype)
     names = {family: [method.canonical for method in members] for family, members in groups.items()}
     with torch.inference_mode(False):  # plain tensors, also where the caller is in inference mode
         values = {name: torch.empty_like(x, dtype=dtype) for members in names.values() for name in members}
+    errors: dict[str, Tensor] = {}
     delta: dict[str, float] = {}
     work = stream(groups, problem)
     with contextlib.closing(work):  # an error must not leave the model in evaluation mode, or other threads waiting
         for family, piece in work:
             for name, computed in zip(names[family], piece.values, strict=True):
                 values[name][piece.rows] = computed.to(values[name])
+            for name, computed in zip(names[family], () if piece.errors is None else piece.errors, strict=False):
+                errors.setdefault(name, torch.zeros_like(values[name]))[piece.rows] = computed.to(values[name])
             if piece.delta is not None:
                 largest = float(piece.delta.max())
                 delta |= {name: max(largest, delta.get(name, 0.0)) for name in names[family]}
-    return {name: layout.pack(value[None]) for name, value in values.items()}, delta
+    packed = ({name: layout.pack(value[None]) for name, value in kind.items()} for kind in (values, errors))
+    return dict(zip(("values", "errors"), packed, strict=True)) | {"delta": delta}
 
 
 def stream(groups: Groups, problem: Problem) -> Generator[tuple[Family, Piece], None, None]:

@@ -122,11 +122,13 @@ class Piece:
         values: One attribution per member and input.
         delta: For methods that promise completeness, how far each input's attributions are from summing to the score
             difference, relative to its size; otherwise None.
+        errors: For methods that estimate them, standard errors in the shape of the values; otherwise None.
     """
 
     rows: slice
     values: Float[Tensor, "k b *shape"]
     delta: Float[Tensor, " b"] | None = None
+    errors: Float[Tensor, "k b *shape"] | None = None
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,16 @@ class Fit:
 
     Attributes:
         values: One per feature; they sum to the difference of the ends.
-        errors: Standard errors.
+        errors: Standard errors; NaN where they are not known.
     """
 
     values: Float[Tensor, "b features"]
     errors: Float[Tensor, "b features"]
+
+    @classmethod
+    def without_errors(cls, values: Float[Tensor, "b features"]) -> "Fit":
+        """Values from too few coalitions to know how far off they are."""
+        return cls(values, torch.full_like(values, torch.nan))
 
 
 def fitted(

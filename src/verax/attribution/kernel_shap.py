@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.given import Explained
-from verax.attribution.interactions import fitted
+from verax.attribution.interactions import Fit, fitted
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
 from verax.core import noise, palette
 from verax.core.blocks import block_bytes, pieces
@@ -38,7 +38,8 @@ class KernelShap(_Sampled):
     Args:
         samples: Model rows per input, those of the input and of the baseline included. Budgets are prefixes: the first
             coalitions are the same whatever their number, so that many budgets together cost the rows of the largest.
-            From ``2^d`` rows on, for ``d`` features, all coalitions are scored and the values are exact.
+            From ``2^d`` rows on, for ``d`` features, all coalitions are scored and the values are exact. Standard
+            errors are in ``verax.explain(...).standard_errors``.
         seed: Coalitions are a function of the seed and the input's values.
 
     Example:
@@ -116,21 +117,34 @@ class KernelShapFamily(ShapleyFamily):
 
     def estimates(
         self, draws: _Pairs, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int
-    ) -> Float[Tensor, "b features"]:
+    ) -> Fit:
         """Fit what the scores of a budget say beyond an even share: a sum over features, then interactions."""
         even = (ends[:, 1:] - ends[:, :1]) / features
         pairs = scores.shape[1] // 2
         if not pairs:
-            return even.expand(-1, features)
+            return Fit.without_errors(even.expand(-1, features))
         sizes = draws.sizes[:pairs]
         weights, size = (torch.from_numpy(array).to(scores) for array in (pair_weights(features, sizes), sizes))
-        # A pair's two equations differ in sign alone, once the even share is taken off: their mean is one equation.
         odd, half = (scores[:, 0::2] - scores[:, 1::2]) / 2, draws.half[:, :pairs]
-        solution = _fitted(half, size, odd + (features / 2 - size) * even, weights)
-        additive = even + solution - solution.mean(1, keepdim=True)
-        if pairs <= features:
-            return additive
-        return fitted(half, odd, (ends[:, 1] - ends[:, 0]) / 2, weights, additive).values
+        return fit_of_pairs(half, size, odd, weights, ends)
+
+
+def fit_of_pairs(
+    half: Bool[Tensor, "b pairs features"],
+    size: Float[Tensor, " pairs"],
+    odd: Float[Tensor, "b pairs"],
+    weights: Float[Tensor, " pairs"],
+    ends: Float[Tensor, "b 2"],
+) -> Fit:
+    """Shapley values from coalitions and half of how far they score above their complements."""
+    pairs, features = half.shape[1:]
+    even = (ends[:, 1:] - ends[:, :1]) / features
+    # A pair's two equations differ in sign alone, once the even share is taken off: their mean is one equation.
+    solution = _fitted(half, size, odd + (features / 2 - size) * even, weights)
+    additive = even + solution - solution.mean(1, keepdim=True)
+    if pairs <= features:
+        return Fit.without_errors(additive)
+    return fitted(half, odd, (ends[:, 1] - ends[:, 0]) / 2, weights, additive)
 
 
 def pairs_by_size(features: int) -> list[int]:

@@ -9,9 +9,13 @@ import torch
 from torch import Tensor
 
 from verax.attribution.given import Explained
+from verax.attribution.interactions import Fit
+from verax.attribution.kernel_shap import fit_of_pairs
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
 from verax.core import noise, palette
 from verax.core.shapes import Bool, Float, Int
+
+_FITTED = 4  # walks from which more sets are known than features
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,18 @@ class PermutationShap(_Sampled):
     contribution is how far the score moves when it joins, and its value is the mean over walks. Every second walk goes
     the order of the one before backwards, so that it meets the complements of its coalitions (Mitchell et al. 2022).
 
+    From the second walk there and back on, contributions are not averaged: all sets that were met are fitted together,
+    with the interactions that ``KernelShap`` allows for, which leaves less error from the same rows.
+
     The values always sum to the difference of the scores of the input and of the baseline. A budget uses whole walks of
-    ``d - 1`` rows for ``d`` features. One that is too small for a whole walk takes longer steps, and features that
-    join together share their contribution evenly.
+    ``d - 1`` rows for ``d`` features, from four on as many back as there. One that is too small for a whole walk takes
+    longer steps, and features that join together share their contribution evenly.
 
     Args:
         samples: Model rows per input at most, those of the input and of the baseline included. Budgets are prefixes:
             the first walks are the same whatever their number, so that many budgets together cost the rows of the
-            largest. From ``2^d`` rows on all coalitions are scored and the values are exact.
+            largest. From ``2^d`` rows on all coalitions are scored and the values are exact. Standard errors are in
+            ``verax.explain(...).standard_errors``.
         seed: Orders are a function of the seed and the input's values.
 
     Example:
@@ -66,10 +74,13 @@ class PermutationShapFamily(ShapleyFamily):
 
     seed: int
 
+    version: ClassVar[int] = 2
+
     def used(self, features: int, samples: int) -> int:
-        """Whole walks, or a part of the first one."""
+        """Whole walks, as many back as there where they are fitted; or a part of the first one."""
         length = max(1, features - 1)
-        return (samples - 2) // length * length or samples - 2
+        walks = (samples - 2) // length
+        return (walks - walks % 2 if walks >= _FITTED else walks) * length or samples - 2
 
     def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> _Walks:
         """Draw orders; the points of each walk come halfway first, so that a part of it spans all of it."""
@@ -88,10 +99,12 @@ class PermutationShapFamily(ShapleyFamily):
 
     def estimates(
         self, draws: _Walks, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int
-    ) -> Float[Tensor, "b features"]:
-        """The mean contribution over the walks of a budget."""
+    ) -> Fit:
+        """The mean contribution over the walks of a budget, or what fits all sets of several walks there and back."""
         points = halfway_first(features)[: scores.shape[1]]
         walks = max(1, scores.shape[1] // max(1, features - 1))
+        if walks >= _FITTED:
+            return _fitted(draws.joins[:, : walks // 2], scores.reshape(len(scores), walks, -1), points, ends)
         at = torch.tensor([0, *points, features], device=scores.device)
         path = scores.reshape(len(scores), walks, -1)
         first, last = (ends[:, None, end, None].expand(-1, walks, 1) for end in (0, 1))
@@ -101,7 +114,23 @@ class PermutationShapFamily(ShapleyFamily):
         joined = steps.repeat_interleave(at.diff(), dim=2)
         joined[:, 1::2] = joined[:, 1::2].flip(-1)  # the way back
         joins = draws.joins.repeat_interleave(2, dim=1)[:, :walks]
-        return joined.gather(2, joins).mean(1)
+        return Fit.without_errors(joined.gather(2, joins).mean(1))
+
+
+def _fitted(
+    joins: Int[Tensor, "b orders features"],
+    scores: Float[Tensor, "b walks points"],
+    points: list[int],
+    ends: Float[Tensor, "b 2"],
+) -> Fit:
+    """Fit the sets of walks there, each with its complement, which the walk back met."""
+    features = joins.shape[2]
+    sizes, order = torch.tensor(points, device=scores.device).sort()
+    path = scores[..., order]
+    odd = (path[:, 0::2] - path[:, 1::2].flip(-1)) / 2
+    half = joins[:, :, None] < sizes[:, None]
+    size = sizes.repeat(joins.shape[1]).to(scores)
+    return fit_of_pairs(half.flatten(1, 2), size, odd.flatten(1), 1 / (size * (features - size)), ends)
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from torch import Tensor
 from verax.attribution.base import Attribution
 from verax.attribution.coalitions import Kept, by_count, coalition_scores, spread_evenly
 from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.interactions import Fit
 from verax.core.arguments import checked_count, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
@@ -95,8 +96,8 @@ class ShapleyFamily(Family):
     @abstractmethod
     def estimates(
         self, draws: Any, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int
-    ) -> Float[Tensor, "b features"]:
-        """Values from the scores of the first coalitions, and of those with no and with all features."""
+    ) -> Fit:
+        """Values and errors from the scores of the first coalitions, and of those with no and with all features."""
 
     def rows(self, members: Sequence[_Sampled], given: Given, place: Place) -> Rows:
         """Those of the largest budget, for each input; the input itself is counted elsewhere."""
@@ -111,10 +112,12 @@ class ShapleyFamily(Family):
         per_input = (self._rows(members, most) + 1) * (64 if self._exact(members, most) else 24 * (most + 4))
         for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
-            values = torch.zeros(len(members), count, most, dtype=torch.float64, device=device)
+            found = torch.zeros(2, len(members), count, most, dtype=torch.float64, device=device)
             for features, which in by_count(fmap, rows, device):
-                values[:, which - rows.start, :features] = self._values(members, explained, which, features)
-            yield Piece(rows, spread_evenly(fmap, values, rows))
+                for place, fit in enumerate(self._fits(members, explained, which, features)):
+                    found[:, place, which - rows.start, :features] = torch.stack((fit.values, fit.errors))
+            values, errors = (spread_evenly(fmap, one, rows) for one in found)
+            yield Piece(rows, values, errors=errors)
 
     def _exact(self, members: Sequence[_Sampled], features: int) -> bool:
         return any(_is_exact(member, features) for member in members)
@@ -124,9 +127,9 @@ class ShapleyFamily(Family):
             return int(2**features) - 1
         return 1 + max(self.used(features, member.samples) for member in members)
 
-    def _values(
+    def _fits(
         self, members: Sequence[_Sampled], explained: Explained, which: Int[Tensor, " b"], features: int
-    ) -> Float[Tensor, "k b features"]:
+    ) -> list[Fit]:
         """Values of some inputs with equally many features, for each member."""
         budgets = [None if _is_exact(budget, features) else self.used(features, budget.samples) for budget in members]
         draws = self.draws(
@@ -141,12 +144,12 @@ class ShapleyFamily(Family):
             scores = coalition_scores(explained, which, draws.count, draws.kept)
             empty = coalition_scores(explained, which, 1, lambda at, _: at.new_zeros(len(at), features).bool())
         ends = torch.cat((empty, full), dim=1).double()
-        return torch.stack(
-            [
-                exact if used is None else self.estimates(draws, scores[:, :used].double(), ends, features)
-                for used in budgets
-            ]
-        )
+        return [
+            Fit(exact, torch.zeros_like(exact))
+            if used is None
+            else self.estimates(draws, scores[:, :used].double(), ends, features)
+            for used in budgets
+        ]
 
 
 def _is_exact(member: _Sampled, features: int) -> bool:
