@@ -267,3 +267,46 @@ def test_standard_errors_say_how_far_off_values_are(method):
 def test_methods_without_errors_have_none():
     found = verax.explain(calls.problem(network(), inputs(2, 6), target=1), {"o": verax.attribution.Occlusion()})
     assert found.standard_errors == {}
+
+
+def over_rows(model, row, others, target):
+    """The mean worth of each coalition over rows that stand in for what is removed."""
+    each = [worths(model, row, other, torch.arange(len(row)), target) for other in others]
+    return {chosen: np.mean([one[chosen] for one in each]) for chosen in each[0]}
+
+
+@both
+def test_over_a_background_values_are_those_of_mean_scores(method):
+    """Shapley's formula on means over background rows, which shap's exact explainer has as well."""
+    shap = pytest.importorskip("shap", reason="needs shap")
+    model, x, others = network(5), inputs(3, 5), inputs(4, 5, seed=3)
+    problem = calls.problem(model, x, target=2, background=others)
+    found = verax.explain(problem, {"over": method(samples=32, over="background")})
+    assert found.rows == len(x) * (1 + 31 * len(others))
+
+    def score(batch):
+        with torch.no_grad():
+            return model(torch.from_numpy(batch))[:, 2].numpy()
+
+    theirs = shap.explainers.ExactExplainer(score, shap.maskers.Independent(others.numpy()))(x.numpy())
+    np.testing.assert_allclose(found["over"].numpy(), theirs.values, atol=1e-10)
+    for row, values in zip(x, found["over"].numpy(), strict=True):
+        np.testing.assert_allclose(values, by_subsets(over_rows(model, row, others, 2), 5), atol=1e-12)
+
+
+@both
+def test_over_one_row_a_background_is_a_baseline(method):
+    model, x, other = network(9), inputs(2, 9), inputs(1, 9, seed=3)
+    by_background, by_baseline = (
+        method(samples=100, over=over)(calls.problem(model, x, target=1, background=other, baselines=other[0]))
+        for over in ("background", "baselines")
+    )
+    torch.testing.assert_close(by_background, by_baseline, rtol=0, atol=1e-10)
+
+
+@both
+def test_a_mean_over_the_background_needs_one(method):
+    with pytest.raises(ValueError, match=r"over=.background.*background=train_inputs"):
+        method(over="background")(calls.problem(network(), inputs(1, 6)))
+    with pytest.raises(ValueError, match="over"):
+        method(over="everything")

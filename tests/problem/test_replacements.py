@@ -1,5 +1,7 @@
 """Replacements against scipy, closed forms and plain loops; draws are keyed, and their errors cover."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from scipy import ndimage
 
 import calls
 import verax
-from verax.metrics import DirectedPredictionChange
+from verax.metrics import Comprehensiveness, DirectedPredictionChange, PredictionChange
 from verax.problem.replacement import Rows
 from verax.problem.replacement import images as image_replacements
 from verax.replacement import Blur, Conditional, Marginal, NoisyLinear, Toward
@@ -141,15 +143,64 @@ def test_what_is_missing_is_said():
         calls.prediction_change(model, x, x, replacement=Marginal(drawn(5, 3)))
 
 
-def test_what_is_drawn_has_neither_limits_nor_adaptive_steps():
+def test_what_is_drawn_has_limits_without_directions_and_no_adaptive_steps():
     x, train = drawn(3, 4), drawn(20, 4, seed=1)
     model = scorer(lambda rows: rows.sum(1))
-    with pytest.raises(ValueError, match="whose limits are not known"):
-        calls.evaluate(model, x, x, ["pc"], replacement=Marginal(train), limits=True)
-    with pytest.raises(ValueError, match="whose limits are not known"):
-        calls.limits(model, x, replacement=Marginal(train))
+    with pytest.raises(ValueError, match=r"dpc has a direction for each draw of the replacement, .* not known"):
+        calls.evaluate(model, x, x, ["dpc"], replacement=Marginal(train), limits=True)
     with pytest.raises(ValueError, match="adaptive steps are for replacements that are not drawn"):
         calls.evaluate(model, x, x, ["pc"], replacement=Marginal(train), steps="adaptive")
+
+
+@pytest.mark.parametrize("replacement", [Marginal(draws="every"), Marginal(draws=3), Conditional(draws=3)])
+@pytest.mark.parametrize("steps", [4, 2])
+def test_limits_over_draws_are_those_of_mean_scores(replacement, steps):
+    """No order passes them, and one attains them where steps hold one feature."""
+    x, train = drawn(3, 4), drawn(6, 4, seed=1)
+    problem = calls.problem(
+        scorer(lambda rows: rows.sum(1).sigmoid() + rows[:, 0] * rows[:, 1]),
+        x,
+        background=train,
+        replacement=replacement,
+    )
+    metrics = {"pc": PredictionChange(steps=steps), "comprehensiveness": Comprehensiveness(steps=steps)}
+    orders = torch.tensor(list(itertools.permutations((1.0, 2.0, 3.0, 4.0))), dtype=torch.float64)
+    scores = verax.evaluate(problem, orders[:, None].expand(-1, 3, -1), metrics)
+    found = verax.limits(problem, metrics)
+    for name, limits in found.items():
+        assert limits.exact == (steps == 4)
+        values = scores[name].value
+        if limits.exact:
+            torch.testing.assert_close(limits.best, values.amax(0))
+            torch.testing.assert_close(limits.worst, values.amin(0))
+        best = verax.evaluate(problem, limits.attribution, {name: metrics[name]})[name]
+        torch.testing.assert_close(best.value, limits.best)
+
+
+def test_shapley_values_beside_limits_are_means_over_the_background():
+    x, train = drawn(3, 4), drawn(6, 4, seed=1)
+    problem = calls.problem(scorer(lambda rows: rows.sum(1).sigmoid() + rows[:, 0] * rows[:, 1]), x, background=train)
+    over = verax.attribution.KernelShap(samples=16, over="background")(problem)
+    limits = verax.limits(problem.with_replacement(Marginal(draws="every")), ["pc"])["pc"]
+    torch.testing.assert_close(limits.shapley, over)
+
+
+def test_conditional_draws_have_the_mean_and_the_covariance_of_the_gaussian():
+    """Given the last of three columns; draws differ by input and seed and are the same for each set of an input."""
+    mixing = torch.tensor([[1.0, 0.5, 0.8], [0, 1, -0.6], [0, 0, 1]], dtype=torch.float64)
+    train = drawn(400, 3) @ mixing
+    covariance = torch.cov(train.T)
+    row = torch.tensor([[0.3, -0.2, 1.5]], dtype=torch.float64)
+    draws = 4000
+    rows = Rows(row.expand(draws, 3), torch.zeros(draws, 3), keys=torch.arange(draws) << 32)
+    gone = torch.tensor([[True, True, False]]).expand(draws, 3)
+    found = Conditional(train, ridge=0.0, draws=2).fill(rows, gone)
+    assert torch.equal(found[:, 2], row[0, 2].expand(draws))
+    mean = Conditional(train, ridge=0.0).fill(rows, gone)[0, :2]
+    left = covariance[:2, :2] - covariance[:2, 2:] @ covariance[2:, :2] / covariance[2, 2]
+    torch.testing.assert_close(found[:, :2].mean(0), mean, rtol=0, atol=4 * float(left.max() / draws) ** 0.5)
+    torch.testing.assert_close(torch.cov(found[:, :2].T), left, rtol=0.1, atol=0.1)
+    assert not torch.allclose(Conditional(train, draws=2, seed=1).fill(rows, gone), found)
 
 
 def dense_road(image: np.ndarray, gone: np.ndarray) -> np.ndarray:

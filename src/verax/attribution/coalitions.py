@@ -1,6 +1,7 @@
 """Coalitions: copies of an input that keep some of its features and have the baseline in place of all others."""
 
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,11 +15,16 @@ from verax.problem.features import FeatureMap, Groups
 Kept = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Bool[Tensor, "rows features"]]
 """The features that are kept: by the place of each row's input and the number of its coalition."""
 
+Over = Literal["baselines", "background"]
+"""What stands in for removed features: the problem's baselines, or each row of its background, on average."""
+
 
 def coalition_scores(
-    explained: Explained, which: Int[Tensor, " b"], count: int, kept: Kept
+    explained: Explained, which: Int[Tensor, " b"], count: int, kept: Kept, over: Over = "baselines"
 ) -> Float[Tensor, "b {count}"]:
-    """Score as many coalitions of each of some inputs, in bounded memory."""
+    """Score as many coalitions of each of some inputs, in bounded memory; over a background, their means."""
+    if over == "background":
+        return _background_scores(explained, which, count, kept)
     session, fmap = explained.session, explained.features
     at_home = which.to(explained.inputs.device)
     inputs, baselines = (
@@ -36,6 +42,27 @@ def coalition_scores(
 
     scores = session.target_scores(build, which.repeat_interleave(count), explained.target)
     return scores.reshape(len(which), count)
+
+
+def _background_scores(
+    explained: Explained, which: Int[Tensor, " b"], count: int, kept: Kept
+) -> Float[Tensor, "b {count}"]:
+    """Mean scores of coalitions whose other features come from each row of the background in turn."""
+    session, fmap = explained.session, explained.features
+    inputs = explained.inputs.index_select(0, which.to(explained.inputs.device)).to(session.device, session.dtype)
+    others = explained.need_background("a mean over the background").to(session.device, session.dtype)
+    chosen = must_choose(inputs, others)
+
+    def build(start: int, stop: int) -> Tensor:
+        row = torch.arange(start, stop, device=session.device)
+        coalition, other = row // len(others), row % len(others)
+        at = coalition // count
+        removed = ~kept(at, coalition % count)
+        mask = fmap.expand(functional.pad(removed, (0, fmap.most - removed.shape[1])), which[at])
+        return replaced(inputs[at], others[other], mask, chosen=chosen)
+
+    scores = session.target_scores(build, which.repeat_interleave(count * len(others)), explained.target)
+    return scores.double().reshape(len(which), count, len(others)).mean(2)
 
 
 def by_count(features: FeatureMap, rows: slice, device: torch.device) -> Iterator[tuple[int, Int[Tensor, " b"]]]:

@@ -41,6 +41,8 @@ class KernelShap(_Sampled):
             From ``2^d`` rows on, for ``d`` features, all coalitions are scored and the values are exact. Standard
             errors are in ``verax.explain(...).standard_errors``.
         seed: Coalitions are a function of the seed and the input's values.
+        over: ``"baselines"``, or ``"background"``: a coalition's score is the mean over all rows of the background, as
+            in shap (marginal, or interventional), and costs as many model rows.
 
     Example:
         >>> import verax
@@ -61,7 +63,7 @@ class KernelShap(_Sampled):
     @property
     def family(self) -> "KernelShapFamily":
         """All budgets of a seed."""
-        return KernelShapFamily(self.seed)
+        return KernelShapFamily(self.seed, self.over)
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,6 @@ class _Pairs(Draws):
 @dataclass(frozen=True)
 class KernelShapFamily(ShapleyFamily):
     """One draw of pairs; every budget fits the scores of its first ones."""
-
-    seed: int
 
     version: ClassVar[int] = 2
 

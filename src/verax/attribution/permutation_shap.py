@@ -39,6 +39,8 @@ class PermutationShap(_Sampled):
             largest. From ``2^d`` rows on all coalitions are scored and the values are exact. Standard errors are in
             ``verax.explain(...).standard_errors``.
         seed: Orders are a function of the seed and the input's values.
+        over: ``"baselines"``, or ``"background"``: a coalition's score is the mean over all rows of the background, as
+            in shap (marginal, or interventional), and costs as many model rows.
 
     Example:
         >>> import verax
@@ -58,7 +60,7 @@ class PermutationShap(_Sampled):
     @property
     def family(self) -> "PermutationShapFamily":
         """All budgets of a seed."""
-        return PermutationShapFamily(self.seed)
+        return PermutationShapFamily(self.seed, self.over)
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,6 @@ class _Walks(Draws):
 @dataclass(frozen=True)
 class PermutationShapFamily(ShapleyFamily):
     """One sequence of walks; every budget takes the mean of its first ones."""
-
-    seed: int
 
     version: ClassVar[int] = 2
 

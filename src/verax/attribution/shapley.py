@@ -3,16 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.attribution.coalitions import Kept, by_count, coalition_scores, spread_evenly
+from verax.attribution.coalitions import Kept, Over, by_count, coalition_scores, spread_evenly
 from verax.attribution.given import Explained, Family, Given, Piece, Place
 from verax.attribution.interactions import Fit
-from verax.core.arguments import checked_count, checked_seed, settle
+from verax.core.arguments import checked_choice, checked_count, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
 from verax.scoring.meter import Rows
@@ -48,6 +48,7 @@ class _Sampled(Attribution):
 
     samples: int = 1024
     seed: int = 0
+    over: Over = "baselines"
 
     random: ClassVar[bool] = True
     local: ClassVar[bool] = False
@@ -55,6 +56,7 @@ class _Sampled(Attribution):
 
     def __post_init__(self) -> None:
         settle(self, samples=checked_count("samples", self.samples, least=2), seed=checked_seed(self.seed))
+        checked_choice("over", self.over, get_args(Over))
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Draws:
         return self.kept(at, number).reshape(inputs, self.count, features)
 
 
+@dataclass(frozen=True)
 class ShapleyFamily(Family):
     """All budgets of one method and seed: each uses the first coalitions of one draw.
 
@@ -83,7 +86,15 @@ class ShapleyFamily(Family):
     exact values; then smaller budgets find the scores of theirs among them.
     """
 
+    seed: int
+    over: Over
+
     needs_gradients: ClassVar[bool] = False
+
+    def check(self, members: Sequence[Any], given: Given) -> None:
+        """A mean over the background needs one."""
+        if self.over == "background":
+            given.need_background(f"{type(members[0]).__name__}(over='background')")
 
     @abstractmethod
     def used(self, features: int, samples: int) -> int:
@@ -94,22 +105,25 @@ class ShapleyFamily(Family):
         """Draw so many coalitions for some inputs with equally many features."""
 
     @abstractmethod
-    def estimates(
-        self, draws: Any, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int
-    ) -> Fit:
+    def estimates(self, draws: Any, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int) -> Fit:
         """Values and errors from the scores of the first coalitions, and of those with no and with all features."""
 
     def rows(self, members: Sequence[_Sampled], given: Given, place: Place) -> Rows:
         """Those of the largest budget, for each input; the input itself is counted elsewhere."""
         counts = given.features.counts(slice(0, len(given.inputs)))
         each = [self._rows(members, int(features)) for features in counts]
-        return Rows(sum(each) * (len(given.inputs) if len(each) == 1 else 1))
+        return Rows(sum(each) * (len(given.inputs) if len(each) == 1 else 1) * self._others(given))
+
+    def _others(self, given: Given) -> int:
+        """Rows that a coalition costs."""
+        return 1 if self.over == "baselines" or given.background is None else len(given.background)
 
     def pieces(self, members: Sequence[_Sampled], explained: Explained) -> Iterator[Piece]:
         """Yield the values of all budgets, block by block."""
         fmap, device = explained.features, explained.session.device
         most = fmap.most
         per_input = (self._rows(members, most) + 1) * (64 if self._exact(members, most) else 24 * (most + 4))
+        per_input += 8 * self._rows(members, most) * self._others(explained)
         for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
             found = torch.zeros(2, len(members), count, most, dtype=torch.float64, device=device)
@@ -137,12 +151,14 @@ class ShapleyFamily(Family):
         )
         full, exact = explained.clean[which, None], torch.empty(0)
         if None in budgets:
-            every = torch.cat((_all_but_the_last(explained, which, features), full), dim=1)
+            every = torch.cat((self._all_but_the_last(explained, which, features), full), dim=1)
             exact, empty = exact_shapley(every), every[:, :1]
             scores = every.gather(1, _places(draws.masks(len(which), features, which.device)))
         else:
-            scores = coalition_scores(explained, which, draws.count, draws.kept)
-            empty = coalition_scores(explained, which, 1, lambda at, _: at.new_zeros(len(at), features).bool())
+            scores = coalition_scores(explained, which, draws.count, draws.kept, self.over)
+            empty = coalition_scores(
+                explained, which, 1, lambda at, _: at.new_zeros(len(at), features).bool(), self.over
+            )
         ends = torch.cat((empty, full), dim=1).double()
         return [
             Fit(exact, torch.zeros_like(exact))
@@ -151,15 +167,18 @@ class ShapleyFamily(Family):
             for used in budgets
         ]
 
+    def _all_but_the_last(
+        self, explained: Explained, which: Int[Tensor, " b"], features: int
+    ) -> Float[Tensor, "b coalitions"]:
+        """Scores of all coalitions but the one with all features, which is the input."""
+        bits = torch.arange(features, device=which.device)
+        return coalition_scores(
+            explained, which, 2**features - 1, lambda _, number: (number[:, None] >> bits) % 2 == 1, self.over
+        )
+
 
 def _is_exact(member: _Sampled, features: int) -> bool:
     return features < 63 and 2**features <= member.samples
-
-
-def _all_but_the_last(explained: Explained, which: Int[Tensor, " b"], features: int) -> Float[Tensor, "b coalitions"]:
-    """Scores of all coalitions but the one with all features, which is the input."""
-    bits = torch.arange(features, device=which.device)
-    return coalition_scores(explained, which, 2**features - 1, lambda _, number: (number[:, None] >> bits) % 2 == 1)
 
 
 def _places(masks: Bool[Tensor, "b n features"]) -> Int[Tensor, "b n"]:

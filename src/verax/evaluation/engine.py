@@ -22,6 +22,7 @@ from verax.evaluation.result import Evaluation, Saturation
 from verax.metrics.about import About, class_counts, text_examples
 from verax.metrics.base import AttributionMetric, GuidedMetric, Metric, SampledMetric, all_draws
 from verax.metrics.result import Context, GuidedResult, Result
+from verax.metrics.weighted_area import DirectedArea
 from verax.perturbation.adaptive import adaptive_scores
 from verax.perturbation.adaptive_curves import AdaptiveExperiment
 from verax.perturbation.guided import GuidedScores, guided_scores
@@ -240,7 +241,7 @@ def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
 
 def repeats_of(metric: GuidedMetric, problem: Attributed) -> int:
     """How many times a metric's replacement is drawn."""
-    return (metric.experiment.replacement or problem.replacement).repeats
+    return problem.fitted(metric.experiment.replacement or problem.replacement).repeats
 
 
 def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bool) -> None:
@@ -251,8 +252,11 @@ def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bo
                 raise ValueError(
                     f"{name}: adaptive steps are for replacements that are not drawn; pass a number of steps."
                 )
-            if limits:
-                raise ValueError(f"limits: {name} has a replacement that is drawn, whose limits are not known.")
+            if limits and isinstance(metric, DirectedArea):
+                raise ValueError(
+                    f"limits: {name} has a direction for each draw of the replacement, whose limits are not known; "
+                    "use PC, or a replacement that is not drawn."
+                )
 
 
 class RepeatedDraws:

@@ -1,7 +1,7 @@
 """Parts of a task: inputs with equally many features, and the scores of their removed sets."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -48,15 +48,30 @@ class Part:
         for rows in pieces(len(self.which), max(1, block_bytes(self.session.device) // each)):
             yield load(self.session, self.task, rows, slice(0, 1), False)
 
+    @property
+    def draws(self) -> list[Task]:
+        """The task with each draw of what removed features become; itself where they are not drawn."""
+        return [replace(self.task, draw=draw) for draw in range(self.task.moves.repeats)]
+
+    def _drawn(self, block: Block) -> Iterator[tuple[Task, Block]]:
+        for task in self.draws:
+            again = block if task.draw == self.task.draw else load(self.session, task, block.rows, block.which, False)
+            yield task, again
+
     def all_scores(self, block: Block) -> Float[Tensor, "b sets"]:
-        """Scores of all removed sets, feature ``i`` removed where bit ``i`` of the place is 1."""
+        """Mean scores over draws of all removed sets, feature ``i`` removed where bit ``i`` of the place is 1."""
         kind = set_type(self.features)
         sets = torch.arange(2**self.features, dtype=kind, device=self.session.device).expand(len(block.inputs), -1)
-        return score_sets(self.session, self.task, block, sets)
+        drawn = (score_sets(self.session, task, own, sets) for task, own in self._drawn(block))
+        return _mean(drawn, len(self.draws))
 
     def scores_of(self, block: Block) -> Callable[[Tensor], Tensor]:
-        """What scores any removed sets ``(b, sets, features)`` of a block's inputs."""
-        session, rows = self.session, PerturbedRows(self.session, self.task, block)
+        """What scores any removed sets ``(b, sets, features)`` of a block's inputs, on average over draws."""
+        each = [self._scores_of(task, own) for task, own in self._drawn(block)]
+        return lambda removed: _mean((score(removed) for score in each), len(each))
+
+    def _scores_of(self, task: Task, block: Block) -> Callable[[Tensor], Tensor]:
+        session, rows = self.session, PerturbedRows(self.session, task, block)
 
         def score(removed: Bool[Tensor, "b sets features"]) -> Float[Tensor, "b sets"]:
             flat, sets = removed.flatten(0, 1), removed.shape[1]
@@ -68,6 +83,12 @@ class Part:
             return session.target_scores(build, owner, self.task.target, streamed=True).reshape(removed.shape[:2])
 
         return score
+
+
+def _mean(scores: Iterable[Tensor], count: int) -> Tensor:
+    """The mean of so many scores, in double precision where there are several."""
+    first, *others = scores if count == 1 else (one.double() for one in scores)
+    return sum(others, start=first) / count if others else first
 
 
 def parts(session: Session, task: Task, which: Int[Tensor, " m"]) -> Iterator[Part]:

@@ -79,7 +79,8 @@ def in_own_steps(
         alike = _one_sign_per_step(part, metric, other.attribution[part.which])
         values += [alike, -alike]
     stacked = torch.stack(values)
-    scores = metric.reduce(_guided(part, metric, stacked)).to(stacked)
+    drawn = [metric.reduce(_guided(replace(part, task=task), metric, stacked)) for task in part.draws]
+    scores = torch.stack(drawn).mean(0).to(stacked)
     best, worst = scores.max(0), scores.min(0)
     rows = torch.arange(len(which), device=stacked.device)
     chance = first.chance[part.which]
@@ -205,7 +206,8 @@ def _alike(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) 
         def readings(count: int, same: dict[str, GuidedMetric] = same) -> Iterable[ChainReading]:
             return _readings(same, problem.features, count).values()
 
-        groups.append(_Alike(kind, same, problem.features, planned(problem, readings, rows // len(kinds))))
+        each = rows // (len(kinds) * problem.fitted(kind).repeats)
+        groups.append(_Alike(kind, same, problem.features, planned(problem, readings, each)))
     return groups
 
 

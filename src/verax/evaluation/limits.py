@@ -43,6 +43,10 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
     (``steps`` below their number): the attribution that is best one feature per step is scored in the metric's own
     steps, with its own rule. Where rows are too many for all inputs, some are drawn at random, and the others are NaN.
 
+    Where a replacement is drawn, such as ``verax.replacement.Marginal``, a set's score is the mean over its draws, each
+    at the cost of a row. With ``Marginal(draws="every")`` that is the mean over the background, for limits and for
+    Shapley values.
+
     An attribution here is any that ``evaluate`` takes, zeros allowed. The one given back has a value for each feature,
     shared out evenly among its elements; for ``lpc`` and the rules ``dot`` and ``coherent``, which sum up what the
     elements of a feature predict, among those of them that move the same way.

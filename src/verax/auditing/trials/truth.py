@@ -168,7 +168,7 @@ def _shares_of_limits(
         if has_limits(metric)
         and not isinstance(metric.experiment, AdaptiveExperiment)
         and metric.experiment.steps >= subject.features
-        and (metric.experiment.replacement or bench.replacement).repeats == 1
+        and subject.problem.fitted(metric.experiment.replacement or bench.replacement).repeats == 1
     }
     if not known or subject.features > _FEW:
         return

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,14 +16,21 @@ from verax.problem.replacement.base import Replacement, Rows
 
 @dataclass(frozen=True, eq=False)
 class Conditional(Replacement):
-    """Removed features become their conditional mean given those that stay, for a Gaussian fitted to training data.
+    """Removed features become what those that stay make likely, for a Gaussian fitted to training data.
 
     ``E[x_S | x_K] = m_S + C_SK C_KK^-1 (x_K - m_K)``, with mean m and covariance C of the background: the row that
     stays as near to the data as a linear guess can. With everything removed it is the mean. For tables.
 
+    By default this one mean row is scored: ``f(E[x])``, which is the expected score ``E[f(x)]`` of linear models alone.
+    On a sum of nonlinear functions, Shapley values of one are ``MEAN_ROW`` away from those of the other, relative to
+    their size (``docs/outside.md``). With ``draws``, rows are drawn from the conditional Gaussian, and scores are means
+    over them: the expected score, with the Monte-Carlo error of the draws.
+
     Args:
         background: Rows to fit to; None for those of the call.
         ridge: Share of the mean variance that is added to each variance, for columns that depend on each other.
+        draws: Rows drawn for each set; 0 for the mean row.
+        seed: Same seed, same draws; they depend on it and on the input alone.
 
     Example: of two equal columns, one tells the other.
         >>> train = torch.randn(500, 1).repeat(1, 2)
@@ -35,10 +42,13 @@ class Conditional(Replacement):
 
     background: Any = field(default=None, repr=False)
     ridge: float = 1e-6
+    draws: int = 0
+    seed: int = 0
     setwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         settle(self, ridge=checked_not_negative("ridge", self.ridge))
+        settle(self, draws=checked_count("draws", self.draws, least=0), seed=checked_seed(self.seed))
         if self.background is not None:
             settle(self, background=as_tensor("background", self.background))
 
@@ -46,8 +56,13 @@ class Conditional(Replacement):
         """With rows to fit to, and not fitted yet: own rows may have changed since the last call."""
         return replace(self, background=background if self.background is None else self.background)
 
+    @property
+    def repeats(self) -> int:
+        """How many rows are drawn; one where the mean row is taken."""
+        return max(1, self.draws)
+
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """The conditional means, one small system of equations for each row."""
+        """The conditional means, one small system of equations for each row, or a draw around each."""
         if rows.values.ndim != 2 or rows.still is not None:
             shape = tuple(rows.values.shape)
             raise ValueError(f"replacement: Conditional is for tables of numbers without gaps, got shape {shape}.")
@@ -62,8 +77,15 @@ class Conditional(Replacement):
         # in terms of the precision P: P_SS (x_S - m_S) = -P_SK (x_K - m_K); rows of what stays say that it stays
         system = mask[:, :, None] * precision * mask[:, None, :] + torch.diag_embed(1 - mask)
         right = -mask * ((away * (1 - mask)) @ precision)
-        expected = mean + torch.linalg.solve(system, right)
-        return torch.where(gone, expected.to(rows.values), rows.values)
+        filled = mean + torch.linalg.solve(system, right)
+        if self.draws:
+            # L L^T = P_SS, so that L^-T z has the covariance of what is removed, given what stays
+            if rows.keys is None:
+                raise ValueError("rows: Conditional draws by the keys of rows, which have none.")
+            drawn = noise.normals(rows.keys + self.seed, rows.draw, 1, len(mean), torch.float64)[:, 0]
+            lower = torch.linalg.cholesky(system)
+            filled = filled + torch.linalg.solve_triangular(lower.mT, drawn[..., None], upper=True)[..., 0]
+        return torch.where(gone, filled.to(rows.values), rows.values)
 
     @cached_property
     def _gaussian(self) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
@@ -87,7 +109,7 @@ class Marginal(Replacement):
 
     Args:
         background: Rows to draw from; None for those of the call.
-        draws: Rows for each input.
+        draws: Rows for each input; ``"every"`` for each row of the background once, without Monte-Carlo error.
         seed: Same seed, same rows.
 
     Example:
@@ -99,17 +121,25 @@ class Marginal(Replacement):
     """
 
     background: Any = field(default=None, repr=False)
-    draws: int = 16
+    draws: int | Literal["every"] = 16
     seed: int = 0
 
     def __post_init__(self) -> None:
-        settle(self, draws=checked_count("draws", self.draws), seed=checked_seed(self.seed))
+        if self.draws != "every":
+            settle(self, draws=checked_count("draws", self.draws))
+        settle(self, seed=checked_seed(self.seed))
         if self.background is not None:
             settle(self, background=as_tensor("background", self.background))
+
+    def fitted(self, background: Shaped[Tensor, "m *shape"] | None) -> "Marginal":
+        """With the rows that all draws go through."""
+        return self if self.background is not None else replace(self, background=background)
 
     @property
     def repeats(self) -> int:
         """How many rows are drawn for each input."""
+        if self.draws == "every":
+            return 1 if self.background is None else len(self.background)
         return self.draws
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
@@ -118,6 +148,8 @@ class Marginal(Replacement):
         if others.shape[1:] != rows.values.shape[1:]:
             row_shape = tuple(rows.values.shape[1:])
             raise ValueError(f"background: expected rows of shape {row_shape}, got shape {tuple(others.shape)}.")
+        if self.draws == "every":
+            return others[rows.draw].expand(rows.values.shape)
         if rows.keys is None:
             raise ValueError("rows: Marginal draws by the keys of rows, which have none.")
         share = noise.uniforms(rows.keys + self.seed, rows.draw, 1, 1)[:, 0, 0]
