@@ -9,7 +9,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,7 @@ from verax.attribution import KernelShap, PermutationShap
 
 FOLDERS = ("naopc", "shapiq")
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096)
-SEEDS, INPUTS = 3, 6
-SLOW_BUDGET, SLOW_INPUTS = 256, 2  # of ProxySPEX, which searches for its settings
+SEEDS, INPUTS = 3, 4
 WORDS = 12
 TEXTS = "yelp_roberta-base-SST-2"
 Array = Any
@@ -186,7 +185,7 @@ def _shapiq(make: Callable[[int, int], Any]) -> Estimator:
     return found
 
 
-OURS, SLOW = ("Verax KernelShap", "Verax PermutationShap"), "shapiq ProxySPEX"
+OURS = ("Verax KernelShap", "Verax PermutationShap")
 
 
 def estimators() -> dict[str, Estimator]:
@@ -207,8 +206,6 @@ def estimators() -> dict[str, Estimator]:
         "shapiq KernelSHAP": _shapiq(lambda d, seed: shapiq.KernelSHAP(d, pairing_trick=True, random_state=seed)),
         "shapiq LeverageSHAP": _shapiq(leverage),
         "shapiq kADDSHAP": _shapiq(lambda d, seed: shapiq.kADDSHAP(d, max_order=2, random_state=seed)),
-        "shapiq SVARM": _shapiq(lambda d, seed: shapiq.SVARM(d, random_state=seed)),
-        SLOW: _shapiq(lambda d, seed: shapiq.ProxySPEX(n=d, index="SV", max_order=1, random_state=seed)),
     }
 
 
@@ -245,23 +242,16 @@ def _raced(game: Game) -> dict[str, Any]:
         for name, estimate in estimators().items():
             if not _possible(name, game, budget):
                 continue
-            one, seeds = (_few(game), 1) if name == SLOW else (game, SEEDS)
-            errors, seconds = zip(*(_timed(one, estimate, budget, seed) for seed in range(seeds)), strict=True)
-            seconds = float(np.median(seconds)) * len(game.rows) / len(one.rows)
+            errors, seconds = zip(*(_timed(game, estimate, budget, seed) for seed in range(SEEDS)), strict=True)
+            median = float(np.median(seconds))
             lines.append(
-                {"budget": budget, "who": name, "error": float(np.mean(errors)), "errors": errors, "seconds": seconds}
+                {"budget": budget, "who": name, "error": float(np.mean(errors)), "errors": errors, "seconds": median}
             )
     return {"game": game.name, "features": game.features, "lines": lines, "coverage": _coverage(game)}
 
 
-def _few(game: Game) -> Game:
-    return replace(game, rows=game.rows[:SLOW_INPUTS], exact=game.exact[:SLOW_INPUTS])
-
-
 def _possible(name: str, game: Game, budget: int) -> bool:
-    """Below all coalitions; shap's permutations need one walk there and back, ProxySPEX minutes."""
-    if name == SLOW and budget != SLOW_BUDGET:
-        return False
+    """Below all coalitions; shap's permutations need one walk there and back."""
     return budget < 2**game.features and not (name == "shap Permutation" and budget < 2 * game.features + 1)
 
 

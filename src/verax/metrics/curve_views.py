@@ -147,12 +147,16 @@ class ShareView(CurveView):
 
     shares: Shares = (0.05, 0.1, 0.2, 0.5)
 
-    alone: ClassVar[bool]
     citation: ClassVar[str] = "DeYoung et al.: ERASER: a benchmark to evaluate rationalized NLP models, ACL 2020"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self, shares=_checked_shares(self.shares))
+
+    @property
+    @abstractmethod
+    def alone(self) -> bool:
+        """Whether the shares are what is left; otherwise they go."""
 
     def weights(self, points: int) -> Float[Tensor, "2 points"]:
         """1 for the unperturbed point, and what makes the mean of the others negative."""
@@ -188,7 +192,7 @@ class Comprehensiveness(ShareView):
     label: ClassVar[str] = "Comprehensiveness"
     asks: ClassVar[str] = "How much of the score is lost without the largest attributions?"
     higher_is_better: ClassVar[bool] = True
-    alone: ClassVar[bool] = False
+    alone: ClassVar[bool] = False  # type: ignore[misc]  # the property of the base
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ class Sufficiency(ShareView):
     label: ClassVar[str] = "Sufficiency"
     asks: ClassVar[str] = "How much of the score is lost with the largest attributions alone?"
     higher_is_better: ClassVar[bool] = False
-    alone: ClassVar[bool] = True
+    alone: ClassVar[bool] = True  # type: ignore[misc]  # the property of the base
 
 
 def _checked_shares(shares: Any) -> Shares:
