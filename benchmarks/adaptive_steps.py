@@ -26,8 +26,8 @@ ROUNDING = 1e-6  # of scores in single precision
 FIXED = (5, 10, 20, 40, 80, 160, 320)
 METRICS: dict[str, Any] = {
     "PC": PredictionChange(),
-    "DPC": DirectedPredictionChange(),
-    "DPC morf": DirectedPredictionChange(area="morf"),
+    "DPC": DirectedPredictionChange("magnitude"),
+    "DPC morf": DirectedPredictionChange("magnitude", area="morf"),
     "LPC": LocalPredictionChange(epsilon=0.1),
 }
 

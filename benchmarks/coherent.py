@@ -20,10 +20,10 @@ import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange
 
 METRICS = {
-    "DPC, sum": DirectedPredictionChange(),
-    "DPC, dot": DirectedPredictionChange(rule="dot"),
-    "DPC, coherent": DirectedPredictionChange(rule="coherent"),
-    "DPC, coherent, morf": DirectedPredictionChange(rule="coherent", area="morf"),
+    "DPC, sum": DirectedPredictionChange("magnitude"),
+    "DPC, dot": DirectedPredictionChange("magnitude", rule="dot"),
+    "DPC, coherent": DirectedPredictionChange("magnitude", rule="coherent"),
+    "DPC, coherent, morf": DirectedPredictionChange("magnitude", rule="coherent", area="morf"),
     "LPC": LocalPredictionChange(epsilon=1e-3),
 }
 WANTED = 0.9

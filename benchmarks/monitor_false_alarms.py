@@ -62,7 +62,7 @@ def network_scores() -> Any:
     model = common.paper_mlp()
     attributions = common.attributions_like_a_study(model, inputs, 1)[0]
     problem = verax.Problem(verax.Scorer(model, returns="logits"), inputs)
-    return verax.metrics.DirectedPredictionChange()(problem, attributions).value.double().numpy()
+    return verax.metrics.DirectedPredictionChange("magnitude")(problem, attributions).value.double().numpy()
 
 
 def drawn_from(scores: Any) -> Draw:

@@ -5,6 +5,7 @@ python benchmarks/which_metric.py
 Prints the tables of docs/which-metric.md, puts them there, and keeps every figure in results/which_metric.parquet.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -46,6 +47,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "which-metric.md"
 KINDS: tuple[Kind, ...] = ("local", "baseline")
 TRIALS = (TruthWins(), FallsWithDamage(), PeaksAtTruth())
 WINS, DAMAGE, PEAK = "truth_wins: ", "smallest_damage_found", "peaks_at_truth"
+LIMIT = f"{PEAK}: of the exact limit"
 SUMMARIES = {"PES of PC": pes, "CMI of PC": cmi}  # of the scores of all inputs: one number
 FALSE = {
     "random": ("random", "permuted"),
@@ -69,12 +71,12 @@ OURS: dict[str, Metric] = {
     "DPC, by magnitude": DirectedPredictionChange(order="magnitude"),
     "DPC, signed": DirectedPredictionChange(order="signed"),
     "DPC, literal": DirectedPredictionChange(order="literal"),
-    "DPC, MoRF area": DirectedPredictionChange(area="morf"),
+    "DPC, MoRF area": DirectedPredictionChange("magnitude", area="morf"),
     "DPC, signed, MoRF area": DirectedPredictionChange(order="signed", area="morf"),
-    "DPC, 4 steps, sum": DirectedPredictionChange(steps=4),
-    "DPC, 4 steps, dot": DirectedPredictionChange(steps=4, rule="dot"),
-    "DPC, 4 steps, coherent": DirectedPredictionChange(steps=4, rule="coherent"),
-    "DPC, 4 steps, coherent, MoRF area": DirectedPredictionChange(steps=4, rule="coherent", area="morf"),
+    "DPC, 4 steps, sum": DirectedPredictionChange("magnitude", steps=4),
+    "DPC, 4 steps, dot": DirectedPredictionChange("magnitude", steps=4, rule="dot"),
+    "DPC, 4 steps, coherent": DirectedPredictionChange("magnitude", steps=4, rule="coherent"),
+    "DPC, 4 steps, coherent, MoRF area": DirectedPredictionChange("magnitude", steps=4, rule="coherent", area="morf"),
     **{
         f"Effect correlation (removal), {n} draws": EffectCorrelation(perturbation="baseline", samples=n)
         for n in DRAWS[:3]
@@ -122,7 +124,7 @@ def main() -> None:
     figures = path.with_suffix(".parquet")
     pl.DataFrame([asdict(one) for one in found]).write_parquet(figures)
     if not options.quick:
-        put(PAGE, tables)
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
     print(f"\nAll figures: {figures}")
 
 
@@ -134,7 +136,14 @@ def tables_of(found: Sequence[Finding], costs: dict[str, str]) -> dict[str, str]
         metrics = ours + [peer.name for peer in peer_metrics.PEERS if peer.kind == kind]
         tables[kind] = condensed(metrics + (list(SUMMARIES) if kind == "baseline" else []), found, costs)
         tables[f"{kind} cases"] = by_case(metrics, found)
-    return tables
+    return tables | {"limits": of_limits(found)}
+
+
+def stored() -> tuple[list[Finding], dict[str, str]]:
+    """What the last run found and counted, from its files."""
+    path = common.RESULTS / "which_metric.json"
+    found = [Finding(**row) for row in pl.read_parquet(path.with_suffix(".parquet")).iter_rows(named=True)]
+    return found, json.loads(path.read_text(encoding="utf-8"))["rows"]
 
 
 def findings(case: Case, kind: Kind) -> Iterable[Finding]:
@@ -245,6 +254,17 @@ def by_case(metrics: Sequence[str], found: Sequence[Finding]) -> str:
     return markdown(("metric", *names), lines)
 
 
+def of_limits(found: Sequence[Finding]) -> str:
+    """The share of the exact limit that the truth reaches, by metric and case, where the limit is known."""
+    exact = {(one.metric, one.case): one.value for one in found if one.trial == LIMIT}
+    metrics, names = (list(dict.fromkeys(key[place] for key in exact)) for place in (0, 1))
+    lines = [
+        (metric, *("-" if (share := exact.get((metric, case))) is None else f"{share:.2f}" for case in names))
+        for metric in metrics
+    ]
+    return markdown(("metric", *names), lines)
+
+
 class Sum(nn.Module):
     """A sum of twenty features: nothing but rows counts here."""
 
@@ -300,15 +320,14 @@ def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *lines))
 
 
-def put(page: Path, tables: dict[str, str]) -> None:
-    """Put each table between its two marks on the page."""
-    text = page.read_text()
+def filled(text: str, tables: dict[str, str]) -> str:
+    """The page with each table between its two marks."""
     for name, table in tables.items():
         first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
         before, rest = text.split(first)
         _, after = rest.split(last)
         text = f"{before}{first}\n\n{table}\n\n{last}{after}"
-    page.write_text(text)
+    return text
 
 
 if __name__ == "__main__":

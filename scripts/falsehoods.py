@@ -26,7 +26,7 @@ DRAWN = ("lower half reversed", SIZED, "gradient x input", "random")
 METRICS: dict[str, DirectedArea] = {
     PAPER: DirectedPredictionChange("signed"),
     MAGNITUDE: DirectedPredictionChange("magnitude"),
-    "coherent, MoRF": DirectedPredictionChange(rule="coherent", area="morf"),
+    "coherent, MoRF": DirectedPredictionChange("magnitude", rule="coherent", area="morf"),
     "LPC": LocalPredictionChange(),
 }
 SCALE = {PAPER: 1, MAGNITUDE: 1, "coherent, MoRF": 1, "LPC": 1000}

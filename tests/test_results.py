@@ -1,10 +1,12 @@
 """Pages that show results show those of the committed files, which commands wrote.
 
 Any page can take part: ``<!-- table: FILE -->`` before a table makes it an excerpt of that file, a path from the page.
-A page of ``PROSE`` may have no decimal number in its text that is not in a file or table of the same section.
+A page of ``PROSE`` may have no decimal number and no percentage in its text that is not in a file or table of the same
+section; of one of ``WHOLE``, of the same page.
 """
 
 import csv
+import importlib
 import importlib.util
 import json
 import re
@@ -17,11 +19,12 @@ from verax.paper.claims import QUESTIONS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PROSE = [DOCS / name for name in ("reproduction.md", "open-questions.md", "results/reading-search.md")]
+WHOLE = [DOCS / "which-metric.md"]
+PROSE = [DOCS / name for name in ("reproduction.md", "open-questions.md", "results/reading-search.md")] + WHOLE
 MARK = re.compile(r"<!-- table: (\S+) -->\n+((?:\|.*\n)+)")
 FILE = re.compile(r"[\w./-]+\.(?:csv|json)")
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?%?")
-DECIMAL = re.compile(r"(?<![\w.§])[-+]?\d+\.\d+(?:e-?\d+)?")
+CHECKED = re.compile(r"(?<![\w.§])[-+]?(?:\d+\.\d+(?:e-?\d+)?|\d+(?= ?%))")
 
 
 class Excerpt(NamedTuple):
@@ -134,7 +137,7 @@ def known_numbers(section, folder):
 
 
 def unknown(section, folder):
-    """The decimal numbers of the prose that no table and no file of the section rounds to."""
+    """The decimal numbers and percentages of the prose that no table and no file of the section rounds to."""
     known = known_numbers(section, folder)
 
     def is_known(shown):
@@ -142,15 +145,24 @@ def unknown(section, folder):
         value = abs(float(shown))
         return any(abs(round(one * scale, digits) - value) < 1e-9 for one in known for scale in (1, 100))
 
-    return [shown for shown in DECIMAL.findall(prose(section)) if not is_known(shown)]
+    return [shown for shown in CHECKED.findall(prose(section)) if not is_known(shown)]
 
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)
 def test_a_number_in_the_text_is_in_a_file_or_table_of_its_section(page):
-    parts = sections(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    parts = [text] if page in WHOLE else sections(text)
     found = {part.splitlines()[0]: unknown(part, page.parent) for part in parts}
     assert {head: shown for head, shown in found.items() if shown} == {}
 
 
 def test_a_number_that_nothing_printed_is_found():
-    assert unknown("## A\nIt is 0.75, not 0.76 or 12.5 %.\n\n| a | 0.7512 | 0.125 |\n", DOCS) == ["0.76"]
+    text = "## A\nIt is 0.75, not 0.76, 12.5 %, not 13.5 or 14 %.\n\n| a | 0.7512 | 0.125 |\n"
+    assert unknown(text, DOCS) == ["0.76", "13.5", "14"]
+
+
+def test_the_tables_of_metrics_are_those_of_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    which_metric = importlib.import_module("which_metric")
+    text = which_metric.PAGE.read_text(encoding="utf-8")
+    assert which_metric.filled(text, which_metric.tables_of(*which_metric.stored())) == text

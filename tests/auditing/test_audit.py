@@ -85,7 +85,7 @@ def test_saves(of_cases, tmp_path, ending):
     if ending == ".html":
         page = path.read_text()
         assert all(part in page for part in ("Which metric can be trusted?", "truth_wins", "reliability, not validity"))
-        assert "-1/a" in page
+        assert "a constant added" in page
 
 
 def test_the_same_seed_gives_the_same_figures(linear):

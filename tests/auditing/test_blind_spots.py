@@ -80,9 +80,9 @@ def shares(found, metric, about):
 @pytest.fixture(scope="module")
 def local(few):
     metrics = {
-        "dpc": DirectedPredictionChange(),
-        "dpc signed": DirectedPredictionChange(order="signed"),
-        "dpc morf": DirectedPredictionChange(area="morf"),
+        "dpc": DirectedPredictionChange("magnitude"),
+        "dpc signed": DirectedPredictionChange(),
+        "dpc morf": DirectedPredictionChange("magnitude", area="morf"),
         "captum": CaptumInfidelity(),
         "infidelity": Infidelity(samples=160),
         "effect correlation": EffectCorrelation(samples=160),

@@ -84,7 +84,7 @@ def test_reliability_is_not_called_validity(ground):
 
 def test_peaks_are_measured_against_exact_limits():
     """The gradient attains LPC's limit on a linear model, and nowhere near DPC's."""
-    metrics = {"lpc": LocalPredictionChange(epsilon=1e-4), "dpc": DirectedPredictionChange()}
+    metrics = {"lpc": LocalPredictionChange(epsilon=1e-4), "dpc": DirectedPredictionChange("magnitude")}
     found = audit(metrics=metrics, cases=[CASES["linear"]], replacements=["baseline"], trials=["peaks_at_truth"])
     values = {(one.metric, one.trial): one for one in found.findings}
     assert values["lpc", "peaks_at_truth: of the exact limit"].value == pytest.approx(1.0, abs=1e-6)
@@ -97,7 +97,7 @@ def test_peaks_are_measured_against_exact_limits():
 
 
 def test_a_counter_example_is_no_better_than_the_limit():
-    metrics = {"dpc": DirectedPredictionChange()}
+    metrics = {"dpc": DirectedPredictionChange("magnitude")}
     found = audit(metrics=metrics, cases=[CASES["linear"]], replacements=["baseline"], trials=["peaks_at_truth"])
     by_trial = {one.trial: one.value for one in found.findings}
     assert by_trial["peaks_at_truth"] >= by_trial["peaks_at_truth: of the exact limit"] - 0.05

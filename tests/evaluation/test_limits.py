@@ -25,10 +25,10 @@ from verax.metrics import (
 METRICS = [
     PredictionChange(),
     PredictionChange("magnitude", area="morf"),
+    DirectedPredictionChange("magnitude"),
+    DirectedPredictionChange("magnitude", area="morf", rule="dot"),
+    DirectedPredictionChange("magnitude", rule="coherent", curve="increments"),
     DirectedPredictionChange(),
-    DirectedPredictionChange(area="morf", rule="dot"),
-    DirectedPredictionChange(rule="coherent", curve="increments"),
-    DirectedPredictionChange("signed"),
     DirectedPredictionChange("literal", area="morf"),
     LocalPredictionChange(epsilon=0.1),
     Deletion(),
@@ -137,7 +137,7 @@ def test_inputs_may_differ_in_their_number_of_groups() -> None:
         assert together.order[row].tolist() == alone.order[0].tolist() + [-1] * (6 - own)
         torch.testing.assert_close(together.attribution[row], alone.attribution[0])
         torch.testing.assert_close(together.shapley[row], alone.shapley[0])
-    torch.testing.assert_close(value(model, x, together.attribution, METRICS[2], features=groups), together.best)
+    torch.testing.assert_close(value(model, x, together.attribution, DirectedPredictionChange(), features=groups), together.best)
 
 
 def test_pixels_are_features() -> None:
@@ -145,7 +145,7 @@ def test_pixels_are_features() -> None:
     x = rows(3, 8).reshape(3, 2, 2, 2)
     found = calls.limits(model, x, metrics=["dpc"])["dpc"]
     assert found.attribution.shape == (3, 2, 2, 2)
-    torch.testing.assert_close(value(model, x, found.attribution, METRICS[2]), found.best)
+    torch.testing.assert_close(value(model, x, found.attribution, DirectedPredictionChange()), found.best)
 
 
 def test_what_is_missing_is_a_value_like_any_other() -> None:

@@ -18,14 +18,14 @@ ROWS = torch.tensor(
     dtype=torch.float64,
 )
 DIRECTED = [
-    DirectedPredictionChange(rule=rule, area=area)
+    DirectedPredictionChange("magnitude", rule=rule, area=area)
     for rule in ("sum", "dot", "coherent")
     for area in ("between", "morf")
 ]
 OTHERS = [
     PredictionChange(),
-    DirectedPredictionChange(rule="dot", curve="increments"),
-    DirectedPredictionChange("signed"),
+    DirectedPredictionChange("magnitude", rule="dot", curve="increments"),
+    DirectedPredictionChange(),
     DirectedPredictionChange("signed", rule="coherent", area="morf"),
     DirectedPredictionChange("literal"),
     LocalPredictionChange(),
@@ -82,7 +82,7 @@ def test_no_attribution_of_elements_passes_the_limits_and_one_attains_them(repla
 @pytest.mark.parametrize(("rule", "counts"), [("sum", False), ("dot", True), ("coherent", True)])
 def test_a_group_that_moves_to_and_fro_counts_where_predictions_do(rule: Any, counts: bool) -> None:
     """The only group that changes the score has a sum of ``x - baseline`` of 0."""
-    metric = DirectedPredictionChange(rule=rule, area="morf")
+    metric = DirectedPredictionChange("magnitude", rule=rule, area="morf")
     x = torch.tensor([[1.0, -1.0, 1.0]], dtype=torch.float64)
     found = calls.limits(weighted(1, -1, 0), x, metrics=[metric], features=[0, 0, 1])["dpc"]
     assert found.exact
@@ -108,7 +108,7 @@ def test_bounds_of_groups_are_attained(rule: Any) -> None:
     model = network(9)
     for options in ({"rows": 26}, {"steps": 2}):
         steps = {key: value for key, value in options.items() if key == "steps"}
-        metric = DirectedPredictionChange(rule=rule, area="morf", **steps)
+        metric = DirectedPredictionChange("magnitude", rule=rule, area="morf", **steps)
         call = {"features": GROUPS, "target": 0, "replacement": Nudge(0.1)}
         found = calls.limits(model, ROWS, metrics=[metric], rows=options.get("rows", 1000), **call)["dpc"]
         assert not found.exact

@@ -106,7 +106,8 @@ def test_every_step_of_the_gradient_lowers_the_directed_curve() -> None:
     """One feature a step: DPC_t of the gradient is -|w (x - b)|, of minus the gradient +|w (x - b)|."""
     model, w, x, b, _ = random_problem(2)
     gradients = torch.stack([w.expand_as(x), -w.expand_as(x)])
-    result = calls.directed_prediction_change(model, x, gradients, target=1, baselines=b, output="logit")
+    options = {"target": 1, "baselines": b, "order": "magnitude", "output": "logit"}
+    result = calls.directed_prediction_change(model, x, gradients, **options)
     effect = sorted_by(w.abs().expand_as(x), (w * (x - b)).abs())
     assert_near(result.directed_morf[0].diff(dim=-1), -effect)
     assert_near(result.directed_morf[1].diff(dim=-1), effect)

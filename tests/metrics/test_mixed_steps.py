@@ -84,7 +84,8 @@ def test_the_advice_is_one_that_the_reading_takes() -> None:
 
 def test_features_of_several_elements_and_inputs_cut_into_parts() -> None:
     groups = torch.arange(FEATURES) // 2  # six features of two elements, two of them in each of three steps
-    found = calls.evaluate(MODEL, X, GIVEN, ["dpc"], baselines=BASELINES, target=1, features=groups, steps=3)["dpc"]
+    metric = DirectedPredictionChange("magnitude", steps=3)
+    found = calls.evaluate(MODEL, X, GIVEN, [metric], baselines=BASELINES, target=1, features=groups)["dpc"]
     signs = torch.stack([(one.view(7, 6, 2).sum(-1) * (X - BASELINES).view(7, 6, 2).sum(-1)).sign() for one in
                          GIVEN.values()])  # fmt: skip
     order = torch.stack([one.view(7, 6, 2).sum(-1).abs().argsort(-1, descending=True) for one in GIVEN.values()])

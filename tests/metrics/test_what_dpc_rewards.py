@@ -1,4 +1,4 @@
-"""What DPC rewards: its flaw, stated as a test, and the readings that do not have it."""
+"""What DPC by magnitude rewards: its flaw, stated as a test, and the readings and metrics that do not have it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +12,8 @@ import verax
 from verax.metrics import DirectedPredictionChange, LocalPredictionChange
 
 FEATURES, ROWS = 8, 40
-BETWEEN = DirectedPredictionChange(steps=FEATURES)
-MORF = DirectedPredictionChange(steps=FEATURES, area="morf")
+BETWEEN = DirectedPredictionChange("magnitude", steps=FEATURES)
+MORF = DirectedPredictionChange("magnitude", steps=FEATURES, area="morf")
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -94,7 +94,7 @@ def test_morf_and_coherent_put_the_gradient_of_a_linear_model_first(steps: int) 
     features = 20
     weights, x = drawn(features, seed=6), drawn(30, features, seed=7)
     gradient = weights.expand(30, -1)
-    metric = DirectedPredictionChange(steps=steps, rule="coherent", area="morf")
+    metric = DirectedPredictionChange("magnitude", steps, rule="coherent", area="morf")
     given = {"true": gradient, "false": half_reversed(gradient)}
     given |= {str(one): drawn(30, features, seed=100 + one) for one in range(1000)}
     value = scores(lambda rows: rows @ weights, x, given, [metric])["dpc"].value
@@ -129,10 +129,10 @@ def test_lpc_of_the_gradient_is_the_sum_that_calculus_gives(name: str) -> None:
 
 
 def test_a_metric_says_what_it_cannot_see() -> None:
-    assert "-1/a" in DirectedPredictionChange().known_limitations
-    assert "constant" in DirectedPredictionChange("signed").known_limitations
+    assert "-1/a" in DirectedPredictionChange("magnitude").known_limitations
+    assert "constant" in DirectedPredictionChange().known_limitations
     assert "constant" in verax.metrics.PredictionChange().known_limitations
-    assert LocalPredictionChange().known_limitations == DirectedPredictionChange(area="morf").known_limitations == ""
+    assert LocalPredictionChange().known_limitations == DirectedPredictionChange("magnitude", area="morf").known_limitations == ""
 
 
 def test_a_tree_is_flat_for_a_nudge() -> None:

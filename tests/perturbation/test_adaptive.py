@@ -31,10 +31,10 @@ READINGS: dict[str, Any] = {
     "pc": PredictionChange(steps=FULL),
     "pc magnitude increments": PredictionChange("magnitude", FULL, "increments"),
     "pc morf": PredictionChange(steps=FULL, area="morf"),
-    "dpc": DirectedPredictionChange(steps=FULL),
+    "dpc": DirectedPredictionChange("magnitude", FULL),
     "dpc signed": DirectedPredictionChange("signed", FULL),
     "dpc literal increments": DirectedPredictionChange("literal", FULL, "increments"),
-    "dpc dot": DirectedPredictionChange(steps=FULL, rule="dot"),
+    "dpc dot": DirectedPredictionChange("magnitude", FULL, rule="dot"),
     "dpc signed coherent morf": DirectedPredictionChange("signed", FULL, rule="coherent", area="morf"),
     "lpc": LocalPredictionChange(FULL, 0.1),
 }
@@ -98,7 +98,7 @@ def test_conflicting_directions_are_parted() -> None:
     """The gradient of a linear model: every second feature raises the score, and all move as predicted."""
     x = torch.ones(1, 128, dtype=torch.float64)
     gradient = torch.tensor([1.0, -1.0]).repeat(64).double()
-    metric = DirectedPredictionChange(steps="adaptive", area="morf", tolerance=1e-6)
+    metric = DirectedPredictionChange("magnitude", "adaptive", area="morf", tolerance=1e-6)
     found = calls.evaluate(sum_of_features(gradient), x, gradient[None], [metric])
     place = torch.arange(1, 129, dtype=torch.float64)
     weights = ((129 - place) / 129) ** 3

@@ -320,7 +320,8 @@ def test_a_step_is_signed_by_the_sums_over_its_features() -> None:
     x = torch.tensor([[1.0, -5.0, 2.0, 0.5]], dtype=torch.float64)
     a = torch.tensor([[3.0, -1.0, -0.5, 0.25]], dtype=torch.float64)
     scorer = verax.Scorer(lambda rows: rows.sum(1), returns="logits")
-    result = calls.directed_prediction_change(scorer, x, a, target=1, steps=2, output="logit")
+    options = {"target": 1, "steps": 2, "order": "magnitude", "output": "logit"}
+    result = calls.directed_prediction_change(scorer, x, a, **options)
     # clean score -1.5; MoRF removes {0, 1} (score 2.5, change +4, signs + and -), then {2, 3} (change -2.5, - and +)
     assert result.morf.tolist() == [[-1.5, 2.5, 0]]
     assert result.directed_morf.tolist() == [[-1.5, -5.5, -3.0]]

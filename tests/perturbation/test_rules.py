@@ -91,7 +91,7 @@ def test_nothing_claimed_scores_nothing_and_a_negation_the_negative(seed: int, s
     (a,) = case.attributions[:1]
     opposite = Case(**vars(case) | {"attributions": np.stack((a, -a, np.zeros_like(a)))})
     for area in ("between", "morf"):
-        value = opposite.evaluate([DirectedPredictionChange(steps=steps, rule=rule, area=area)])["dpc"].value
+        value = opposite.evaluate([DirectedPredictionChange("magnitude", steps, rule=rule, area=area)])["dpc"].value
         assert not value[2].any()
         if rule != "coherent" or steps == 12:
             np.testing.assert_allclose(value[1], -value[0], atol=1e-14, rtol=0)
@@ -124,7 +124,7 @@ def test_rows_of_each_rule(features: int) -> None:
 def test_a_coherent_step_counts_every_feature_of_a_linear_model() -> None:
     """Nothing cancels: the gradient's directed curve falls by the sum of all ``|w (x - b)|``."""
     model, x, gradient = linear_case()
-    found = calls.evaluate(model, x, gradient, [DirectedPredictionChange(rule="coherent", steps=7)])["dpc"]
+    found = calls.evaluate(model, x, gradient, [DirectedPredictionChange("magnitude", steps=7, rule="coherent")])["dpc"]
     total = found.directed_morf[:, 0] - found.directed_morf[:, -1]
     torch.testing.assert_close(total, (gradient * x).abs().sum(1))
 

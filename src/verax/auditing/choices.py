@@ -31,8 +31,8 @@ from verax.problem.replacement.words import replacement_from
 
 METHODS: dict[Kind, Attribution] = {"local": Gradient(), "baseline": IntegratedGradients()}
 _READINGS: tuple[Metric, ...] = (
-    DirectedPredictionChange(order="signed"),
-    DirectedPredictionChange(area="morf"),
+    DirectedPredictionChange(order="magnitude"),
+    DirectedPredictionChange(order="magnitude", area="morf"),
     Infidelity(perturbation="baseline"),
     EffectCorrelation(perturbation="baseline"),
 )

@@ -90,16 +90,16 @@ def directed_prediction_change(
     max_examples_per_batch: int | None = None,
     *,
     feature_mask: Any = None,
-    order: Reading = "magnitude",
+    order: Reading = "signed",
     returns: Returns | None = None,
     output: Output = "probability",
 ) -> Float[Tensor, " n"]:
     """Measure Directed Prediction Change (DPC): rates local attributions. Higher is better.
 
-    Takes the arguments of ``prediction_change``, with another ``order``.
+    Takes the arguments of ``prediction_change``; ``order`` has one value more.
 
     Args:
-        order: The reading of the definition: ``"magnitude"``, ``"signed"`` or ``"literal"``.
+        order: The reading of the definition: ``"signed"``, ``"magnitude"`` or ``"literal"``.
 
     Example:
         >>> import torch

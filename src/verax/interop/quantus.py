@@ -108,10 +108,10 @@ class PredictionChange(_QuantusMetric):
 class DirectedPredictionChange(_QuantusMetric):
     """Directed Prediction Change (DPC): rates local attributions. Higher is better.
 
-    Takes the arguments of ``PredictionChange``, with another ``order``.
+    Takes the arguments of ``PredictionChange``; ``order`` has one value more.
 
     Args:
-        order: The reading of the definition: ``"magnitude"``, ``"signed"`` or ``"literal"``.
+        order: The reading of the definition: ``"signed"``, ``"magnitude"`` or ``"literal"``.
     """
 
     name: ClassVar[str] = "Directed Prediction Change"
@@ -119,7 +119,7 @@ class DirectedPredictionChange(_QuantusMetric):
 
     def __init__(
         self,
-        order: Reading = "magnitude",
+        order: Reading = "signed",
         steps: int = 20,
         baselines: Any = 0.0,
         features: Any = "auto",

@@ -95,15 +95,17 @@ class DirectedPredictionChange(DirectedArea):
     (``RemovedSets.signs``), put on the steps in ``metrics/weighted_area.py``
     (``DirectedArea.changes``); the area in ``metrics/areas.py`` (``weighted_abpc``).
 
-    Known limitations: with one feature per step, this reading gives ``a`` and ``-1/a`` the same score for every model,
-    so that a false explanation can win; ``docs/open-questions.md`` shows it on three features.
-    ``verax.metrics.LocalPredictionChange`` has no such twin and is local; ``area="morf"`` alone mends the first.
+    Known limitations: in signed order a constant added to all attributions leaves the score as it was. By magnitude,
+    with one feature per step, ``a`` and ``-1/a`` have the same score for every model, so that a false explanation can
+    win; ``docs/open-questions.md`` shows it on three features. ``verax.metrics.LocalPredictionChange`` has neither and
+    is local; ``area="morf"`` mends the second.
 
     Args:
-        order: The reading of the paper's definition. ``"magnitude"`` (default) removes by size and multiplies with
-            ``sign(A_t) sign(D_t)``; ``"signed"`` removes by signed attribution and multiplies with
-            ``|sign(A_t)| sign(D_t)``, sharing every model evaluation with PC; ``"literal"`` removes by signed
-            attribution and multiplies with both signs: for audits only, it cannot tell ``a`` from ``-a``.
+        order: The reading of the paper's definition. ``"signed"`` (default, most likely the paper's by a search whose
+            rule was stated first, ``docs/results/reading-search.md``) removes by signed attribution and multiplies
+            with ``|sign(A_t)| sign(D_t)``, sharing every model evaluation with PC; ``"magnitude"`` removes by size and
+            multiplies with ``sign(A_t) sign(D_t)``; ``"literal"`` removes by signed attribution and multiplies with
+            both signs: for audits only, it cannot tell ``a`` from ``-a``.
         steps: Number of perturbation steps, or ``"adaptive"``: the score at one feature per step is estimated, in steps
             that are refined where curves bend or directions conflict, until its error is below ``tolerance``; results
             then have ``error`` and ``steps_used``. All rules are equal then, except
@@ -126,12 +128,12 @@ class DirectedPredictionChange(DirectedArea):
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> gradient = model.weight[1].expand(8, 4)
         >>> problem = verax.Problem(model, x, target=1)
-        >>> found = verax.evaluate(problem, gradient, [DirectedPredictionChange("signed"), "pc"])
+        >>> found = verax.evaluate(problem, gradient, ["dpc", "pc"])
         >>> found.rows == found["pc"].rows  # one experiment serves both
         True
     """
 
-    order: Reading = "magnitude"
+    order: Reading = "signed"
     steps: Steps = 20
     curve: Curve = "cumulative"
     rule: Rule = "sum"
