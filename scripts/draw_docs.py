@@ -104,7 +104,7 @@ def draw_linear(out: Path) -> Path:
         bars = panel.barh(list(attributions), means, color=[BLUE, ORANGE, BLUE, GREY], height=0.6)
         panel.bar_label(bars, [f"{one:+.1f}" for one in means], padding=3)
         panel.axvline(0, color="black", linewidth=0.8)
-        panel.set(title=f"{name.upper()} → better", xlim=(-7, 11))
+        panel.set(title=f"{name.upper()} → better", xlim=(-11, 12))
     axes[0].invert_yaxis()
     return save(figure, out / "linear.svg")
 

@@ -26,7 +26,7 @@ from verax.paper.published import PAPER_DPC, PAPER_INFIDELITY, PAPER_PC
 
 CLAIMED = (PAPER_PC, PAPER_DPC, PAPER_INFIDELITY)
 VERDICTS = ("reproduced", "not reproduced", "cannot be told")
-COLUMNS = ("number", "claim", "model", "paper", "ours", "verdict", "note")
+COLUMNS = ("number", "claim", "model", "paper", "ours", "verdict")
 
 
 def main() -> None:

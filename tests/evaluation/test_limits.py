@@ -137,7 +137,9 @@ def test_inputs_may_differ_in_their_number_of_groups() -> None:
         assert together.order[row].tolist() == alone.order[0].tolist() + [-1] * (6 - own)
         torch.testing.assert_close(together.attribution[row], alone.attribution[0])
         torch.testing.assert_close(together.shapley[row], alone.shapley[0])
-    torch.testing.assert_close(value(model, x, together.attribution, DirectedPredictionChange(), features=groups), together.best)
+    torch.testing.assert_close(
+        value(model, x, together.attribution, DirectedPredictionChange(), features=groups), together.best
+    )
 
 
 def test_pixels_are_features() -> None:

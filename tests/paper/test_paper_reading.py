@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import verax
 from verax.paper import published as paper
@@ -67,3 +68,11 @@ def test_no_rule_and_no_report_names_a_reading_itself() -> None:
     sources = [path for part in ("paper", "report") for path in (SOURCE / part).rglob("*.py")]
     naming = [path.name for path in sources if any(name in path.read_text(encoding="utf-8") for name in names)]
     assert naming == ["published.py"]
+
+
+def test_the_default_and_the_papers_metrics_follow_the_reading() -> None:
+    order = paper.PAPER_READING.order
+    assert verax.metrics.DirectedPredictionChange().order == order
+    x = torch.eye(3)
+    evaluation = verax.evaluate(verax.Problem(torch.nn.Linear(3, 2), x), x, "paper")
+    assert evaluation["dpc"].metric.order == order

@@ -96,10 +96,10 @@ def test_a_metric_of_ones_own(model, inputs, metric):
 
 
 def test_metrics_of_one_name_are_told_apart(model, inputs, tmp_path):
-    pair = (DirectedPredictionChange(steps=3), DirectedPredictionChange(order="signed", steps=3))
+    pair = (DirectedPredictionChange(steps=3), DirectedPredictionChange(order="magnitude", steps=3))
     settings = {"metric": (*pair, "cost"), "store": tmp_path / "trials.parquet"}
     tuned = tune(model, inputs, SIX, **settings)
-    names = ["dpc(steps=3)", "dpc(order='signed', steps=3)"]
+    names = ["dpc(steps=3)", "dpc(order='magnitude', steps=3)"]
     assert list(tuned.metrics) == names
     best = tuned.table.filter(pl.col("configuration") == tuned.best.canonical).row(0, named=True)
     for name, metric in zip(names, pair, strict=True):

@@ -81,9 +81,9 @@ def test_infidelity_is_made_small(model, inputs):
 
 
 def test_a_metric_object_brings_its_settings(model, inputs):
-    signed = DirectedPredictionChange(order="signed", steps=3)
-    found = tune(model, inputs, SIX[:2], metric=signed, tolerance=0.0)
-    values = calls.evaluate(model, inputs, found.best(calls.problem(model, inputs)), metrics=(signed,))["dpc"].value
+    by_size = DirectedPredictionChange(order="magnitude", steps=3)
+    found = tune(model, inputs, SIX[:2], metric=by_size, tolerance=0.0)
+    values = calls.evaluate(model, inputs, found.best(calls.problem(model, inputs)), metrics=(by_size,))["dpc"].value
     assert found.score.mean == pytest.approx(float(values.double().mean()), abs=1e-6)
 
 

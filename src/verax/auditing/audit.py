@@ -221,11 +221,11 @@ def audit(
     Returns:
         An ``Audit``: ``sentences``, ``to_frame()``, ``save(path)``, ``blind_spots``, ``inputs_needed``, ``notes``.
 
-    Example: PC cannot see a constant, DPC takes the truth for its negated inverse.
+    Example: PC and DPC in its default order cannot see a constant.
         >>> from verax.auditing import audit, cases
         >>> few = cases(inputs=16)[:1]
         >>> audit(few, metrics=["pc", "dpc"], replacements=["baseline"], trials=["truth_wins"]).blind_spots
-        {'dpc': ['-1/a'], 'pc': ['a constant added']}
+        {'dpc': ['a constant added'], 'pc': ['a constant added']}
     """
     asked_about = problem if isinstance(problem, Problem) else None
     run = Run(trials_asked(trials, asked_about is not None), checked_seed(seed), LEVEL, _folder(store))

@@ -197,7 +197,8 @@ def self_test(device: str) -> str:
     try:
         scorer = verax.Scorer(model, returns="logits")
         problem = verax.Problem(scorer, torch.ones(1, 3), target=1, output="logit", device=device)
-        metrics = [verax.metrics.PredictionChange(steps=3), verax.metrics.DirectedPredictionChange(steps=3)]
+        by_size = verax.metrics.DirectedPredictionChange("magnitude", steps=3)
+        metrics = [verax.metrics.PredictionChange(steps=3), by_size]
         evaluation = verax.evaluate(problem, weights, metrics)
         values = {name: float(evaluation[name].value[0]) for name in ("pc", "dpc")}
     except _BROKEN as error:

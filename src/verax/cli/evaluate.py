@@ -23,7 +23,7 @@ EXAMPLES = common.examples(
     "verax evaluate --model m.onnx --inputs x.npy --method KernelShap --method 'LimeTabular(samples=256)'",
     "verax evaluate --model m.pt2 --trust-model --inputs x.csv --attributions ig.csv --report result.html",
     "verax evaluate --model m.skops --inputs rows.csv --background train.csv --attributions shap.csv",
-    "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric 'dpc(order=signed)' --json",
+    "verax evaluate --model m.safetensors --inputs x.npy --attributions ig.npy --metric 'dpc(order=magnitude)' --json",
     "verax evaluate --model m.onnx --inputs x.npy --attributions ig.npy --replacement conditional --background b.npy",
     "verax evaluate --model FOLDER --inputs texts.csv --attributions ig.jsonl --unit word --report result.html",
 )

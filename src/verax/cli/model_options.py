@@ -161,8 +161,8 @@ def metrics_of(
         defaults: Settings for whatever metric has them and does not say its own.
 
     Example:
-        >>> metrics_of(["pc", "dpc(order=signed)"])[1].short_form
-        "dpc(order='signed')"
+        >>> metrics_of(["pc", "dpc(order=magnitude)"])[1].short_form
+        "dpc(order='magnitude')"
     """
     from verax.metrics import METRICS
     from verax.metrics.choose import metric_from

@@ -160,8 +160,8 @@ class Metric(ABC):
 
         Example:
             >>> from verax.metrics import DirectedPredictionChange
-            >>> DirectedPredictionChange(order="signed").short_form
-            "dpc(order='signed')"
+            >>> DirectedPredictionChange(order="magnitude").short_form
+            "dpc(order='magnitude')"
         """
         settings = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
         changed = [f"{name}={value!r}" for name, value, default in settings if value != default]

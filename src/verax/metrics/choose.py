@@ -121,8 +121,8 @@ def metric_from(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric
     """The metric that a table of a file describes: ``metric``, its name, and settings of it.
 
     Example:
-        >>> metric_from({"metric": "dpc", "order": "signed"}, {"steps": 10, "samples": 320}).short_form
-        "dpc(order='signed', steps=10)"
+        >>> metric_from({"metric": "dpc", "order": "magnitude"}, {"steps": 10, "samples": 320}).short_form
+        "dpc(order='magnitude', steps=10)"
     """
     kind = METRICS.get(table.get("metric"), "metric")
     allowed = {field.name for field in fields(kind)}

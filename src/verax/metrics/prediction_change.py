@@ -190,7 +190,7 @@ class LocalPredictionChange(DirectedArea):
     it. Within a step the features whose nudge is predicted to lower the score go first, then those that are predicted
     to raise it, and both count as predicted. The value is the weighted area between the unperturbed score and the
     directed curve, ``sum_i (C_1 - C_i) w_i / sum_{i>=2} w_i``. It is
-    ``DirectedPredictionChange(rule="coherent", area="morf", replacement=Nudge(epsilon))``.
+    ``DirectedPredictionChange("magnitude", rule="coherent", area="morf", replacement=Nudge(epsilon))``.
 
     With one feature per step and epsilon towards 0, the gradient (per standard deviation) attains the best possible
     value on every input of a differentiable model, and no other attribution of other order or signs does. Values shrink

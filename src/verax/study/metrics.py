@@ -145,9 +145,9 @@ def metrics_of(spec: MetricsSpec) -> StudyMetrics:
     """The metrics of a study, by their columns.
 
     Example:
-        >>> spec = MetricsSpec(list=["pc", {"metric": "dpc", "order": "signed", "as": "dpc_signed"}], steps=10)
+        >>> spec = MetricsSpec(list=["pc", {"metric": "dpc", "order": "magnitude", "as": "dpc_magnitude"}], steps=10)
         >>> [(column, metric.short_form) for column, metric in metrics_of(spec).items()]
-        [('pc', 'pc(steps=10)'), ('dpc_signed', "dpc(order='signed', steps=10)")]
+        [('pc', 'pc(steps=10)'), ('dpc_magnitude', "dpc(order='magnitude', steps=10)")]
     """
     listed = _GUIDED + (_SAMPLED if spec.infidelity else ()) if spec.listed is None else spec.listed
     settings = {key: getattr(spec, key) for key in spec.model_fields_set.intersection(_SETTINGS)}
