@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import verax
 from verax.auditing import cases
-from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, case_subject, refusal
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, case_subject, unsupported_reason
 from verax.auditing.known_truth.base import Case, Truth
 from verax.auditing.trials.damage import FallsWithDamage
 from verax.auditing.trials.truth import PeaksAtTruth, TruthWins, differs
@@ -168,7 +168,7 @@ def findings(case: Case, kind: Kind) -> Iterable[Finding]:
 def benches(subject: AuditedProblem, kind: Kind) -> Iterable[Bench]:
     """One for each metric of a kind that takes these inputs: each is climbed from the truth by itself."""
     for name, metric in OURS.items():
-        if metric.kind == kind and not refusal(metric, subject, BASELINE):
+        if metric.kind == kind and not unsupported_reason(metric, subject, BASELINE):
             yield Bench(subject, {name: metric}, BASELINE)
     for peer in peer_metrics.PEERS:
         if peer.kind == kind:
