@@ -273,7 +273,7 @@ def test_a_plan_needs_no_training_and_leaves_no_trace(tmp_path: Path, monkeypatc
         raise AssertionError("nothing is to be trained")
 
     with monkeypatch.context() as patch:
-        patch.setattr("verax.study.models.train_shipped", never)
+        patch.setattr("verax.paper.models.shipped.train_shipped", never)
         before = plan_study(own, tmp_path / "study").lines()
         assert not (tmp_path / "study").exists()
     told: list[str] = []

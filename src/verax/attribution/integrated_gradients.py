@@ -126,9 +126,8 @@ class PathFamily(Family):
 
         gradients = explained.session.target_gradients(build, owner, explained.target)
         gradients = gradients.reshape(len(block), self.points, *block.shape[1:])
-        first = gradients[
-            :, 0
-        ].clone()  # differences from it are averaged: equal gradients have that mean to the last bit
+        # Differences from the first are averaged, so that equal gradients have exactly themselves as mean.
+        first = gradients[:, 0].clone()
         return first + torch.einsum("bp...,p->b...", gradients.sub_(first[:, None]), share.to(gradients))
 
     def _starts(self, given: Given) -> Float[Tensor, "starts *shape"]:

@@ -74,14 +74,14 @@ def train(
 def _check(dataset: str, model: str, recipe: str | None, data: Path | None) -> None:
     """Raise, before anything is read, where something cannot be trained."""
     from verax.data.catalogue import names, source_of
-    from verax.paper.models.recipes import RECIPES, Recipe, recipe_for, varied
+    from verax.paper.models.recipes import RECIPES, check_recipe, recipe_for
 
     source = source_of(common.checked_name("dataset", dataset, names()))
     if model not in (architectures := dict.fromkeys(name for _, name in RECIPES)):
         raise ValueError(f"model: {unknown(model, architectures)}")
     if dataset in {name for name, _ in RECIPES}:  # others are trained with the general recipe
         recipe_for(dataset, model)
-    varied(Recipe(), model, recipe)
+    check_recipe(model, recipe)
     source.check_path(data is not None, "--data")
 
 

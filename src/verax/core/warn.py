@@ -1,5 +1,6 @@
 """Warnings: each points to the line of the user's code that called Verax, and is given once per call."""
 
+import os
 import re
 import sys
 import warnings
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).parent.parent) + "/"
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
 _given: ContextVar[set[str] | None] = ContextVar("verax_warnings_given", default=None)
 
 

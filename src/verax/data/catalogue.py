@@ -11,8 +11,8 @@ from verax.core.registry import unknown
 from verax.data.base import Dataset, assembled
 from verax.data.columns import LabelTask
 from verax.data.file import load_file
-from verax.paper.heloc import load_heloc
-from verax.paper.isic import load_isic
+from verax.paper.heloc import load_heloc as load_heloc  # noqa: PLC0414  # verax.datasets takes both from here
+from verax.paper.isic import load_isic as load_isic  # noqa: PLC0414
 
 
 def load_breast_cancer(seed: int = 0) -> Dataset:

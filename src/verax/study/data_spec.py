@@ -1,5 +1,6 @@
 """What a spec says about data, models and attributions: which, where they are, and how predictions are explained."""
 
+import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,11 +26,11 @@ from verax.core.registry import from_dict, unknown
 from verax.data.base import Part
 from verax.data.catalogue import names, source_of
 from verax.data.columns import LabelTask
-from verax.paper.models.recipes import Recipe, varied
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Scale
 from verax.scoring.inference import Precision
 from verax.scoring.model_files.opening import check_model_name
+from verax.scoring.model_files.saved import TRAINING
 
 Count = Annotated[int, Field(ge=1)]
 UNKNOWN_NAME = "unknown_name"
@@ -242,7 +243,7 @@ class ModelSpec(SpecTable):
         if self.recipe is not None and self.architecture is None:
             raise ValueError("recipe: only what is trained has one, expected architecture beside it")
         if self.architecture is not None:
-            varied(Recipe(), self.architecture, self.recipe)  # raises for what is for another architecture
+            importlib.import_module(TRAINING).check_recipe(self.architecture, self.recipe)
         return self
 
 

@@ -1,6 +1,7 @@
 """The models of a study: your own, opened, tried and identified by a hash; others trained as it says, or copied."""
 
 import contextlib
+import importlib
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,13 +19,10 @@ from verax.core.files import digest, tensor_hash
 from verax.core.shapes import Float
 from verax.data.base import Dataset, Part, as_numbers
 from verax.data.file import column_values
-from verax.paper.models.checkpoints import CheckpointError, Epoch
-from verax.paper.models.recipes import Recipe
-from verax.paper.models.shipped import Progress, architecture_for, train_shipped
 from verax.scoring.adapters import Adapter, Returns, adapt, labels_of
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.model_files.opening import file_hash, open_model
-from verax.scoring.model_files.saved import ModelFileError, SavedModel, load, save
+from verax.scoring.model_files.saved import TRAINING, CheckpointError, ModelFileError, SavedModel, load, save
 from verax.scoring.raw_rows import on_standardised
 from verax.scoring.scorer import Scorer
 from verax.statistics.prediction_quality import Figures, class_figures, value_figures
@@ -250,13 +248,13 @@ def keep_model(model: ModelSpec, dataset: Dataset, store: Store, device: str, lo
     if not path.is_file():
         log(f"{model.name}: training" if model.path is None else f"{model.name}: from {model.path}")
 
-    def progress(epoch: Epoch, recipe: Recipe) -> None:
+    def progress(epoch: Any, recipe: Any) -> None:
         if epoch.number == 1 or epoch.number % 10 == 0:
             log(f"{model.name}: epoch {epoch.number} of {recipe.epochs}, loss {epoch.loss:.3f}, {epoch.words}")
 
     try:
         obtain_model(model, dataset, path, device, progress)
-    except (ModelFileError, CheckpointError) as error:
+    except ModelFileError as error:
         if model.path is not None and not path.is_file():
             raise
         endings = (".checkpoint",) if isinstance(error, CheckpointError) else (".safetensors", ".json")
@@ -272,7 +270,7 @@ def obtain_model(
     dataset: Dataset,
     path: Path,
     device: str | None = None,
-    progress: Progress = lambda epoch, recipe: None,
+    progress: Callable[[Any, Any], None] = lambda epoch, recipe: None,
 ) -> SavedModel:
     """The trained model of a spec, kept at ``path``; trained or copied there when it is not there yet.
 
@@ -290,9 +288,9 @@ def obtain_model(
         save(path, trained.module, trained.architecture, dataset=dataset, name=model.name, **keep)
         return load(path)
     assert model.architecture is not None  # noqa: S101  # the spec has one or the other
-    train_shipped(
-        model.architecture, dataset, path, recipe=model.recipe, seed=model.seed, device=device, progress=progress
-    )
+    training = importlib.import_module(TRAINING)
+    settings = {"recipe": model.recipe, "seed": model.seed, "device": device}
+    training.train_shipped(model.architecture, dataset, path, progress=progress, **settings)
     return load(path)
 
 
@@ -301,7 +299,7 @@ def untrained(model: ModelSpec, dataset: Dataset) -> SavedModel:
     if model.path is not None:
         return load(Path(model.path).expanduser())
     assert model.architecture is not None  # noqa: S101  # the spec has one or the other
-    architecture = architecture_for(model.architecture, dataset)
+    architecture = importlib.import_module(TRAINING).architecture_for(model.architecture, dataset)
     names = dataset.class_names, dataset.feature_names
     return SavedModel(architecture.build(model.seed).eval(), architecture, dataset.standardisation, *names, info={})
 

@@ -17,10 +17,11 @@ from verax.data.catalogue import load_breast_cancer, load_digits
 from verax.models import save
 from verax.paper.models import MLP, InceptionV1, Linear
 from verax.paper.models.augmentation import Rows
-from verax.paper.models.checkpoints import CheckpointError, start_from
+from verax.paper.models.checkpoints import start_from
 from verax.paper.models.recipes import RECIPES, Recipe, general_recipe, rate
 from verax.paper.models.shipped import train_shipped
 from verax.paper.models.training import Epoch, train
+from verax.scoring.model_files.saved import CheckpointError
 from verax.statistics.prediction_quality import auroc
 
 SMALL = MLP(30, hidden=(8, 4))

@@ -25,13 +25,9 @@ from verax.core.files import BLANK_CHECKSUM, has_valid_checksum, with_checksum, 
 from verax.data.base import PARTS, Dataset
 from verax.paper.models.inception import Inception, load_googlenet_state
 from verax.paper.models.steps import Learner
-from verax.scoring.model_files.saved import Architecture, stored
+from verax.scoring.model_files.saved import Architecture, CheckpointError, stored
 
 _KEY, _FORMAT = "verax.checkpoint", 2
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be used: damaged, or of another run; the message says which file and what to do."""
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,11 @@ def recipe_for(dataset: str, model: str) -> Recipe:
     return RECIPES[dataset, model]
 
 
+def check_recipe(model: str, variant: str | None) -> None:
+    """Raise for a variant that an architecture does not have."""
+    varied(Recipe(), model, variant)
+
+
 def varied(recipe: Recipe, model: str, variant: str | None) -> Recipe:
     """A model's recipe as a variant changes it; None leaves it as it is.
 

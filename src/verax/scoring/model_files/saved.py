@@ -23,6 +23,8 @@ from verax.data.file import element_names
 
 ARCHITECTURES = dict.fromkeys(("Linear", "MLP", "InceptionV1"), "verax.paper.models")
 """Names of the architectures that files may hold, and the modules that define them, imported when a file names one."""
+TRAINING = "verax.paper.models.shipped"
+"""The module that trains the networks that studies name, imported when one does."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +129,10 @@ _KEYS = ("format", "architecture", "data", "hyperparameters", "metrics", "seed",
 
 class ModelFileError(ValueError):
     """A model's files are not what they say; the message tells which file and why."""
+
+
+class CheckpointError(ModelFileError):
+    """A checkpoint that cannot be used: damaged, or of another run; the message says which file and what to do."""
 
 
 @dataclass(frozen=True)
