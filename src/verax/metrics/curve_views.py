@@ -192,7 +192,7 @@ class Comprehensiveness(ShareView):
     label: ClassVar[str] = "Comprehensiveness"
     asks: ClassVar[str] = "How much of the score is lost without the largest attributions?"
     higher_is_better: ClassVar[bool] = True
-    alone: ClassVar[bool] = False  # type: ignore[misc]  # the property of the base
+    alone: ClassVar[bool] = False  # the property of the base
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Sufficiency(ShareView):
     label: ClassVar[str] = "Sufficiency"
     asks: ClassVar[str] = "How much of the score is lost with the largest attributions alone?"
     higher_is_better: ClassVar[bool] = False
-    alone: ClassVar[bool] = True  # type: ignore[misc]  # the property of the base
+    alone: ClassVar[bool] = True  # the property of the base
 
 
 def _checked_shares(shares: Any) -> Shares:
