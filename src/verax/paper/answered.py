@@ -39,17 +39,11 @@ Row = tuple[int, str, tuple[Cell, ...]]
 
 @dataclass(frozen=True)
 class AnsweredClaims:
-    """The claims as in the paper, those that depend on how a metric is read under each other reading, and what decided.
+    """The claims as in the paper, those that depend on readings also under others, and what decided."""
 
-    Attributes:
-        claims: As in the paper.
-        readings: None where no other reading was measured.
-        evidences: Of each model what was measured, for the tables beside the claims.
-    """
-
-    claims: list[Claim]
-    readings: Readings | None
-    evidences: Sequence[Evidence] = ()
+    claims: list[Claim]  # as in the paper
+    readings: Readings | None  # None where no other reading was measured
+    evidences: Sequence[Evidence] = ()  # of each model what was measured, for the tables beside the claims
 
     as_read: ClassVar[str] = AS_READ
     flaw: ClassVar[str] = PAPER_READING.flaw

@@ -39,21 +39,13 @@ QUESTIONS = Questions()
 
 @dataclass(frozen=True)
 class Runtime:
-    """What was timed, by the name of each case.
+    """What was timed, by the name of each case."""
 
-    Attributes:
-        subject: The model and the data; the paper's name where it is the paper's question.
-        device: On which it ran.
-        inputs: How many, in each run.
-        rows: Model rows of a run, by case.
-        seconds: Of each run, by case; the cases took turns.
-    """
-
-    subject: str
-    device: str
-    inputs: int
-    rows: Mapping[str, int]
-    seconds: Mapping[str, Sequence[float]]
+    subject: str  # the model and the data; the paper's name where it is the paper's question
+    device: str  # on which it ran
+    inputs: int  # how many, in each run
+    rows: Mapping[str, int]  # model rows of a run, by case
+    seconds: Mapping[str, Sequence[float]]  # of each run, by case; the cases took turns
 
     def speed_up(self, slow: str, fast: str) -> tuple[Estimate, Estimate]:
         """How many times faster one case is than another, by mean and by median, with intervals over rounds."""

@@ -32,20 +32,16 @@ QUESTIONS = sorted(  # in the paper's order
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper and what the studies say to it.
-
-    Attributes:
-        paper, ours: Figures, or ``"-"``; an interval in brackets is the 95 % bootstrap interval over inputs.
-        note: What a reader should know besides; for what was not measured, why.
-    """
+    """A claim of the paper and what the studies say to it."""
 
     number: int
     claim: str
     model: str
+    # paper, ours: figures, or ``"-"``; an interval in brackets is the 95 % bootstrap interval over inputs
     paper: str
     ours: str
     verdict: Verdict
-    note: str
+    note: str  # what a reader should know besides; for what was not measured, why
     rule: str
 
 

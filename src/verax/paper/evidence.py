@@ -207,25 +207,18 @@ Rule = Callable[..., Answer]
 
 @dataclass(frozen=True)
 class Question:
-    """A claim about models, about all of them together, or about runtime tables.
+    """A claim about models, about all of them together, or about runtime tables."""
 
-    Attributes:
-        number: The claim's number; 0 for the table of models.
-        ask: Decides it, from the evidence of a model, from that of all models, or from a runtime table.
-        paper: The paper's value, or how to get it for one of its models.
-        only: The models that it is about, where the paper names them.
-        about: Whether it is asked of each model, of all models of all studies at once, or of each runtime table.
-        reads: The metrics that it is about; none where the answer does not depend on how they are read.
-    """
-
-    number: int
+    number: int  # the claim's number; 0 for the table of models
     claim: str
     rule: str
-    ask: Rule
-    paper: str | Callable[[PaperModel], str] = "figure"
+    ask: Rule  # decides it, from the evidence of a model, from that of all models, or from a runtime table
+    paper: str | Callable[[PaperModel], str] = "figure"  # the paper's value, or how to get it for one of its models
     linear_only: bool = False
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # the models that it is about, where the paper names them
+    # whether it is asked of each model, of all models of all studies at once, or of each runtime table
     about: Literal["models", "all models", "runtimes"] = "models"
+    # the metrics that it is about; none where the answer does not depend on how they are read
     reads: tuple[str, ...] = ()
 
     def concerns(self, name: str, *, linear: bool) -> bool:

@@ -27,23 +27,14 @@ _NAMED = 10
 
 @dataclass(frozen=True)
 class IsicReport:
-    """What was left out of the data set, and why.
+    """What was left out of the data set, and why."""
 
-    Attributes:
-        unknown: Number of rows whose diagnosis is unknown (UNK).
-        repeated: Number of rows whose id a newer table has too.
-        duplicates: Ids of images with the same pixels as another one, with the id that was kept.
-        conflicts: One line for each image on which tables disagree; the newest year's label was kept.
-        missing: Ids without an image file.
-        damaged: Ids whose image could not be read, with the reason.
-    """
-
-    unknown: int
-    repeated: int
-    duplicates: dict[str, str]
-    conflicts: tuple[str, ...]
-    missing: tuple[str, ...]
-    damaged: dict[str, str]
+    unknown: int  # number of rows whose diagnosis is unknown (UNK)
+    repeated: int  # number of rows whose id a newer table has too
+    duplicates: dict[str, str]  # ids of images with the same pixels as another one, with the id that was kept
+    conflicts: tuple[str, ...]  # one line for each image on which tables disagree; the newest year's label was kept
+    missing: tuple[str, ...]  # ids without an image file
+    damaged: dict[str, str]  # ids whose image could not be read, with the reason
 
 
 @dataclass(frozen=True)

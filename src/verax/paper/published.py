@@ -17,19 +17,12 @@ PAPER_PC, PAPER_DPC, PAPER_INFIDELITY = LEADING_PC, LEADING_DPC, LEADING_INFIDEL
 
 @dataclass(frozen=True)
 class DpcReading:
-    """A reading of what the paper writes about DPC.
+    """A reading of what the paper writes about DPC."""
 
-    Attributes:
-        order: The setting of ``DirectedPredictionChange``.
-        words: How it ranks and what it counts, to follow "DPC".
-        flaw: What it cannot distinguish, as a sentence; empty where nothing is known.
-        timed_as: PC and DPC together in a runtime table.
-    """
-
-    order: Literal["magnitude", "signed", "literal"]
-    words: str
-    flaw: str
-    timed_as: str
+    order: Literal["magnitude", "signed", "literal"]  # the setting of ``DirectedPredictionChange``
+    words: str  # how it ranks and what it counts, to follow "DPC"
+    flaw: str  # what it cannot distinguish, as a sentence; empty where nothing is known
+    timed_as: str  # PC and DPC together in a runtime table
 
     @property
     def shares_pc(self) -> bool:

@@ -21,29 +21,22 @@ _SUBJECTS = (PAPER_PC, PAPER_DPC, PAPER_INFIDELITY)  # the metrics that claims a
 
 @dataclass(frozen=True)
 class Row:
-    """A claim about a model, or about all together.
-
-    Attributes:
-        claims: What the study says to it under each reading; None where it is not asked under that one.
-    """
+    """A claim about a model, or about all together."""
 
     number: int
     claim: str
     model: str
+    # what the study says to it under each reading; None where it is not asked under that one
     claims: tuple[Claim | None, ...]
 
 
 @dataclass(frozen=True)
 class Readings:
-    """Claims by readings.
+    """Claims by readings."""
 
-    Attributes:
-        metrics: What is read instead of the metric that a claim names, one for each column after the first.
-        rows: In the paper's order.
-    """
-
+    # what is read instead of the metric that a claim names, one for each column after the first
     metrics: tuple[MetricInfo, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # in the paper's order
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -27,24 +27,16 @@ _NAMED = 4  # methods that are listed before the rest is counted
 
 @dataclass(frozen=True)
 class Answer:
-    """Which explanation of one model answers one question best.
-
-    Attributes:
-        metric: The label of what decided.
-        verdict: What to do, in front of the label.
-        label: The method.
-        configuration: With its settings.
-        facts: Names and sentences: how sure, how far above chance, below the limit where known, the cost.
-        code: Python that computes it and its score; empty where that is not known.
-    """
+    """Which explanation of one model answers one question best."""
 
     question: str
-    metric: str
-    verdict: str
-    label: str
-    configuration: str
+    metric: str  # the label of what decided
+    verdict: str  # what to do, in front of the label
+    label: str  # the method
+    configuration: str  # with its settings
+    # names and sentences: how sure, how far above chance, below the limit where known, the cost
     facts: tuple[tuple[str, str], ...]
-    code: str
+    code: str  # Python that computes it and its score; empty where that is not known
 
 
 @dataclass(frozen=True)

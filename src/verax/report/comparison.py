@@ -140,21 +140,13 @@ def _curves(label: str, result: GuidedResult) -> list[tuple[str, Markup]]:
 
 @dataclass(frozen=True)
 class Word:
-    """One token of a text.
+    """One token of a text."""
 
-    Attributes:
-        space: What stands before it.
-        text: The token as it stands in the text.
-        share: How much of the text's largest attribution it has, from 0 to 1.
-        side: ``"for"`` where it raises the score, ``"against"`` where it lowers it, empty where it does neither.
-        value: Its attribution, to read.
-    """
-
-    space: str
-    text: str
-    share: str
-    side: str
-    value: str
+    space: str  # what stands before it
+    text: str  # the token as it stands in the text
+    share: str  # how much of the text's largest attribution it has, from 0 to 1
+    side: str  # ``"for"`` where it raises the score, ``"against"`` where it lowers it, empty where it does neither
+    value: str  # its attribution, to read
 
 
 def shown_texts(comparison: Comparison) -> dict[str, Any] | None:

@@ -61,18 +61,13 @@ KIND_NAMES = {"attribution": "attributions", "guided": "metrics of removals", "s
 
 @dataclass(frozen=True)
 class Table:
-    """A table to print: cells as text, the first one of a row is its header.
-
-    Attributes:
-        numeric: Which columns hold numbers, to be set right.
-        code: Which columns hold canonical forms, to be set in type of equal width.
-    """
+    """A table to print: cells as text, the first one of a row is its header."""
 
     caption: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    numeric: Sequence[int] = ()
-    code: Sequence[int] = ()
+    numeric: Sequence[int] = ()  # which columns hold numbers, to be set right
+    code: Sequence[int] = ()  # which columns hold canonical forms, to be set in type of equal width
 
 
 def models(view: View) -> Table:
@@ -165,19 +160,12 @@ _SPACES = {"inputs": "the inputs", "features": "the network's features"}
 
 @dataclass(frozen=True)
 class ModelAudit:
-    """What an audit says about one model.
+    """What an audit says about one model."""
 
-    Attributes:
-        model: Its name.
-        sentences: Three of them.
-        table: By metric, what was passed.
-        notes: What was left out.
-    """
-
-    model: str
-    sentences: Sequence[str]
-    table: Table
-    notes: Sequence[str]
+    model: str  # its name
+    sentences: Sequence[str]  # three of them
+    table: Table  # by metric, what was passed
+    notes: Sequence[str]  # what was left out
 
 
 def trust(view: View) -> dict[str, Any] | None:

@@ -23,21 +23,13 @@ _READERS = 16  # footers read at once: over a network it is waiting more than re
 
 @dataclass(frozen=True)
 class Lake:
-    """Parquet files under one address.
+    """Parquet files under one address."""
 
-    Attributes:
-        address: The folder, pattern or URL.
-        folder: The folder above all of them.
-        files: Those that have rows, by path.
-        rows: Rows of all files.
-        types: What the columns hold, as polars types by name.
-    """
-
-    address: str
-    folder: Folder
-    files: tuple[File, ...]
-    rows: int
-    types: dict[str, Any] = field(hash=False)
+    address: str  # the folder, pattern or URL
+    folder: Folder  # the folder above all of them
+    files: tuple[File, ...]  # those that have rows, by path
+    rows: int  # rows of all files
+    types: dict[str, Any] = field(hash=False)  # what the columns hold, as polars types by name
 
     def name(self, number: int = 0) -> str:
         """The path or URL of a file; messages name the first one where all files are alike."""

@@ -64,37 +64,22 @@ class Window:
 
 @dataclass
 class Track:
-    """The scores of one metric of one attribution.
+    """The scores of one metric of one attribution."""
 
-    Attributes:
-        metric: Its name.
-        attribution: The attribution's name.
-        higher_is_better: Which way is a fall.
-        rate: False alarms of this track, at most.
-        reference: Windows that later ones are compared with, at least; more while they have too few rows.
-        chance: The mean score of attributions that know nothing; None where no number is known.
-        windows: The finished ones.
-        sums: Of the reference; of scores whose sign is turned where lower is better.
-        floor: Lowest score of the reference.
-        ceiling: Highest.
-        test: What later windows are put to; None within the reference.
-        open_sums: Of the window that is not finished.
-        open_gains: What its scores add to the test.
-    """
-
-    metric: str
-    attribution: str
-    higher_is_better: bool
-    rate: float
-    reference: int
-    chance: float | None = None
-    windows: list[Window] = field(default_factory=list)
+    metric: str  # its name
+    attribution: str  # the attribution's name
+    higher_is_better: bool  # which way is a fall
+    rate: float  # false alarms of this track, at most
+    reference: int  # windows that later ones are compared with, at least; more while they have too few rows
+    chance: float | None = None  # the mean score of attributions that know nothing; None where no number is known
+    windows: list[Window] = field(default_factory=list)  # the finished ones
+    # of the reference; of scores whose sign is turned where lower is better
     sums: ScoreSums = field(default_factory=ScoreSums)
-    floor: float = math.inf
-    ceiling: float = -math.inf
-    test: BettingTest | None = None
-    open_sums: ScoreSums = field(default_factory=ScoreSums)
-    open_gains: list[float] | None = None
+    floor: float = math.inf  # lowest score of the reference
+    ceiling: float = -math.inf  # highest
+    test: BettingTest | None = None  # what later windows are put to; None within the reference
+    open_sums: ScoreSums = field(default_factory=ScoreSums)  # of the window that is not finished
+    open_gains: list[float] | None = None  # what its scores add to the test
 
     @property
     def alarm(self) -> bool:

@@ -32,18 +32,13 @@ Spent = Callable[[], Cost]  # asked for when all is queued: to know it, the host
 
 @dataclass(frozen=True)
 class Explanations:
-    """Attributions of some inputs by every configuration, with what they cost.
+    """Attributions of some inputs by every configuration, with what they cost."""
 
-    Attributes:
-        values: By the configuration's name in tables.
-        shares: Rows forward, backward and seconds by the same name: an even share of what the family cost, and of the
-            unperturbed inputs. What came from the cache counts as much as when it was computed.
-        total: What all cost.
-    """
-
-    values: dict[str, Float[Tensor, "n *shape"]]
+    values: dict[str, Float[Tensor, "n *shape"]]  # by the configuration's name in tables
+    # rows forward, backward and seconds by the same name: an even share of what the family cost, and of the unperturbed
+    # inputs. What came from the cache counts as much as when it was computed.
     shares: dict[str, tuple[float, float, float]]
-    total: Cost
+    total: Cost  # what all cost
 
 
 def explain(

@@ -99,30 +99,24 @@ class Mistakes(list[InitErrorDetails]):
 
 
 class AttributionsSpec(SpecTable):
-    """Which attributions: the paper's grid, all of it or thinned, and any others.
+    """Which attributions: the paper's grid, all of it or thinned, and any others."""
 
-    Attributes:
-        grid: Whether to take the grid for the kind of data.
-        every: Of LIME's configurations, only every so manieth, the first one included.
-        scale_kernel: Whether the grid's kernel widths of LIME on tables are times the root of the number of features.
-        lime_distance: What the grid's LIME on images weighs its samples by, ``"masks"`` or ``"inputs"``.
-        random_seeds: Seeds of each of the grid's two random attributions. One of each, as in the paper, is a chance
-            level that hangs on two draws; 50 make a hundred.
-        explained: What methods explain: ``"log_odds"`` of the class, its ``"logit"``, as in the paper, or
-            ``"probability"``. For models with one logit, log-odds and logit are the same.
-        removals: Whether to take methods that remove features as well, Occlusion, Shapley values and LIME over
-            features: they need no gradients and take categories.
-        others: Further configurations, each a table with ``method`` and its settings.
-    """
-
-    grid: bool = True
-    every: Count = 1
+    grid: bool = True  # whether to take the grid for the kind of data
+    every: Count = 1  # of LIME's configurations, only every so manieth, the first one included
+    # whether the grid's kernel widths of LIME on tables are times the root of the number of features
     scale_kernel: bool = False
+    # what the grid's LIME on images weighs its samples by, ``"masks"`` or ``"inputs"``
     lime_distance: Distance = "masks"
+    # seeds of each of the grid's two random attributions. One of each, as in the paper, is a chance level that hangs on
+    # two draws; 50 make a hundred.
     random_seeds: Count = 1
+    # what methods explain: ``"log_odds"`` of the class, its ``"logit"``, as in the paper, or ``"probability"``. For
+    # models with one logit, log-odds and logit are the same.
     explained: Scale = "log_odds"
+    # whether to take methods that remove features as well, Occlusion, Shapley values and LIME over features: they need
+    # no gradients and take categories
     removals: bool = False
-    others: tuple[dict[str, Any], ...] = ()
+    others: tuple[dict[str, Any], ...] = ()  # further configurations, each a table with ``method`` and its settings
 
     @field_validator("others", mode="before")
     @classmethod
@@ -198,35 +192,25 @@ def some(listed: Any) -> Any:
 
 
 class ModelSpec(SpecTable):
-    """A model: one of the paper's architectures, trained with its recipe, or a file.
+    """A model: one of the paper's architectures, trained with its recipe, or a file."""
 
-    Attributes:
-        name: What tables and figures call it.
-        architecture: What to train.
-        recipe: Which variant of the architecture's recipe: ``"less-regularised"`` (for mlp: small steps, little weight
-            decay and noise, plain labels, no average of weights) or ``"balanced"`` (classes weigh the same); the
-            shipped one where left out.
-        path: A trained model: ``.safetensors`` with its sidecar, as ``verax train`` writes it, ``.onnx``, ``.skops``
-            (scikit-learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.cbm`` (CatBoost) or ``.pt2``
-            (``torch.export``). Files of other libraries get rows in the data's own units. The key may be called
-            ``file``, too.
-        returns: What the outputs of such a file are, where it does not say so: ``"logits"``, ``"probabilities"`` or
-            ``"values"``.
-        trust: Whether a file may be opened that can run code: ``.pt2``, or ``.skops`` with unknown classes.
-        live: Whether it was an object of a running program (``verax.run_study``).
-        seed: Of the training.
-        precision: In which forward passes run on a GPU, ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"``, as
-            for ``verax.Scorer``; torch's own settings where left out.
-    """
-
-    name: Name
-    architecture: Literal["linear", "mlp", "inception"] | None = None
+    name: Name  # what tables and figures call it
+    architecture: Literal["linear", "mlp", "inception"] | None = None  # what to train
+    # which variant of the architecture's recipe: ``"less-regularised"`` (for mlp: small steps, little weight decay and
+    # noise, plain labels, no average of weights) or ``"balanced"`` (classes weigh the same); the shipped one where left
+    # out
     recipe: Literal["less-regularised", "balanced"] | None = None
+    # a trained model: ``.safetensors`` with its sidecar, as ``verax train`` writes it, ``.onnx``, ``.skops`` (scikit-
+    # learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.cbm`` (CatBoost) or ``.pt2`` (``torch.export``).
+    # Files of other libraries get rows in the data's own units. The key may be called ``file``, too.
     path: str | None = Field(default=None, validation_alias=AliasChoices("path", "file"))
+    # what the outputs of such a file are, where it does not say so: ``"logits"``, ``"probabilities"`` or ``"values"``
     returns: Returns | None = None
-    trust: bool = False
-    live: bool = False
-    seed: int = 0
+    trust: bool = False  # whether a file may be opened that can run code: ``.pt2``, or ``.skops`` with unknown classes
+    live: bool = False  # whether it was an object of a running program (``verax.run_study``)
+    seed: int = 0  # of the training
+    # in which forward passes run on a GPU, ``"float32"``, ``"tf32"``, ``"bfloat16"`` or ``"float16"``, as for
+    # ``verax.Scorer``; torch's own settings where left out
     precision: Precision | None = None
 
     @field_validator("path")
@@ -248,38 +232,25 @@ class ModelSpec(SpecTable):
 
 
 class DataSpec(SpecTable):
-    """A data set, the models that learn it, and how their predictions are explained.
+    """A data set, the models that learn it, and how their predictions are explained."""
 
-    Attributes:
-        name: Of a data set that is shipped, or of one's own: ``verax.datasets.names()``.
-        path: For a data set that takes one.
-        label: The column to predict, of a file.
-        task: What for: ``"classification"``, ``"regression"``, or ``"auto"``, as the labels look.
-        held_out: The column of a file that is true or 1 for rows that models of one's own have not learnt from: these
-            are half validation and half test rows, all others are training rows. By default the study splits the rows
-            at random, 60, 20 and 20 %, and cannot say how good such a model is on rows that are new to it.
-        part: The rows to explain.
-        limit: Only so many rows of that part, drawn at random by the seed: the same for all models and metrics, and a
-            smaller number is a part of a larger one.
-        seed: Of the split, and of the order in which rows are explained.
-        background: Training rows for methods that need some; all of a table, 1,024 images.
-        models: What explains.
-        attributions: What is compared.
-        chunk: Inputs in a unit of work; found automatically.
-    """
-
-    name: str
-    path: str | None = None
-    label: str | None = None
-    task: LabelTask = "auto"
+    name: str  # of a data set that is shipped, or of one's own: ``verax.datasets.names()``
+    path: str | None = None  # for a data set that takes one
+    label: str | None = None  # the column to predict, of a file
+    task: LabelTask = "auto"  # what for: ``"classification"``, ``"regression"``, or ``"auto"``, as the labels look
+    # the column of a file that is true or 1 for rows that models of one's own have not learnt from: these are half
+    # validation and half test rows, all others are training rows. By default the study splits the rows at random, 60,
+    # 20 and 20 %, and cannot say how good such a model is on rows that are new to it.
     held_out: str | None = None
-    part: Part = "validation"
+    part: Part = "validation"  # the rows to explain
+    # only so many rows of that part, drawn at random by the seed: the same for all models and metrics, and a smaller
+    # number is a part of a larger one
     limit: Count | None = None
-    seed: int = 0
-    background: Count | None = None
-    models: tuple[ModelSpec, ...]
-    attributions: AttributionsSpec = AttributionsSpec()
-    chunk: Count | None = None
+    seed: int = 0  # of the split, and of the order in which rows are explained
+    background: Count | None = None  # training rows for methods that need some; all of a table, 1,024 images
+    models: tuple[ModelSpec, ...]  # what explains
+    attributions: AttributionsSpec = AttributionsSpec()  # what is compared
+    chunk: Count | None = None  # inputs in a unit of work; found automatically
 
     @field_validator("models", mode="before")
     @classmethod

@@ -122,19 +122,12 @@ UNCERTAINTY = "uncertainty of Infidelity"  # what the watcher is told
 
 @dataclass(frozen=True)
 class StudyWork:
-    """What a worker does for a study: it makes files, by their names; those that are there already it leaves alone.
+    """What a worker does for a study: it makes files, by their names; those that are there already it leaves alone."""
 
-    Attributes:
-        folder: The study's directory.
-        imports: Modules that define what is not part of Verax.
-        machine: Where to compute.
-        opened: The study, where this process has opened it; workers open it themselves.
-    """
-
-    folder: str
-    imports: tuple[str, ...]
-    machine: Machine
-    opened: Study | None = None
+    folder: str  # the study's directory
+    imports: tuple[str, ...]  # modules that define what is not part of Verax
+    machine: Machine  # where to compute
+    opened: Study | None = None  # the study, where this process has opened it; workers open it themselves
 
     @classmethod
     def of(cls, study: Study, machine: Machine) -> "StudyWork":

@@ -28,30 +28,18 @@ NAMES = {"Linear": "linear", "MLP": "mlp", "InceptionV1": "inception"}
 
 @dataclass(frozen=True)
 class ExplainedModel:
-    """A model and what it is explained on.
+    """A model and what it is explained on."""
 
-    Attributes:
-        data: What the spec says about the data set.
-        spec: What the spec says about the model.
-        material: The inputs, the background, and what one feature is.
-        module: What predicts: a network in evaluation mode, or an adapter around a model of one's own.
-        returns: What it returns; None for an adapter, which says it itself.
-        architecture: ``"linear"``, ``"mlp"`` or ``"inception"``, or what kind of model it is.
-        metrics: How good the model is on each part of the data.
-        configurations: What is compared, as it is named in tables.
-        left_out: What was asked for but does not fit the model, with the reason.
-        identity: Hash of what a model of one's own computes; None for a network, which is known by its weights.
-    """
-
-    data: DataSpec
-    spec: ModelSpec
-    material: Material
-    module: Any
-    returns: Returns | None
-    architecture: str
-    metrics: dict[str, Any]
-    configurations: tuple[Attribution, ...]
-    left_out: tuple[str, ...] = ()
+    data: DataSpec  # what the spec says about the data set
+    spec: ModelSpec  # what the spec says about the model
+    material: Material  # the inputs, the background, and what one feature is
+    module: Any  # what predicts: a network in evaluation mode, or an adapter around a model of one's own
+    returns: Returns | None  # what it returns; None for an adapter, which says it itself
+    architecture: str  # ``"linear"``, ``"mlp"`` or ``"inception"``, or what kind of model it is
+    metrics: dict[str, Any]  # how good the model is on each part of the data
+    configurations: tuple[Attribution, ...]  # what is compared, as it is named in tables
+    left_out: tuple[str, ...] = ()  # what was asked for but does not fit the model, with the reason
+    # hash of what a model of one's own computes; None for a network, which is known by its weights
     identity: str | None = None
 
     @property

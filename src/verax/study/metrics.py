@@ -46,31 +46,23 @@ _TAKEN = {*scores_schema(()), "inputs", "attribution_inputs", "guided_inputs", "
 
 
 class MetricsSpec(SpecTable):
-    """How faithfulness is measured.
+    """How faithfulness is measured."""
 
-    Attributes:
-        listed: The key ``list``: names of metrics, and tables with ``metric``, its name, ``as``, its column (else its
-            name), ``limit``, on how many inputs of each model, the first that were drawn, it is computed (else on
-            all), and settings of it; ``none`` names settings that are to be None, which TOML cannot write. Left out,
-            it is PC, DPC in three readings of the paper, and normalised Infidelity.
-        steps: Perturbation steps of PC and DPC, or ``"adaptive"``. This and the keys below are also for any other
-            listed metric that has such a setting and does not say its own, where the spec says them.
-        tolerance: With adaptive steps, the error of a score to stop at; the metrics' own where left out.
-        infidelity: Without a list: whether Infidelity, local and baseline-oriented, is measured as well.
-        samples: Infidelity's draws per input.
-        sigma: Standard deviation of its Gaussian perturbation.
-        subset: Features perturbed in each draw; all where left out.
-        seed: Of its draws.
-    """
-
+    # the key ``list``: names of metrics, and tables with ``metric``, its name, ``as``, its column (else its name),
+    # ``limit``, on how many inputs of each model, the first that were drawn, it is computed (else on all), and settings
+    # of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is PC, DPC in three
+    # readings of the paper, and normalised Infidelity.
     listed: tuple[Any, ...] | None = Field(default=None, alias="list")
+    # perturbation steps of PC and DPC, or ``"adaptive"``. This and the keys below are also for any other listed metric
+    # that has such a setting and does not say its own, where the spec says them.
     steps: Count | Literal["adaptive"] = 20
+    # with adaptive steps, the error of a score to stop at; the metrics' own where left out
     tolerance: Annotated[float, Field(gt=0)] | None = None
-    infidelity: bool = True
-    samples: Count = 640
-    sigma: Annotated[float, Field(gt=0)] = 0.2
-    subset: Count | None = None
-    seed: int = 0
+    infidelity: bool = True  # without a list: whether Infidelity, local and baseline-oriented, is measured as well
+    samples: Count = 640  # Infidelity's draws per input
+    sigma: Annotated[float, Field(gt=0)] = 0.2  # standard deviation of its Gaussian perturbation
+    subset: Count | None = None  # features perturbed in each draw; all where left out
+    seed: int = 0  # of its draws
 
     @field_validator("steps", mode="before")
     @classmethod

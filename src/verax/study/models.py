@@ -98,17 +98,11 @@ def _predictions(material: Material, predict: Predict) -> str:
 
 @dataclass(frozen=True)
 class Live:
-    """Objects of a running program that a study is about.
+    """Objects of a running program that a study is about."""
 
-    Attributes:
-        dataset: The data.
-        models: What ``verax.evaluate`` takes as ``model``, by name.
-        label: What is predicted, by the name that its column had; empty where it had none.
-    """
-
-    dataset: Dataset
-    models: Mapping[str, Any]
-    label: str = ""
+    dataset: Dataset  # the data
+    models: Mapping[str, Any]  # what ``verax.evaluate`` takes as ``model``, by name
+    label: str = ""  # what is predicted, by the name that its column had; empty where it had none
 
 
 def is_own(spec: ModelSpec) -> bool:

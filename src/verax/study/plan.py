@@ -29,48 +29,28 @@ _BYTES_PER_SCORE = 40  # a row of the table in compressed Parquet; measured on H
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """What is left to compute for one model.
+    """What is left to compute for one model."""
 
-    Attributes:
-        name: The model.
-        configurations: How many.
-        inputs: How many are left.
-        rows_at_most: Model rows, before identical ones are left out; None where a family does not say.
-        rows_without_sharing: The same work with every configuration and metric on its own.
-        seconds: Expected on one core; None where the rows are not known.
-    """
-
-    name: str
-    configurations: int
-    inputs: int
-    rows_at_most: Rows | None
-    rows_without_sharing: Rows | None
-    seconds: float | None
+    name: str  # the model
+    configurations: int  # how many
+    inputs: int  # how many are left
+    rows_at_most: Rows | None  # model rows, before identical ones are left out; None where a family does not say
+    rows_without_sharing: Rows | None  # the same work with every configuration and metric on its own
+    seconds: float | None  # expected on one core; None where the rows are not known
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study has left to compute, and what that will cost.
+    """What a study has left to compute, and what that will cost."""
 
-    Attributes:
-        study: Its name.
-        units: Of the whole study.
-        to_compute: Of them.
-        models: The share of each model.
-        trust_questions: To ask then: whether the numbers can be trusted.
-        workers: Processes that compute at once.
-        table_bytes: Expected size of all tables.
-        attribution_bytes_at_most: Room for attributions on disk.
-    """
-
-    study: str
-    units: int
-    to_compute: int
-    models: tuple[ModelPlan, ...]
-    trust_questions: int
-    workers: int
-    table_bytes: int
-    attribution_bytes_at_most: int
+    study: str  # its name
+    units: int  # of the whole study
+    to_compute: int  # of them
+    models: tuple[ModelPlan, ...]  # the share of each model
+    trust_questions: int  # to ask then: whether the numbers can be trusted
+    workers: int  # processes that compute at once
+    table_bytes: int  # expected size of all tables
+    attribution_bytes_at_most: int  # room for attributions on disk
 
     @property
     def seconds(self) -> float:
@@ -170,18 +150,12 @@ def _seconds_per_input(study: Study, part: Part, rows: Rows, inputs: int, machin
 
 @dataclass(frozen=True)
 class Forecast:
-    """Model rows of some units.
+    """Model rows of some units."""
 
-    Attributes:
-        attribution: For all explanations; None where a family does not say.
-        guided: For guided metrics, before identical rows are left out.
-        sampled: For metrics of random draws.
-        unshared: The same work with every configuration and metric on its own; None where a family does not say.
-    """
-
-    attribution: Rows | None
-    guided: int
-    sampled: int
+    attribution: Rows | None  # for all explanations; None where a family does not say
+    guided: int  # for guided metrics, before identical rows are left out
+    sampled: int  # for metrics of random draws
+    # the same work with every configuration and metric on its own; None where a family does not say
     unshared: Rows | None
 
     @property

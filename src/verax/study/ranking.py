@@ -22,19 +22,12 @@ _RANDOM = "Random"
 
 @dataclass(frozen=True)
 class Price:
-    """What an explanation of one input costs.
+    """What an explanation of one input costs."""
 
-    Attributes:
-        forward: Model rows.
-        backward: Those of them through which gradients are taken.
-        seconds: Measured; in proportion to the rows where the configuration shared some.
-        shared: Whether these are the costs beside others of its family, because those of it alone are not known.
-    """
-
-    forward: float
-    backward: float
-    seconds: float
-    shared: bool
+    forward: float  # model rows
+    backward: float  # those of them through which gradients are taken
+    seconds: float  # measured; in proportion to the rows where the configuration shared some
+    shared: bool  # whether these are the costs beside others of its family, because those of it alone are not known
 
     @property
     def rows(self) -> float:
@@ -44,29 +37,18 @@ class Price:
 
 @dataclass(frozen=True)
 class Winner:
-    """The explanation of a model that a metric rates best; references do not compete.
-
-    Attributes:
-        configuration: In its canonical form.
-        score: Its mean over inputs.
-        inputs: How many inputs that is.
-        others: With how many other configurations it was compared.
-        ties: Those of them that are not significantly different from it, best first.
-        gain: How much better than chance, positive where it is better; None where chance is not known.
-        random: Whether chance is the study's random attributions; else it is the metric's own number.
-        price: What it costs.
-        cheapest: The tie that needs the fewest model rows alone, and what it costs; None where no tie's are known.
-    """
+    """The explanation of a model that a metric rates best; references do not compete."""
 
     metric: MetricInfo
-    configuration: str
-    score: Estimate
-    inputs: int
-    others: int
-    ties: tuple[str, ...]
-    gain: Estimate | None
-    random: bool
-    price: Price
+    configuration: str  # in its canonical form
+    score: Estimate  # its mean over inputs
+    inputs: int  # how many inputs that is
+    others: int  # with how many other configurations it was compared
+    ties: tuple[str, ...]  # those of them that are not significantly different from it, best first
+    gain: Estimate | None  # how much better than chance, positive where it is better; None where chance is not known
+    random: bool  # whether chance is the study's random attributions; else it is the metric's own number
+    price: Price  # what it costs
+    # the tie that needs the fewest model rows alone, and what it costs; None where no tie's are known
     cheapest: tuple[str, Price] | None
 
     @property
@@ -174,15 +156,12 @@ class Agreement:
     """Spearman correlation of two metrics over configurations, with its 95 % interval over inputs.
 
     It is NaN where a metric ranks nothing, or with fewer than two configurations or inputs.
-
-    Attributes:
-        ties: How many configurations share their rank with another, under either metric.
     """
 
     spearman: Estimate
     configurations: int
     inputs: int
-    ties: tuple[int, int] = (0, 0)
+    ties: tuple[int, int] = (0, 0)  # how many configurations share their rank with another, under either metric
 
     def __str__(self) -> str:
         return f"{self.spearman:+.2f}"

@@ -184,17 +184,11 @@ RUNTIME = "runtime.json"  # a runtime table that the user put into the study's f
 
 @dataclass(frozen=True)
 class Results:
-    """Tables and examples of a study, with what is missing.
+    """Tables and examples of a study, with what is missing."""
 
-    Attributes:
-        tables: What analyses work on.
-        examples: For pictures, one per model.
-        missing: Units that are not there.
-    """
-
-    tables: Tables
-    examples: tuple[Example, ...]
-    missing: tuple[Unit, ...]
+    tables: Tables  # what analyses work on
+    examples: tuple[Example, ...]  # for pictures, one per model
+    missing: tuple[Unit, ...]  # units that are not there
 
 
 def read_results(study: Study) -> Results:

@@ -32,26 +32,19 @@ class SpecError(ValueError):
 
 
 class UncertaintySpec(SpecTable):
-    """The paper's resampling study of Infidelity.
+    """The paper's resampling study of Infidelity."""
 
-    Attributes:
-        inputs: So many inputs of each model, the first that were drawn; 0 leaves the study out.
-        samples: The pool of draws.
-        sizes: How many of them are resampled.
-        resamples: Resamples of each size.
-        with_replacement: Whether a draw can be in a resample more than once. Without, resamples overlap the more the
-            larger they are, and their spread, 0 for the whole pool, is below the true error.
-        independent: Repetitions with fresh draws, the honest reference; 0 for none.
-        every: Of LIME's configurations, every so manieth.
-    """
-
+    # so many inputs of each model, the first that were drawn; 0 leaves the study out
     inputs: Annotated[int, Field(ge=0)] = 64
-    samples: Count = 640
+    samples: Count = 640  # the pool of draws
+    # how many of them are resampled
     sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (20, 40, 80, 160, 320, 640)
-    resamples: Annotated[int, Field(ge=2)] = 64
+    resamples: Annotated[int, Field(ge=2)] = 64  # resamples of each size
+    # whether a draw can be in a resample more than once. Without, resamples overlap the more the larger they are, and
+    # their spread, 0 for the whole pool, is below the true error.
     with_replacement: bool = False
-    independent: Annotated[int, Field(ge=0)] = 0
-    every: Count = 25
+    independent: Annotated[int, Field(ge=0)] = 0  # repetitions with fresh draws, the honest reference; 0 for none
+    every: Count = 25  # of LIME's configurations, every so manieth
 
     @field_validator("sizes", mode="before")
     @classmethod
@@ -67,16 +60,13 @@ class UncertaintySpec(SpecTable):
 
 
 class TrustSpec(SpecTable):
-    """Whether the numbers can be trusted, asked of a few inputs of each model once its scores are there.
+    """Whether the numbers can be trusted, asked of a few inputs of each model once its scores are there."""
 
-    Attributes:
-        inputs: So many inputs of each model, the first that were drawn; 0, the default, asks nothing.
-        limit_rows: Model rows for the limits of a table's model: what the best possible attribution would score.
-        trials: What the audit of the study's metrics asks, by name; all trials that need no truth where left out.
-    """
-
+    # so many inputs of each model, the first that were drawn; 0, the default, asks nothing
     inputs: Annotated[int, Field(ge=0)] = 0
+    # model rows for the limits of a table's model: what the best possible attribution would score
     limit_rows: Count = 2**18
+    # what the audit of the study's metrics asks, by name; all trials that need no truth where left out
     trials: tuple[str, ...] = ()
 
     @field_validator("trials", mode="before")
@@ -94,25 +84,16 @@ class TrustSpec(SpecTable):
 
 
 class StudySpec(SpecTable):
-    """A whole study.
+    """A whole study."""
 
-    Attributes:
-        name: What it is called; its directory is named after it, so it is a name and no path.
-        data: Data sets with their models.
-        metrics: How faithfulness is measured.
-        uncertainty: How Infidelity's own error is studied.
-        trust: How far the numbers can be trusted.
-        examples: Inputs of each model whose attributions and curves are shown in the report.
-        cache_gib: Room for attributions on disk, in GiB; 0 keeps none.
-    """
-
-    name: Name
-    data: tuple[DataSpec, ...]
-    metrics: MetricsSpec = MetricsSpec()
-    uncertainty: UncertaintySpec = UncertaintySpec()
-    trust: TrustSpec = TrustSpec()
+    name: Name  # what it is called; its directory is named after it, so it is a name and no path
+    data: tuple[DataSpec, ...]  # data sets with their models
+    metrics: MetricsSpec = MetricsSpec()  # how faithfulness is measured
+    uncertainty: UncertaintySpec = UncertaintySpec()  # how Infidelity's own error is studied
+    trust: TrustSpec = TrustSpec()  # how far the numbers can be trusted
+    # inputs of each model whose attributions and curves are shown in the report
     examples: Annotated[int, Field(ge=0)] = 4
-    cache_gib: Annotated[float, Field(ge=0)] = 2.0
+    cache_gib: Annotated[float, Field(ge=0)] = 2.0  # room for attributions on disk, in GiB; 0 keeps none
 
     @field_validator("data", mode="before")
     @classmethod

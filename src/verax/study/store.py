@@ -48,14 +48,10 @@ class EarlierStudyError(StoreError):
 
 @dataclass
 class Contents:
-    """What a folder of a study holds.
+    """What a folder of a study holds."""
 
-    Attributes:
-        found: Files that are what they say, by their stem.
-        strange: Files that are not wanted or not whole, with the reason.
-    """
-
-    found: dict[str, Path] = field(default_factory=dict)
+    found: dict[str, Path] = field(default_factory=dict)  # files that are what they say, by their stem
+    # files that are not wanted or not whole, with the reason
     strange: list[tuple[Path, str]] = field(default_factory=list)
 
 

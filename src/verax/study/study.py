@@ -29,21 +29,13 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A study and its directory.
+    """A study and its directory."""
 
-    Attributes:
-        spec: What is studied.
-        store: Where.
-        planning: Whether models that are not there yet are taken untrained, which is enough for a plan.
-        live: Objects of the running program that the study is about, if any.
-        earlier: The specs that it had before it grew, the first one first.
-    """
-
-    spec: StudySpec
-    store: Store
-    planning: bool = False
-    live: Live | None = None
-    earlier: tuple[StudySpec, ...] = ()
+    spec: StudySpec  # what is studied
+    store: Store  # where
+    planning: bool = False  # whether models that are not there yet are taken untrained, which is enough for a plan
+    live: Live | None = None  # objects of the running program that the study is about, if any
+    earlier: tuple[StudySpec, ...] = ()  # the specs that it had before it grew, the first one first
 
     @cached_property
     def materials(self) -> tuple[Material, ...]:

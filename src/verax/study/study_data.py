@@ -63,31 +63,20 @@ _IMAGES_IN_BACKGROUND = 1024
 
 @dataclass(frozen=True)
 class Material:
-    """Inputs and background of a data set, standardised; all models that take rows of this kind share them.
+    """Inputs and background of a data set, standardised; all models that take rows of this kind share them."""
 
-    Attributes:
-        dataset: The data set.
-        rows: Row numbers of the inputs in it, in the random order in which they are explained.
-        inputs: What is explained.
-        background: Training rows.
-        labels: Their classes; None for a regression.
-        scale: How inputs are brought back to their own units.
-        features: The feature of each element, where some take several; None for the usual.
-        baselines: What removed features become, where that is not 0.
-        codes: Which elements are categories, which have no direction and take no noise; None for none.
-        explained: What methods explain.
-    """
-
-    dataset: Dataset
-    rows: Int[np.ndarray, " n"]
-    inputs: Float[Tensor, "n *shape"]
-    background: Float[Tensor, "m *shape"]
-    labels: Int[Tensor, " m"] | None
-    scale: Standardisation
+    dataset: Dataset  # the data set
+    rows: Int[np.ndarray, " n"]  # row numbers of the inputs in it, in the random order in which they are explained
+    inputs: Float[Tensor, "n *shape"]  # what is explained
+    background: Float[Tensor, "m *shape"]  # training rows
+    labels: Int[Tensor, " m"] | None  # their classes; None for a regression
+    scale: Standardisation  # how inputs are brought back to their own units
+    # the feature of each element, where some take several; None for the usual
     features: Int[Tensor, " elements"] | None = None
-    baselines: Float[Tensor, " elements"] | None = None
+    baselines: Float[Tensor, " elements"] | None = None  # what removed features become, where that is not 0
+    # which elements are categories, which have no direction and take no noise; None for none
     codes: Shaped[Tensor, " elements"] | None = None
-    explained: Scale = "log_odds"
+    explained: Scale = "log_odds"  # what methods explain
 
     @property
     def categories(self) -> list[str]:

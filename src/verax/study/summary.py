@@ -108,19 +108,12 @@ def overlaps(curves: pl.DataFrame, deviation: str = "resampled_sd") -> pl.DataFr
 
 @dataclass(frozen=True)
 class Crossover:
-    """Rows of DPC and Infidelity for one input.
+    """Rows of DPC and Infidelity for one input."""
 
-    Attributes:
-        guided_rows: Rows of DPC per attribution.
-        draws: Rows of Infidelity per input, if shared by all attributions, or per attribution, if not.
-        ratio: How many times fewer rows DPC needs for one attribution alone.
-        attributions: From how many attributions of one input on shared Infidelity needs no more rows than DPC.
-    """
-
-    guided_rows: int
-    draws: int
-    ratio: float
-    attributions: int
+    guided_rows: int  # rows of DPC per attribution
+    draws: int  # rows of Infidelity per input, if shared by all attributions, or per attribution, if not
+    ratio: float  # how many times fewer rows DPC needs for one attribution alone
+    attributions: int  # from how many attributions of one input on shared Infidelity needs no more rows than DPC
 
 
 def crossover(steps: int = 20, draws: int = 640, features: int | None = None) -> Crossover:

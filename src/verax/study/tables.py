@@ -78,125 +78,86 @@ LIMITS_SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """A metric of a study.
+    """A metric of a study."""
 
-    Attributes:
-        column: Its column in the scores.
-        label: What people read.
-        kind: What it rates, ``"local"`` or ``"baseline"`` attributions.
-        noisy: Whether it rests on random draws: its Monte-Carlo error is in the column ``<column>_se``.
-        chance: What attributions that know nothing get on average; None where no number is known.
-        epsilon: How far its perturbations reach, where that is a setting of it; None where it is not.
-        series: All that it is apart from epsilon, the same text for metrics that differ in nothing else.
-        code: What makes it in Python, with the names of ``verax.metrics``; empty where that is not known.
-    """
-
-    column: str
-    label: str
+    column: str  # its column in the scores
+    label: str  # what people read
     higher_is_better: bool
-    kind: str
-    noisy: bool
-    chance: float | None = None
-    epsilon: float | None = None
-    series: str = ""
-    code: str = ""
+    kind: str  # what it rates, ``"local"`` or ``"baseline"`` attributions
+    noisy: bool  # whether it rests on random draws: its Monte-Carlo error is in the column ``<column>_se``
+    chance: float | None = None  # what attributions that know nothing get on average; None where no number is known
+    epsilon: float | None = None  # how far its perturbations reach, where that is a setting of it; None where it is not
+    series: str = ""  # all that it is apart from epsilon, the same text for metrics that differ in nothing else
+    code: str = ""  # what makes it in Python, with the names of ``verax.metrics``; empty where that is not known
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How the rows of a study were standardised: its settings belong to such rows.
+    """How the rows of a study were standardised: its settings belong to such rows."""
 
-    Attributes:
-        mean, std: Of the training rows, one number for each column, or for each channel of an image.
-        columns: Names of the columns; empty for images.
-        wrapped: Whether the model takes rows in their own units, so that it has to be wrapped.
-    """
-
+    # mean, std: of the training rows, one number for each column, or for each channel of an image
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    columns: tuple[str, ...]
-    wrapped: bool
+    columns: tuple[str, ...]  # names of the columns; empty for images
+    wrapped: bool  # whether the model takes rows in their own units, so that it has to be wrapped
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model of a study.
+    """A model of a study."""
 
-    Attributes:
-        name: Unique in the study, e.g. ``"HELOC-MLP"``.
-        modality: ``"tabular"`` or ``"image"``.
-        architecture: ``"linear"``, ``"mlp"``, ``"inception"`` or a name of the user's own.
-        metrics: Figures by split, ``{"test": {"auroc": 0.8, "accuracy": 0.73}}``; empty when unknown.
-        inputs, features: How many inputs were explained, and how many features each has.
-        task: ``"classification"`` (scores are probabilities) or ``"regression"`` (scores are in the target's unit).
-        weakness: Why the model is no better than its base rate; empty where it is better, or where that is not known.
-        scope: Of which score, baseline and rows the numbers are, by name, in words.
-        measured_on: The rows that ``metrics`` are from, in words.
-        scale: How its rows were standardised; None where one formula does not say it, as with categories.
-    """
-
-    name: str
+    name: str  # unique in the study, e.g. ``"HELOC-MLP"``.
     dataset: str
-    modality: str
-    architecture: str
+    modality: str  # ``"tabular"`` or ``"image"``
+    architecture: str  # ``"linear"``, ``"mlp"``, ``"inception"`` or a name of the user's own
+    # figures by split, ``{"test": {"auroc": 0.8, "accuracy": 0.73}}``; empty when unknown
     metrics: Mapping[str, Mapping[str, float]]
+    # inputs, features: how many inputs were explained, and how many features each has
     inputs: int
     features: int
+    # ``"classification"`` (scores are probabilities) or ``"regression"`` (scores are in the target's unit)
     task: str = "classification"
+    # why the model is no better than its base rate; empty where it is better, or where that is not known
     weakness: str = ""
-    measured_on: str = "test split"
+    measured_on: str = "test split"  # the rows that ``metrics`` are from, in words
+    # how its rows were standardised; None where one formula does not say it, as with categories
     scale: Scale | None = None
+    # of which score, baseline and rows the numbers are, by name, in words
     scope: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What a study asked beside its scores, on a few inputs of each model.
+    """What a study asked beside its scores, on a few inputs of each model."""
 
-    Attributes:
-        inputs: How many of each model were to be looked at.
-        distance: How far perturbed rows lie from the training rows: one row per model, space and metric, under the
-            metric's best configuration; ``metric`` is empty for the inputs as they are. Columns as in
-            ``DISTANCE_SCHEMA``.
-        limits: Of each model and metric whose limits are known: what its best configuration scores on these inputs,
-            what the best possible attribution would, and the first as a share of the second, on a scale where 0 is
-            chance. Columns as in ``LIMITS_SCHEMA``.
-        audits: By model: which metrics tell its best explanations from worse ones.
-        left_out: Sentences, by model: what was not asked, and why.
-    """
-
-    inputs: int
+    inputs: int  # how many of each model were to be looked at
+    # how far perturbed rows lie from the training rows: one row per model, space and metric, under the metric's best
+    # configuration; ``metric`` is empty for the inputs as they are. Columns as in ``DISTANCE_SCHEMA``.
     distance: pl.DataFrame
+    # of each model and metric whose limits are known: what its best configuration scores on these inputs, what the best
+    # possible attribution would, and the first as a share of the second, on a scale where 0 is chance. Columns as in
+    # ``LIMITS_SCHEMA``.
     limits: pl.DataFrame
-    audits: Mapping[str, Audit]
-    left_out: Mapping[str, tuple[str, ...]]
+    audits: Mapping[str, Audit]  # by model: which metrics tell its best explanations from worse ones
+    left_out: Mapping[str, tuple[str, ...]]  # sentences, by model: what was not asked, and why
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Everything that a finished study measured.
+    """Everything that a finished study measured."""
 
-    Attributes:
-        scores: One row per model, configuration and input; columns as in ``scores_schema``, String or Categorical.
-        uncertainty: One row per model, configuration and number of draws; may be empty.
-        settings: Settings of the metrics, e.g. ``{"steps": 20, "samples": 1280, "sigma": 0.2}``.
-        costs: One row per unit of work; columns as in ``COSTS_SCHEMA``; may be empty.
-        metrics: What was measured, in the order of the columns.
-        alone: Model rows per input that each configuration needs where it shares none with others; columns as in
-            ``ALONE_SCHEMA``; without those of which it is not known.
-        trust: How far all this can be trusted; None where the study did not ask.
-        runtimes: Runtime tables (what one attribution alone takes), or their files.
-    """
-
+    # one row per model, configuration and input; columns as in ``scores_schema``, String or Categorical
     scores: pl.DataFrame
-    uncertainty: pl.DataFrame
+    uncertainty: pl.DataFrame  # one row per model, configuration and number of draws; may be empty
     models: tuple[ModelInfo, ...]
-    settings: Mapping[str, Any]
-    costs: pl.DataFrame
-    metrics: tuple[MetricInfo, ...]
+    settings: Mapping[str, Any]  # settings of the metrics, e.g. ``{"steps": 20, "samples": 1280, "sigma": 0.2}``
+    costs: pl.DataFrame  # one row per unit of work; columns as in ``COSTS_SCHEMA``; may be empty
+    metrics: tuple[MetricInfo, ...]  # what was measured, in the order of the columns
+    # model rows per input that each configuration needs where it shares none with others; columns as in
+    # ``ALONE_SCHEMA``; without those of which it is not known
     alone: pl.DataFrame = field(default_factory=lambda: empty(ALONE_SCHEMA))
-    trust: Trust | None = None
-    runtimes: tuple[Any, ...] = ()
+    trust: Trust | None = None  # how far all this can be trusted; None where the study did not ask
+    runtimes: tuple[Any, ...] = ()  # runtime tables (what one attribution alone takes), or their files
     _matrices: dict[tuple[str, str], Matrix] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def matrix(self, model: str, metric: str) -> Matrix:
@@ -215,40 +176,32 @@ class Tables:
 
 @dataclass(frozen=True)
 class Example:
-    """A few explained inputs of one model, for pictures: ``E`` inputs under ``C`` configurations.
-
-    Attributes:
-        modality: ``"tabular"`` or ``"image"``.
-        feature_names: One per feature of a table; empty for images.
-        inputs: ``(E, ...)`` in raw units: values of a table, or pixels ``(E, C, H, W)`` between 0 and 1.
-        targets, probabilities: ``(E,)``, the class that was explained, and the model's probability of it.
-        roles: ``"best"`` or ``"worst"`` of its method by mean DPC.
-        attributions: ``(C, E, ...)``, shaped like the inputs.
-        pc_morf, pc_lerf: ``(C, E, steps + 1)`` class scores while features are removed, most or least relevant first.
-        dpc_morf, dpc_lerf: The same for the directed curves.
-        dpc, pc: ``(C, E)`` weighted area between the curves; DPC in the reading that is taken for the paper's.
-        texts: What each input has for each feature of a table, in words, where numbers do not do: categories and gaps.
-    """
+    """A few explained inputs of one model, for pictures: ``E`` inputs under ``C`` configurations."""
 
     model: str
     dataset: str
-    modality: str
+    modality: str  # ``"tabular"`` or ``"image"``
     class_names: tuple[str, ...]
-    feature_names: tuple[str, ...]
-    inputs: Array
+    feature_names: tuple[str, ...]  # one per feature of a table; empty for images
+    inputs: Array  # ``(E, ...)`` in raw units: values of a table, or pixels ``(E, C, H, W)`` between 0 and 1
     input_ids: tuple[str, ...]
+    # targets, probabilities: ``(E,)``, the class that was explained, and the model's probability of it
     targets: Array
     probabilities: Array
     configurations: tuple[str, ...]
     methods: tuple[str, ...]
-    roles: tuple[str, ...]
-    attributions: Array
+    roles: tuple[str, ...]  # ``"best"`` or ``"worst"`` of its method by mean DPC
+    attributions: Array  # ``(C, E, ...)``, shaped like the inputs
+    # pc_morf, pc_lerf: ``(C, E, steps + 1)`` class scores while features are removed, most or least relevant first
     pc_morf: Array
     pc_lerf: Array
+    # dpc_morf, dpc_lerf: the same for the directed curves
     dpc_morf: Array
     dpc_lerf: Array
+    # dpc, pc: ``(C, E)`` weighted area between the curves; DPC in the reading that is taken for the paper's
     dpc: Array
     pc: Array
+    # what each input has for each feature of a table, in words, where numbers do not do: categories and gaps
     texts: tuple[tuple[str, ...], ...] = ()
 
 

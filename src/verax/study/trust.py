@@ -36,34 +36,21 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        table: The figures; no rows where the question was not supported.
-        facts: What belongs to them, as JSON can hold it; ``why`` is the reason why it is not supported.
-    """
-
-    table: pl.DataFrame
-    facts: dict[str, Any]
+    table: pl.DataFrame  # the figures; no rows where the question was not supported
+    facts: dict[str, Any]  # what belongs to them, as JSON can hold it; ``why`` is the reason why it is not supported
 
 
 @dataclass(frozen=True, eq=False)
 class Question(ABC):
-    """A question to one model.
+    """A question to one model."""
 
-    Attributes:
-        name: What it is about.
-        model: The model.
-        metrics: All metrics of the study.
-        best: The configuration that each of them rates best, by its column.
-        asked: What the spec says.
-    """
-
-    name: ClassVar[str]
-    model: ExplainedModel
-    metrics: StudyMetrics
-    best: Mapping[str, Attribution]
-    asked: TrustSpec
+    name: ClassVar[str]  # what it is about
+    model: ExplainedModel  # the model
+    metrics: StudyMetrics  # all metrics of the study
+    best: Mapping[str, Attribution]  # the configuration that each of them rates best, by its column
+    asked: TrustSpec  # what the spec says
 
     @property
     def title(self) -> str:

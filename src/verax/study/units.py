@@ -71,19 +71,12 @@ _UNIT_BYTES = 2 << 30  # attributions of all configurations are held at once, be
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What is computed together for a model: the whole of a study that never grew, or what was added to it at a time.
+    """What is computed together for a model: all of a study that never grew, or what was added to it at a time."""
 
-    Attributes:
-        explained: The model, with the configurations that are computed.
-        metrics: What is measured.
-        start: The first input.
-        again: Whether another part has explained the inputs by these configurations before.
-    """
-
-    explained: ExplainedModel
-    metrics: StudyMetrics
-    start: int = 0
-    again: bool = False
+    explained: ExplainedModel  # the model, with the configurations that are computed
+    metrics: StudyMetrics  # what is measured
+    start: int = 0  # the first input
+    again: bool = False  # whether another part has explained the inputs by these configurations before
 
     @property
     def stop(self) -> int:
@@ -94,19 +87,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Unit:
-    """All configurations of a part on some inputs.
+    """All configurations of a part on some inputs."""
 
-    Attributes:
-        model: The model's name.
-        rows: Which inputs of the model.
-        key: Hash of all that its result depends on.
-        part: What is computed.
-    """
-
-    model: str
-    rows: slice
-    key: str
-    part: Part = field(compare=False, repr=False)
+    model: str  # the model's name
+    rows: slice  # which inputs of the model
+    key: str  # hash of all that its result depends on
+    part: Part = field(compare=False, repr=False)  # what is computed
 
     @property
     def stem(self) -> str:

@@ -25,21 +25,13 @@ TOLERANCE = 1e-4  # of the spread of a column's values, where device or versions
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verification found.
+    """What a verification found."""
 
-    Attributes:
-        units: Units of the study.
-        sampled: Units computed again.
-        values: Numbers compared.
-        bitwise: Whether device and versions are those of the study, so that every bit had to be the same.
-        different: Lines that name what differs; none is a pass.
-    """
-
-    units: int
-    sampled: int
-    values: int
-    bitwise: bool
-    different: tuple[str, ...]
+    units: int  # units of the study
+    sampled: int  # units computed again
+    values: int  # numbers compared
+    bitwise: bool  # whether device and versions are those of the study, so that every bit had to be the same
+    different: tuple[str, ...]  # lines that name what differs; none is a pass
 
     @property
     def passed(self) -> bool:

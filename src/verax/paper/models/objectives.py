@@ -75,15 +75,10 @@ class SeveralClasses(Objective):
 
 @dataclass(frozen=True)
 class Values(Objective):
-    """One value: the squared error of standardised labels; R^2 and the root of the mean squared error.
+    """One value: the squared error of standardised labels; R^2 and the root of the mean squared error."""
 
-    Attributes:
-        mean: Of the training labels.
-        std: Their standard deviation.
-    """
-
-    mean: float
-    std: float
+    mean: float  # of the training labels
+    std: float  # their standard deviation
 
     def loss(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"], weight: Tensor) -> Tensor:
         """The network learns standardised labels."""
