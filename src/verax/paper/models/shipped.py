@@ -10,8 +10,7 @@ from verax.paper.models.checkpoints import Epoch
 from verax.paper.models.dense import MLP, Linear
 from verax.paper.models.inception import InceptionV1
 from verax.paper.models.objectives import outputs_for
-from verax.paper.models.recipes import RECIPES, Recipe, general_recipe, varied
-from verax.paper.models.recipes import check_recipe as check_recipe  # for specs, which know this module by its name
+from verax.paper.models.recipes import RECIPES, Recipe, check_recipe, general_recipe, varied
 from verax.paper.models.training import Trained, train
 from verax.scoring.model_files.saved import Architecture, model_paths, save
 
@@ -60,7 +59,8 @@ def train_shipped(
         init: Start from the weights of this file.
         progress: Called after each epoch.
     """
-    model_paths(path)  # a wrong name raises before the work
+    model_paths(path)  # a wrong name or variant raises before the work
+    check_recipe(name, recipe)
     architecture = architecture_for(name, dataset)
     rows, features = len(dataset.split.train), math.prod(dataset.inputs.shape[1:])
     chosen = RECIPES.get((dataset.name, name)) or general_recipe(name, rows, features)
