@@ -30,19 +30,12 @@ _INDEPENDENT = NOT_DIFFERENTIABLE.format(what="the model's output does not depen
 
 @dataclass(frozen=True)
 class Tile:
-    """Multipliers of some inputs against some references.
+    """Multipliers of some inputs against some references."""
 
-    Attributes:
-        rows: Which inputs.
-        columns: Which references.
-        multipliers: One for every element of every pair.
-        reference_scores: Scores of all classes for these references.
-    """
-
-    rows: slice
-    columns: slice
-    multipliers: Float[Tensor, "b r *shape"]
-    reference_scores: Float[Tensor, "r classes"]
+    rows: slice  # which inputs
+    columns: slice  # which references
+    multipliers: Float[Tensor, "b r *shape"]  # one for every element of every pair
+    reference_scores: Float[Tensor, "r classes"]  # scores of all classes for these references
 
 
 def tiles(

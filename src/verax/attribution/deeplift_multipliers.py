@@ -111,21 +111,14 @@ _OTHER_WAY = (
 
 @dataclass
 class _Multiplier:
-    """A call of a nonlinear function on inputs, and what takes the place of its derivative for some references.
+    """A call of a nonlinear function on inputs, and what takes the place of its derivative for some references."""
 
-    Attributes:
-        own: What it saw, ``(inputs, 1, ...)``.
-        function: What was called.
-        axes: Those of a max pooling, or 0.
-        slope: Of each pair; for a max pooling its rise.
-        pooled: For a max pooling, of each pair: the step of each element, the winners of the windows, and of these and
-            of the reference's winners those with the larger maxima.
-    """
-
-    own: Call
-    function: Evaluate
-    axes: int
-    slope: Tensor | None = None
+    own: Call  # what it saw, ``(inputs, 1, ...)``
+    function: Evaluate  # what was called
+    axes: int  # those of a max pooling, or 0
+    slope: Tensor | None = None  # of each pair; for a max pooling its rise
+    # pooled: for a max pooling, of each pair: the step of each element, the winners of the windows, and of these and of
+    # the reference's winners those with the larger maxima
     pooled: tuple[Tensor, Tensor, Tensor] | None = None
 
     def meet(self, reference: Call) -> None:

@@ -110,15 +110,10 @@ def _checked_share(background: Any) -> Literal["random"] | float:
 
 @dataclass(frozen=True)
 class Segment:
-    """References that every member uses equally often.
+    """References that every member uses equally often."""
 
-    Attributes:
-        rows: Which background rows.
-        uses: How often each member uses each of them.
-    """
-
-    rows: Int[Tensor, " r"]
-    uses: tuple[int, ...]
+    rows: Int[Tensor, " r"]  # which background rows
+    uses: tuple[int, ...]  # how often each member uses each of them
 
 
 @dataclass(frozen=True)

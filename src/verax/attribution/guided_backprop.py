@@ -64,12 +64,7 @@ _ACTIVATIONS = _names(
 
 
 class WatchedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sorts the operations that lead from some inputs to what is computed from them.
-
-    Attributes:
-        activations: Known operations that are not linear.
-        unknown: Operations that may hide an activation.
-    """
+    """Sorts the operations that lead from some inputs to what is computed from them."""
 
     def __init__(self, inputs: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -32,15 +32,10 @@ _EXACT = 1e-10  # of the scale of the scores: what a sum over features leaves wh
 
 @dataclass(frozen=True)
 class Fit:
-    """Shapley values and how far off they may be.
+    """Shapley values and how far off they may be."""
 
-    Attributes:
-        values: One per feature; they sum to the difference of the ends.
-        errors: Standard errors; NaN where they are not known.
-    """
-
-    values: Float[Tensor, "b features"]
-    errors: Float[Tensor, "b features"]
+    values: Float[Tensor, "b features"]  # one per feature; they sum to the difference of the ends
+    errors: Float[Tensor, "b features"]  # standard errors; NaN where they are not known
 
     @classmethod
     def without_errors(cls, values: Float[Tensor, "b features"]) -> "Fit":

@@ -35,20 +35,13 @@ Replacement = Literal["segment", "image", "dataset"]
 
 @dataclass(frozen=True)
 class SegmentedImages:
-    """Some images cut into segments, on the model's device.
+    """Some images cut into segments, on the model's device."""
 
-    Attributes:
-        images: As they are.
-        off: What is seen where a segment is off.
-        segments: The segment of each pixel.
-        counts: Segments of each image.
-        on: Which segments are on in each sample; those that an image does not have are off.
-    """
-
-    images: Float[Tensor, "b c h w"]
-    off: Float[Tensor, "b c h w"]
-    segments: Int[Tensor, "b h w"]
-    counts: Int[Tensor, " b"]
+    images: Float[Tensor, "b c h w"]  # as they are
+    off: Float[Tensor, "b c h w"]  # what is seen where a segment is off
+    segments: Int[Tensor, "b h w"]  # the segment of each pixel
+    counts: Int[Tensor, " b"]  # segments of each image
+    # on: which segments are on in each sample; those that an image does not have are off
     on: Bool[Tensor, "b samples most"]
 
     @classmethod

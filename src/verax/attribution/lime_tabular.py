@@ -140,19 +140,14 @@ class LimeTabularFamily(Family):
 
 @dataclass(frozen=True)
 class _SharedFits:
-    """Members with one sigma, hence with shared neighbours: their fits are all sizes, all widths and all alphas.
-
-    Attributes:
-        sizes: Their numbers of samples, ascending.
-        members: Their places in the family.
-        places: The place of each one's fit among those of ``sizes``, ``widths`` and ``alphas``, the last one fastest.
-    """
+    """Members with one sigma, hence with shared neighbours: their fits are all sizes, all widths and all alphas."""
 
     sigma: float | Literal["std"]
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # their numbers of samples, ascending
     widths: tuple[float, ...]
     alphas: tuple[float, ...]
-    members: tuple[int, ...]
+    members: tuple[int, ...]  # their places in the family
+    # places: the place of each one's fit among those of ``sizes``, ``widths`` and ``alphas``, the last one fastest
     places: tuple[int, ...]
 
     def bytes_per_input(self, features: int) -> int:

@@ -61,15 +61,10 @@ class _Sampled(Attribution):
 
 @dataclass(frozen=True)
 class Draws:
-    """Coalitions of some inputs with equally many features, drawn in an order of which budgets use the first.
+    """Coalitions of some inputs with equally many features, drawn in an order of which budgets use the first."""
 
-    Attributes:
-        kept: The features of each.
-        count: How many.
-    """
-
-    kept: Kept
-    count: int
+    kept: Kept  # the features of each
+    count: int  # how many
 
     def masks(self, inputs: int, features: int, device: torch.device) -> Bool[Tensor, "{inputs} count {features}"]:
         """All of them at once, for few features."""

@@ -25,24 +25,17 @@ KINDS: tuple[Kind, ...] = ("local", "baseline")
 
 @dataclass(frozen=True, eq=False)
 class AuditedProblem:
-    """What metrics are tried on.
+    """What metrics are tried on."""
 
-    Attributes:
-        name: What it is called in tables.
-        problem: The model, the rows, and the class of each.
-        truths: The true explanation of each kind, where it is known.
-        given: Explanations that somebody wants to rate, by name: one number per feature.
-        kinds: What each of them is about, where that is known.
-        methods: How explanations of each kind are computed anew, for a model that was changed.
-        facts: Of a user's model: which it is, the tracked class, the baseline and the date, in words.
-    """
-
-    name: str
-    problem: Problem
-    truths: Mapping[Kind, Truth] = field(default_factory=dict)
+    name: str  # what it is called in tables
+    problem: Problem  # the model, the rows, and the class of each
+    truths: Mapping[Kind, Truth] = field(default_factory=dict)  # the true explanation of each kind, where it is known
+    # given: explanations that somebody wants to rate, by name: one number per feature
     given: Mapping[str, Float[Tensor, "n features"]] = field(default_factory=dict)
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)  # what each of them is about, where that is known
+    # methods: how explanations of each kind are computed anew, for a model that was changed
     methods: Mapping[Kind, Attribution] = field(default_factory=dict)
+    # facts: of a user's model: which it is, the tracked class, the baseline and the date, in words
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -99,21 +92,13 @@ class AuditedProblem:
 
 @dataclass(frozen=True, eq=False)
 class AuditContext:
-    """A subject as metrics of one kind see it.
+    """A subject as metrics of one kind see it."""
 
-    Attributes:
-        subject: What they are tried on.
-        kind: The kind of explanations that they rate.
-        truth: The true explanation, if it is known.
-        seed: Of all draws.
-        level: Coverage of the intervals.
-    """
-
-    subject: AuditedProblem
-    kind: Kind
-    truth: Float[Tensor, "n features"] | None
-    seed: int
-    level: float
+    subject: AuditedProblem  # what they are tried on
+    kind: Kind  # the kind of explanations that they rate
+    truth: Float[Tensor, "n features"] | None  # the true explanation, if it is known
+    seed: int  # of all draws
+    level: float  # coverage of the intervals
 
     @property
     def anchors(self) -> Mapping[str, Float[Tensor, "n features"]]:
@@ -143,17 +128,11 @@ Scores = Mapping[str, Mapping[str, Float[Tensor, " n"]]]
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """Metrics on a subject.
+    """Metrics on a subject."""
 
-    Attributes:
-        subject: What they are tried on.
-        metrics: By name.
-        replacement: What removed features become, for metrics that do not say it themselves.
-    """
-
-    subject: AuditedProblem
-    metrics: Mapping[str, Metric]
-    replacement: Replacement
+    subject: AuditedProblem  # what they are tried on
+    metrics: Mapping[str, Metric]  # by name
+    replacement: Replacement  # what removed features become, for metrics that do not say it themselves
 
     def scores(self, explanations: Mapping[str, Float[Tensor, "n features"]], problem: Problem | None = None) -> Scores:
         """Score explanations with all metrics in one pass, so that they share draws and model rows."""

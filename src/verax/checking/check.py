@@ -106,21 +106,13 @@ def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iter
 
 @dataclass
 class Gathered:
-    """All that was measured so far, of some inputs in the order in which they came.
+    """All that was measured so far, of some inputs in the order in which they came."""
 
-    Attributes:
-        plan: What is measured.
-        rows: Numbers of the inputs.
-        parts: What was measured.
-        spent: What it cost.
-        classes: How many inputs there were of each class that was tracked.
-    """
-
-    plan: Plan
-    rows: list[Rows] = field(default_factory=list)
-    parts: list[Measured] = field(default_factory=list)
-    spent: Cost = field(default_factory=Cost)
-    classes: Counter[int] = field(default_factory=Counter)
+    plan: Plan  # what is measured
+    rows: list[Rows] = field(default_factory=list)  # numbers of the inputs
+    parts: list[Measured] = field(default_factory=list)  # what was measured
+    spent: Cost = field(default_factory=Cost)  # what it cost
+    classes: Counter[int] = field(default_factory=Counter)  # how many inputs there were of each class that was tracked
 
     def add(self, rows: Rows, measured: Measured) -> None:
         """Add a block."""
@@ -130,12 +122,7 @@ class Gathered:
         self.classes.update(measured.classes)
 
     def checked(self, number: int, final: bool = False) -> list[Checked]:
-        """What is known of a requirement: one line per explanation and segment.
-
-        Args:
-            number: The number of the requirement.
-            final: Whether no inputs follow, and it is asked how many would decide.
-        """
+        """What is known of a requirement: one line per explanation and segment."""
         requirement, problem = self.plan.requirements[number], self.plan.problem
         rows = np.concatenate(self.rows)
         names: tuple[str, ...] = ("all",)

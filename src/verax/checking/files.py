@@ -43,23 +43,14 @@ class CheckFileError(ValueError):
 
 @dataclass(frozen=True)
 class CheckFile:
-    """A check as its file states it, every word of it checked; nothing is opened yet.
+    """A check as its file states it, every word of it checked; nothing is opened yet."""
 
-    Attributes:
-        path: The file.
-        text: What it holds.
-        problem: Arguments of ``verax.open_problem``, files as whole paths.
-        explanation: The name of the explanation, and its file or method.
-        others: The same of those that it is compared with.
-        requirements: What must hold.
-    """
-
-    path: Path
-    text: str
-    problem: Mapping[str, Any]
-    explanation: tuple[str, str]
-    others: Mapping[str, str]
-    requirements: tuple[Requirement, ...]
+    path: Path  # the file
+    text: str  # what it holds
+    problem: Mapping[str, Any]  # arguments of ``verax.open_problem``, files as whole paths
+    explanation: tuple[str, str]  # the name of the explanation, and its file or method
+    others: Mapping[str, str]  # the same of those that it is compared with
+    requirements: tuple[Requirement, ...]  # what must hold
 
     @classmethod
     def read(cls, path: str | Path) -> "CheckFile":

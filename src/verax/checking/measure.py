@@ -31,40 +31,26 @@ from verax.statistics.anytime import ScoreRange
 
 @dataclass(frozen=True)
 class Measured:
-    """Scores of some inputs.
+    """Scores of some inputs."""
 
-    Attributes:
-        scores: By the short form of a metric: one score per attribution and input.
-        ranges: Where they can lie, as the tracked score allows.
-        limits: For metrics of which the limit counts: the chance and the best of each input; NaN where not known.
-        exact: Whether the limits of each are exact.
-        cost: What they cost.
-        classes: How many inputs there were of each class that was tracked.
-    """
-
-    scores: Mapping[str, Float[Tensor, "a n"]]
-    ranges: Mapping[str, ScoreRange]
+    scores: Mapping[str, Float[Tensor, "a n"]]  # by the short form of a metric: one score per attribution and input
+    ranges: Mapping[str, ScoreRange]  # where they can lie, as the tracked score allows
+    # limits: for metrics of which the limit counts: the chance and the best of each input; NaN where not known
     limits: Mapping[str, Float[Tensor, "2 n"]]
-    exact: Mapping[str, bool]
-    cost: Cost
-    classes: Mapping[int, int]
+    exact: Mapping[str, bool]  # whether the limits of each are exact
+    cost: Cost  # what they cost
+    classes: Mapping[int, int]  # how many inputs there were of each class that was tracked
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is measured, checked before any work.
+    """Everything that is measured, checked before any work."""
 
-    Attributes:
-        problem: All inputs.
-        attributions: By name: arrays of all inputs and methods; those that others are compared with among them.
-        explanations: Names of those that requirements are about.
-        requirements: What must hold, with metrics as they are measured here.
-    """
-
-    problem: Problem
+    problem: Problem  # all inputs
+    # attributions: by name: arrays of all inputs and methods; those that others are compared with among them
     attributions: Mapping[str, Any]
-    explanations: tuple[str, ...]
-    requirements: tuple[Requirement, ...]
+    explanations: tuple[str, ...]  # names of those that requirements are about
+    requirements: tuple[Requirement, ...]  # what must hold, with metrics as they are measured here
 
     @property
     def measures(self) -> dict[str, Measure]:

@@ -32,37 +32,24 @@ Effects = Callable[[Bool[Tensor, "b sets features"]], Float[Tensor, "b sets"]]
 
 @dataclass(frozen=True)
 class NamedFeatures:
-    """Features that explanations name, by what they say of each.
+    """Features that explanations name, by what they say of each."""
 
-    Attributes:
-        raising: Those that are said to raise the score.
-        lowering: Those that are said to lower it.
-    """
-
-    raising: Bool[Tensor, "k n features"]
-    lowering: Bool[Tensor, "k n features"]
+    raising: Bool[Tensor, "k n features"]  # those that are said to raise the score
+    lowering: Bool[Tensor, "k n features"]  # those that are said to lower it
 
 
 @dataclass(frozen=True)
 class Removals:
-    """How far scores fall when features are removed; below 0 where they rise. Double precision, on the CPU.
+    """How far scores fall when features are removed; below 0 where they rise. Double precision, on the CPU."""
 
-    Attributes:
-        single: Of each feature alone; NaN where an input has no such feature.
-        named: Of the features that an explanation names, the fall that removing those said to raise the score makes
-            and the rise that removing those said to lower it makes, together.
-        best: The most that naming so many features could have; NaN for inputs that were not searched.
-        exact: Whether all subsets of that size were tried; if not, ``best`` may be too small.
-        rounding: A change that counts as none, for each input.
-        scores: Of the unperturbed rows.
-    """
-
-    single: Float[Tensor, "n features"]
+    single: Float[Tensor, "n features"]  # of each feature alone; NaN where an input has no such feature
+    # named: of the features that an explanation names, the fall that removing those said to raise the score makes and
+    # the rise that removing those said to lower it makes, together
     named: Float[Tensor, "k n"]
-    best: Float[Tensor, " n"]
-    exact: bool
-    rounding: Float[Tensor, " n"]
-    scores: Float[Tensor, " n"]
+    best: Float[Tensor, " n"]  # the most that naming so many features could have; NaN for inputs that were not searched
+    exact: bool  # whether all subsets of that size were tried; if not, ``best`` may be too small
+    rounding: Float[Tensor, " n"]  # a change that counts as none, for each input
+    scores: Float[Tensor, " n"]  # of the unperturbed rows
 
 
 def removals(problem: Problem, named: NamedFeatures, size: int, ways: tuple[bool, bool], rows: int) -> Removals:

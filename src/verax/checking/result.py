@@ -31,17 +31,11 @@ _HALVINGS = 60  # of the range in which a share lies
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured of some inputs, of which a mean decides.
+    """What was measured of some inputs, of which a mean decides."""
 
-    Attributes:
-        values: One number per input.
-        range: Where such numbers can lie.
-        whole: What they are parts of, where the ratio of both means is what counts.
-    """
-
-    values: Float[Tensor, " n"]
-    range: ScoreRange
-    whole: Float[Tensor, " n"] | None = None
+    values: Float[Tensor, " n"]  # one number per input
+    range: ScoreRange  # where such numbers can lie
+    whole: Float[Tensor, " n"] | None = None  # what they are parts of, where the ratio of both means is what counts
 
     def estimate(self, level: float, anytime: bool) -> Estimate:
         """The mean, or the ratio of means, with an interval."""

@@ -179,21 +179,13 @@ def _removal(task: Task, results: Mapping[str, Result]) -> Result | None:
 
 
 class _Constant(NamedTuple):
-    """Attributions of one class that sum to the score, on some scale, minus a constant.
+    """Attributions of one class that sum to the score, on some scale, minus a constant."""
 
-    Attributes:
-        words: The scale, to be read.
-        rows: The inputs of that class.
-        mean: The constant.
-        spread: Of the sums.
-        logit: Whether the scale is the logit of a probability.
-    """
-
-    words: str
-    rows: Int[Tensor, " m"]
-    mean: float
-    spread: float
-    logit: bool
+    words: str  # the scale, to be read
+    rows: Int[Tensor, " m"]  # the inputs of that class
+    mean: float  # the constant
+    spread: float  # of the sums
+    logit: bool  # whether the scale is the logit of a probability
 
     def of_baseline(self, scores: Float[Tensor, " k"]) -> float | None:
         """The mean of scores of baselines on this scale; None where they differ."""

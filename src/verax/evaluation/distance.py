@@ -132,17 +132,11 @@ _MOST = 1024  # numbers of a row whose covariance is estimated
 
 @dataclass(frozen=True)
 class Space:
-    """A way to see rows as points, with the background among them.
+    """A way to see rows as points, with the background among them."""
 
-    Attributes:
-        name: ``"inputs"`` or ``"features"``.
-        points: What a row is in this space.
-        reference: The background in it.
-    """
-
-    name: str
-    points: Callable[[Tensor], Tensor]
-    reference: Reference
+    name: str  # ``"inputs"`` or ``"features"``
+    points: Callable[[Tensor], Tensor]  # what a row is in this space
+    reference: Reference  # the background in it
 
     def distances(self, rows: Shaped[Tensor, "n *shape"]) -> Float[Tensor, " n"]:
         """How far rows lie from the background."""

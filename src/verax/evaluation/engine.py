@@ -41,17 +41,11 @@ _MANY = 0.05  # of the inputs, from which it matters that the model is sure of t
 
 
 class Call(NamedTuple):
-    """What is measured, once or under several replacements: what ``engine.run`` takes.
+    """What is measured, once or under several replacements: what ``engine.run`` takes."""
 
-    Attributes:
-        rated: The problem and its attributions.
-        metrics: What is measured, by the names of results.
-        spent: What the methods among the attributions cost.
-    """
-
-    rated: Attributed
-    metrics: Mapping[str, Metric]
-    spent: Cost = Cost()
+    rated: Attributed  # the problem and its attributions
+    metrics: Mapping[str, Metric]  # what is measured, by the names of results
+    spent: Cost = Cost()  # what the methods among the attributions cost
 
     def under(self, replacement: Replacement) -> "Call":
         """The same under another replacement, for those metrics that it makes a difference to and that can take it."""
@@ -321,11 +315,6 @@ def about_problem(problem: Problem) -> About:
 
 
 def problem_facts(problem: Problem, *, examples: bool = False) -> dict[str, str]:
-    """Model, tracked class, baseline and date of a problem, in words.
-
-    Args:
-        problem: The problem.
-        examples: Whether its rows only show what rows look like, so that their predicted classes do not count.
-    """
+    """Model, tracked class, baseline and date of a problem, in words."""
     classes = problem.classes  # first: some models tell what they return as they run
     return about_problem(problem).facts({} if examples and problem.target is None else class_counts(classes))

@@ -17,17 +17,11 @@ _TOLERANCE = 0.01  # of a probability: explainers that approximate, such as Deep
 
 
 class Known(NamedTuple):
-    """What a call is about, once the classes of explanations are known.
+    """What a call is about, once the classes of explanations are known."""
 
-    Attributes:
-        attributions: As they were given; of an explanation with one value per class, those of the tracked class.
-        problem: With the class to follow.
-        remarks: What to tell of it, a sentence each.
-    """
-
-    attributions: Any
-    problem: Problem
-    remarks: tuple[str, ...] = ()
+    attributions: Any  # as they were given; of an explanation with one value per class, those of the tracked class
+    problem: Problem  # with the class to follow
+    remarks: tuple[str, ...] = ()  # what to tell of it, a sentence each
 
 
 def with_known_class(attributions: Any, problem: Problem, per_row: bool = False) -> Known:

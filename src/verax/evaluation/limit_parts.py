@@ -24,17 +24,11 @@ from verax.scoring.session import Session
 
 @dataclass(frozen=True)
 class Part:
-    """Some inputs of a task as a task of their own.
+    """Some inputs of a task as a task of their own."""
 
-    Attributes:
-        session: The model, with what travels along with these inputs.
-        task: The inputs.
-        which: Their numbers, on the session's device.
-    """
-
-    session: Session
-    task: Task
-    which: Int[Tensor, " m"]
+    session: Session  # the model, with what travels along with these inputs
+    task: Task  # the inputs
+    which: Int[Tensor, " m"]  # their numbers, on the session's device
 
     @property
     def features(self) -> int:

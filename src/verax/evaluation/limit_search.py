@@ -28,15 +28,10 @@ _WIDEST = 32  # chains that a search follows: more hardly find better ones
 
 @dataclass(frozen=True)
 class Plan:
-    """For which inputs limits are found, and how.
+    """For which inputs limits are found, and how."""
 
-    Attributes:
-        which: Numbers of the inputs.
-        width: Of the beam search; 0 where all sets are scored.
-    """
-
-    which: Int[Tensor, " m"]
-    width: int
+    which: Int[Tensor, " m"]  # numbers of the inputs
+    width: int  # of the beam search; 0 where all sets are scored
 
 
 def planned(problem: Attributed, readings: Callable[[int], Iterable[ChainReading]], rows: int) -> Plan:
@@ -141,19 +136,12 @@ def _step_signs(metric: GuidedMetric, found: GuidedScores) -> Float[Tensor, "m s
 
 @dataclass(frozen=True)
 class Found:
-    """The limits of all inputs under one metric, NaN where there are none.
+    """The limits of all inputs under one metric, NaN where there are none."""
 
-    Attributes:
-        extremes: Best, worst and chance, with attributions of one value per feature.
-        shapley: Shapley values of each feature; None where not all sets were scored.
-        exact: Whether they are limits, not bounds.
-        method: How they were found, in words.
-    """
-
-    extremes: Extremes
-    shapley: Float[Tensor, "n features"] | None
-    exact: bool
-    method: str
+    extremes: Extremes  # best, worst and chance, with attributions of one value per feature
+    shapley: Float[Tensor, "n features"] | None  # Shapley values of each feature; None where not all sets were scored
+    exact: bool  # whether they are limits, not bounds
+    method: str  # how they were found, in words
 
 
 def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> str | None:
@@ -177,19 +165,12 @@ def found_limits(session: Session, task: Task, metrics: Mapping[str, GuidedMetri
 
 @dataclass(frozen=True)
 class _Alike:
-    """Metrics whose removed features become the same, so that they share model rows.
+    """Metrics whose removed features become the same, so that they share model rows."""
 
-    Attributes:
-        replacement: What they become.
-        metrics: By name.
-        features: Of the inputs.
-        plan: For which inputs, and how.
-    """
-
-    replacement: Replacement
-    metrics: dict[str, GuidedMetric]
-    features: FeatureMap
-    plan: Plan
+    replacement: Replacement  # what they become
+    metrics: dict[str, GuidedMetric]  # by name
+    features: FeatureMap  # of the inputs
+    plan: Plan  # for which inputs, and how
 
     @property
     def keys(self) -> list[tuple[str, int]]:

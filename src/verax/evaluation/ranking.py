@@ -96,17 +96,11 @@ def all_pairs(result: Result, metric: str, level: float) -> Iterator[Difference]
 
 @dataclass(frozen=True)
 class AlternativeResult:
-    """The results of a comparison under another replacement.
+    """The results of a comparison under another replacement."""
 
-    Attributes:
-        replacement: What removed features become there.
-        evaluation: Results of the metrics that it makes a difference to.
-        unsupported: Why others of them cannot be measured there, by name.
-    """
-
-    replacement: str
-    evaluation: "Evaluation"
-    unsupported: Mapping[str, str]
+    replacement: str  # what removed features become there
+    evaluation: "Evaluation"  # results of the metrics that it makes a difference to
+    unsupported: Mapping[str, str]  # why others of them cannot be measured there, by name
 
     @property
     def guided(self) -> bool:
@@ -116,15 +110,10 @@ class AlternativeResult:
 
 @dataclass(frozen=True)
 class PairUnderBoth:
-    """Two attributions under both replacements, first minus second each time.
+    """Two attributions under both replacements, first minus second each time."""
 
-    Attributes:
-        here: Their difference under the replacement of the comparison.
-        there: That under the other one.
-    """
-
-    here: Difference
-    there: Difference
+    here: Difference  # their difference under the replacement of the comparison
+    there: Difference  # that under the other one
 
     @property
     def turns(self) -> bool:

@@ -25,15 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Saturation:
-    """How sure a model is of its inputs, and what random perturbations do to its logit there.
+    """How sure a model is of its inputs, and what random perturbations do to its logit there."""
 
-    Attributes:
-        share: Of the inputs, those whose tracked probability is within 0.001 of 0 or 1.
-        results: Results on the logit by metric; none where the model has no logits.
-    """
-
-    share: float
-    results: Mapping[str, Result]
+    share: float  # of the inputs, those whose tracked probability is within 0.001 of 0 or 1
+    results: Mapping[str, Result]  # results on the logit by metric; none where the model has no logits
 
 
 class Evaluation(dict[str, Any]):

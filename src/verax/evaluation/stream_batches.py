@@ -22,22 +22,14 @@ _KEYS = ("inputs", "attributions", "target", "model_kwargs", "by")
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows, ready to be evaluated.
+    """Some rows, ready to be evaluated."""
 
-    Attributes:
-        inputs: The rows, with features and baselines.
-        attributions: Of them: an array, a stack or a dict of arrays and methods.
-        target: The class to follow: one for all, or one per row.
-        segments: Of each row, the segment of the data it belongs to; None where nobody asked.
-        number: Which of the stream it is.
-        spent: What reading it cost, where the class that explanations explain had to be known.
-    """
-
-    inputs: Inputs
-    attributions: Any
-    target: Any = None
-    segments: Any = None
-    number: int = 0
+    inputs: Inputs  # the rows, with features and baselines
+    attributions: Any  # of them: an array, a stack or a dict of arrays and methods
+    target: Any = None  # the class to follow: one for all, or one per row
+    segments: Any = None  # of each row, the segment of the data it belongs to; None where nobody asked
+    number: int = 0  # which of the stream it is
+    # spent: what reading it cost, where the class that explanations explain had to be known
     spent: Cost = field(default_factory=Cost)
 
     def __len__(self) -> int:
@@ -70,19 +62,12 @@ class Batch:
 
 @dataclass
 class BatchReader:
-    """Reads batches of any kind.
+    """Reads batches of any kind."""
 
-    Attributes:
-        problem: The question that is asked of their rows.
-        attributions: Methods of the call, for batches that bring none.
-        by: Of the call.
-        target: The class that is tracked in rows given at once, where explanations say it.
-    """
-
-    problem: Problem
-    attributions: Any
-    by: Any
-    target: Any = None
+    problem: Problem  # the question that is asked of their rows
+    attributions: Any  # methods of the call, for batches that bring none
+    by: Any  # of the call
+    target: Any = None  # the class that is tracked in rows given at once, where explanations say it
 
     def read(self, given: Any, number: int) -> Batch:
         """One batch: a pair of inputs and attributions, a dict of them, or inputs alone."""

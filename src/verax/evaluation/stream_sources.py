@@ -21,14 +21,10 @@ _GROWTH = 4  # a look is taken whenever there are a quarter more rows
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows that are evaluated together.
+    """Rows that are evaluated together."""
 
-    Attributes:
-        batch: The rows.
-        cuts: The parts of given batches that it is made of: how many rows, and whether the batch ends with them.
-    """
-
-    batch: Batch
+    batch: Batch  # the rows
+    # cuts: the parts of given batches that it is made of: how many rows, and whether the batch ends with them
     cuts: tuple[tuple[int, bool], ...]
 
 
@@ -78,15 +74,10 @@ def _together(held: list[Batch], ends: bool = True) -> Iterator[Stretch]:
 
 @dataclass(frozen=True)
 class RowSource:
-    """Rows that can be asked for by their number: an array, a memory map, a data frame.
+    """Rows that can be asked for by their number: an array, a memory map, a data frame."""
 
-    Attributes:
-        values: All rows.
-        reader: What reads some of them.
-    """
-
-    values: Any
-    reader: BatchReader
+    values: Any  # all rows
+    reader: BatchReader  # what reads some of them
 
     def __post_init__(self) -> None:
         held = self.reader.attributions

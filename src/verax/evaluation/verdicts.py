@@ -34,21 +34,13 @@ _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """The explanations of a comparison under the metric that answers one question.
+    """The explanations of a comparison under the metric that answers one question."""
 
-    Attributes:
-        kind: The question.
-        column: What the metric's results are called.
-        result: What was measured, the random explanation included.
-        reference: The name of the random explanation.
-        level: One minus the chance of any false verdict against random, and of losing the best among the tied ones.
-    """
-
-    kind: Kind
-    column: str
-    result: Result
-    reference: str
-    level: float
+    kind: Kind  # the question
+    column: str  # what the metric's results are called
+    result: Result  # what was measured, the random explanation included
+    reference: str  # the name of the random explanation
+    level: float  # one minus the chance of any false verdict against random, and of losing the best among the tied ones
 
     @property
     def label(self) -> str:

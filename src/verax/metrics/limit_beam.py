@@ -45,21 +45,13 @@ def beam_extremes(score: Score, direction: Float[Tensor, "n features"], reading:
 
 @dataclass(frozen=True)
 class _Chains:
-    """Chains that are being built, from their beginning (side 0) and from their end (side 1).
+    """Chains that are being built, from their beginning (side 0) and from their end (side 1)."""
 
-    Attributes:
-        gone: The features placed at each side.
-        scores: With these removed, and with all others removed.
-        total: What the steps placed so far add to the score, in the sense of the search.
-        place: Of each feature placed, in the order of removal.
-        mark: Sign of its attribution.
-    """
-
-    gone: Bool[Tensor, "n w 2 features"]
-    scores: Float[Tensor, "n w 2 2"]
-    total: Float[Tensor, "n w"]
-    place: Float[Tensor, "n w features"]
-    mark: Float[Tensor, "n w features"]
+    gone: Bool[Tensor, "n w 2 features"]  # the features placed at each side
+    scores: Float[Tensor, "n w 2 2"]  # with these removed, and with all others removed
+    total: Float[Tensor, "n w"]  # what the steps placed so far add to the score, in the sense of the search
+    place: Float[Tensor, "n w features"]  # of each feature placed, in the order of removal
+    mark: Float[Tensor, "n w features"]  # sign of its attribution
 
     @classmethod
     def empty(cls, nothing: Bool[Tensor, "n 1 features"], ends: Float[Tensor, "n 2"]) -> "_Chains":

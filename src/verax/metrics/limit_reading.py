@@ -42,21 +42,15 @@ def signing_of(metric: GuidedMetric) -> Signing:
 
 @dataclass(frozen=True)
 class ChainReading:
-    """A score as a sum over the steps of a chain, for inputs of one number of features.
+    """A score as a sum over the steps of a chain, for inputs of one number of features."""
 
-    Attributes:
-        factor: The sign put on each step: none (PC), or that of DPC by its order.
-        fall: What a fall of the score by each step of the MoRF curve counts; None where that curve does not count.
-        rise: What a rise by each step of the LeRF curve counts.
-        level: What the unperturbed score counts beside.
-        predicted: Whether the sign of a feature is that of ``sum_i a_i (x_i - b_i)`` over its elements, which is free
-            wherever one of them moves; otherwise ``x - baseline`` is summed alone, and may cancel out.
-    """
-
-    factor: Signing
+    factor: Signing  # the sign put on each step: none (PC), or that of DPC by its order
+    # fall: what a fall of the score by each step of the MoRF curve counts; None where that curve does not count
     fall: tuple[float, ...] | None
-    rise: tuple[float, ...] | None
-    level: float = 0.0
+    rise: tuple[float, ...] | None  # what a rise by each step of the LeRF curve counts
+    level: float = 0.0  # what the unperturbed score counts beside
+    # predicted: whether the sign of a feature is that of ``sum_i a_i (x_i - b_i)`` over its elements, which is free
+    # wherever one of them moves; otherwise ``x - baseline`` is summed alone, and may cancel out
     predicted: bool = False
 
     @classmethod
@@ -139,21 +133,13 @@ class ChainReading:
 
 @dataclass(frozen=True)
 class Extremes:
-    """What attributions of some inputs could score, one feature per step.
+    """What attributions of some inputs could score, one feature per step."""
 
-    Attributes:
-        best: The highest score.
-        worst: The lowest.
-        attribution: One value per feature that attains the best.
-        opposite: One that attains the worst.
-        chance: The mean score of random attributions; NaN where it is not known.
-    """
-
-    best: Float[Tensor, " n"]
-    worst: Float[Tensor, " n"]
-    attribution: Float[Tensor, "n features"]
-    opposite: Float[Tensor, "n features"]
-    chance: Float[Tensor, " n"]
+    best: Float[Tensor, " n"]  # the highest score
+    worst: Float[Tensor, " n"]  # the lowest
+    attribution: Float[Tensor, "n features"]  # one value per feature that attains the best
+    opposite: Float[Tensor, "n features"]  # one that attains the worst
+    chance: Float[Tensor, " n"]  # the mean score of random attributions; NaN where it is not known
 
     @property
     def turned(self) -> "Extremes":

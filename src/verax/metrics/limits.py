@@ -121,19 +121,12 @@ class _Chains:
 
 @dataclass(frozen=True)
 class _Step:
-    """The last step to some sets.
+    """The last step to some sets."""
 
-    Attributes:
-        feature: Which one goes.
-        before: The sets before.
-        counted: What the step adds to the score.
-        upward: Whether it adds to the score of a positive attribution.
-    """
-
-    feature: Int[Tensor, "r m"]
-    before: Int[Tensor, "r m"]
-    counted: Float[Tensor, "n m"]
-    upward: Bool[Tensor, "n m"]
+    feature: Int[Tensor, "r m"]  # which one goes
+    before: Int[Tensor, "r m"]  # the sets before
+    counted: Float[Tensor, "n m"]  # what the step adds to the score
+    upward: Bool[Tensor, "n m"]  # whether it adds to the score of a positive attribution
 
 
 def _pick(values: Float[Tensor, "n c"], index: Int[Tensor, "r m"]) -> Float[Tensor, "n m"]:

@@ -45,21 +45,13 @@ class Moments:
 
 @dataclass(frozen=True)
 class Tile:
-    """The draws of some attributions and inputs.
+    """The draws of some attributions and inputs."""
 
-    Attributes:
-        which: The attributions.
-        rows: The inputs, counted within the block.
-        predicted: Their predicted effects, in float64; may be overwritten.
-        spare: Memory of the same shape.
-        moments: Their sums over draws.
-    """
-
-    which: slice
-    rows: slice
-    predicted: Float[Tensor, "k b samples"]
-    spare: Float[Tensor, "k b samples"]
-    moments: Moments
+    which: slice  # the attributions
+    rows: slice  # the inputs, counted within the block
+    predicted: Float[Tensor, "k b samples"]  # their predicted effects, in float64; may be overwritten
+    spare: Float[Tensor, "k b samples"]  # memory of the same shape
+    moments: Moments  # their sums over draws
 
 
 def tiles(effects: Effects) -> Iterator[Tile]:

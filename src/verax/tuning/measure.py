@@ -28,14 +28,10 @@ _GROUP_BYTES = _KEPT_BYTES // 4
 
 @dataclass(frozen=True)
 class RandomScores:
-    """A random explanation under one metric.
+    """A random explanation under one metric."""
 
-    Attributes:
-        scores: One for each input.
-        unmoved: For each input, the share of small changes that leave the score as it is; 0 where none are made.
-    """
-
-    scores: Float[Tensor, " n"]
+    scores: Float[Tensor, " n"]  # one for each input
+    # unmoved: for each input, the share of small changes that leave the score as it is; 0 where none are made
     unmoved: Float[Tensor, " n"]
 
 
