@@ -12,14 +12,13 @@ from torch import Tensor
 from verax.core import noise
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
-from verax.evaluation.limit_parts import Part, parts
+from verax.evaluation.limit_parts import Part, parts, score_masks
 from verax.perturbation.block import Block, PerturbedRows, load
 from verax.perturbation.removed_sets import MOST_FEATURES, set_type
 from verax.perturbation.set_scores import score_sets
 from verax.problem.attributed import Attributed, Task, attributed
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import Scale
-from verax.scoring.session import Session
 
 _FEWEST = 8  # inputs: exact shares of fewer say less than bounds for all
 _WIDTH, _CANDIDATES = 8, 64  # of the search where all subsets are too many: subsets kept, features tried
@@ -124,7 +123,7 @@ def _effects(part: Part, block: Block) -> Effects:
         if most <= MOST_FEATURES:
             scores = score_sets(session, task, block, _packed(masks))
         else:
-            scores = _score_masks(session, task, block, masks)
+            scores = score_masks(PerturbedRows(session, task, block), session, masks)
         part.session.settle()
         return clean[:, None] - scores.double().cpu()
 
@@ -137,19 +136,6 @@ def _packed(removed: Bool[Tensor, "b sets features"]) -> Int[Tensor, "b sets"]:
         removed.shape[-1], dtype=kind, device=removed.device
     )
     return (removed * bits).sum(-1, dtype=kind)
-
-
-def _score_masks(
-    session: Session, task: Task, block: Block, removed: Bool[Tensor, "b sets features"]
-) -> Float[Tensor, "b sets"]:
-    rows, flat, sets = PerturbedRows(session, task, block), removed.flatten(0, 1), removed.shape[1]
-    owner = torch.arange(len(flat), device=session.device) // sets
-
-    def build(start: int, stop: int) -> Tensor:
-        return rows(flat[start:stop], owner[start:stop])
-
-    scores = session.target_scores(build, owner + block.rows.start, task.target, streamed=True)
-    return scores.reshape(removed.shape[:2])
 
 
 def _best(

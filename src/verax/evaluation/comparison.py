@@ -164,7 +164,10 @@ class Comparison:
         One input shows no spread, so that its interval is not a number.
         """
         result = self._result(metric)
-        scores = [result.scores[self._place(name)] for name in (first, second)]
+        for name in (first, second):
+            if name not in self.names:
+                raise ValueError(f"attribution: expected one of {', '.join(map(repr, self.names))}, got {name!r}.")
+        scores = [result.scores[self.names.index(name)] for name in (first, second)]
         difference = paired_difference(scores[0], scores[1], self.level, result.rounding)
         higher = bool(result.metric.higher_is_better)
         return Difference(**vars(difference), first=first, second=second, metric=metric, higher_is_better=higher)
@@ -340,8 +343,3 @@ class Comparison:
             raise ValueError(f"metric: expected one of {', '.join(map(repr, self.metrics))}, got {metric!r}.")
         result: Result = self.evaluation[metric]
         return result
-
-    def _place(self, name: str) -> int:
-        if name not in self.names:
-            raise ValueError(f"attribution: expected one of {', '.join(map(repr, self.names))}, got {name!r}.")
-        return self.names.index(name)

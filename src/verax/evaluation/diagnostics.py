@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.tree_shap import made_of_trees
-from verax.core.shapes import Float, Int, Shaped
+from verax.core.shapes import Float, Int
 from verax.core.warn import warn
 from verax.metrics.about import About, class_name
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
@@ -76,7 +76,9 @@ def _warn_of_baselines(problem: Attributed) -> None:
     rows = problem.inputs if problem.background is None else problem.background
     if len(rows) < _FEWEST:
         return
-    low, high = _range(rows.to(problem.inputs.device))
+    rows = rows.to(problem.inputs.device)
+    gaps = rows.isnan()
+    low, high = rows.masked_fill(gaps, torch.inf).amin(0), rows.masked_fill(gaps, -torch.inf).amax(0)
     baselines = problem.baselines[:1] if problem.baselines.stride(0) == 0 else problem.baselines
     outside = ((baselines < low) | (baselines > high)) & (problem.inputs != baselines).any(0)
     if problem.given.codes is not None:
@@ -87,10 +89,14 @@ def _warn_of_baselines(problem: Attributed) -> None:
     first = columns[0]
     row = int(outside[:, first].nonzero()[0])
     numbers = f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[row, first]):.3g}"
+    names = problem.given.names
+    if names is None or len(names) != problem.inputs.shape[1]:
+        names = tuple(f"column {column}" for column in range(problem.inputs.shape[1]))
+    listed = ", ".join(str(names[column]) for column in columns[:_SHOWN])
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
     warn(
-        f"baselines: outside what the data hold in {_listed(columns, problem)} (the first holds {numbers}), so "
-        "perturbed rows are unlike "
-        'any that the model has seen. Pass baselines="mean" with background=train_inputs, or standardise.',
+        f"baselines: outside what the data hold in {listed}{more} (the first holds {numbers}), so perturbed rows are "
+        'unlike any that the model has seen. Pass baselines="mean" with background=train_inputs, or standardise.',
     )
 
 
@@ -124,19 +130,6 @@ def _unlike_spreads(problem: Attributed) -> str | None:
     return f"{float(moving.min()):.2g} to {float(moving.max()):.2g}"
 
 
-def _range(rows: Shaped[Tensor, "m d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
-    gaps = rows.isnan()
-    return rows.masked_fill(gaps, torch.inf).amin(0), rows.masked_fill(gaps, -torch.inf).amax(0)
-
-
-def _listed(columns: list[int], problem: Attributed) -> str:
-    names = problem.given.names
-    named = names is not None and len(names) == problem.inputs.shape[1]
-    shown = [str(names[column]) if named and names is not None else f"column {column}" for column in columns[:_SHOWN]]
-    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-    return ", ".join(shown) + more
-
-
 def other_references(task: Task, session: Session, results: Mapping[str, Result]) -> tuple[str, ...]:
     """Say which attributions sum to ``f(x) - c`` with another ``c`` than the score of the call's baseline.
 
@@ -150,9 +143,11 @@ def other_references(task: Task, session: Session, results: Mapping[str, Result]
     for place, label in enumerate(removal.labels):
         sums = task.problem.attributions[place].double().cpu().flatten(1).sum(1)
         for constant in _constants(task, removal.context.about, sums):
-            if (baseline := constant.of_baseline(_at_baselines(task, session, removal, place, constant.rows))) is None:
+            scores = _at_baselines(task, session, removal, place, constant.rows)
+            scores = torch.logit(scores, _SURE) if constant.logit else scores
+            if len(scores) > 1 and float(scores.std()) > _CONSTANT * constant.spread:
                 continue
-            c, b = constant.mean, baseline
+            c, b = constant.mean, float(scores.mean())
             if abs(c - b) > _OTHER * constant.spread:
                 words.append(
                     f"{label}: its values sum to f(x) {'-' if c >= 0 else '+'} {abs(c):.3g} ({constant.words}), but "
@@ -186,12 +181,6 @@ class _Constant(NamedTuple):
     mean: float  # the constant
     spread: float  # of the sums
     logit: bool  # whether the scale is the logit of a probability
-
-    def of_baseline(self, scores: Float[Tensor, " k"]) -> float | None:
-        """The mean of scores of baselines on this scale; None where they differ."""
-        held = torch.logit(scores, _SURE) if self.logit else scores
-        alike = len(held) < 2 or float(held.std()) <= _CONSTANT * self.spread
-        return float(held.mean()) if alike else None
 
 
 def _constants(task: Task, about: About, sums: Float[Tensor, " n"]) -> Iterator[_Constant]:
@@ -236,62 +225,42 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
     """
     if session.classes != 2 or session.returns == "values" or isinstance(task.problem.problem.target, Columns):
         return  # columns come from calls of Verax itself, which computed the attributions for them
-    predicted = _predicted(task, session)
-    if predicted is None or min(int((predicted == label).sum()) for label in (0, 1)) < _FEWEST_INPUTS:
-        return
-    odd = {name: result for name, result in results.items() if _negates(result)}
-    level = 1 - _CHANCE / max(1, sum(2 * len(result.labels) for result in odd.values()))
-    # explanations of what is followed: those that the call computed, and those that are alike in both classes elsewhere
-    sound = task.problem.computed.union(*(_alike(result, predicted, level) for result in odd.values()))
-    for result in odd.values():
-        wrong = [label for label in _reversed(result, predicted, level) if label[0] not in sound]
-        if wrong:
-            warn(_warning(result, wrong, predicted, task))
-            return
-
-
-def _predicted(task: Task, session: Session) -> Int[Tensor, " n"] | None:
-    """The class that is predicted for each input; None where the tracked score does not say it."""
     if task.problem.problem.target is None:
-        return task.target.cpu()
-    if session.output == "logit" and session.returns == "logits":  # of two logits one says nothing
-        return None
-    sure = task.clean >= (0.5 if session.output == "probability" else 0.0)
-    return torch.where(sure, task.target, 1 - task.target).cpu()
+        predicted = task.target.cpu()
+    elif session.output == "logit" and session.returns == "logits":
+        return  # of two logits one does not say which class is predicted
+    else:
+        sure = task.clean >= (0.5 if session.output == "probability" else 0.0)
+        predicted = torch.where(sure, task.target, 1 - task.target).cpu()
+    if min(int((predicted == label).sum()) for label in (0, 1)) < _FEWEST_INPUTS:
+        return
+    odd = [result for result in results.values() if _negates(result.metric)]
+    level = 1 - _CHANCE / max(1, sum(2 * len(result.labels) for result in odd))
+    mixed = []
+    sound = set(task.problem.computed)  # what the call computed for what is followed, or is alike in both classes
+    for result in odd:
+        scores = result.scores.double().cpu()
+        by_class = (estimates(scores[:, predicted == number], level=level) for number in (0, 1))
+        for label, *means in zip(result.labels, *by_class, strict=True):
+            if min(mean.low for mean in means) > 0 or max(mean.high for mean in means) < 0:
+                sound.add(label)
+            mixed += [(result, label, low, means[low], means[1 - low]) for low in (0, 1)]
+    wrong = [case for case in mixed if case[3].high < 0 < case[4].low and case[1] not in sound]
+    if wrong:
+        warn(_warning(wrong[0][0], [case[1:] for case in wrong if case[0] is wrong[0][0]], predicted, task))
 
 
-def _negates(result: Result) -> bool:
+def _negates(metric: Metric) -> bool:
     """Whether attributions that are negated have their score negated, exactly."""
-    metric = result.metric
     if isinstance(metric, PredictionChange | DirectedPredictionChange):
         return metric.order == "signed" and metric.area == "between"
     return isinstance(metric, EffectCorrelation)
 
 
-def _reversed(
-    result: Result, predicted: Int[Tensor, " n"], level: float
-) -> Iterator[tuple[str, int, Estimate, Estimate]]:
-    """Attributions that are surely below 0 for one class and above 0 for the other: name, class, both means."""
-    scores = result.scores.double().cpu()
-    means = [estimates(scores[:, predicted == class_number], level=level) for class_number in (0, 1)]
-    for place, label in enumerate(result.labels):
-        for low in (0, 1):
-            below, above = means[low][place], means[1 - low][place]
-            if below.high < 0 < above.low:
-                yield label, low, below, above
-
-
-def _alike(result: Result, predicted: Int[Tensor, " n"], level: float) -> set[str]:
-    """Attributions that are surely above 0 for both classes, or below it for both."""
-    scores = result.scores.double().cpu()
-    means = [estimates(scores[:, predicted == first], level=level) for first in (0, 1)]
-    pairs = zip(result.labels, *means, strict=True)
-    return {label for label, first, other in pairs if min(first.low, other.low) > 0 or max(first.high, other.high) < 0}
-
-
 def _warning(
     result: Result, wrong: list[tuple[str, int, Estimate, Estimate]], predicted: Int[Tensor, " n"], task: Task
 ) -> str:
+    """Of attributions that are surely below 0 for one class and above 0 for the other: name, class, both means."""
     label, low, below, above = wrong[0]
     labels, metric = result.context.about.labels, result.metric.label
     named = ", ".join(dict.fromkeys(name for name, *_ in wrong))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from verax.core.blocks import pieces
 from verax.core.shapes import Bool, Float, Shaped
-from verax.metrics.base import GuidedMetric, Metric
+from verax.metrics.base import GuidedMetric
 from verax.perturbation.block import Block, PerturbedRows, load, ranks, removal_order
 from verax.perturbation.removed_sets import Experiment
 from verax.problem.attributed import Attributed, Task
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 FEWEST = 20  # rows that tell anything about others
 FAR = 0.99  # quantile of the data's own distances
+_MOST = 1024  # numbers of a row whose covariance is estimated
+_STRETCHES, _LENGTH = 16, 8  # of inputs that are looked at, evenly spaced
+_POINTS = 5  # of each curve: after every fifth part of the features
 
 
 class Reference:
@@ -123,13 +126,6 @@ def _watched(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor]]
         yield seen
 
 
-_STRETCHES, _LENGTH = 16, 8  # of inputs that are looked at, evenly spaced
-_POINTS = 5  # of each curve: after every fifth part of the features
-
-
-_MOST = 1024  # numbers of a row whose covariance is estimated
-
-
 @dataclass(frozen=True)
 class Space:
     """A way to see rows as points, with the background among them."""
@@ -147,10 +143,9 @@ def spaces(session: Session, problem: Attributed) -> list[Space]:
     """The inputs, where they are amounts and not too many, and a network's features, where it has some."""
     named: list[tuple[str, Callable[[Tensor], Tensor]]] = []
     codes = problem.given.codes
-    amounts = None if codes is None else (~codes).flatten().nonzero()[:, 0]
-    many = problem.inputs[0].numel() if amounts is None else len(amounts)
-    if problem.inputs.is_floating_point() and 0 < many <= _MOST:
-        named.append(("inputs", lambda rows: _amounts(rows, amounts)))
+    amounts = torch.ones(problem.inputs[0].shape, dtype=torch.bool) if codes is None else ~codes.cpu()
+    if problem.inputs.is_floating_point() and 0 < int(amounts.sum()) <= _MOST:
+        named.append(("inputs", lambda rows: rows.flatten(1)[:, amounts.flatten().to(rows.device)].double()))
     layer = last_linear(session, problem.inputs[:1].to(session.device))
     if layer is not None:
         named.append(("features", lambda rows: features(session, layer, rows)))
@@ -160,11 +155,6 @@ def spaces(session: Session, problem: Attributed) -> list[Space]:
             "amounts, or a torch module with a linear layer at its end that takes rows alone."
         )
     return [Space(name, points, Reference(points(problem.background))) for name, points in named]
-
-
-def _amounts(rows: Shaped[Tensor, "n *shape"], which: Tensor | None) -> Float[Tensor, "n p"]:
-    flat = rows.flatten(1)
-    return (flat if which is None else flat[:, which.to(flat.device)]).double()
 
 
 @dataclass(frozen=True)
@@ -203,12 +193,7 @@ class Distances(list[Distance]):
         rows = []
         for distance in self:
             share = distance.beyond(level)
-            about = {
-                "metric": distance.metric,
-                "attribution": distance.attribution,
-                "space": distance.space,
-                "ratio": distance.ratio,
-            }
+            about = {name: getattr(distance, name) for name in ("metric", "attribution", "space", "ratio")}
             rows.append(about | {"beyond": share.mean, "low": share.low, "high": share.high})
         return pl.DataFrame(rows)
 
@@ -223,48 +208,41 @@ class Distances(list[Distance]):
         sentences = []
         for metric, space in dict.fromkeys((distance.metric, distance.space) for distance in self if distance.metric):
             these = [distance for distance in self if (distance.metric, distance.space) == (metric, space)]
-            pooled = replace(these[0], shares=torch.stack([distance.shares for distance in these]).mean(0)).beyond(
-                level
-            )
-            nearest, furthest = min(distance.ratio for distance in these), max(distance.ratio for distance in these)
+            pooled = proportion(torch.stack([distance.shares for distance in these]).mean(0), level)
+            ends = [f"{end(distance.ratio for distance in these):.2g}" for end in (min, max)]
             where = "" if space == "inputs" else " in the model's own features"
             sentences.append(
                 f"{labels[metric]}: {percent(pooled)} of perturbed rows lie further from the background than "
                 f"{100 * FAR:.0f} % of its own rows{where} (inputs as they are: {percent(as_they_are[space])}); their "
-                f"median distance is {_span(nearest, furthest)} times its own"
+                f"median distance is {' to '.join(dict.fromkeys(ends))} times its own"
             )
         return sentences
 
 
-def check_distance(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
-    """Raise for what has no distance, before the model runs."""
-    if not any(isinstance(metric, GuidedMetric) for metric in metrics.values()):
-        raise ValueError(f"distance: it is that of rows with removed features, got metrics {', '.join(metrics)}.")
-    if problem.background is None:
-        raise ValueError("distance: it is measured from training data; pass background=train_inputs as well.")
-    if len(problem.background) < FEWEST:
-        raise ValueError(f"distance: expected a background of at least {FEWEST} rows, got {len(problem.background)}.")
-
-
 def with_distance(call: "Call", evaluation: "Evaluation") -> "Evaluation":
-    """An evaluation that also says how far perturbed rows lie from the background."""
-    check_distance(call.rated, call.metrics)
-    problem = call.rated.problem
+    """An evaluation that also says how far perturbed rows lie from the background; checked before the model runs."""
+    problem, background = call.rated.problem, call.rated.background
+    guided = {name: metric.experiment for name, metric in call.metrics.items() if isinstance(metric, GuidedMetric)}
+    if not guided:
+        raise ValueError(f"distance: it is that of rows with removed features, got metrics {', '.join(call.metrics)}.")
+    if background is None:
+        raise ValueError("distance: it is measured from training data; pass background=train_inputs as well.")
+    if len(background) < FEWEST:
+        raise ValueError(f"distance: expected a background of at least {FEWEST} rows, got {len(background)}.")
     meter = Meter(problem.scorer.counts)
     with problem.session() as session:
         task = Task(call.rated, *problem.begin(session), session.score_name)
-        measured = distances(session, task, call.metrics, evaluation.labels)
+        measured = _distances(session, task, guided, evaluation.labels)
     return evaluation.extended(evaluation, meter.total(), measured)
 
 
-def distances(session: Session, task: Task, metrics: Mapping[str, Metric], names: Sequence[str]) -> Distances:
+def _distances(session: Session, task: Task, guided: Mapping[str, Experiment], names: Sequence[str]) -> Distances:
     """Measure at most 128 inputs, evenly spaced, at five points of each curve.
 
     In a network's features that costs a model row each, and one for every row of the background; else none.
     """
     looked = _stretches(len(task.problem))
     inputs = torch.cat([task.problem.inputs[rows] for rows in looked])
-    guided = {name: metric.experiment for name, metric in metrics.items() if isinstance(metric, GuidedMetric)}
     experiments = {_key(experiment): experiment for experiment in guided.values()}
     measured = Distances()
     for space in spaces(session, task.problem):
@@ -333,7 +311,3 @@ def percent(share: Estimate) -> str:
         '12.5 % [10.0, 15.0]'
     """
     return f"{100 * share.mean:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}]"
-
-
-def _span(low: float, high: float) -> str:
-    return f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"

@@ -1,7 +1,7 @@
 """Runs what metrics need: the unperturbed inputs once, one guided pass, and each distinct set of random draws once."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -32,8 +32,7 @@ from verax.problem.attributed import Attributed, Task
 from verax.problem.problem import Problem
 from verax.problem.replacement import Baseline, Replacement
 from verax.problem.replacement.words import needs_background
-from verax.scoring.adapters import Adapter, model_name
-from verax.scoring.class_scores import Output
+from verax.scoring.adapters import model_name
 from verax.scoring.meter import Cost, Meter
 from verax.scoring.session import Session
 
@@ -49,18 +48,13 @@ class Call(NamedTuple):
 
     def under(self, replacement: Replacement) -> "Call":
         """The same under another replacement, for those metrics that it makes a difference to and that can take it."""
-        rated = attributed_again(self.rated, replacement)
+        rated = replace(self.rated, replacement=replacement)
         metrics = {
             name: metric
             for name, metric in self.metrics.items()
             if follows_replacement(metric) and not metric.unsupported_reason(rated)
         }
         return Call(rated, metrics)
-
-
-def attributed_again(rated: Attributed, replacement: Replacement) -> Attributed:
-    """The same attributions with something else in the place of removed features."""
-    return replace(rated, replacement=replacement)
 
 
 def follows_replacement(metric: Metric) -> bool:
@@ -112,50 +106,34 @@ def run(call: Call, saturation: bool = False) -> Evaluation:
 
 def check_call(call: Call) -> None:
     """Raise for a call that ``run`` cannot measure; the attributions do not matter."""
-    _check_draws(call.rated, call.metrics)
-    check_repeats(call.metrics, call.rated, limits=False)
-    for metric in call.metrics.values():
-        if words := metric.unsupported_reason(call.rated):
+    problem, metrics = call.rated, call.metrics.values()
+    for metric in metrics:
+        for draws in all_draws(metric) if isinstance(metric, SampledMetric) else ():
+            check_subset(draws, problem, "subset" if hasattr(metric, "subset") else "sizes")
+            check_sigma(draws, problem)
+    check_repeats(call.metrics, problem, limits=False)
+    for metric in metrics:
+        if words := metric.unsupported_reason(problem):
             raise ValueError(words)
-    _check_replacements(call.rated, call.metrics)
-
-
-def _check_replacements(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
-    """Raise where removed features become values of training data and there are none."""
-    for metric in metrics.values():
-        if isinstance(metric, GuidedMetric):
-            moves = metric.experiment.replacement or problem.replacement
-        elif isinstance(metric, SampledMetric) and any(draws.perturbation == "baseline" for draws in all_draws(metric)):
-            moves = problem.replacement
-        else:
-            continue
-        if problem.background is None and needs_background(moves):
+    for metric in metrics if problem.background is None else ():
+        moves = metric.experiment.replacement if isinstance(metric, GuidedMetric) else None
+        moves = problem.replacement if follows_replacement(metric) else moves
+        if moves is not None and needs_background(moves):
             raise ValueError(
                 f"replacement: {type(moves).__name__} takes values of other rows; pass background=train_inputs as well."
             )
-
-
-def _check_draws(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
-    for metric in metrics.values():
-        if not isinstance(metric, SampledMetric):
-            continue
-        name = "subset" if hasattr(metric, "subset") else "sizes"
-        for draws in all_draws(metric):
-            check_subset(draws, problem, name)
-            check_sigma(draws, problem)
 
 
 def _run_guided(
     session: Session, task: Task, metrics: dict[str, GuidedMetric], meter: Meter, first: Cost
 ) -> dict[str, Result]:
     repeats = {name: repeats_of(metric, task.problem) for name, metric in metrics.items()}
-    drawn = [
-        RepeatedDraws(session, task, {name: metrics[name] for name in metrics if repeats[name] == count}, count)
-        for count in dict.fromkeys(repeats.values())
-        if count > 1
-    ]
-    metrics = {name: metric for name, metric in metrics.items() if repeats[name] == 1}
-    experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
+    drawn: dict[str, tuple[Tensor, GuidedScores]] = {}
+    for count in {*repeats.values()} - {1}:
+        some = {name: metric for name, metric in metrics.items() if repeats[name] == count}
+        drawn |= _repeated_draws(session, task, some, count)
+    once = {name: metric for name, metric in metrics.items() if name not in drawn}
+    experiments = list(dict.fromkeys(metric.experiment for metric in once.values()))
     adaptive = [experiment for experiment in experiments if isinstance(experiment, AdaptiveExperiment)]
     fixed = [experiment for experiment in experiments if experiment not in adaptive]
     scores: dict[Experiment, Any] = dict(zip(fixed, guided_scores(session, task, fixed), strict=True))
@@ -163,8 +141,36 @@ def _run_guided(
     cost = first + meter.read(session.device)
     with torch.inference_mode(False):  # results are plain tensors, fit for whatever the user does next
         context = _context(session, task, cost)
-        results = {name: metric.result(scores[metric.experiment], context) for name, metric in metrics.items()}
-        return results | {name: result for repeated in drawn for name, result in repeated.results(context).items()}
+        results = {name: metric.result(scores[metric.experiment], context) for name, metric in once.items()}
+        for name, (values, mean_scores) in drawn.items():
+            result = metrics[name].result(mean_scores, context)
+            if isinstance(result, GuidedResult):
+                result = replace(result, scores=values.mean(0), draw_errors=values.std(0) / len(values) ** 0.5)
+            results[name] = result
+        return results
+
+
+def _repeated_draws(
+    session: Session, task: Task, metrics: Mapping[str, GuidedMetric], repeats: int
+) -> dict[str, tuple[Float[Tensor, "draws k n"], GuidedScores]]:
+    """Of metrics whose removed features are drawn, scores draw by draw, and the mean of what they were read from."""
+    experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
+    values: dict[str, list[Tensor]] = {name: [] for name in metrics}
+    totals: dict[str, GuidedScores] = {}
+    for draw in range(repeats):
+        scores = guided_scores(session, replace(task, draw=draw), experiments)
+        by_experiment = dict(zip(experiments, scores, strict=True))
+        for name, metric in metrics.items():
+            drawn = by_experiment[metric.experiment]
+            values[name].append(metric.reduce(drawn))
+            if total := totals.get(name):  # steps are the same in all draws
+                within = None if total.within is None or drawn.within is None else total.within + drawn.within
+                drawn = replace(total, curves=total.curves + drawn.curves, within=within)
+            totals[name] = drawn
+    for name, total in totals.items():
+        within = None if total.within is None else total.within / repeats
+        totals[name] = replace(total, curves=total.curves / repeats, within=within)
+    return {name: (torch.stack(values[name]), totals[name]) for name in metrics}
 
 
 def _run_sampled(
@@ -213,14 +219,8 @@ def _context(session: Session, task: Task, cost: Cost) -> Context:
         task.score,
         text_examples(task.problem),
         session.largest_change,
-        _about(session, task),
+        about_problem(task.problem.problem, task.problem.removed),
     )
-
-
-def _about(session: Session, task: Task) -> About:
-    predicted = task.problem.problem.target is None
-    output = task.problem.problem.output
-    return about_of(session.plain.adapter, session.class_labels, output, predicted, task.problem.removed)
 
 
 def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
@@ -253,65 +253,21 @@ def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bo
                 )
 
 
-class RepeatedDraws:
-    """Scores of metrics whose removed features are drawn, draw by draw."""
-
-    def __init__(self, session: Session, task: Task, metrics: Mapping[str, GuidedMetric], repeats: int) -> None:
-        experiments = list(dict.fromkeys(metric.experiment for metric in metrics.values()))
-        self.metrics, self.repeats = metrics, repeats
-        values: dict[str, list[Tensor]] = {name: [] for name in metrics}
-        self.totals: dict[str, GuidedScores] = {}
-        for draw in range(repeats):
-            by_experiment = dict(
-                zip(experiments, guided_scores(session, replace(task, draw=draw), experiments), strict=True)
-            )
-            for name, metric in metrics.items():
-                scores = by_experiment[metric.experiment]
-                values[name].append(metric.reduce(scores))
-                self.totals[name] = _added(self.totals[name], scores) if draw else scores
-        self.values = {name: torch.stack(several) for name, several in values.items()}
-
-    def results(self, context: Context) -> dict[str, Result]:
-        """The result of each metric: means over draws, and how far other draws would move them."""
-        results: dict[str, Result] = {}
-        for name, metric in self.metrics.items():
-            result = metric.result(_divided(self.totals[name], self.repeats), context)
-            if isinstance(result, GuidedResult):
-                spread = self.values[name].std(0) / self.repeats**0.5
-                result = replace(result, scores=self.values[name].mean(0), draw_errors=spread)
-            results[name] = result
-        return results
-
-
-def _added(first: GuidedScores, second: GuidedScores) -> GuidedScores:
-    """Sums of the scores of two draws; steps are the same in all."""
-    within = None if first.within is None or second.within is None else first.within + second.within
-    return replace(first, curves=first.curves + second.curves, within=within)
-
-
-def _divided(total: GuidedScores, count: int) -> GuidedScores:
-    within: Float[Tensor, "..."] | None = None if total.within is None else total.within / count
-    return replace(total, curves=total.curves / count, within=within)
-
-
-def about_of(adapter: Adapter, labels: Sequence[Any] | None, output: Output, predicted: bool, baseline: str) -> About:
-    """What tables and reports say of a call, dated today (UTC)."""
+def about_problem(problem: Problem, removed: str = "") -> About:
+    """What tables and reports say of a problem, dated today (UTC)."""
+    if not removed:
+        baseline = isinstance(problem.replacement, Baseline)
+        removed = problem.given.baseline_words if baseline else problem.replacement.short_form
+    adapter, labels = problem.scorer.adapter, problem.labels
     values = adapter.returns == "values"
     return About(
         model=model_name(adapter),
-        score="value" if values else output,
+        score="value" if values else problem.output,
         labels=None if labels is None else tuple(map(str, labels)),
-        predicted=predicted and not values,
-        baseline=baseline,
+        predicted=problem.target is None and not values,
+        baseline=removed,
         date=datetime.now(UTC).date().isoformat(),
     )
-
-
-def about_problem(problem: Problem) -> About:
-    """What tables and reports say of a problem."""
-    baseline = isinstance(problem.replacement, Baseline)
-    removed = problem.given.baseline_words if baseline else problem.replacement.short_form
-    return about_of(problem.scorer.adapter, problem.labels, problem.output, problem.target is None, removed)
 
 
 def problem_facts(problem: Problem, *, examples: bool = False) -> dict[str, str]:

@@ -11,13 +11,13 @@ from verax.core.arguments import checked_level
 from verax.core.warn import warn
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.engine import Call, check_call, follows_replacement, run
-from verax.evaluation.explained_class import Known, with_known_class
+from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.ranking import AlternativeResult
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import with_reference
 from verax.metrics.base import Kind
 from verax.metrics.choose import Metrics, deciding_metrics, metrics_for, why_not
-from verax.problem.attributed import attributed, explanations_of, fitted_attributions, plain_attributions
+from verax.problem.attributed import attributed, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.problem.replacement import Replacement, checked_replacement
 from verax.scoring.meter import Cost, Meter
@@ -58,7 +58,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     """Check what ``verax.evaluate`` is given, and compute what are methods among the attributions."""
     checked_problem(problem)
     meter = Meter(problem.scorer.counts)
-    whose = with_known_class(attributions, problem) if explanations_of(attributions) else Known(attributions, problem)
+    whose = with_known_class(attributions, problem)
     problem, spent = whose.problem, meter.total()
     fitted = plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted))
     ordered = problem.order("attributions", fitted)
@@ -67,8 +67,11 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     rated = attributed(problem, {**ordered, **dict.fromkeys(methods, zeros)} if methods else ordered)
     rated = replace(rated, remarks=whose.remarks)
     named = metrics_for(problem, metrics)
-    if metrics == "all":
-        named = {name: metric for name, metric in named.items() if _fits(Call(rated, {name: metric}), check)}
+    for name, metric in [*named.items()] if metrics == "all" else ():
+        try:
+            check(Call(rated, {name: metric}))
+        except ValueError:  # what metrics raise for problems that they are not for
+            del named[name]
     call = Call(rated, named, spent)
     check(call)
     if not methods:
@@ -78,14 +81,6 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     rated = attributed(problem, {**ordered, **values})
     rated = replace(rated, remarks=whose.remarks, computed=frozenset(methods))
     return Call(rated, named, spent + computed.cost)
-
-
-def _fits(call: Call, check: Callable[[Call], None]) -> bool:
-    try:
-        check(call)
-    except ValueError:  # what metrics raise for problems that they are not for
-        return False
-    return True
 
 
 def _methods(attributions: Any) -> dict[str, Attribution]:

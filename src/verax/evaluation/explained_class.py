@@ -29,10 +29,10 @@ def with_known_class(attributions: Any, problem: Problem, per_row: bool = False)
     explanations = explanations_of(attributions)
     if not explanations:
         return Known(attributions, problem)
-    by_class = {
+    by_class = {  # those whose values of a row have an axis for classes behind those of the inputs
         label: explanation
         for label, explanation in explanations.items()
-        if _has_classes(explanation, problem.inputs.ndim)
+        if len(explanation.values) > 0 and np.ndim(explanation.values[0]) == problem.inputs.ndim
     }
     single = {label: explanation for label, explanation in explanations.items() if label not in by_class}
     remarks: tuple[str, ...] = ()
@@ -54,14 +54,17 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
     if problem.scorer.adapter.returns == "values":  # which some models tell as they run
         return None, ()
     predicted, labels = chances.argmax(1), problem.labels
-    known = {label: _class_of(_sums(explanation, count), chances) for label, explanation in explanations.items()}
-    if problem.scorer.adapter.returns == "logits" and any(classes is None for classes in known.values()):
-        raw = problem.class_scores("logit")
-        known |= {
-            label: _class_of_logits(_sums(explanations[label], count), raw, predicted)
-            for label, classes in known.items()
-            if classes is None
-        }
+    known: dict[Any, Tensor | None] = {}
+    for label, explanation in explanations.items():
+        if (sums := _sums(explanation, count)) is None:
+            known[label] = None
+            continue
+        # log-odds are compared as probabilities, which do not saturate
+        known[label] = _class_of(torch.stack((sums, torch.sigmoid(sums))), chances, predicted)
+        if known[label] is None and problem.scorer.adapter.returns == "logits":  # one of a network's outputs
+            logits = problem.class_scores("logit")
+            scale = max(1.0, float(logits.abs().max()))
+            known[label] = _class_of(sums[None] / scale, logits / scale, predicted)
     if problem.target is not None:
         followed = resolve_target(problem.target, predicted, chances.shape[1], labels)
         _check_agreement(known, followed, labels)
@@ -73,11 +76,6 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
         remark = f"{named}: the explanation is of {class_name(number, labels)}, which is tracked for all inputs."
         return _as_target(number, labels), (remark,)
     return [_as_target(int(explanation), labels) for explanation in classes] if per_row else None, ()
-
-
-def _has_classes(explanation: Any, axes: int) -> bool:
-    """Whether the values of a row have an axis for classes behind those of the inputs, of so many axes."""
-    return len(explanation.values) > 0 and np.ndim(explanation.values[0]) == axes
 
 
 def _sums(explanation: Any, count: int) -> Float[Tensor, " n"] | None:
@@ -97,39 +95,16 @@ def _ragged(values: Any) -> bool:
     return isinstance(values, list | tuple) or np.asarray(values).dtype == object
 
 
-def _class_of(sums: Float[Tensor, " n"] | None, chances: Float[Tensor, "n classes"]) -> Int[Tensor, " n"] | None:
-    """The class of each row whose probability, or log-odds, is explained: one for all, or the predicted ones."""
-    if sums is None:
-        return None
-    scores = torch.stack((sums, torch.sigmoid(sums)))  # log-odds are compared as probabilities, which do not saturate
-    return _only([candidate for candidate in _candidates(chances) if _near(scores, chances, candidate)])
-
-
-def _class_of_logits(
-    sums: Float[Tensor, " n"] | None, logits: Float[Tensor, "n classes"], predicted: Int[Tensor, " n"]
+def _class_of(
+    sums: Float[Tensor, "s n"], scores: Float[Tensor, "n classes"], predicted: Int[Tensor, " n"]
 ) -> Int[Tensor, " n"] | None:
-    """The same for one of a network's outputs."""
-    if sums is None:
-        return None
-    scale = max(1.0, float(logits.abs().max()))
-    candidates = [*_candidates(logits)[: logits.shape[1]], predicted]
-    return _only([candidate for candidate in candidates if _near(sums[None] / scale, logits / scale, candidate)])
-
-
-def _candidates(scores: Float[Tensor, "n classes"]) -> list[Int[Tensor, " n"]]:
-    count, classes = scores.shape
-    return [*(torch.full((count,), number) for number in range(classes)), scores.argmax(1)]
-
-
-def _near(sums: Float[Tensor, "s n"], scores: Float[Tensor, "n classes"], classes: Int[Tensor, " n"]) -> bool:
-    tracked = scores.gather(1, classes[:, None])[:, 0]
-    return bool(((sums - tracked).abs().amax(1) <= _TOLERANCE).any())
-
-
-def _only(candidates: Sequence[Int[Tensor, " n"]]) -> Int[Tensor, " n"] | None:
-    """The candidate that all others are equal to; None where they differ, or there is none."""
-    same = candidates and all(torch.equal(candidate, candidates[0]) for candidate in candidates)
-    return candidates[0] if same else None
+    """The class of each row that one of the sums is near to: one for all, or the predicted ones; None if in doubt."""
+    fitting = []
+    for classes in (*(torch.full_like(predicted, number) for number in range(scores.shape[1])), predicted):
+        tracked = scores.gather(1, classes[:, None])[:, 0]
+        if ((sums - tracked).abs().amax(1) <= _TOLERANCE).any():
+            fitting.append(classes)
+    return fitting[0] if fitting and all(torch.equal(classes, fitting[0]) for classes in fitting) else None
 
 
 def _common_class(known: Mapping[Any, Int[Tensor, " n"] | None], labels: Sequence[Any] | None) -> Int[Tensor, " n"]:

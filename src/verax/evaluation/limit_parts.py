@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -56,32 +57,32 @@ class Part:
         """Mean scores over draws of all removed sets, feature ``i`` removed where bit ``i`` of the place is 1."""
         kind = set_type(self.features)
         sets = torch.arange(2**self.features, dtype=kind, device=self.session.device).expand(len(block.inputs), -1)
-        drawn = (score_sets(self.session, task, own, sets) for task, own in self._drawn(block))
+        drawn = (score_sets(self.session, task, again, sets) for task, again in self._drawn(block))
         return _mean(drawn, len(self.draws))
 
     def scores_of(self, block: Block) -> Callable[[Tensor], Tensor]:
         """What scores any removed sets ``(b, sets, features)`` of a block's inputs, on average over draws."""
-        each = [self._scores_of(task, own) for task, own in self._drawn(block)]
+        each = [partial(score_masks, PerturbedRows(self.session, *drawn), self.session) for drawn in self._drawn(block)]
         return lambda removed: _mean((score(removed) for score in each), len(each))
 
-    def _scores_of(self, task: Task, block: Block) -> Callable[[Tensor], Tensor]:
-        session, rows = self.session, PerturbedRows(self.session, task, block)
 
-        def score(removed: Bool[Tensor, "b sets features"]) -> Float[Tensor, "b sets"]:
-            flat, sets = removed.flatten(0, 1), removed.shape[1]
+def score_masks(
+    rows: PerturbedRows, session: Session, removed: Bool[Tensor, "b sets features"]
+) -> Float[Tensor, "b sets"]:
+    """Scores of a block's inputs without some of their features."""
+    flat, sets = removed.flatten(0, 1), removed.shape[1]
+    owner = torch.arange(len(flat), device=session.device) // sets
 
-            def build(start: int, stop: int) -> Tensor:
-                return rows(flat[start:stop], torch.arange(start, stop, device=session.device) // sets)
+    def build(start: int, stop: int) -> Tensor:
+        return rows(flat[start:stop], owner[start:stop])
 
-            owner = torch.arange(block.rows.start, block.rows.stop, device=session.device).repeat_interleave(sets)
-            return session.target_scores(build, owner, self.task.target, streamed=True).reshape(removed.shape[:2])
-
-        return score
+    scores = session.target_scores(build, owner + rows.block.rows.start, rows.task.target, streamed=True)
+    return scores.reshape(removed.shape[:2])
 
 
 def _mean(scores: Iterable[Tensor], count: int) -> Tensor:
     """The mean of so many scores, in double precision where there are several."""
-    first, *others = scores if count == 1 else (one.double() for one in scores)
+    first, *others = scores if count == 1 else (drawn.double() for drawn in scores)
     return sum(others, start=first) / count if others else first
 
 

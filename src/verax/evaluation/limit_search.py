@@ -26,18 +26,13 @@ _FEWEST = 8  # inputs: the exact limits of fewer say less than bounds for all
 _WIDEST = 32  # chains that a search follows: more hardly find better ones
 
 
-@dataclass(frozen=True)
-class Plan:
-    """For which inputs limits are found, and how."""
+def _planned(
+    problem: Attributed, readings: Callable[[int], Iterable[ChainReading]], rows: int
+) -> tuple[Int[Tensor, " m"], int]:
+    """Which inputs limits are found for, and the width of the beam search, 0 where all sets are scored.
 
-    which: Int[Tensor, " m"]  # numbers of the inputs
-    width: int  # of the beam search; 0 where all sets are scored
-
-
-def planned(problem: Attributed, readings: Callable[[int], Iterable[ChainReading]], rows: int) -> Plan:
-    """Exact limits of all inputs where the rows allow it, then of some, then bounds for all, then for some.
-
-    Some are drawn at random, by their values alone.
+    Exact limits of all inputs where the rows allow it, then of some, then bounds for all, then for some; some are drawn
+    at random, by their values alone.
     """
     count = len(problem)
     features = problem.features.counts(slice(None)).cpu().expand(count)
@@ -45,9 +40,10 @@ def planned(problem: Attributed, readings: Callable[[int], Iterable[ChainReading
     sets = 2.0 ** features.double()
     each = {d: sum(beam_rows(d, reading) for reading in set(readings(d))) for d in set(features.tolist())}
     searched = torch.tensor([each[d] for d in features.tolist()]).double()
-    exact, search = _fitting(sets, lots, rows), _fitting(searched, lots, rows)
+    # as many inputs as fit into the rows, in the order of their lots; listed in their own
+    exact, search = (lots[each_rows[lots].cumsum(0) <= rows].sort().values for each_rows in (sets, searched))
     if len(exact) >= max(1, min(_FEWEST, count, len(search))):
-        return Plan(exact, 0)
+        return exact, 0
     if len(search) == 0:
         least = int(torch.minimum(sets, searched).min())
         raise ValueError(
@@ -55,12 +51,7 @@ def planned(problem: Attributed, readings: Callable[[int], Iterable[ChainReading
             f"and {rows:,} can be spent on them; group the features (superpixels, columns that belong together), or "
             "raise rows."
         )
-    return Plan(search, max(1, min(_WIDEST, int(rows / searched.sum()))))
-
-
-def _fitting(each: Float[Tensor, " n"], lots: Int[Tensor, " n"], rows: int) -> Int[Tensor, " m"]:
-    """As many inputs as fit into the rows, in the order of their lots; listed in their own."""
-    return lots[each[lots].cumsum(0) <= rows].sort().values
+    return search, max(1, min(_WIDEST, int(rows / searched.sum())))
 
 
 def in_own_steps(
@@ -146,7 +137,7 @@ class Found:
 
 def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> str | None:
     """Raise, before any work, for what the rows do not allow; say for how many inputs they do, where not for all."""
-    fewest = min(len(group.plan.which) for group in _alike(problem, metrics, rows))
+    fewest = min(len(group.which) for group in _alike(problem, metrics, rows))
     if fewest == len(problem):
         return None
     return (
@@ -159,7 +150,7 @@ def found_limits(session: Session, task: Task, metrics: Mapping[str, GuidedMetri
     """Limits of several metrics; those whose removed features become the same share their model rows."""
     limits: dict[str, Found] = {}
     for alike in _alike(task.problem, metrics, rows):
-        limits |= _found(session, replace(task, replacement=alike.replacement), alike)
+        limits |= _limits_of(session, replace(task, replacement=alike.replacement), alike)
     return {name: limits[name] for name in metrics}
 
 
@@ -170,12 +161,8 @@ class _Alike:
     replacement: Replacement  # what they become
     metrics: dict[str, GuidedMetric]  # by name
     features: FeatureMap  # of the inputs
-    plan: Plan  # for which inputs, and how
-
-    @property
-    def keys(self) -> list[tuple[str, int]]:
-        """The tables that are filled: of each metric, one for each way to read chains."""
-        return list(_readings(self.metrics, self.features, 1))
+    which: Int[Tensor, " m"]  # numbers of the inputs whose limits are found
+    width: int  # of the beam search; 0 where all sets are scored
 
 
 def _alike(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> list[_Alike]:
@@ -188,30 +175,26 @@ def _alike(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) 
             return _readings(same, problem.features, count).values()
 
         each = rows // (len(kinds) * problem.fitted(kind).repeats)
-        groups.append(_Alike(kind, same, problem.features, planned(problem, readings, each)))
+        groups.append(_Alike(kind, same, problem.features, *_planned(problem, readings, each)))
     return groups
 
 
-def _found(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
-    plan, (inputs, most) = alike.plan, (len(task.problem), task.problem.features.most)
-    tables = {key: _blank(inputs, most, session.device) for key in alike.keys}
+def _limits_of(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
+    inputs, most = len(task.problem), task.problem.features.most
+    keys = _readings(alike.metrics, alike.features, 1)  # of each metric, one for each way to read chains
+    tables = {key: _blank(inputs, most, session.device) for key in keys}
     shapley = _search(session, task, alike, tables)
     limits = {}
     for name, metric in alike.metrics.items():
-        method = f"a search {plan.width} wide" if plan.width else "all removed sets"
-        chains, steps = [table for key, table in tables.items() if key[0] == name], _coarse(metric, alike.features)
-        extremes = chains[0]
-        if steps is not None:
-            method += f", then in {steps} steps"
+        method = f"a search {alike.width} wide" if alike.width else "all removed sets"
+        chains = [table for key, table in tables.items() if key[0] == name]
+        extremes, coarse = chains[0], metric.experiment.steps < most
+        if coarse:
+            method += f", then in {metric.experiment.steps} steps"
             extremes = _blank(inputs, most, session.device)
-            _put(extremes, plan.which.to(session.device), in_own_steps(session, task, metric, plan.which, chains))
-        limits[name] = Found(extremes, shapley, steps is None and not plan.width, method)
+            _put(extremes, alike.which.to(session.device), in_own_steps(session, task, metric, alike.which, chains))
+        limits[name] = Found(extremes, shapley, not coarse and not alike.width, method)
     return limits
-
-
-def _coarse(metric: GuidedMetric, features: FeatureMap) -> int | None:
-    """The steps of a metric where they hold several features."""
-    return None if metric.experiment.steps >= features.most else metric.experiment.steps
 
 
 def _readings(
@@ -224,7 +207,7 @@ def _readings(
     by_metric = {}
     for name, metric in metrics.items():
         by_metric[name, 0] = ChainReading.of(metric, count, predicted=by_element(metric, features))
-        if _coarse(metric, features) is not None and signing_of(metric) == "magnitude":
+        if metric.experiment.steps < features.most and signing_of(metric) == "magnitude":
             by_metric[name, 1] = ChainReading.of(metric, count, factor="none")
     return by_metric
 
@@ -233,19 +216,18 @@ def _search(
     session: Session, task: Task, alike: _Alike, tables: Mapping[tuple[str, int], Extremes]
 ) -> Float[Tensor, "n features"] | None:
     """Fill the tables, and give the Shapley values where all sets were scored."""
-    plan = alike.plan
     shape = (len(task.problem), task.problem.features.most)
     shapley = torch.full(shape, torch.nan, dtype=torch.float64, device=session.device)
-    for part in parts(session, task, plan.which):
+    for part in parts(session, task, alike.which):
         readings = _readings(alike.metrics, alike.features, part.features)
-        for block in part.blocks(plan.width):
+        for block in part.blocks(alike.width):
             which = part.which[block.rows]
-            scores = None if plan.width else part.all_scores(block)
+            scores = None if alike.width else part.all_scores(block)
             for reading in dict.fromkeys(readings.values()):
                 sums = block.direction
                 direction = (sums.free_signs() if reading.predicted else sums.signs()).double()
                 if scores is None:
-                    extremes = beam_extremes(part.scores_of(block), direction, reading, plan.width)
+                    extremes = beam_extremes(part.scores_of(block), direction, reading, alike.width)
                 else:
                     extremes = exact_extremes(scores, direction, reading)
                 for key in (key for key, other in readings.items() if other == reading):
@@ -253,7 +235,7 @@ def _search(
             if scores is not None:  # whose places say what is removed; Shapley's say what is kept
                 shapley[which, : part.features] = exact_shapley(scores.flip(1))
         part.session.settle()
-    return None if plan.width else shapley
+    return None if alike.width else shapley
 
 
 def _blank(inputs: int, features: int, device: torch.device) -> Extremes:

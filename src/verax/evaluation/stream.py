@@ -1,6 +1,5 @@
 """Many rows in constant memory: evaluated as they come, summed up, and stopped when enough is known."""
 
-import functools
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -49,7 +48,7 @@ class Stream(Iterator[Evaluation]):
         self._warned: set[str] = set()
         self._failure: Exception | None = None
         self._over = False
-        self._evaluated = self._remembering_failure(self._run(stretches, measure))
+        self._evaluated = self._run(stretches, measure)
         self._batches = self._by_batch()
 
     def __next__(self) -> Evaluation:
@@ -78,32 +77,22 @@ class Stream(Iterator[Evaluation]):
             return f"Stream: all {rows} evaluated; totals() has their means"
         return f"Stream: {rows} evaluated so far; iterate over it, or call totals() to evaluate what is left"
 
-    def _remembering_failure(
-        self, evaluated: Iterator[tuple[Stretch, Evaluation]]
-    ) -> Iterator[tuple[Stretch, Evaluation]]:
+    def _run(self, stretches: Iterator[Stretch], measure: Any) -> Iterator[tuple[Stretch, Evaluation]]:
+        metrics: Any = None
         try:
-            yield from evaluated
+            for stretch in stretches:
+                evaluation = self._quietly(measure, stretch.batch, metrics)
+                metrics = {name: result.metric for name, result in evaluation.items()}
+                totals = Totals.of(evaluation, stretch.batch.segments, self._quantiles, bool(self._until))
+                self.so_far = totals if self.so_far is None else self.so_far.merge(totals)
+                self.stopped = bool(self._until) and narrow_enough(self.so_far, self._until)
+                yield stretch, evaluation
+                if self.stopped:
+                    return
         except Exception as error:
             self._failure = error
             raise
         self._over = True
-
-    def _run(self, stretches: Iterator[Stretch], measure: Any) -> Iterator[tuple[Stretch, Evaluation]]:
-        metrics: Any = None
-        for stretch in stretches:
-            try:
-                evaluation = self._quietly(functools.partial(measure, stretch.batch, metrics))
-            except (TypeError, ValueError) as error:
-                before = 0 if self.so_far is None else self.so_far.count
-                error.add_note(f"Rows are counted from row {before} of the stream.")
-                raise
-            metrics = {name: result.metric for name, result in evaluation.items()}
-            totals = Totals.of(evaluation, stretch.batch.segments, self._quantiles, bool(self._until))
-            self.so_far = totals if self.so_far is None else self.so_far.merge(totals)
-            self.stopped = bool(self._until) and narrow_enough(self.so_far, self._until)
-            yield stretch, evaluation
-            if self.stopped:
-                return
 
     def _by_batch(self) -> Iterator[Evaluation]:
         parts: list[Evaluation] = []
@@ -116,11 +105,16 @@ class Stream(Iterator[Evaluation]):
                     yield joined(parts)
                     parts = []
 
-    def _quietly(self, work: Any) -> Evaluation:
-        """Do some work; what it warns of is said once in a stream, not for each stretch."""
+    def _quietly(self, measure: Any, batch: Batch, metrics: Any) -> Evaluation:
+        """Evaluate a batch; what that warns of is said once in a stream, not for each stretch."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            evaluation: Evaluation = work()
+            try:
+                evaluation: Evaluation = measure(batch, metrics)
+            except (TypeError, ValueError) as error:
+                before = 0 if self.so_far is None else self.so_far.count
+                error.add_note(f"Rows are counted from row {before} of the stream.")
+                raise
         for warning in caught:
             kind = str(warning.message).split(":")[0]
             if kind not in self._warned:
