@@ -6,7 +6,9 @@ from verax.auditing.sentences import blind_spots, case_sentences, inputs_needed,
 
 def finding(metric, trial, *, case="linear", replacement="Baseline", kind="baseline", ties=0.0, **figures):
     told = {"value": 0.9, "low": 0.8, "high": 1.0, "passed": True, "inputs": 64, "says": "", "scale": None} | figures
-    return Finding(metric, replacement, case, trial, kind=kind, ties=ties, **told)
+    family, _, about = trial.partition(": ")
+    explanation, _, against = about.rpartition(" from ") if family == "tells_apart" else (about, "", "")
+    return Finding(metric, replacement, case, family, explanation, against, kind=kind, ties=ties, **told)
 
 
 def test_what_was_tried_on_one_case_alone_is_not_recommended():

@@ -105,7 +105,7 @@ def trusted(tables: Tables) -> Trust:
     limit |= {"exact": False, "found_by": "a search 1 wide, then in 20 steps"}
     told = [
         Finding(
-            *(column, "Baseline", "your model", f"tells_apart: {BEST_BY}dpc_signed from {worse}"),
+            *(column, "Baseline", "your model", "tells_apart", f"{BEST_BY}dpc_signed", worse),
             *(needed, needed, needed, needed <= 16, "local", None, 16, 0.0, ""),
         )
         for column, needed in (("dpc_signed", 9.0), ("infidelity", 40.0))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from verax.auditing.choices import (
 from verax.auditing.finding import Finding, LeftOut, piece_key, read_piece, write_piece
 from verax.auditing.known_truth.base import Case
 from verax.auditing.result import Audit
-from verax.auditing.trials.base import Outcome, Trial
+from verax.auditing.trials.base import Trial
 from verax.core.arguments import checked_seed
 from verax.core.shapes import Float
 from verax.core.warn import once_per_call
@@ -49,134 +49,89 @@ from verax.statistics.intervals import LEVEL
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """A subject with one replacement, and the metrics that are tried on it."""
-
-    subject: AuditedProblem
-    replacement: Replacement
-    metrics: Mapping[str, Metric]
-
-    @property
-    def label(self) -> str:
-        """What is shown while it is made."""
-        return f"{self.subject.name}, {self.replacement.short_form}"
-
-
-def pieces_of(
+def benches_of(
     subject: AuditedProblem, metrics: Mapping[str, Metric], replacements: Sequence[Replacement], left_out: list[LeftOut]
-) -> Iterator[Piece]:
-    """The pieces of a subject; what cannot be measured is noted.
+) -> Iterator[Bench]:
+    """The metrics that are tried on a subject, by replacement; what cannot be measured is noted.
 
     Metrics that say themselves what removed features become are measured once, along with the first replacement.
     """
-    rated = {
-        name: rated_metric
-        for name, rated_metric in metrics.items()
-        if not subject.truths or rated_metric.kind in subject.truths
-    }
+    rated = {name: metric for name, metric in metrics.items() if not subject.truths or metric.kind in subject.truths}
     unrated = [name for name in metrics if name not in rated]
     left_out += [LeftOut(name, subject.name, f"its {metrics[name].kind} truth is not known") for name in unrated]
-    first = True
-    for replacement in replacements:
+    for number, replacement in enumerate(replacements):
         why = unsupported_replacement(replacement, subject)
         if why:
             left_out.append(LeftOut(replacement.short_form, subject.name, why))
-        chosen = {}
+        fitting = {}
         for name, metric in rated.items():
             held = own_replacement(metric)
-            if (held and not first) or (why and not held):
+            if (held and number) or (why and not held):
                 continue
             if words := unsupported_reason(metric, subject, replacement):
                 what = name if held else f"{name} with {replacement.short_form}"
                 left_out.append(LeftOut(what, subject.name, words))
-                continue
-            chosen[name] = metric
-        first = False
-        if chosen:
-            yield Piece(subject, BASELINE if why else replacement, chosen)
+            else:
+                fitting[name] = metric
+        if fitting:
+            yield Bench(subject, fitting, BASELINE if why else replacement)
 
 
-class Run:
-    """An audit under way."""
-
-    def __init__(self, trials: Sequence[Trial], seed: int, level: float, folder: Path | None) -> None:
-        self.trials, self.seed, self.level, self.folder = trials, seed, level, folder
-        self.left_out: list[LeftOut] = []
-
-    def findings(self, pieces: Sequence[Piece], tell: Tell) -> list[Finding]:
-        """Make all pieces that are not there yet."""
-        findings: list[Finding] = []
-        for number, piece in enumerate(pieces, start=1):
-            key = piece_key(piece.subject, piece.replacement, piece.metrics, self.trials, self.seed, self.level)
-            grounds = self._grounds(piece)
-            made = None if self.folder is None else read_piece(self.folder, key)
-            kept = made is not None
-            if made is None:
-                made = [finding for ground, trials in grounds for finding in self._made(piece, ground, trials)]
-                if self.folder is not None:
-                    write_piece(self.folder, key, made)
-            findings += made
-            tell(f"{number} of {len(pieces)}: {piece.label}{' (kept)' if kept else ''}")
-        return findings
-
-    def _grounds(self, piece: Piece) -> list[tuple[AuditContext, list[Trial]]]:
-        """For each kind of metrics, what is known and which trials can be made."""
-        grounds = []
-        for kind in KINDS:
-            if not any(metric.kind == kind for metric in piece.metrics.values()):
-                continue
-            truth = piece.subject.truths.get(kind)
-            known = None if truth is None else truth.attribution.double()
-            ground = AuditContext(piece.subject, kind, known, self.seed, self.level)
-            trials = []
-            for trial in self.trials:
-                if trial.needs_truth is None and known is not None:
-                    continue
-                why = "it needs the true explanation" if trial.needs_truth and known is None else trial.left_out(ground)
-                if why:
-                    self._note(LeftOut(trial.name, piece.subject.name, why))
-                else:
-                    trials.append(trial)
-            grounds.append((ground, trials))
-        return grounds
-
-    def _note(self, left_out: LeftOut) -> None:
-        if left_out not in self.left_out:
-            self.left_out.append(left_out)
-
-    def _made(self, piece: Piece, ground: AuditContext, trials: Sequence[Trial]) -> Iterator[Finding]:
-        """All trials of one kind of metrics, their explanations scored in one pass."""
-        metrics = {name: metric for name, metric in piece.metrics.items() if metric.kind == ground.kind}
-        bench = Bench(piece.subject, metrics, piece.replacement)
-        together: dict[str, Float[Tensor, "n features"]] = {}
+def _contexts(
+    bench: Bench, trials: Sequence[Trial], seed: int, left_out: list[LeftOut]
+) -> list[tuple[AuditContext, list[Trial]]]:
+    """For each kind of metrics, what is known and which trials can be made."""
+    contexts = []
+    subject = bench.subject
+    for kind in KINDS:
+        if not any(metric.kind == kind for metric in bench.metrics.values()):
+            continue
+        truth = subject.truths.get(kind)
+        known = None if truth is None else truth.attribution.double()
+        context = AuditContext(subject, kind, known, seed, LEVEL)
+        possible = []
         for trial in trials:
-            together |= trial.explanations(ground)
-        scores = bench.scores(together) if together else {}
-        for trial in trials:
-            for name, outcome in trial.outcomes(ground, together, scores, bench):
-                replacement = own_replacement(metrics[name]) or piece.replacement.short_form
-                yield _finding(name, replacement, piece.subject, ground.kind, outcome)
+            if trial.needs_truth is None and known is not None:
+                continue
+            why = "it needs the true explanation" if trial.needs_truth and known is None else trial.left_out(context)
+            omission = LeftOut(trial.name, subject.name, why)
+            if not why:
+                possible.append(trial)
+            elif omission not in left_out:
+                left_out.append(omission)
+        contexts.append((context, possible))
+    return contexts
 
 
-def _finding(metric: str, replacement: str, subject: AuditedProblem, kind: Kind, outcome: Outcome) -> Finding:
-    value = outcome.value
+def _findings(bench: Bench, context: AuditContext, trials: Sequence[Trial]) -> Iterator[Finding]:
+    """All trials of one kind of metrics, their explanations scored in one pass."""
+    subject, kind = bench.subject, context.kind
+    bench = replace(bench, metrics={name: metric for name, metric in bench.metrics.items() if metric.kind == kind})
+    together: dict[str, Float[Tensor, "n features"]] = {}
+    for trial in trials:
+        together |= trial.explanations(context)
+    scores = bench.scores(together) if together else {}
     truth = subject.truths.get(kind)
-    return Finding(
-        metric=metric,
-        replacement=replacement,
-        case=subject.name,
-        trial=outcome.trial,
-        value=float(value.mean),
-        low=float(value.low),
-        high=float(value.high),
-        passed=None if outcome.passed is None else bool(outcome.passed),
-        kind=kind,
-        scale=None if truth is None else truth.scale,
-        inputs=outcome.inputs,
-        ties=float(outcome.ties),
-        says=outcome.says,
-    )
+    for trial in trials:
+        for name, outcome in trial.outcomes(context, together, scores, bench):
+            value = outcome.value
+            yield Finding(
+                metric=name,
+                replacement=own_replacement(bench.metrics[name]) or bench.replacement.short_form,
+                case=subject.name,
+                family=outcome.family,
+                explanation=outcome.explanation,
+                against=outcome.against,
+                value=float(value.mean),
+                low=float(value.low),
+                high=float(value.high),
+                passed=None if outcome.passed is None else bool(outcome.passed),
+                kind=kind,
+                scale=None if truth is None else truth.scale,
+                inputs=outcome.inputs,
+                ties=float(outcome.ties),
+                says=outcome.says,
+            )
 
 
 OWN = "your model"
@@ -227,36 +182,43 @@ def audit(
         >>> audit(few, metrics=["pc", "dpc"], replacements=["baseline"], trials=["truth_wins"]).blind_spots
         {'dpc': ['a constant added'], 'pc': ['a constant added']}
     """
-    asked_about = problem if isinstance(problem, Problem) else None
-    run = Run(trials_asked(trials, asked_about is not None), checked_seed(seed), LEVEL, _folder(store))
-    background = asked_about is not None and asked_about.background is not None
+    own = problem if isinstance(problem, Problem) else None
+    made, seed, folder = trials_asked(trials, own is not None), checked_seed(seed), _folder(store)
     rated = metrics_asked(metrics)
-    moves = replacements_asked(replacements, background, asked_about is not None)
+    moves = replacements_asked(replacements, own is not None and own.background is not None, own is not None)
     with once_per_call():
-        if asked_about is None:
-            if attributions is not None:
-                raise ValueError("attributions: they are those of a model; pass a verax.Problem as well.")
-            subjects = [case_subject(case, METHODS) for case in cases_asked(problem, run.seed)]
+        if own is not None:
+            subjects = [_own_subject(own, attributions)]
+        elif attributions is not None:
+            raise ValueError("attributions: they are those of a model; pass a verax.Problem as well.")
         else:
-            subjects = [_own_subject(asked_about, attributions)]
+            subjects = [case_subject(case, METHODS) for case in cases_asked(problem, seed)]
         meters = [Meter(subject.problem.scorer.counts) for subject in subjects]
-        pieces = [piece for subject in subjects for piece in _pieces(subject, rated, moves, run)]
-        findings = run.findings(pieces, progress or (lambda line: None))
+        left_out: list[LeftOut] = []
+        benches: list[Bench] = []
+        for subject in subjects:
+            named = seeded(chosen(rated, int(subject.counts.min())), rated, seed)
+            benches += benches_of(subject, named, moves, left_out)
+        findings: list[Finding] = []
+        for number, bench in enumerate(benches, start=1):
+            key = piece_key(bench, made, seed, LEVEL)
+            contexts = _contexts(bench, made, seed, left_out)
+            kept = None if folder is None else read_piece(folder, key)
+            piece = kept
+            if piece is None:
+                piece = [finding for context in contexts for finding in _findings(bench, *context)]
+                if folder is not None:
+                    write_piece(folder, key, piece)
+            findings += piece
+            if progress is not None:
+                label = f"{bench.subject.name}, {bench.replacement.short_form}"
+                progress(f"{number} of {len(benches)}: {label}{'' if kept is None else ' (kept)'}")
         costs = [meter.total() for meter in meters]
         rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
-        blind = {name: metric.known_limitations for piece in pieces for name, metric in piece.metrics.items()}
-        inputs = 0 if asked_about is None else len(asked_about)
-        return Audit(
-            tuple(findings), tuple(run.left_out), run.trials, inputs, rows, seconds, LEVEL, blind, subjects[0].facts
-        )
-
-
-def _pieces(subject: AuditedProblem, metrics: Any, replacements: Sequence[Any], run: Run) -> list[Piece]:
-    named = seeded(chosen(metrics, int(subject.counts.min())), metrics, run.seed)
-    notes: list[LeftOut] = []
-    pieces = list(pieces_of(subject, named, replacements, notes))
-    run.left_out += notes
-    return pieces
+        blind = {name: metric.known_limitations for bench in benches for name, metric in bench.metrics.items()}
+        inputs = 0 if own is None else len(own)
+        notes = tuple(left_out)
+        return Audit(tuple(findings), notes, made, inputs, rows, seconds, LEVEL, blind, subjects[0].facts)
 
 
 def _folder(store: Any) -> Path | None:
@@ -275,32 +237,22 @@ def _own_subject(problem: Problem, attributions: Any) -> AuditedProblem:
     if len(problem) < _FEWEST:
         raise ValueError(f"inputs: expected at least {_FEWEST}, from which something can be told, got {len(problem)}.")
     whose = with_known_class(attributions, problem)
-    attributions, problem = whose.attributions, whose.problem
+    explained, problem = whose.attributions, whose.problem
     settled = problem.with_target(Columns(problem.classes))
     slopes = problem.scorer.differentiable and problem.inputs.is_floating_point()
-    explained = (
-        methods_for(problem.given, slopes, problem.background is not None) if attributions is None else attributions
-    )
+    if explained is None:
+        explained = methods_for(problem.given, slopes, problem.background is not None)
     named = explained if isinstance(explained, Mapping) else {"attribution": explained}
     rated = prepared(settled, named, ["pc"], lambda call: None).rated
     explanations = {
         name: rated.features.reduce(values.double(), slice(None)).cpu()
         for name, values in zip(rated.layout.names, rated.attributions, strict=True)
     }
-    methods = _methods(explained) if slopes else {}
-    kinds: dict[str, Kind] = {
-        name: "local" if method.local else "baseline" for name, method in _named_methods(explained).items()
+    methods = {str(name): method for name, method in named.items() if isinstance(method, Attribution)}
+    kinds: dict[str, Kind] = {name: "local" if method.local else "baseline" for name, method in methods.items()}
+    # how to explain a changed model: as the user does, where that is a method of the kind
+    again = {
+        kind: next((method for name, method in methods.items() if kinds[name] == kind), METHODS[kind]) for kind in KINDS
     }
-    return AuditedProblem(OWN, settled, given=explanations, kinds=kinds, methods=methods, facts=problem_facts(problem))
-
-
-def _named_methods(given: Any) -> dict[str, Attribution]:
-    listed = given.items() if isinstance(given, Mapping) else ()
-    return {str(name): method for name, method in listed if isinstance(method, Attribution)}
-
-
-def _methods(given: Any) -> Mapping[Kind, Attribution]:
-    """How to explain a changed model: as the user does, where that is a method of the kind."""
-    named = _named_methods(given).values()
-    local = next((method for method in named if method.local), METHODS["local"])
-    return {"local": local, "baseline": next((method for method in named if not method.local), METHODS["baseline"])}
+    facts = problem_facts(problem)
+    return AuditedProblem(OWN, settled, given=explanations, kinds=kinds, methods=again if slopes else {}, facts=facts)

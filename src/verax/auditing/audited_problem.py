@@ -110,10 +110,6 @@ class AuditContext:
             name: explanation for name, explanation in explanations.items() if kinds.get(name, self.kind) == self.kind
         } or explanations
 
-    def named(self, trial: str, anchor: str) -> str:
-        """What a trial about one of the anchors is called."""
-        return trial if anchor == "truth" else f"{trial}: {anchor}"
-
 
 def case_subject(case: Case, methods: Mapping[Kind, Attribution]) -> AuditedProblem:
     """A case as a subject."""
@@ -139,19 +135,15 @@ class Bench:
         moved = (problem or self.subject.problem).with_replacement(self.replacement)
         plain = {name: self.subject.shaped(values) for name, values in explanations.items()}
         evaluation = run(Call(attributed(moved, plain), self.metrics))
+        signs = {name: 1 if metric.higher_is_better else -1 for name, metric in self.metrics.items()}
         return {
-            name: dict(zip(explanations, _upwards(evaluation[name].scores, metric), strict=True))
-            for name, metric in self.metrics.items()
+            name: dict(zip(explanations, sign * evaluation[name].scores.double().cpu(), strict=True))
+            for name, sign in signs.items()
         }
 
     def at(self, rows: slice) -> "Bench":
         """The same with some of the inputs."""
         return replace(self, subject=self.subject.at(rows))
-
-
-def _upwards(scores: Float[Tensor, "k n"], metric: Metric) -> Float[Tensor, "k n"]:
-    values = scores.double().cpu()
-    return values if metric.higher_is_better else -values
 
 
 def own_replacement(metric: Metric) -> str:

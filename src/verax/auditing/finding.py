@@ -5,18 +5,17 @@ content: what belongs to another audit is not looked at, and what is damaged is 
 """
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verax.auditing.audited_problem import AuditedProblem
-from verax.auditing.trials.base import Trial
+from verax.auditing.audited_problem import Bench
+from verax.auditing.trials.base import Named, Trial
 from verax.core.files import Sealed, digest, stable_form, tensor_hash, write_atomically
 from verax.core.packages import __version__
 from verax.core.warn import warn
-from verax.metrics.base import Kind, Metric
-from verax.problem.replacement import Replacement
+from verax.metrics.base import Kind
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,14 +25,16 @@ COLUMNS = ("metric", "replacement", "case", "trial", "value", "low", "high", "pa
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Named):
     """One row of an audit.
 
     Attributes:
         metric: Its name, with settings where several share one.
         replacement: What removed features became.
         case: What it was tried on.
-        trial: What was asked, and of which explanation.
+        family: What was asked: the name of the trial, or of one of its figures.
+        explanation: Of which explanation, or which figure; empty for the truth.
+        against: What it was compared with, where that is another explanation.
         value: The figure.
         low: Where its interval begins.
         high: Where it ends.
@@ -48,7 +49,9 @@ class Finding:
     metric: str
     replacement: str
     case: str
-    trial: str
+    family: str
+    explanation: str
+    against: str
     value: float
     low: float
     high: float
@@ -58,20 +61,6 @@ class Finding:
     inputs: int
     ties: float
     says: str
-
-    @property
-    def family(self) -> str:
-        """The trial without what it was about."""
-        return self.trial.split(":")[0]
-
-    @property
-    def about(self) -> str:
-        """What the trial was about: the false explanation, or the pair."""
-        return self.trial.partition(": ")[2]
-
-    def plain(self) -> dict[str, Any]:
-        """All of it by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True)
@@ -89,19 +78,13 @@ class LeftOut:
     why: str
 
 
-FORMAT = 1  # raise it when the file or a trial changes
+FORMAT = 2  # raise it when the file or a trial changes
 FOLDER = "pieces"
 
 
-def piece_key(
-    subject: AuditedProblem,
-    replacement: Replacement,
-    metrics: Mapping[str, Metric],
-    trials: Sequence[Trial],
-    seed: int,
-    level: float,
-) -> str:
+def piece_key(bench: Bench, trials: Sequence[Trial], seed: int, level: float) -> str:
     """Hash of all that a piece depends on."""
+    subject = bench.subject
     values = subject.problem.given
     known = [truth.attribution for truth in subject.truths.values()]
     rows, problem = subject.problem.background, subject.problem
@@ -115,8 +98,8 @@ def piece_key(
         model=tensor_hash(problem.classes.cpu(), problem.scores().double().cpu()),
         background="" if rows is None else tensor_hash(rows),
         output=problem.output,
-        replacement=stable_form(replacement),
-        metrics=[(name, stable_form(metric), metric.version) for name, metric in metrics.items()],
+        replacement=stable_form(bench.replacement),
+        metrics=[(name, stable_form(metric), metric.version) for name, metric in bench.metrics.items()],
         trials=[stable_form(trial) for trial in trials],
         methods=[f"{kind} {method.canonical}" for kind, method in subject.methods.items()],
         seed=seed,
@@ -152,7 +135,7 @@ def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
     types: dict[str, Any] = {"passed": pl.Boolean, "inputs": pl.Int64}
     types |= dict.fromkeys(("value", "low", "high", "scale", "ties"), pl.Float64)
     schema = {field.name: types.get(field.name, pl.String) for field in fields(Finding)}
-    return pl.DataFrame([finding.plain() for finding in findings], schema=schema)
+    return pl.DataFrame([vars(finding) for finding in findings], schema=schema)
 
 
 def findings_of(frame: "pl.DataFrame") -> list[Finding]:

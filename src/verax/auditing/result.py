@@ -100,7 +100,10 @@ class Audit:
         ``value`` with its interval ``low`` and ``high``, and ``passed``, null where nothing is asked of a figure.
         ``findings`` has more: kind, scale, inputs, ties, and what was found in words.
         """
-        return finding_frame(self.findings).select(COLUMNS)
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        names = [finding.trial for finding in self.findings]
+        return finding_frame(self.findings).with_columns(pl.Series("trial", names, pl.String)).select(COLUMNS)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table, or a page about it: the ending of the path says which.
@@ -113,14 +116,17 @@ class Audit:
 
     def table(self) -> TextTable:
         """By metric and replacement: how many trials of each family were passed, of those that were made."""
-        families = list(dict.fromkeys(one.family for one in self.findings if one.passed is not None))
+        families = list(dict.fromkeys(finding.family for finding in self.findings if finding.passed is not None))
         needed = self.inputs_needed if self.inputs else {}
         rows = []
-        for _, group in by(self.findings, lambda one: f"{one.metric}\n{one.replacement}"):
+        for group in by(self.findings, lambda finding: (finding.metric, finding.replacement)).values():
+            judged = [(finding.family, finding.passed) for finding in group if finding.passed is not None]
+            shares = [[passed for name, passed in judged if name == family] for family in families]
+            cells = [f"{sum(share)}/{len(share)}" if share else "" for share in shares]
             first = group[0]
-            cells = [_share([one for one in group if one.family == family]) for family in families]
-            extra = [_inputs(needed.get(name_of(first)))] if self.inputs else []
-            rows.append((first.metric, first.kind, first.replacement, *extra, *cells))
+            count = needed.get(name_of(first))
+            words = "" if count is None else "never" if count == float("inf") else f"{count:,.0f}"
+            rows.append((first.metric, first.kind, first.replacement, *([words] if self.inputs else []), *cells))
         head = ("metric", "rates", "replacement", *(["inputs needed"] if self.inputs else []), *families)
         caption = f"Trials passed of those made, {100 * self.level:.4g} % intervals; {cost(self.rows, self.seconds)}"
         return TextTable(head, tuple(rows), caption, about=fact_line(self.facts))
@@ -140,12 +146,3 @@ class Audit:
     def _repr_html_(self) -> str:
         paragraphs = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
         return f"{paragraphs}{self.table().html()}"
-
-
-def _share(findings: Sequence[Finding]) -> str:
-    judged = [finding.passed for finding in findings if finding.passed is not None]
-    return f"{sum(judged)}/{len(judged)}" if judged else ""
-
-
-def _inputs(count: float | None) -> str:
-    return "" if count is None else "never" if count == float("inf") else f"{count:,.0f}"

@@ -199,8 +199,14 @@ def share_of_possible(view: View, model: str, column: str) -> str:
 def _model_audit(model: str, audit: Audit, labels: Mapping[str, str]) -> ModelAudit:
     """An audit with metrics named as people read them, and without commas, for lists."""
     labels = {column: _bracketed(label) for column, label in labels.items()}
+    best = {f"{BEST_BY}{column}": f"{BEST_BY}{label}" for column, label in labels.items()}
     findings = [
-        replace(finding, metric=labels.get(finding.metric, finding.metric), trial=_named(finding.trial, labels))
+        replace(
+            finding,
+            metric=labels.get(finding.metric, finding.metric),
+            explanation=best.get(finding.explanation, finding.explanation),
+            against=best.get(finding.against, finding.against),
+        )
         for finding in audit.findings
     ]
     blind = {labels.get(name, name): words for name, words in audit.known_limitations.items()}
@@ -220,13 +226,6 @@ def _bracketed(label: str) -> str:
     """
     head, _, rest = label.partition(", ")
     return f"{head} ({rest})" if rest else head
-
-
-def _named(trial: str, labels: Mapping[str, str]) -> str:
-    """The name of a trial with that of the metric whose best explanation it is about."""
-    head, best, rest = trial.partition(BEST_BY)
-    column, from_, other = rest.partition(" from ")
-    return f"{head}{best}{labels.get(column, column)}{from_}{other}"
 
 
 def _distance(trust: Trust, labels: Mapping[str, str]) -> Table:

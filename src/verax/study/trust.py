@@ -30,7 +30,7 @@ from verax.study.study_data import Machine, said_before
 from verax.study.tables import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust, empty
 from verax.study.units import other_key
 
-_FORMAT = 1  # raise it when an answer is made in another way
+_FORMAT = 2  # raise it when an answer is made in another way
 LEVEL = 0.95
 
 

@@ -22,25 +22,47 @@ TRIALS: "Registry[Trial]" = Registry("trial")
 Explanations = Mapping[str, Float[Tensor, "n features"]]
 
 
+class Named:
+    """What is known by what was asked, and of which explanation."""
+
+    family: str
+    explanation: str
+    against: str
+
+    @property
+    def about(self) -> str:
+        """What the trial was about: the false explanation, or the pair."""
+        return f"{self.explanation} from {self.against}" if self.against else self.explanation
+
+    @property
+    def trial(self) -> str:
+        """The trial's name, and after a colon what it was about."""
+        return f"{self.family}: {self.about}" if self.about else self.family
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Named):
     """What a trial found of one metric.
 
     Attributes:
-        trial: Its name, and what it was about.
+        family: The name of the trial, or of one of its figures.
         value: The figure with its interval.
         passed: Whether it is good enough; None where there is nothing to be good at.
         inputs: Inputs that it was found on.
         ties: Share of them on which the metric gave both explanations the same score.
         says: What was found, in words, where the figure does not say it.
+        explanation: What it was about: an explanation, or which figure; empty for the truth.
+        against: What that was compared with, where it is another explanation.
     """
 
-    trial: str
+    family: str
     value: Estimate
     passed: bool | None
     inputs: int
     ties: float = 0.0
     says: str = ""
+    explanation: str = ""
+    against: str = ""
 
 
 @dataclass(frozen=True)

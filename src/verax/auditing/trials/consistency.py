@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -91,28 +91,19 @@ class Consistency(Trial):
                 if int(kept.sum()) < _FEWEST:
                     continue
                 after = few.scores(rated, noised)
-                for metric, scores_before in scores.items():
-                    pair = (
-                        torch.stack([by_name[name] for name in rated])
-                        for by_name in (_part(scores_before, some), after[metric])
-                    )
-                    before, now = (values[:, kept] for values in pair)
+                for metric, measured in scores.items():
+                    before = torch.stack([measured[name][some] for name in rated])[:, kept]
+                    now = torch.stack([after[metric][name] for name in rated])[:, kept]
                     for name, value in _scores(before, now, resilient).items():
                         outcomes[metric].setdefault(name, []).append(value)
+        inputs = len(few.subject)
         for metric, values in outcomes.items():
-            yield from ((metric, outcome) for outcome in self._told(values, ground.level, len(few.subject)))
-
-    def _told(self, values: dict[str, list[float]], level: float, inputs: int) -> Iterator[Outcome]:
-        for name, several in values.items():
-            yield Outcome(f"{self.name}: {name}", _over_noise(several, level), None, inputs)
-        if len(values) == 4 and len({len(several) for several in values.values()}) == 1:
-            means = [sum(four) / 4 for four in zip(*values.values(), strict=True)]
-            whole = _over_noise(means, level)
-            yield Outcome(f"{self.name}: MC", whole, whole.low > self.least, inputs)
-
-
-def _part(own: Any, rows: slice) -> dict[str, Float[Tensor, " n"]]:
-    return {name: values[rows] for name, values in own.items()}
+            for name, several in values.items():
+                yield metric, Outcome(self.name, _over_noise(several, ground.level), None, inputs, explanation=name)
+            if len(values) == 4 and len({len(several) for several in values.values()}) == 1:
+                means = [sum(four) / 4 for four in zip(*values.values(), strict=True)]
+                whole = _over_noise(means, ground.level)
+                yield metric, Outcome(self.name, whole, whole.low > self.least, inputs, explanation="MC")
 
 
 def _noised(subject: AuditedProblem, size: float, purpose: str, resilient: bool) -> tuple[Problem, Bool[Tensor, " n"]]:
@@ -190,8 +181,6 @@ class Reliability(Trial):
             table = torch.stack([measured[name] for name in names])
             alpha = krippendorff_alpha(table, ground.level, ground.seed)
             halves = split_half_agreement(table, ground.level, ground.seed)
-            yield metric, self._outcome("alpha", alpha, self.alpha, table.shape[1])
-            yield metric, self._outcome("split halves", halves, self.halves, table.shape[1])
-
-    def _outcome(self, what: str, value: Estimate, least: float, inputs: int) -> Outcome:
-        return Outcome(f"{self.name}: {what}", value, value.mean >= least, inputs)
+            inputs = table.shape[1]
+            yield metric, Outcome(self.name, alpha, alpha.mean >= self.alpha, inputs, explanation="alpha")
+            yield metric, Outcome(self.name, halves, halves.mean >= self.halves, inputs, explanation="split halves")

@@ -61,19 +61,16 @@ class FallsWithDamage(Trial):
     ) -> Iterator[tuple[str, Outcome]]:
         """Two for each anchor."""
         for anchor in ground.anchors:
+            about = "" if anchor == "truth" else anchor
             for metric, measured in scores.items():
                 path = torch.stack([measured[anchor], *(measured[damaged_name(anchor, size)] for size in DAMAGES)])
-                count = path.shape[1]
                 fall = estimates(_correlations(path)[None], level=ground.level)[0]
-                yield (
-                    metric,
-                    Outcome(ground.named(self.name, anchor), fall, fall.low > self.correlation, count),
-                )
                 least = _smallest(path, ground.level)
-                yield (
-                    metric,
-                    Outcome(ground.named("smallest_damage_found", anchor), least, least.mean <= self.damage, count),
-                )
+                for name, value, passed in (
+                    (self.name, fall, fall.low > self.correlation),
+                    ("smallest_damage_found", least, least.mean <= self.damage),
+                ):
+                    yield metric, Outcome(name, value, passed, path.shape[1], explanation=about)
 
 
 def damaged_name(anchor: str, size: float) -> str:
@@ -92,20 +89,15 @@ def _correlations(path: Float[Tensor, "levels n"]) -> Float[Tensor, " n"]:
 def _smallest(path: Float[Tensor, "levels n"], level: float) -> Estimate:
     """The smallest damage that lowers the mean score by as much as the test finds, by the effect and both its ends."""
     effects = [effect_size(size, level) for size in real_differences(path[0], path[1:])]
-    ends = ([size.mean for size in effects], [size.high for size in effects], [size.low for size in effects])
-    sizes = [_first(effect, path.shape[1], level) for effect in ends]
+    sizes = []
+    for end in ("mean", "high", "low"):
+        named = zip(DAMAGES, (getattr(effect, end) for effect in effects), strict=True)
+        seen = (size for size, effect in named if effect > 0 and power(effect, path.shape[1], level) >= POWER)
+        sizes.append(next(seen, math.inf))
     return Estimate(sizes[0], math.nan, min(sizes), max(sizes))
 
 
-def _first(effects: list[float], inputs: int, level: float) -> float:
-    seen = (
-        size
-        for size, effect in zip(DAMAGES, effects, strict=True)
-        if effect > 0 and power(effect, inputs, level) >= POWER
-    )
-    return next(seen, math.inf)
-
-
+# what is surely worse than an explanation that has something right
 NOISE, PERMUTED, NEGATED = WORSE = ("noise of its size", "its permutation", "its negation")
 
 
@@ -132,46 +124,28 @@ class TellsApart(Trial):
         """The given ones, and what is made of them."""
         explanations: dict[str, Tensor] = dict(ground.anchors)
         for anchor, values in ground.anchors.items():
-            explanations |= {f"{anchor}, {what}": copy for what, copy in _made(ground, values).items()}
+            explanations[f"{anchor}, {NOISE}"] = randomly(ground.subject, ground.seed, values)
+            explanations[f"{anchor}, {PERMUTED}"] = permuted(ground.subject, ground.seed, values)
+            explanations[f"{anchor}, {NEGATED}"] = -values
         return explanations
 
     def outcomes(
         self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
         """One for each pair."""
-        pairs = [
-            (anchor, f"{anchor}, {what}", f"{anchor} from {what}", True)
-            for anchor, values in ground.anchors.items()
-            for what in _made(ground, values)
-        ]
-        pairs += [
-            (left, other, f"{left} from {other}", False) for left, other in itertools.combinations(ground.anchors, 2)
-        ]
+        pairs = [(anchor, f"{anchor}, {what}", what, True) for anchor in ground.anchors for what in WORSE]
+        pairs += [(first, other, other, False) for first, other in itertools.combinations(ground.anchors, 2)]
         for metric, measured in scores.items():
-            for first, second, words, above in pairs:
+            for first, second, against, above in pairs:
                 difference = real_differences(measured[first], measured[second][None])[0]
-                yield metric, self._outcome(words, difference, above, ground.level)
-
-    def _outcome(self, words: str, difference: Float[Tensor, " n"], above: bool, level: float) -> Outcome:
-        count, effect = len(difference), effect_size(difference, level)
-        needed = inputs_needed(effect.mean, level)
-        farther = max(abs(effect.low), abs(effect.high))
-        ends = (inputs_needed(farther, level), math.inf if effect.may_be_zero else _nearer(effect, level))
-        ties = float((difference == 0).double().mean())
-        right = effect.mean > 0 or not above
-        value = Estimate(needed, math.nan, min(needed, ends[0]), max(needed, ends[1]))
-        says = "" if right else "scores the wrong one higher" if ties < 1 else "gives both the same score"
-        return Outcome(f"{self.name}: {words}", value, needed <= count and right, count, ties, says)
-
-
-def _nearer(effect: Estimate, level: float) -> float:
-    return inputs_needed(min(abs(effect.low), abs(effect.high)), level)
-
-
-def _made(ground: AuditContext, values: Float[Tensor, "n features"]) -> dict[str, Float[Tensor, "n features"]]:
-    """What is surely worse than an explanation that has something right."""
-    return {
-        NOISE: randomly(ground.subject, ground.seed, values),
-        PERMUTED: permuted(ground.subject, ground.seed, values),
-        NEGATED: -values,
-    }
+                count, effect = len(difference), effect_size(difference, ground.level)
+                needed = inputs_needed(effect.mean, ground.level)
+                nearer, farther = sorted((abs(effect.low), abs(effect.high)))
+                least = inputs_needed(farther, ground.level)
+                most = math.inf if effect.may_be_zero else inputs_needed(nearer, ground.level)
+                value = Estimate(needed, math.nan, min(needed, least), max(needed, most))
+                ties = float((difference == 0).double().mean())
+                right = effect.mean > 0 or not above
+                says = "" if right else "scores the wrong one higher" if ties < 1 else "gives both the same score"
+                passed = needed <= count and right
+                yield metric, Outcome(self.name, value, passed, count, ties, says, first, against)

@@ -90,25 +90,22 @@ class RandomisedModel(Trial):
         }
         scores_by_metric = few.scores({"real": real, **random_explanations(some, real), **listed})
         last = max(stages)
-        cosine = _cosine(real, torch.stack(stages[last]))
+        cosine = float(nn.functional.cosine_similarity(real[None], torch.stack(stages[last]), dim=-1).mean())
         for metric, by_name in scores_by_metric.items():
             chance = torch.stack([by_name[name] for name in RANDOM]).mean(0)
             above = paired_differences(by_name["real"], chance[None], ground.level)[0]
             for stage, several in stages.items():
                 means = torch.stack([by_name[f"{stage}, {at}"] for at in range(len(several))]).mean(1)
                 kept = _kept(means, float(by_name["real"].mean()), float(chance.mean()), ground.level)
-                if stage < last:
-                    yield metric, Outcome(f"{self.name}: last {stage}", kept, None, len(real))
-                else:
-                    yield metric, self._judged(kept, above, cosine, len(real))
-
-    def _judged(self, kept: Estimate, above: Estimate, cosine: float, inputs: int) -> Outcome:
-        words = f"{self.name}: all layers"
-        if cosine > self.alike:
-            says = f"explanations of randomised models stay alike (mean cosine {cosine:.2g}), so nothing is asked"
-            return Outcome(words, kept, None, inputs, says=says)
-        says = "" if above.low > 0 else "does not put the explanation of the real model above random ones"
-        return Outcome(words, kept, above.low > 0 and kept.high < self.share, inputs, says=says)
+                passed, says = None, ""
+                if stage == last and cosine > self.alike:
+                    alike = f"explanations of randomised models stay alike (mean cosine {cosine:.2g})"
+                    says = f"{alike}, so nothing is asked"
+                elif stage == last:
+                    passed = above.low > 0 and kept.high < self.share
+                    says = "" if above.low > 0 else "does not put the explanation of the real model above random ones"
+                layers = "all layers" if stage == last else f"last {stage}"
+                yield metric, Outcome(self.name, kept, passed, len(real), says=says, explanation=layers)
 
     def _stages(self, subject: AuditedProblem) -> dict[int, int]:
         """Numbers of layers, counted from the output (one, half of them, all), and randomisations of each."""
@@ -116,10 +113,6 @@ class RandomisedModel(Trial):
         count = len(_layers(adapter.module)) if isinstance(adapter, TorchModule) else 0
         stages = sorted({1, math.ceil(count / 2), count})
         return {stage: self.randomisations if stage == count else self.randomisations // 4 for stage in stages}
-
-
-def _cosine(real: Float[Tensor, "n features"], others: Float[Tensor, "r n features"]) -> float:
-    return float(torch.nn.functional.cosine_similarity(real[None], others, dim=-1).mean())
 
 
 def _layers(module: nn.Module) -> list[str]:

@@ -70,25 +70,22 @@ class PeaksAtTruth(Trial):
             return
         some = slice(0, self.inputs)
         few, truth = bench.at(some), ground.truth[some]
-        climbs = self._climbed(
-            few, truth, {name: measured["truth"][some] for name, measured in scores.items()}, ground.seed
-        )
+        truth_scores = {name: measured["truth"][some] for name, measured in scores.items()}
+        climbs = self._climbed(few, truth, truth_scores, ground.seed)
         for name, measured in scores.items():
             chance = torch.stack([measured[random_name][some] for random_name in RANDOM]).mean()
-            truth_scores, best = measured["truth"][some], climbs[name].scores
-            share = ratios_of_means((truth_scores - chance)[None], best - chance, ground.level)[0]
-            says = _counter_example(truth, truth_scores, climbs[name])
-            yield name, Outcome(self.name, share, share.mean >= self.share, len(truth_scores), says=says)
-        for name, share in _shares_of_limits(
-            few, ground, {name: measured["truth"][some] for name, measured in scores.items()}
-        ):
-            outcome = Outcome(f"{self.name}: of the exact limit", share, share.mean >= self.share, len(truth))
-            yield name, outcome
+            best = climbs[name].scores
+            share = ratios_of_means((truth_scores[name] - chance)[None], best - chance, ground.level)[0]
+            says = _counter_example(truth, truth_scores[name], climbs[name])
+            yield name, Outcome(self.name, share, share.mean >= self.share, len(truth), says=says)
+        for name, share in _shares_of_limits(few, ground, truth_scores):
+            passed = share.mean >= self.share
+            yield name, Outcome(self.name, share, passed, len(truth), explanation="of the exact limit")
 
     def _climbed(
-        self, bench: Bench, truth: Float[Tensor, "n features"], own: dict[str, Float[Tensor, " n"]], seed: int
+        self, bench: Bench, truth: Float[Tensor, "n features"], scores: dict[str, Float[Tensor, " n"]], seed: int
     ) -> dict[str, "_Climb"]:
-        climbs = {name: _Climb(truth, start) for name, start in own.items()}
+        climbs = {name: _Climb(truth, start) for name, start in scores.items()}
         for number in range(self.rounds):
             tried = {
                 f"{name}/{at}": _moved(bench.subject, climb.place, f"{seed}/{name}", number * self.proposals + at)
@@ -143,12 +140,12 @@ def _moved(
     return moved
 
 
-def _counter_example(truth: Float[Tensor, "n features"], own: Float[Tensor, " n"], climb: _Climb) -> str:
-    gains = -real_differences(own, climb.scores[None])[0]
+def _counter_example(truth: Float[Tensor, "n features"], scores: Float[Tensor, " n"], climb: _Climb) -> str:
+    gains = -real_differences(scores, climb.scores[None])[0]
     at = int(gains.argmax())
     if not gains[at] > 0:
         return ""
-    text = f"on input {at} another explanation scores {climb.scores[at]:.4g}, the truth {own[at]:.4g}"
+    text = f"on input {at} another explanation scores {climb.scores[at]:.4g}, the truth {scores[at]:.4g}"
     if truth.shape[1] > _SHOWN:
         return text
     return f"{text}: {_listed(climb.place[at])} instead of {_listed(truth[at])}"
@@ -159,7 +156,7 @@ def _listed(values: Float[Tensor, " features"]) -> str:
 
 
 def _shares_of_limits(
-    bench: Bench, ground: AuditContext, own: dict[str, Float[Tensor, " n"]]
+    bench: Bench, ground: AuditContext, scores: dict[str, Float[Tensor, " n"]]
 ) -> Iterator[tuple[str, Estimate]]:
     subject = bench.subject
     known = {
@@ -172,10 +169,9 @@ def _shares_of_limits(
     }
     if not known or subject.features > _FEW:
         return
-    limits_by_metric = limits(subject.problem.with_replacement(bench.replacement), known)
-    for name, limit in limits_by_metric.items():
+    for name, limit in limits(subject.problem.with_replacement(bench.replacement), known).items():
         if limit.exact and not bool(limit.random.isnan().any()):
-            above, room = limit.above(own[name][None])
+            above, room = limit.above(scores[name][None])
             yield name, ratios_of_means(above, room, ground.level)[0]
 
 
@@ -228,15 +224,13 @@ class TruthWins(Trial):
                 continue
             for metric, measured in scores.items():
                 difference = real_differences(measured["truth"], measured[name][None])[0][other]
-                yield from ((metric, outcome) for outcome in self._both(name, difference, ground.level))
-
-    def _both(self, name: str, difference: Float[Tensor, " n"], level: float) -> Iterator[Outcome]:
-        count, ties = len(difference), float((difference == 0).double().mean())
-        won, enough = proportion(difference > 0, level), count >= self.fewest
-        passed = won.low > self.share if enough else None
-        yield Outcome(f"{self.name}: {name}", won, passed, count, ties, _words(name, won, ties))
-        mean = estimates(difference[None], level=level)[0]
-        yield Outcome(f"{self.name}_on_average: {name}", mean, mean.low > 0 if enough else None, count, ties)
+                count, ties = len(difference), float((difference == 0).double().mean())
+                won, enough = proportion(difference > 0, ground.level), count >= self.fewest
+                passed = won.low > self.share if enough else None
+                yield metric, Outcome(self.name, won, passed, count, ties, _words(name, won, ties), name)
+                mean = estimates(difference[None], level=ground.level)[0]
+                passed = mean.low > 0 if enough else None
+                yield metric, Outcome(f"{self.name}_on_average", mean, passed, count, ties, explanation=name)
 
 
 def differs(truth: Float[Tensor, "n features"], other: Float[Tensor, "n features"]) -> Bool[Tensor, " n"]:
