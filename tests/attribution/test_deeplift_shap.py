@@ -22,7 +22,6 @@ from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from contract.attribution_contract import CHECKS, Case, image, tabular
 from verax.attribution import Attributions, families, stream
-from verax.attribution.base import Given
 from verax.attribution.deeplift import Tile, tiles
 from verax.attribution.deeplift_shap import DeepLiftFamily, DeepLiftSHAP
 
@@ -428,9 +427,10 @@ def drawn(label: float | str, samples: int, labels: Tensor, seed: int = 0) -> li
     """The background rows of a configuration, each as often as it is used."""
     member = DeepLiftSHAP(label, samples=samples, seed=seed)  # type: ignore[arg-type]
     nothing = torch.zeros(len(labels), 1)
+    problem = verax.Problem(torch.nn.Linear(1, 2), nothing, background=nothing, background_labels=labels)
     return [
         row
-        for segment in member.family.segments([member], Given(nothing, nothing, labels))
+        for segment in member.family.segments([member], problem)
         for row in segment.rows.tolist()
         for _ in range(segment.uses[0])
     ]

@@ -5,11 +5,10 @@ import pytest
 import torch
 
 import calls
+import verax
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from verax.attribution import Occlusion, Place
-from verax.attribution.given import Given
-from verax.problem.features import feature_map
 
 KINDS = ["leave_one_out", "keep_one_in"]
 
@@ -69,9 +68,9 @@ def test_cost():
     maps = torch.tensor([[0, 0, 1, 1, 5, 5], [0, 1, 2, 3, 4, 5], [9, 9, 9, 9, 9, 9]])
     both = [Occlusion(kind) for kind in KINDS]
     for features, each in (("auto", 18), (maps, 10)):
-        given = Given(x, None, None, features=feature_map(features, x))
+        problem = verax.Problem(model, x, features=features)
         assert attribute(both, model, x, features=features).rows == 3 + each + (each + 3)
-        assert both[0].family.rows(both, given, Place(torch.device("cpu"), 8)).forward == 2 * each + 3
+        assert both[0].family.rows(both, problem, Place(torch.device("cpu"), 8)).forward == 2 * each + 3
 
 
 def test_other_kinds_are_refused(monkeypatch):

@@ -12,7 +12,6 @@ from attribution.games import by_permutations, by_subsets, worths
 from attribution.networks import convnet, mlp, rows
 from calls import attribute
 from verax.attribution import KernelShap, PermutationShap, Place
-from verax.attribution.given import Given
 from verax.attribution.shapley import exact_shapley
 from verax.problem.inputs import Inputs
 
@@ -125,8 +124,8 @@ def test_rows_are_known_before(method):
     for samples, features in ((3, "auto"), (17, "auto"), (99, "auto"), (17, maps), (99, maps)):
         one = method(samples)
         found = attribute([one], model, x, features=features)
-        fmap = verax.problem.features.feature_map(features, x)
-        asked = one.family.rows([one], Given(x, None, None, features=fmap), Place(torch.device("cpu"), 8))
+        problem = verax.Problem(model, x, features=features)
+        asked = one.family.rows([one], problem, Place(torch.device("cpu"), 8))
         assert found.rows == asked.forward + 2
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from study.studies import HERE, LINEAR, MLP, flip, images, spec, table, whole
-from verax.attribution import Family, Given, Rows, families
+from verax.attribution import Family, Rows, families
 from verax.attribution.gradient import GradientFamily
 from verax.metrics.base import Metric
 from verax.study.cache import Cache
@@ -83,9 +83,9 @@ def test_every_configuration_pays_for_its_own_family(study: Study) -> None:
         sums = found.group_by(pl.col("configuration").cast(pl.String)).agg(pl.col(names).cast(pl.Float64).sum())
         paid = {one: (forward, backward) for one, forward, backward in sums.rows()}
         clean = (rows.stop - rows.start) / len(explained.configurations)
-        given = Given(explained.inputs[rows], explained.background, explained.labels)
+        problem = explained.problem(rows)
         for family, members in families([explained.used(one) for one in explained.configurations]).items():
-            told = family.rows(members, given, _place(explained, HERE))
+            told = family.rows(members, problem, _place(explained, HERE))
             assert told is not None
             own = [one for one in explained.configurations if explained.used(one) in members]
             for one in own:

@@ -6,11 +6,15 @@ import torch
 import verax
 from calls import tune
 from tuning.conftest import some_inputs
-from verax.attribution import Given, GuidedBackprop, LimeTabular, Occlusion
+from verax.attribution import GuidedBackprop, LimeTabular, Occlusion
 from verax.metrics import Infidelity
 from verax.tuning.space import space_of
 
-LABELLED = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
+
+def labelled(*shape):
+    """A problem with classes of its background, whose model is never run."""
+    known = {"background": torch.zeros(8, *shape), "background_labels": torch.arange(8) % 2}
+    return verax.Problem(torch.nn.Linear(6, 2), torch.zeros(2, *shape), **known)
 
 
 @pytest.fixture
@@ -30,9 +34,8 @@ def test_guided_backprop_is_left_out_with_the_reason_unless_it_is_named(model, i
 
 @pytest.mark.parametrize("modality", ["tabular", "image"])
 def test_no_method_with_a_known_limitation_is_a_default(modality):
-    shape = (2, 6) if modality == "tabular" else (2, 1, 4, 4)
-    given = Given(torch.zeros(shape), torch.zeros(8, *shape[1:]), torch.arange(8) % 2)
-    assert not [one for one in space_of(None, modality, given, True).configurations if one.known_limitation]
+    problem = labelled(6) if modality == "tabular" else labelled(1, 4, 4)
+    assert not [one for one in space_of(None, modality, problem).configurations if one.known_limitation]
 
 
 def test_lime_is_tried_with_the_deviation_of_each_column_where_the_metric_has_it(model, units):
@@ -44,9 +47,9 @@ def test_lime_is_tried_with_the_deviation_of_each_column_where_the_metric_has_it
 
 
 def test_a_metric_with_sigma_std_says_it_as_well():
-    every = space_of("lime", "tabular", LABELLED, True, std=True).configurations
+    every = space_of("lime", "tabular", labelled(6), std=True).configurations
     assert len([one for one in every if one.sigma == "std"]) == 3 * 81
-    assert len(space_of("lime", "tabular", LABELLED, True).configurations) == 729
+    assert len(space_of("lime", "tabular", labelled(6)).configurations) == 729
 
 
 def test_sigma_stays_that_of_the_metric(model, units):

@@ -2,15 +2,16 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
+from sklearn.tree import DecisionTreeRegressor
 
 import verax
 from calls import attribute
 from tuning.conftest import LIME, SIX
 from verax.attribution import (
     Edges,
-    Given,
     KernelShap,
     LimeGroups,
     LimeImage,
@@ -21,10 +22,19 @@ from verax.attribution import (
     TreeShap,
     grid,
 )
-from verax.problem.features import feature_map
 from verax.tuning.space import Choice, choices, cost_of, groups, propose, space_of
 
-GIVEN = Given(torch.zeros(2, 6), torch.zeros(8, 6), torch.arange(8) % 2)
+
+def problem_of(*shape, gradients=True, background=True, labels=True, features="auto", model=None):
+    """A problem of two rows, whose model is never run."""
+    if model is None:
+        model = torch.nn.Linear(6, 2) if gradients else verax.Scorer(lambda rows: rows, returns="logits")
+    rows, classes = torch.zeros(8, *shape), torch.arange(8) % 2
+    known = {"background": rows, "background_labels": classes if labels else None} if background else {}
+    return verax.Problem(model, torch.zeros(2, *shape), features=features, **known)
+
+
+GIVEN = problem_of(6)
 PLACE = Place(torch.device("cpu"), 64)
 
 
@@ -92,9 +102,9 @@ def test_proposals_go_where_it_is_better():
 @pytest.mark.parametrize("modality", ["tabular", "image"])
 def test_groups_hold_every_configuration_once(modality):
     shape = (6,) if modality == "tabular" else (1, 8, 8)
-    given = Given(torch.zeros(1, *shape), torch.zeros(8, *shape), torch.arange(8) % 2)
+    problem = problem_of(*shape)[:1]
     every = grid(modality)
-    found = [one for group in groups(every, given, PLACE) for one in group]
+    found = [one for group in groups(every, problem, PLACE) for one in group]
     assert sorted(one.canonical for one in found) == sorted(one.canonical for one in every)
 
 
@@ -109,7 +119,7 @@ def test_the_cost_is_what_explaining_one_input_takes():
     model = torch.nn.Linear(6, 2)
     for one in SIX:
         found = attribute([one], model, torch.zeros(1, 6))
-        assert cost_of(one, Given(torch.zeros(1, 6), None, None), PLACE) == found.rows + found.rows_backward
+        assert cost_of(one, problem_of(6, background=False)[:1], PLACE) == found.rows + found.rows_backward
 
 
 @pytest.mark.parametrize(
@@ -123,12 +133,12 @@ def test_the_cost_is_what_explaining_one_input_takes():
     ],
 )
 def test_names_are_read_in_any_spelling(name, method):
-    assert {type(one).__name__ for one in space_of(name, "tabular", GIVEN, True).configurations} == {method}
+    assert {type(one).__name__ for one in space_of(name, "tabular", GIVEN).configurations} == {method}
 
 
 def test_lime_means_that_for_the_data():
-    images = Given(torch.zeros(1, 3, 8, 8), None, None)
-    assert {type(one) for one in space_of(("lime",), "image", images, False).configurations} == {LimeImage}
+    images = problem_of(3, 8, 8, gradients=False, background=False)
+    assert {type(one) for one in space_of(("lime",), "image", images).configurations} == {LimeImage}
 
 
 @pytest.mark.parametrize(
@@ -143,43 +153,42 @@ def test_lime_means_that_for_the_data():
 )
 def test_names_that_do_not_fit_are_refused(name, message):
     with pytest.raises(ValueError, match=f"methods: {message}"):
-        space_of(name, "tabular", GIVEN, True)
+        space_of(name, "tabular", GIVEN)
 
 
 def test_all_methods_that_can_be_used_by_default():
-    everything = space_of(None, "tabular", GIVEN, True)
-    assert len(everything.configurations) == 772 + 37
-    assert list(everything.left_out) == ["GuidedBackprop"]
-    black_box = space_of(None, "tabular", Given(torch.zeros(2, 6), None, None), False)
+    everything = space_of(None, "tabular", GIVEN)
+    assert len(everything.configurations) == 772 + 35
+    assert list(everything.left_out) == ["GuidedBackprop", "TreeShap"]
+    trees = DecisionTreeRegressor().fit(np.eye(6), np.arange(6.0))
+    black_box = space_of(None, "tabular", problem_of(6, model=trees, background=False))
     without = {LimeTabular, LimeGroups, Occlusion, KernelShap, PermutationShap, TreeShap}
     assert {type(one) for one in black_box.configurations} == without
     assert len(black_box.left_out) == 7
     assert black_box.left_out["TreeShap"].startswith("background: TreeShap(interventional=True)")
-    unlabelled = space_of(None, "tabular", Given(torch.zeros(2, 6), torch.zeros(8, 6), None), True)
-    assert len(unlabelled.configurations) == 772 - 22 + 37
+    unlabelled = space_of(None, "tabular", problem_of(6, labels=False))
+    assert len(unlabelled.configurations) == 772 - 22 + 35
 
 
 def test_a_method_is_taken_with_all_its_budgets():
-    found = space_of("kernel shap", "tabular", GIVEN, False).configurations
+    found = space_of("kernel shap", "tabular", GIVEN).configurations
     assert [one.samples for one in found] == [64, 256, 1024]
     assert len({one.family for one in found}) == 1
     assert len(groups(found, GIVEN, PLACE)) == 1
 
 
 def test_trees_are_for_trees_alone():
-    module = Given(torch.zeros(2, 6), torch.zeros(8, 6), None, model=verax.Scorer(torch.nn.Linear(6, 2)).adapter)
-    assert "reads trees" in space_of(None, "tabular", module, True).left_out["TreeShap"]
+    assert "reads trees" in space_of(None, "tabular", GIVEN).left_out["TreeShap"]
     with pytest.raises(ValueError, match=r"^methods: TreeShap cannot be used. model: TreeShap reads trees"):
-        space_of("TreeShap", "tabular", module, True)
+        space_of("TreeShap", "tabular", GIVEN)
 
 
 def test_pixels_are_too_many_to_be_removed_unless_one_says_so():
-    x = torch.zeros(1, 3, 40, 40)
     pixels, segments = (
-        Given(x, None, None),
-        Given(x, None, None, features=feature_map(torch.arange(1600).reshape(40, 40) // 400, x)),
+        problem_of(3, 40, 40, gradients=False, background=False, features=features)
+        for features in ("auto", torch.arange(1600).reshape(40, 40) // 400)
     )
-    left_out = space_of(None, "image", pixels, False).left_out
+    left_out = space_of(None, "image", pixels).left_out
     assert "1,600 features; pass groups" in left_out["Occlusion"]
-    assert "Occlusion" in {type(one).__name__ for one in space_of("Occlusion", "image", pixels, False).configurations}
-    assert "Occlusion" not in space_of(None, "image", segments, False).left_out
+    assert "Occlusion" in {type(one).__name__ for one in space_of("Occlusion", "image", pixels).configurations}
+    assert "Occlusion" not in space_of(None, "image", segments).left_out

@@ -3,7 +3,7 @@
 from verax.attribution.attention_rollout import AttentionRollout
 from verax.attribution.base import METHODS, Attribution, Attributions, families, stream
 from verax.attribution.deeplift_shap import DeepLiftSHAP
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.attribution.gradient import Gradient, SmoothGrad, VarGrad
 from verax.attribution.grid import grid
 from verax.attribution.guided_backprop import GuidedBackprop
@@ -25,9 +25,7 @@ __all__ = [
     "Attributions",
     "DeepLiftSHAP",
     "Edges",
-    "Explained",
     "Family",
-    "Given",
     "Gradient",
     "GuidedBackprop",
     "IntegratedGradients",

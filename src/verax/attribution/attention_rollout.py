@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from verax.attribution.base import Attribution, Modality
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_choice
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
+from verax.problem.problem import Problem
 from verax.problem.text.continuation import ContinuationScore
 from verax.problem.text.problems import TokenLabelScore
 from verax.scoring.adapters.base import RowArguments
@@ -74,25 +75,24 @@ class AttentionRollout(Attribution):
 class AttentionRolloutFamily(Family):
     """One forward pass per input."""
 
-    def check(self, members: Sequence[AttentionRollout], given: Given) -> None:
+    def check(self, members: Sequence[AttentionRollout], problem: Problem) -> None:
         """Raise for what has no attention, before the model runs."""
-        if given.inputs.is_floating_point() or given.inputs.ndim != 2:
+        if problem.inputs.is_floating_point() or problem.inputs.ndim != 2:
             raise TypeError("inputs: AttentionRollout takes ids of tokens, as verax.text.classification makes them.")
-        if given.model is not None:
-            config = _transformer(given.model.module).config
-            if getattr(config, "is_encoder_decoder", False):
-                raise ValueError(_NO_WEIGHTS.format(found="this one has those of two sides"))
-            kind = getattr(config, "_attn_implementation", None)
-            if kind not in ("eager", None):
-                raise ValueError(_NO_WEIGHTS.format(found=f"this one computes with {kind!r}, which gives none"))
+        config = _transformer(problem.scorer.adapter.module).config
+        if getattr(config, "is_encoder_decoder", False):
+            raise ValueError(_NO_WEIGHTS.format(found="this one has those of two sides"))
+        kind = getattr(config, "_attn_implementation", None)
+        if kind not in ("eager", None):
+            raise ValueError(_NO_WEIGHTS.format(found=f"this one computes with {kind!r}, which gives none"))
 
-    def rows(self, members: Sequence[AttentionRollout], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[AttentionRollout], problem: Problem, place: Place) -> Rows:
         """One per input."""
-        return Rows(len(given.inputs))
+        return Rows(len(problem.inputs))
 
-    def pieces(self, members: Sequence[AttentionRollout], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[AttentionRollout], problem: Problem) -> Iterator[Piece]:
         """Yield what each member reads from the rollout of some texts after others."""
-        session, inputs = explained.session, explained.inputs
+        session, inputs = problem.open_session, problem.inputs
         model = _transformer(session.module)
         weights = 8 * _heads(model.config) * inputs.shape[1] ** 2
         height = max(1, min(session.batch_size, block_bytes(session.device) // weights))

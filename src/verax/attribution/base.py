@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.attribution.given import Explained, Family, Given, Piece, Place, check_family, given_of
+from verax.attribution.family import Family, Piece, Place, check_background, check_family
 from verax.core.arrays import Layout, joined_rows
 from verax.core.blocks import pieces
 from verax.core.display import TextTable, first_rows
@@ -82,17 +82,17 @@ class Alone(Family):
         """As the class of the method says."""
         return self.method.version
 
-    def rows(self, members: Sequence[Any], given: Given, place: Place) -> Rows | None:
+    def rows(self, members: Sequence[Any], problem: Problem, place: Place) -> Rows | None:
         """As the method says."""
-        return self.method.rows(given)
+        return self.method.rows(problem)
 
-    def pieces(self, members: Sequence[Any], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[Any], problem: Problem) -> Iterator[Piece]:
         """Yield the attributions of all inputs at once."""
-        values = self.method.explain(explained)
-        if values.shape != explained.inputs.shape:
+        values = self.method.explain(problem)
+        if values.shape != problem.inputs.shape:
             raise ValueError(
                 f"{type(self.method).__name__}: expected attributions in the shape of the inputs, "
-                f"{tuple(explained.inputs.shape)}, from its explain, got {tuple(values.shape)}."
+                f"{tuple(problem.inputs.shape)}, from its explain, got {tuple(values.shape)}."
             )
         yield Piece(slice(0, len(values)), values.expand(len(members), *values.shape))
 
@@ -150,19 +150,19 @@ class Attribution(ABC):
         """Whether the model must be differentiable."""
         return self.family.needs_gradients
 
-    def explain(self, explained: Explained) -> Float[Tensor, "n *shape"]:
+    def explain(self, problem: Problem) -> Float[Tensor, "n *shape"]:
         """Compute the attributions of all inputs; for methods without a family of their own."""
         raise NotImplementedError(f"{type(self).__name__} has neither explain nor a family")
 
-    def unsupported_reason(self, given: Given) -> str:
+    def unsupported_reason(self, problem: Problem) -> str:
         """Why it cannot explain such a model on such data, in a few words; empty where nothing speaks against it.
 
         Studies leave out what does not fit; a call raises.
         """
-        differentiable = given.model is None or given.model.module is not None
+        differentiable = problem.scorer.adapter.module is not None
         return "" if differentiable or not self.needs_gradients else "the model has no gradients"
 
-    def rows(self, given: Given) -> Rows | None:
+    def rows(self, problem: Problem) -> Rows | None:
         """Model rows that ``explain`` will evaluate, to tell before a study starts; None where that is not known."""
         return None
 
@@ -318,14 +318,12 @@ def stream(groups: Groups, problem: Problem) -> Generator[tuple[Family, Piece], 
     gradients = any(family.needs_gradients for family in groups)
     if gradients and not problem.scorer.differentiable:
         raise TypeError(NOT_DIFFERENTIABLE.format(what="it is not a torch module"))
-    data = given_of(problem)
+    check_background(problem)
     for family, members in groups.items():
-        check_family(family, members, data)
-    with problem.session(problem.explained, gradients=gradients) as session:
-        target, clean = problem.begin(session)
-        explained = Explained(**vars(data), session=session, target=target, clean=clean)
+        check_family(family, members, problem)
+    with problem.explaining(gradients=gradients) as held:
         for family, members in groups.items():
-            for piece in family.pieces(members, explained):
+            for piece in family.pieces(members, held):
                 yield family, _without_fixed(piece, problem.given)
 
 

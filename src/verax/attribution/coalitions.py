@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from verax.attribution.given import Explained
 from verax.core.shapes import Bool, Float, Int
 from verax.problem.baselines import must_choose, replaced
 from verax.problem.features import FeatureMap, Groups
+from verax.problem.problem import Problem
 
 Kept = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Bool[Tensor, "rows features"]]
 """The features that are kept: by the place of each row's input and the number of its coalition."""
@@ -20,16 +20,16 @@ Over = Literal["baselines", "background"]
 
 
 def coalition_scores(
-    explained: Explained, which: Int[Tensor, " b"], count: int, kept: Kept, over: Over = "baselines"
+    problem: Problem, which: Int[Tensor, " b"], count: int, kept: Kept, over: Over = "baselines"
 ) -> Float[Tensor, "b {count}"]:
     """Score as many coalitions of each of some inputs, in bounded memory; over a background, their means."""
     if over == "background":
-        return _background_scores(explained, which, count, kept)
-    session, fmap = explained.session, explained.features
-    at_home = which.to(explained.inputs.device)
+        return _background_scores(problem, which, count, kept)
+    session, fmap = problem.open_session, problem.features
+    at_home = which.to(problem.inputs.device)
     inputs, baselines = (
         values.index_select(0, at_home).to(session.device, session.dtype)
-        for values in (explained.inputs, explained.baselines)
+        for values in (problem.inputs, problem.baselines)
     )
     chosen = must_choose(inputs, baselines)
 
@@ -40,17 +40,17 @@ def coalition_scores(
         mask = fmap.expand(functional.pad(removed, (0, fmap.most - removed.shape[1])), which[at])
         return replaced(inputs[at], baselines[at], mask, chosen=chosen)
 
-    scores = session.target_scores(build, which.repeat_interleave(count), explained.target)
+    scores = session.target_scores(build, which.repeat_interleave(count), problem.classes)
     return scores.reshape(len(which), count)
 
 
 def _background_scores(
-    explained: Explained, which: Int[Tensor, " b"], count: int, kept: Kept
+    problem: Problem, which: Int[Tensor, " b"], count: int, kept: Kept
 ) -> Float[Tensor, "b {count}"]:
     """Mean scores of coalitions whose other features come from each row of the background in turn."""
-    session, fmap = explained.session, explained.features
-    inputs = explained.inputs.index_select(0, which.to(explained.inputs.device)).to(session.device, session.dtype)
-    others = explained.need_background("a mean over the background").to(session.device, session.dtype)
+    session, fmap = problem.open_session, problem.features
+    inputs = problem.inputs.index_select(0, which.to(problem.inputs.device)).to(session.device, session.dtype)
+    others = problem.need_background("a mean over the background").to(session.device, session.dtype)
     chosen = must_choose(inputs, others)
 
     def build(start: int, stop: int) -> Tensor:
@@ -61,7 +61,7 @@ def _background_scores(
         mask = fmap.expand(functional.pad(removed, (0, fmap.most - removed.shape[1])), which[at])
         return replaced(inputs[at], others[other], mask, chosen=chosen)
 
-    scores = session.target_scores(build, which.repeat_interleave(count * len(others)), explained.target)
+    scores = session.target_scores(build, which.repeat_interleave(count * len(others)), problem.classes)
     return scores.double().reshape(len(which), count, len(others)).mean(2)
 
 

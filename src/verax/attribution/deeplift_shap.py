@@ -11,12 +11,13 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution
 from verax.attribution.deeplift import Tile, pair_rows, tiles
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.core import noise, palette
 from verax.core.arguments import checked_count, checked_flag, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float, Int
 from verax.core.warn import warn
+from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
 
 # Gaps between the sum of contributions and the difference of logits, relative to the mean size of these. Rounding
@@ -81,11 +82,11 @@ class DeepLiftSHAP(Attribution):
         """Baseline-oriented, unless the input multiplication is left out."""
         return not self.multiply_by_inputs
 
-    def unsupported_reason(self, given: Given) -> str:
+    def unsupported_reason(self, problem: Problem) -> str:
         """A stratified background needs two classes."""
-        two = given.labels is not None and int(given.labels.max()) < 2
+        two = problem.background_labels is not None and int(problem.background_labels.max()) < 2
         if self.background == "random" or two:
-            return super().unsupported_reason(given)
+            return super().unsupported_reason(problem)
         return "there are not two classes to draw backgrounds from (random ones stay)"
 
     @property
@@ -127,32 +128,32 @@ class DeepLiftFamily(Family):
     needs_gradients: ClassVar[bool] = True
     version: ClassVar[int] = 2
 
-    def check(self, members: Sequence[DeepLiftSHAP], given: Given) -> None:
+    def check(self, members: Sequence[DeepLiftSHAP], problem: Problem) -> None:
         """Raise for a background that lacks a class which a member needs."""
-        self.segments(members, given)
+        self.segments(members, problem)
 
-    def rows(self, members: Sequence[DeepLiftSHAP], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[DeepLiftSHAP], problem: Problem, place: Place) -> Rows:
         """Every input with every reference."""
-        used = sum(len(segment.rows) for segment in self.segments(members, given))
-        heights = [block.stop - block.start for block in self._blocks(members, given, place.device)]
+        used = sum(len(segment.rows) for segment in self.segments(members, problem))
+        heights = [block.stop - block.start for block in self._blocks(members, problem, place.device)]
         return sum((pair_rows(height, used, place.batch_size) for height in heights), Rows(0))
 
-    def _blocks(self, members: Sequence[DeepLiftSHAP], given: Given, device: torch.device) -> Iterator[slice]:
-        per_input = 8 * (len(members) + 6) * given.inputs[0].numel()
-        return pieces(len(given.inputs), max(1, min(_MOST_INPUTS, block_bytes(device) // per_input)))
+    def _blocks(self, members: Sequence[DeepLiftSHAP], problem: Problem, device: torch.device) -> Iterator[slice]:
+        per_input = 8 * (len(members) + 6) * problem.inputs[0].numel()
+        return pieces(len(problem.inputs), max(1, min(_MOST_INPUTS, block_bytes(device) // per_input)))
 
-    def pieces(self, members: Sequence[DeepLiftSHAP], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[DeepLiftSHAP], problem: Problem) -> Iterator[Piece]:
         """Yield the mean contributions or multipliers, and the largest gap to completeness."""
-        background = explained.need_background("DeepLiftSHAP")
-        used = self.segments(members, explained)
+        background = problem.need_background("DeepLiftSHAP")
+        used = self.segments(members, problem)
         references = background[torch.cat([segment.rows for segment in used]).to(background.device)]
         ends = list(itertools.accumulate(len(segment.rows) for segment in used))
-        device = explained.session.device
+        device = problem.open_session.device
         warned = False
-        for rows in self._blocks(members, explained, device):
-            pairs = _Pairs.load(explained, rows)
+        for rows in self._blocks(members, problem, device):
+            pairs = _Pairs.load(problem, rows)
             values = torch.zeros(len(members), *pairs.inputs.shape, dtype=torch.float64, device=device)
-            for segment, sums in zip(used, pairs.sums(explained, references.to(pairs.inputs), ends), strict=True):
+            for segment, sums in zip(used, pairs.sums(problem, references.to(pairs.inputs), ends), strict=True):
                 for value, member, uses in zip(values, members, segment.uses, strict=True):
                     value.add_(sums[int(member.multiply_by_inputs)], alpha=uses / self.samples)
             gap = pairs.checked_gap()
@@ -161,10 +162,10 @@ class DeepLiftFamily(Family):
                 warned = True
             yield Piece(rows, values, gap)
 
-    def segments(self, members: Sequence[DeepLiftSHAP], given: Given) -> list[Segment]:
+    def segments(self, members: Sequence[DeepLiftSHAP], problem: Problem) -> list[Segment]:
         """Cut the random orders where a member's part of them ends."""
-        count = len(given.need_background("DeepLiftSHAP"))
-        pools = self._classes(given.labels, members) if self.stratified else {None: torch.arange(count)}
+        count = len(problem.need_background("DeepLiftSHAP"))
+        pools = self._classes(problem.background_labels, members) if self.stratified else {None: torch.arange(count)}
         segments: list[Segment] = []
         for name, pool in pools.items():
             drawn = [divmod(member.draws[name], max(1, len(pool))) for member in members]
@@ -229,20 +230,20 @@ class _Pairs:
     pairs: int = 0
 
     @classmethod
-    def load(cls, explained: Explained, rows: slice) -> "_Pairs":
+    def load(cls, problem: Problem, rows: slice) -> "_Pairs":
         """Bring inputs to the device, in the model's precision."""
-        session = explained.session
-        inputs = explained.inputs[rows].to(session.device, session.dtype)
-        clean = explained.clean[rows].double()
+        session = problem.open_session
+        inputs = problem.inputs[rows].to(session.device, session.dtype)
+        clean = problem.scores()[rows].double()
         largest, missing, sizes = torch.zeros(3, len(inputs), dtype=torch.float64, device=session.device)
-        return cls(rows, inputs, explained.target[rows], clean, largest, missing, sizes)
+        return cls(rows, inputs, problem.classes[rows], clean, largest, missing, sizes)
 
     def sums(
-        self, explained: Explained, references: Float[Tensor, "m *shape"], ends: Sequence[int]
+        self, problem: Problem, references: Float[Tensor, "m *shape"], ends: Sequence[int]
     ) -> Float[Tensor, "segments two b *shape"]:
         """Sums over the references of each segment, which ends there: of the multipliers, and of the contributions."""
         sums = torch.zeros(len(ends), 2, *self.inputs.shape, dtype=torch.float64, device=self.inputs.device)
-        for tile in tiles(explained.session, self.inputs, references, self.target):
+        for tile in tiles(problem.open_session, self.inputs, references, self.target):
             start, stop = tile.columns.start, tile.columns.stop
             contributions = tile.multipliers * (self.inputs[tile.rows, None] - references[tile.columns])
             for segment, begin, end in zip(sums, (0, *ends), ends, strict=False):

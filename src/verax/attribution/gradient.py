@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place, input_keys
 from verax.core import noise, palette
 from verax.core.arguments import checked_count, checked_positive, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
+from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
 
 
@@ -44,29 +45,29 @@ class GradientFamily(Family):
 
     needs_gradients: ClassVar[bool] = True
 
-    def rows(self, members: Sequence[Gradient], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[Gradient], problem: Problem, place: Place) -> Rows:
         """One per input."""
-        return Rows(len(given.inputs), len(given.inputs))
+        return Rows(len(problem.inputs), len(problem.inputs))
 
-    def pieces(self, members: Sequence[Gradient], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[Gradient], problem: Problem) -> Iterator[Piece]:
         """Yield the gradient, once for each member."""
-        for rows, values in input_gradients(explained):
+        for rows, values in input_gradients(problem):
             yield Piece(rows, values.expand(len(members), *values.shape))
 
 
-def input_gradients(explained: Explained) -> Iterator[tuple[slice, torch.Tensor]]:
+def input_gradients(problem: Problem) -> Iterator[tuple[slice, torch.Tensor]]:
     """Gradients at the inputs themselves, a block at a time."""
-    session, inputs = explained.session, explained.inputs
+    session, inputs = problem.open_session, problem.inputs
     height = max(session.batch_size, block_bytes(session.device) // (16 * inputs[0].numel()))
     for rows in pieces(len(inputs), height):
-        yield rows, _block_gradients(explained, rows)
+        yield rows, _block_gradients(problem, rows)
 
 
-def _block_gradients(explained: Explained, rows: slice) -> torch.Tensor:
-    device = explained.session.device
-    block = explained.inputs[rows].to(device)
+def _block_gradients(problem: Problem, rows: slice) -> torch.Tensor:
+    device = problem.open_session.device
+    block = problem.inputs[rows].to(device)
     owner = torch.arange(rows.start, rows.stop, device=device)
-    return explained.session.target_gradients(lambda start, stop: block[start:stop], owner, explained.target)
+    return problem.open_session.target_gradients(lambda start, stop: block[start:stop], owner, problem.classes)
 
 
 @dataclass(frozen=True)
@@ -148,44 +149,44 @@ class NoisyFamily(Family):
 
     needs_gradients: ClassVar[bool] = True
 
-    def rows(self, members: Sequence[_Noisy], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[_Noisy], problem: Problem, place: Place) -> Rows:
         """One per noisy copy."""
-        copies = len(given.inputs) * self.samples
+        copies = len(problem.inputs) * self.samples
         return Rows(copies, copies)
 
-    def pieces(self, members: Sequence[_Noisy], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[_Noisy], problem: Problem) -> Iterator[Piece]:
         """Yield the mean or the variance, as each member asks."""
-        session, inputs = explained.session, explained.inputs
+        session, inputs = problem.open_session, problem.inputs
         per_copy = 40 * inputs[0].numel()  # random words, noise, noisy copy, gradient
         copies = max(session.batch_size, block_bytes(session.device) // per_copy)
         for rows in pieces(len(inputs), max(1, copies // self.samples)):
-            mean, variance = self._moments(explained, rows, copies)
+            mean, variance = self._moments(problem, rows, copies)
             yield Piece(rows, torch.stack([variance if isinstance(member, VarGrad) else mean for member in members]))
 
     def _moments(
-        self, explained: Explained, rows: slice, copies: int
+        self, problem: Problem, rows: slice, copies: int
     ) -> tuple[Float[Tensor, "b *shape"], Float[Tensor, "b *shape"]]:
         """Mean and variance in one pass (Welford): each step adds a square, and equal gradients add exactly 0."""
         count = rows.stop - rows.start
-        mean = squares = torch.zeros((), dtype=torch.float64, device=explained.session.device)
+        mean = squares = torch.zeros((), dtype=torch.float64, device=problem.open_session.device)
         seen = 0
         for part in pieces(self.samples, max(1, copies // count)):
-            for gradient in self._gradients(explained, rows, part):
+            for gradient in self._gradients(problem, rows, part):
                 seen += 1
                 step = gradient.double() - mean
                 mean = mean + step / seen
                 squares = squares + step.square() * ((seen - 1) / seen)
         return mean, squares / self.samples
 
-    def _gradients(self, explained: Explained, rows: slice, part: slice) -> Float[Tensor, "draws b *shape"]:
+    def _gradients(self, problem: Problem, rows: slice, part: slice) -> Float[Tensor, "draws b *shape"]:
         """Gradients at some noisy copies of some inputs."""
-        session = explained.session
-        block = explained.inputs[rows].to(session.device)
+        session = problem.open_session
+        block = problem.inputs[rows].to(session.device)
         count, draws = len(block), part.stop - part.start
-        keys = explained.keys(torch.arange(rows.start, rows.stop, device=session.device), self.seed, "smoothgrad")
+        keys = input_keys(problem, torch.arange(rows.start, rows.stop, device=session.device), self.seed, "smoothgrad")
         drawn = noise.normals(keys, part.start, draws, block[0].numel(), session.dtype).mul_(self.sigma)
         moved = block.to(session.dtype) + drawn.transpose(0, 1).reshape(draws, *block.shape)
         flat = moved.flatten(0, 1)
         owner = torch.arange(rows.start, rows.stop, device=session.device).repeat(draws)
-        gradients = session.target_gradients(lambda start, stop: flat[start:stop], owner, explained.target)
+        gradients = session.target_gradients(lambda start, stop: flat[start:stop], owner, problem.classes)
         return gradients.reshape(draws, count, *block.shape[1:])

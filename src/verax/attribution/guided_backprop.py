@@ -14,9 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from verax.attribution.base import Attribution
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.attribution.gradient import input_gradients
 from verax.core import palette
+from verax.problem.problem import Problem
 from verax.scoring.adapters.base import without_wrapper
 from verax.scoring.meter import Rows
 
@@ -202,16 +203,16 @@ class GuidedBackpropFamily(Family):
 
     needs_gradients: ClassVar[bool] = True
 
-    def rows(self, members: Sequence[GuidedBackprop], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[GuidedBackprop], problem: Problem, place: Place) -> Rows:
         """One per input."""
-        return Rows(len(given.inputs), len(given.inputs))
+        return Rows(len(problem.inputs), len(problem.inputs))
 
-    def pieces(self, members: Sequence[GuidedBackprop], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[GuidedBackprop], problem: Problem) -> Iterator[Piece]:
         """Yield the guided gradient, once for each member."""
-        module = explained.session.module
+        module = problem.open_session.module
         assert module is not None  # noqa: S101  # families that need gradients are given one
         _check_no_compiled(module)
-        blocks = input_gradients(explained)
+        blocks = input_gradients(problem)
         while True:
             with guided(module):  # not around the yield, where other code runs
                 block = next(blocks, None)

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_choice, checked_count, checked_flag, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
+from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
 
 PathBaseline = Literal["min", "mean", "median", "max", "zero"]
@@ -76,21 +77,21 @@ class PathFamily(Family):
     needs_gradients: ClassVar[bool] = True
     version: ClassVar[int] = 3
 
-    def check(self, members: Sequence[IntegratedGradients], given: Given) -> None:
+    def check(self, members: Sequence[IntegratedGradients], problem: Problem) -> None:
         """The baseline is a statistic of the background, or that of the call."""
         if self.baseline not in ("mean", "zero"):
-            given.need_background(f"IntegratedGradients(baseline={self.baseline!r})")
+            problem.need_background(f"IntegratedGradients(baseline={self.baseline!r})")
 
-    def rows(self, members: Sequence[IntegratedGradients], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[IntegratedGradients], problem: Problem, place: Place) -> Rows:
         """One per point of each path, and the baselines."""
-        along = len(given.inputs) * self.points
-        several = self.baseline == "mean" and given.background is None and given.baselines.stride(0)
-        return Rows(along + (len(given.inputs) if several else 1), along)
+        along = len(problem.inputs) * self.points
+        several = self.baseline == "mean" and problem.background is None and problem.baselines.stride(0)
+        return Rows(along + (len(problem.inputs) if several else 1), along)
 
-    def pieces(self, members: Sequence[IntegratedGradients], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[IntegratedGradients], problem: Problem) -> Iterator[Piece]:
         """Yield the mean gradient, multiplied or not, and the gap of the sum to the score difference."""
-        session, inputs = explained.session, explained.inputs
-        starts = self._starts(explained)
+        session, inputs = problem.open_session, problem.inputs
+        starts = self._starts(problem)
         if session.row_arguments is not None:  # what comes with an input has a say in the score of its baseline
             starts = starts.expand(inputs.shape)
         nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(self.points))
@@ -100,10 +101,10 @@ class PathFamily(Family):
         for rows in pieces(len(inputs), height):
             block = inputs[rows].to(session.device)
             start = (starts if len(starts) == 1 else starts[rows]).to(session.device)
-            mean = self._mean_gradient(block, start, along, share, rows, explained)
+            mean = self._mean_gradient(block, start, along, share, rows, problem)
             product = mean * (block - start)
-            below = bottom[rows].gather(1, explained.target[rows][:, None])[:, 0]
-            gap = _relative_gap(product, explained.clean[rows] - below)
+            below = bottom[rows].gather(1, problem.classes[rows][:, None])[:, 0]
+            gap = _relative_gap(product, problem.scores()[rows] - below)
             yield Piece(rows, torch.stack([product if member.multiply_by_inputs else mean for member in members]), gap)
 
     def _mean_gradient(
@@ -113,7 +114,7 @@ class PathFamily(Family):
         along: Float[Tensor, " points"],
         share: Float[Tensor, " points"],
         rows: slice,
-        explained: Explained,
+        problem: Problem,
     ) -> Float[Tensor, "b *shape"]:
         owner = torch.arange(rows.start, rows.stop, device=block.device).repeat_interleave(self.points)
 
@@ -124,19 +125,19 @@ class PathFamily(Family):
             begin = start if len(start) == 1 else start[row]
             return begin + step * (block[row] - begin)
 
-        gradients = explained.session.target_gradients(build, owner, explained.target)
+        gradients = problem.open_session.target_gradients(build, owner, problem.classes)
         gradients = gradients.reshape(len(block), self.points, *block.shape[1:])
         # Differences from the first are averaged, so that equal gradients have exactly themselves as mean.
         first = gradients[:, 0].clone()
         return first + torch.einsum("bp...,p->b...", gradients.sub_(first[:, None]), share.to(gradients))
 
-    def _starts(self, given: Given) -> Float[Tensor, "starts *shape"]:
+    def _starts(self, problem: Problem) -> Float[Tensor, "starts *shape"]:
         """Where paths begin: at one row for all inputs, or at one for each."""
         if self.baseline == "zero":
-            return torch.zeros_like(given.inputs[:1])
-        if given.background is not None:
-            return statistic(self.baseline, given.background).to(given.inputs)[None]
-        return given.baselines if given.baselines.stride(0) else given.baselines[:1]
+            return torch.zeros_like(problem.inputs[:1])
+        if problem.background is not None:
+            return statistic(self.baseline, problem.background).to(problem.inputs)[None]
+        return problem.baselines if problem.baselines.stride(0) else problem.baselines[:1]
 
 
 def statistic(name: PathBaseline, background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:

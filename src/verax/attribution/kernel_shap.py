@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.attribution.given import Explained
+from verax.attribution.family import input_keys
 from verax.attribution.interactions import Fit, fitted
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
 from verax.core import noise, palette
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
+from verax.problem.problem import Problem
 
 _LISTED = 1 << 14  # coalitions of one size that are drawn without repetition, from a list of all
 
@@ -84,10 +85,10 @@ class KernelShapFamily(ShapleyFamily):
         """As many pairs as fit beside the input and the baseline."""
         return 2 * ((samples - 2) // 2)
 
-    def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> _Pairs:
+    def draws(self, problem: Problem, which: Int[Tensor, " b"], features: int, count: int) -> _Pairs:
         """Draw pairs, each size in its turn."""
         sizes = size_sequence(features, count // 2)
-        half = self._drawn(explained, which, features, sizes)
+        half = self._drawn(problem, which, features, sizes)
 
         def kept(at: Int[Tensor, " rows"], number: Int[Tensor, " rows"]) -> Bool[Tensor, "rows features"]:
             return half[at, number // 2] ^ (number % 2 == 1)[:, None]
@@ -95,11 +96,11 @@ class KernelShapFamily(ShapleyFamily):
         return _Pairs(kept, count, half, sizes)
 
     def _drawn(
-        self, explained: Explained, which: Int[Tensor, " b"], features: int, sizes: Int[np.ndarray, " pairs"]
+        self, problem: Problem, which: Int[Tensor, " b"], features: int, sizes: Int[np.ndarray, " pairs"]
     ) -> Bool[Tensor, "b pairs features"]:
         device = which.device
         half = torch.empty(len(which), len(sizes), features, dtype=torch.bool, device=device)
-        keys = explained.keys(which, self.seed, "kernel-shap order")
+        keys = input_keys(problem, which, self.seed, "kernel-shap order")
         ways = pairs_by_size(features)
         listed = [size for size in np.unique(sizes).tolist() if ways[size - 1] <= _LISTED]
         for size in listed:
@@ -107,7 +108,7 @@ class KernelShapFamily(ShapleyFamily):
             every = _list_of(features, size).to(device)
             order = noise.drawn_words(keys, size, 1, len(every))[:, 0].argsort(dim=1, stable=True)
             half[:, torch.from_numpy(places).to(device)] = every[order[:, : len(places)]]
-        keys = explained.keys(which, self.seed, "kernel-shap")
+        keys = input_keys(problem, which, self.seed, "kernel-shap")
         (places,) = np.nonzero(~np.isin(sizes, listed))
         for part in pieces(len(places), max(1, block_bytes(device) // (32 * max(1, features) * len(which)))):
             at = torch.from_numpy(places[part]).to(device)

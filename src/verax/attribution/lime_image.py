@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution, Modality
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.attribution.ridge import weighted_ridge
 from verax.attribution.segmentation import (
     PixelScale,
@@ -27,6 +27,7 @@ from verax.core.blocks import block_bytes, pieces
 from verax.core.image_rows import can_write, rows_by_segment
 from verax.core.shapes import Bool, Float, Int
 from verax.core.system import available_cores
+from verax.problem.problem import Problem
 from verax.scoring.inference import Runner
 from verax.scoring.meter import Rows
 
@@ -242,21 +243,21 @@ class LimeImageFamily(Family):
     needs_gradients: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
-    def check(self, members: Sequence[LimeImage], given: Given) -> None:
+    def check(self, members: Sequence[LimeImage], problem: Problem) -> None:
         """Only images have segments."""
-        checked_images(given.inputs, "LimeImage")
+        checked_images(problem.inputs, "LimeImage")
 
-    def rows(self, members: Sequence[LimeImage], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[LimeImage], problem: Problem, place: Place) -> Rows:
         """One per perturbed copy."""
-        return Rows(len(given.inputs) * self.samples)
+        return Rows(len(problem.inputs) * self.samples)
 
     def begin(self, inputs: Float[np.ndarray, "n c h w"], threads: Executor) -> None:
         """Segment images."""
         segment_ahead(inputs, self.segmenter, self.scale, threads)
 
-    def pieces(self, members: Sequence[LimeImage], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[LimeImage], problem: Problem) -> Iterator[Piece]:
         """Yield the members' attributions, on a CPU of one image after the other, on a GPU of some at once."""
-        inputs, device = explained.inputs, explained.session.device
+        inputs, device = problem.inputs, problem.open_session.device
         # images are segmented together to keep the cores busy; a picture holds 24 bytes a pixel
         many = max(available_cores(), block_bytes(inputs.device) // (24 * inputs[0, 0].numel()))
         for chunk in pieces(len(inputs), min(many, 64)):
@@ -271,25 +272,25 @@ class LimeImageFamily(Family):
                 products = [
                     _products(*arguments) for arguments in parts if any(each.distance == "inputs" for each in members)
                 ]
-                yield Piece(rows, self._explain(members, explained, rows, segmented, products))
+                yield Piece(rows, self._explain(members, problem, rows, segmented, products))
 
     def _explain(
         self,
         members: Sequence[LimeImage],
-        explained: Explained,
+        problem: Problem,
         rows: slice,
         segmented: SegmentedImages,
         products: Sequence[Float[np.ndarray, "3 _"]],
     ) -> Float[Tensor, "k b c h w"]:
-        session = explained.session
+        session = problem.open_session
         owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(self.samples)
         build = segmented.rows(session.runner)
-        scores = session.target_scores(build, owner, explained.target, streamed=True).reshape(-1, self.samples)
+        scores = session.target_scores(build, owner, problem.classes, streamed=True).reshape(-1, self.samples)
         design = segmented.design()
         distances: dict[Distance, Tensor] = {"masks": mask_distance(design, segmented.counts)}
         if products:
             distances["inputs"] = image_distance(design, products)
-        fitted = fit(design, torch.cat((explained.clean[rows, None], scores), dim=1), distances, members)
+        fitted = fit(design, torch.cat((problem.scores()[rows, None], scores), dim=1), distances, members)
         images = segmented.images
         # the coefficient of each pixel's segment, an even share of it for each of its channels
         index = segmented.segments.flatten(1).expand(len(members), -1, -1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution, Modality
 from verax.attribution.coalitions import by_count, coalition_scores, spread_evenly
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place, input_keys
 from verax.attribution.ridge import solution_bytes, solutions, weighted_ridge, weighted_sums
 from verax.core import noise, palette
 from verax.core.arguments import (
@@ -25,6 +25,7 @@ from verax.core.arguments import (
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
 from verax.problem.baselines import spreads
+from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
 
 
@@ -89,9 +90,9 @@ class LimeTabular(Attribution):
         """Everything but the seed is varied within the family."""
         return LimeTabularFamily(self.seed)
 
-    def unsupported_reason(self, given: Given) -> str:
+    def unsupported_reason(self, problem: Problem) -> str:
         """It moves numbers."""
-        return "" if given.codes is None else "categories cannot be moved a little"
+        return "" if problem.categorical is None else "categories cannot be moved a little"
 
     def width(self, features: int) -> float:
         """Width of the kernel for inputs with so many features."""
@@ -107,24 +108,24 @@ class LimeTabularFamily(Family):
     needs_gradients: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
-    def check(self, members: Sequence[LimeTabular], given: Given) -> None:
+    def check(self, members: Sequence[LimeTabular], problem: Problem) -> None:
         """Codes cannot be moved a little, and standard deviations are those of a background."""
         if any(member.sigma == "std" for member in members):
-            given.need_background('LimeTabular(sigma="std")')
-        if given.codes is not None:
+            problem.need_background('LimeTabular(sigma="std")')
+        if problem.categorical is not None:
             raise ValueError(
                 "LimeTabular: it moves numbers a little, and some of the inputs are categorical; use "
                 "LimeGroups, which replaces features by their baselines."
             )
 
-    def rows(self, members: Sequence[LimeTabular], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[LimeTabular], problem: Problem, place: Place) -> Rows:
         """The largest neighbourhood of each sigma."""
-        fits = _shared_fits(members, given.inputs[0].numel())
-        return Rows(len(given.inputs) * sum(fit.sizes[-1] for fit in fits))
+        fits = _shared_fits(members, problem.inputs[0].numel())
+        return Rows(len(problem.inputs) * sum(fit.sizes[-1] for fit in fits))
 
-    def pieces(self, members: Sequence[LimeTabular], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[LimeTabular], problem: Problem) -> Iterator[Piece]:
         """Yield the coefficients of every member."""
-        session, inputs = explained.session, explained.inputs
+        session, inputs = problem.open_session, problem.inputs
         features, samples = inputs[0].numel(), max(each.samples for each in members)
         fits = _shared_fits(members, features)
         height = max(1, block_bytes(session.device) // max(each.bytes_per_input(features) for each in fits))
@@ -133,7 +134,7 @@ class LimeTabularFamily(Family):
             normals = noise.normals(keys, 0, samples, features, session.dtype)
             values = torch.empty(len(members), len(keys), features, dtype=torch.float64, device=session.device)
             for fit in fits:
-                coefficients = _coefficients(fit, rows, normals[:, : fit.sizes[-1]], explained)
+                coefficients = _coefficients(fit, rows, normals[:, : fit.sizes[-1]], problem)
                 values[list(fit.members)] = coefficients.flatten(1, 3)[:, list(fit.places)].transpose(0, 1)
             yield Piece(rows, values.reshape(len(members), len(keys), *inputs.shape[1:]))
 
@@ -173,32 +174,32 @@ def _shared_fits(members: Sequence[LimeTabular], features: int) -> list[_SharedF
 
 
 def _coefficients(
-    fit: _SharedFits, rows: slice, normals: Float[Tensor, "b n d"], explained: Explained
+    fit: _SharedFits, rows: slice, normals: Float[Tensor, "b n d"], problem: Problem
 ) -> Float[Tensor, "b sizes widths alphas d"]:
     """Ask the model about the neighbours of some inputs and fit all surrogates to its answers."""
-    session, inputs = explained.session, explained.inputs[rows]
+    session, inputs = problem.open_session, problem.inputs[rows]
     start = inputs.to(session.device, session.dtype).flatten(1)[:, None]
-    step = _deviations(explained) if fit.sigma == "std" else fit.sigma
+    step = _deviations(problem) if fit.sigma == "std" else fit.sigma
     neighbours = start + normals * step
     flat = neighbours.reshape(-1, *inputs.shape[1:])
     owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(normals.shape[1])
-    scores = session.target_scores(lambda first, last: flat[first:last], owner, explained.target)
+    scores = session.target_scores(lambda first, last: flat[first:last], owner, problem.classes)
     # What the model saw, rounded to its precision, is what its scores are fitted to.
     design = (neighbours.double() - start.double()).nan_to_num(0.0)  # a missing value cannot be moved
     unit = step.masked_fill(step == 0, 1).double() if isinstance(step, Tensor) else None
     if unit is not None:
         design /= unit
-    change = scores.double().reshape(design.shape[:2]) - explained.clean[rows, None].double()
+    change = scores.double().reshape(design.shape[:2]) - problem.scores()[rows, None].double()
     widths = torch.tensor(fit.widths, dtype=torch.float64, device=session.device)
     weights = torch.exp(-(design.norm(dim=-1)[:, None] / widths[:, None]).square() / 2)
     solved = solutions(_sums_by_size(fit.sizes, design, change, weights), fit.alphas)
     return solved if unit is None else solved / unit
 
 
-def _deviations(explained: Explained) -> Float[Tensor, " d"]:
+def _deviations(problem: Problem) -> Float[Tensor, " d"]:
     """Standard deviation of each column over the background; a column that has none does not move, and gets 0."""
-    background = explained.need_background('LimeTabular(sigma="std")')
-    return spreads(background).nan_to_num(0.0).flatten().to(explained.session.device, explained.session.dtype)
+    background = problem.need_background('LimeTabular(sigma="std")')
+    return spreads(background).nan_to_num(0.0).flatten().to(problem.open_session.device, problem.open_session.dtype)
 
 
 def _sums_by_size(
@@ -277,34 +278,34 @@ class LimeGroupsFamily(Family):
 
     needs_gradients: ClassVar[bool] = False
 
-    def rows(self, members: Sequence[LimeGroups], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[LimeGroups], problem: Problem, place: Place) -> Rows:
         """One per mask of the largest member."""
-        return Rows(len(given.inputs) * max(member.samples for member in members))
+        return Rows(len(problem.inputs) * max(member.samples for member in members))
 
-    def pieces(self, members: Sequence[LimeGroups], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[LimeGroups], problem: Problem) -> Iterator[Piece]:
         """Yield the coefficients of every member."""
-        fmap, device = explained.features, explained.session.device
+        fmap, device = problem.features, problem.open_session.device
         samples = max(member.samples for member in members)
         per_input = 40 * (samples + 1) * (fmap.most + 2)
-        for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
+        for rows in pieces(len(problem.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
             values = torch.zeros(len(members), count, fmap.most, dtype=torch.float64, device=device)
             for features, which in by_count(fmap, rows, device):
-                values[:, which - rows.start, :features] = self._values(members, explained, which, features)
+                values[:, which - rows.start, :features] = self._values(members, problem, which, features)
             yield Piece(rows, spread_evenly(fmap, values, rows))
 
     def _values(
-        self, members: Sequence[LimeGroups], explained: Explained, which: Int[Tensor, " b"], features: int
+        self, members: Sequence[LimeGroups], problem: Problem, which: Int[Tensor, " b"], features: int
     ) -> Float[Tensor, "k b {features}"]:
         """Coefficients of some inputs with equally many features."""
         if not features:
             return torch.zeros(len(members), len(which), 0, dtype=torch.float64, device=which.device)
         samples = max(member.samples for member in members)
-        keys = explained.keys(which, self.seed, "lime-groups")
+        keys = input_keys(problem, which, self.seed, "lime-groups")
         masks = noise.uniforms(keys, 0, samples, features) < 0.5
-        scores = coalition_scores(explained, which, samples, lambda at, number: masks[at, number])
+        scores = coalition_scores(problem, which, samples, lambda at, number: masks[at, number])
         masks = torch.cat((torch.ones_like(masks[:, :1]), masks), dim=1)  # the unperturbed input comes first
-        scores = torch.cat((explained.clean[which, None], scores), dim=1).double()
+        scores = torch.cat((problem.scores()[which, None], scores), dim=1).double()
         fits = {member: (member.samples + 1, member.kernel_width, member.alpha) for member in members}
         coefficients = {
             fit: _group_coefficients(masks[:, : fit[0]], scores[:, : fit[0]], *fit[1:]) for fit in {*fits.values()}

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution
 from verax.attribution.coalitions import by_count, coalition_scores, spread_evenly
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_choice
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float, Int
+from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
 
 Kind = Literal["leave_one_out", "keep_one_in"]
@@ -60,33 +61,31 @@ class OcclusionFamily(Family):
 
     needs_gradients: ClassVar[bool] = False
 
-    def rows(self, members: Sequence[Occlusion], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[Occlusion], problem: Problem, place: Place) -> Rows:
         """One per feature, and the baseline where it is needed."""
-        counts = given.features.counts(slice(0, len(given.inputs)))
-        each = counts.expand(len(given.inputs)).sum()
-        return Rows(sum(int(each) + len(given.inputs) * (member.kind == "keep_one_in") for member in members))
+        counts = problem.features.counts(slice(0, len(problem.inputs)))
+        each = counts.expand(len(problem.inputs)).sum()
+        return Rows(sum(int(each) + len(problem.inputs) * (member.kind == "keep_one_in") for member in members))
 
-    def pieces(self, members: Sequence[Occlusion], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[Occlusion], problem: Problem) -> Iterator[Piece]:
         """Yield both kinds, as members ask."""
-        fmap, device, shape = explained.features, explained.session.device, explained.inputs.shape[1:]
+        fmap, device, shape = problem.features, problem.open_session.device, problem.inputs.shape[1:]
         per_input = 64 * (fmap.most + 1) + 16 * shape.numel()
-        for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
+        for rows in pieces(len(problem.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
             values = torch.zeros(len(members), count, fmap.most, dtype=torch.float64, device=device)
             for features, which in by_count(fmap, rows, device):
-                effects = [_effects(member.kind, explained, which, features) for member in members]
+                effects = [_effects(member.kind, problem, which, features) for member in members]
                 values[:, which - rows.start, :features] = torch.stack(effects)
             yield Piece(rows, spread_evenly(fmap, values, rows))
 
 
-def _effects(
-    kind: Kind, explained: Explained, which: Int[Tensor, " b"], features: int
-) -> Float[Tensor, "b {features}"]:
+def _effects(kind: Kind, problem: Problem, which: Int[Tensor, " b"], features: int) -> Float[Tensor, "b {features}"]:
     """Effects of the features of some inputs that have equally many."""
     every = torch.arange(features, device=which.device)
     if kind == "leave_one_out":
-        without = coalition_scores(explained, which, features, lambda _, number: number[:, None] != every)
-        return explained.clean[which, None].double() - without.double()
+        without = coalition_scores(problem, which, features, lambda _, number: number[:, None] != every)
+        return problem.scores()[which, None].double() - without.double()
     # after the last feature comes one that is not there: the baseline
-    alone = coalition_scores(explained, which, features + 1, lambda _, number: number[:, None] == every).double()
+    alone = coalition_scores(problem, which, features + 1, lambda _, number: number[:, None] == every).double()
     return alone[:, :-1] - alone[:, -1:]

@@ -8,12 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from verax.attribution.given import Explained
+from verax.attribution.family import input_keys
 from verax.attribution.interactions import Fit
 from verax.attribution.kernel_shap import fit_of_pairs
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
 from verax.core import noise, palette
 from verax.core.shapes import Bool, Float, Int
+from verax.problem.problem import Problem
 
 _FITTED = 4  # walks from which more sets are known than features
 
@@ -82,10 +83,10 @@ class PermutationShapFamily(ShapleyFamily):
         walks = (samples - 2) // length
         return (walks - walks % 2 if walks >= _FITTED else walks) * length or samples - 2
 
-    def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> _Walks:
+    def draws(self, problem: Problem, which: Int[Tensor, " b"], features: int, count: int) -> _Walks:
         """Draw orders; the points of each walk come halfway first, so that a part of it spans all of it."""
         length = max(1, features - 1)
-        keys = explained.keys(which, self.seed, "permutation-shap")
+        keys = input_keys(problem, which, self.seed, "permutation-shap")
         lots = noise.drawn_words(keys, 0, max(1, -(-count // (2 * length))), features)
         joins = lots.argsort(dim=-1, stable=True).argsort(dim=-1)
         points = torch.tensor(halfway_first(features), device=which.device)

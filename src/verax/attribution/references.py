@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution, Modality
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place, input_keys
 from verax.attribution.segmentation import checked_images, in_parallel, need
 from verax.core import noise, palette
 from verax.core.arguments import (
@@ -24,6 +24,7 @@ from verax.core.arguments import (
 from verax.core.arrays import on_host, to_device
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Float
+from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
 
 Detector = Literal["sobel", "canny"]
@@ -69,25 +70,25 @@ class RandomFamily(Family):
 
     needs_gradients: ClassVar[bool] = False
 
-    def rows(self, members: Sequence[Random], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[Random], problem: Problem, place: Place) -> Rows:
         """None."""
         return Rows(0)
 
-    def pieces(self, members: Sequence[Random], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[Random], problem: Problem) -> Iterator[Piece]:
         """Yield the draws of each member."""
-        inputs = explained.inputs
-        height = max(1, block_bytes(explained.session.device) // (16 * len(members) * inputs[0].numel()))
+        inputs = problem.inputs
+        height = max(1, block_bytes(problem.open_session.device) // (16 * len(members) * inputs[0].numel()))
         for rows in pieces(len(inputs), height):
-            yield Piece(rows, torch.stack([_draw(member, explained, rows) for member in members]))
+            yield Piece(rows, torch.stack([_draw(member, problem, rows) for member in members]))
 
 
-def _draw(member: Random, explained: Explained, rows: slice) -> Float[Tensor, "b *shape"]:
-    device = explained.session.device
-    block = explained.inputs[rows].to(device)
+def _draw(member: Random, problem: Problem, rows: slice) -> Float[Tensor, "b *shape"]:
+    device = problem.open_session.device
+    block = problem.inputs[rows].to(device)
     if member.constant:
         keys = noise.input_keys(torch.zeros_like(block[:1]), member.seed, "random").expand(len(block))
     else:
-        keys = explained.keys(torch.arange(rows.start, rows.stop, device=device), member.seed, "random")
+        keys = input_keys(problem, torch.arange(rows.start, rows.stop, device=device), member.seed, "random")
     dtype = block.dtype if block.is_floating_point() else torch.float32  # codes are whole numbers, attributions are not
     return noise.normals(keys, 0, 1, block[0].numel(), dtype).reshape(block.shape)
 
@@ -145,21 +146,21 @@ class EdgesFamily(Family):
 
     needs_gradients: ClassVar[bool] = False
 
-    def check(self, members: Sequence[Edges], given: Given) -> None:
+    def check(self, members: Sequence[Edges], problem: Problem) -> None:
         """Only images have edges."""
-        checked_images(given.inputs, "Edges")
+        checked_images(problem.inputs, "Edges")
 
-    def rows(self, members: Sequence[Edges], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[Edges], problem: Problem, place: Place) -> Rows:
         """None."""
         return Rows(0)
 
-    def pieces(self, members: Sequence[Edges], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[Edges], problem: Problem) -> Iterator[Piece]:
         """Yield the blurred maps of some images after others."""
-        inputs = explained.inputs
+        inputs = problem.inputs
         for rows in pieces(len(inputs), 64):  # together, to keep the cores busy
             images = on_host(inputs[rows])
             blurred = np.stack(in_parallel(partial(self._maps, members), list(images)))
-            values = to_device(torch.from_numpy(blurred).to(inputs.dtype), explained.session.device)
+            values = to_device(torch.from_numpy(blurred).to(inputs.dtype), problem.open_session.device)
             yield Piece(rows, values.transpose(0, 1)[:, :, None].expand(-1, *images.shape))
 
     def _maps(self, members: Sequence[Edges], image: Float[np.ndarray, "c h w"]) -> Float[np.ndarray, "k h w"]:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution
 from verax.attribution.coalitions import Kept, Over, by_count, coalition_scores, spread_evenly
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.attribution.interactions import Fit
 from verax.core.arguments import checked_choice, checked_count, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
+from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
 
 
@@ -86,44 +87,44 @@ class ShapleyFamily(Family):
 
     needs_gradients: ClassVar[bool] = False
 
-    def check(self, members: Sequence[Any], given: Given) -> None:
+    def check(self, members: Sequence[Any], problem: Problem) -> None:
         """A mean over the background needs one."""
         if self.over == "background":
-            given.need_background(f"{type(members[0]).__name__}(over='background')")
+            problem.need_background(f"{type(members[0]).__name__}(over='background')")
 
     @abstractmethod
     def used(self, features: int, samples: int) -> int:
         """Coalitions that a budget draws, besides the one with all features and the one with none."""
 
     @abstractmethod
-    def draws(self, explained: Explained, which: Int[Tensor, " b"], features: int, count: int) -> Draws:
+    def draws(self, problem: Problem, which: Int[Tensor, " b"], features: int, count: int) -> Draws:
         """Draw so many coalitions for some inputs with equally many features."""
 
     @abstractmethod
     def estimates(self, draws: Any, scores: Float[Tensor, "b used"], ends: Float[Tensor, "b 2"], features: int) -> Fit:
         """Values and errors from the scores of the first coalitions, and of those with no and with all features."""
 
-    def rows(self, members: Sequence[_Sampled], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[_Sampled], problem: Problem, place: Place) -> Rows:
         """Those of the largest budget, for each input; the input itself is counted elsewhere."""
-        counts = given.features.counts(slice(0, len(given.inputs)))
+        counts = problem.features.counts(slice(0, len(problem.inputs)))
         each = [self._rows(members, int(features)) for features in counts]
-        return Rows(sum(each) * (len(given.inputs) if len(each) == 1 else 1) * self._others(given))
+        return Rows(sum(each) * (len(problem.inputs) if len(each) == 1 else 1) * self._others(problem))
 
-    def _others(self, given: Given) -> int:
+    def _others(self, problem: Problem) -> int:
         """Rows that a coalition costs."""
-        return 1 if self.over == "baselines" or given.background is None else len(given.background)
+        return 1 if self.over == "baselines" or problem.background is None else len(problem.background)
 
-    def pieces(self, members: Sequence[_Sampled], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[_Sampled], problem: Problem) -> Iterator[Piece]:
         """Yield the values of all budgets, block by block."""
-        fmap, device = explained.features, explained.session.device
+        fmap, device = problem.features, problem.open_session.device
         most = fmap.most
         per_input = (self._rows(members, most) + 1) * (64 if self._exact(members, most) else 24 * (most + 4))
-        per_input += 8 * self._rows(members, most) * self._others(explained)
-        for rows in pieces(len(explained.inputs), max(1, block_bytes(device) // per_input)):
+        per_input += 8 * self._rows(members, most) * self._others(problem)
+        for rows in pieces(len(problem.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
             found = torch.zeros(2, len(members), count, most, dtype=torch.float64, device=device)
             for features, which in by_count(fmap, rows, device):
-                for place, fit in enumerate(self._fits(members, explained, which, features)):
+                for place, fit in enumerate(self._fits(members, problem, which, features)):
                     found[:, place, which - rows.start, :features] = torch.stack((fit.values, fit.errors))
             values, errors = (spread_evenly(fmap, one, rows) for one in found)
             yield Piece(rows, values, errors=errors)
@@ -137,23 +138,21 @@ class ShapleyFamily(Family):
         return 1 + max(self.used(features, member.samples) for member in members)
 
     def _fits(
-        self, members: Sequence[_Sampled], explained: Explained, which: Int[Tensor, " b"], features: int
+        self, members: Sequence[_Sampled], problem: Problem, which: Int[Tensor, " b"], features: int
     ) -> list[Fit]:
         """Values of some inputs with equally many features, for each member."""
         budgets = [None if _is_exact(budget, features) else self.used(features, budget.samples) for budget in members]
         draws = self.draws(
-            explained, which, features, max((budget for budget in budgets if budget is not None), default=0)
+            problem, which, features, max((budget for budget in budgets if budget is not None), default=0)
         )
-        full, exact = explained.clean[which, None], torch.empty(0)
+        full, exact = problem.scores()[which, None], torch.empty(0)
         if None in budgets:
-            every = torch.cat((self._all_but_the_last(explained, which, features), full), dim=1)
+            every = torch.cat((self._all_but_the_last(problem, which, features), full), dim=1)
             exact, empty = exact_shapley(every), every[:, :1]
             scores = every.gather(1, _places(draws.masks(len(which), features, which.device)))
         else:
-            scores = coalition_scores(explained, which, draws.count, draws.kept, self.over)
-            empty = coalition_scores(
-                explained, which, 1, lambda at, _: at.new_zeros(len(at), features).bool(), self.over
-            )
+            scores = coalition_scores(problem, which, draws.count, draws.kept, self.over)
+            empty = coalition_scores(problem, which, 1, lambda at, _: at.new_zeros(len(at), features).bool(), self.over)
         ends = torch.cat((empty, full), dim=1).double()
         return [
             Fit(exact, torch.zeros_like(exact))
@@ -163,12 +162,12 @@ class ShapleyFamily(Family):
         ]
 
     def _all_but_the_last(
-        self, explained: Explained, which: Int[Tensor, " b"], features: int
+        self, problem: Problem, which: Int[Tensor, " b"], features: int
     ) -> Float[Tensor, "b coalitions"]:
         """Scores of all coalitions but the one with all features, which is the input."""
         bits = torch.arange(features, device=which.device)
         return coalition_scores(
-            explained, which, 2**features - 1, lambda _, number: (number[:, None] >> bits) % 2 == 1, self.over
+            problem, which, 2**features - 1, lambda _, number: (number[:, None] >> bits) % 2 == 1, self.over
         )
 
 

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from verax.attribution.base import Attribution, Modality
 from verax.attribution.coalitions import removable, spread_evenly
-from verax.attribution.given import Explained, Family, Given, Piece, Place
+from verax.attribution.family import Family, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_flag
 from verax.core.packages import optional_package
 from verax.core.shapes import Float, Shaped
+from verax.problem.problem import Problem
 from verax.scoring.adapters.estimators import category_places, is_catboost
 from verax.scoring.meter import Rows
 
@@ -68,9 +69,9 @@ class TreeShap(Attribution):
         """On its own: the two ways share nothing."""
         return TreeShapFamily(self.interventional)
 
-    def unsupported_reason(self, given: Given) -> str:
+    def unsupported_reason(self, problem: Problem) -> str:
         """It reads trees."""
-        return "" if has_trees(given.model) else "the model has no trees that can be read"
+        return "" if has_trees(problem.scorer.adapter) else "the model has no trees that can be read"
 
 
 @dataclass(frozen=True)
@@ -81,40 +82,40 @@ class TreeShapFamily(Family):
 
     needs_gradients: ClassVar[bool] = False
 
-    def check(self, members: Sequence[TreeShap], given: Given) -> None:
+    def check(self, members: Sequence[TreeShap], problem: Problem) -> None:
         """Raise for models that are no trees."""
-        if given.inputs.ndim != 2:
-            raise ValueError(f"inputs: TreeShap needs a table (N, columns), got shape {tuple(given.inputs.shape)}.")
+        if problem.inputs.ndim != 2:
+            raise ValueError(f"inputs: TreeShap needs a table (N, columns), got shape {tuple(problem.inputs.shape)}.")
         if self.interventional:
-            given.need_background("TreeShap(interventional=True)")
-        if given.model is not None:
-            trees = trees_of(given.model)
-            if self.interventional or not _is_booster(trees):
-                _numbers(as_the_trees_take(given.model, given.inputs[:1])[0])
-                _shap()
+            problem.need_background("TreeShap(interventional=True)")
+        trees = trees_of(problem.scorer.adapter)
+        if self.interventional or not _is_booster(trees):
+            _numbers(as_the_trees_take(problem.scorer.adapter, problem.inputs[:1])[0])
+            _shap()
 
-    def rows(self, members: Sequence[TreeShap], given: Given, place: Place) -> Rows:
+    def rows(self, members: Sequence[TreeShap], problem: Problem, place: Place) -> Rows:
         """None."""
         return Rows(0)
 
-    def pieces(self, members: Sequence[TreeShap], explained: Explained) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[TreeShap], problem: Problem) -> Iterator[Piece]:
         """Yield the values of each input's class."""
-        trees, (rows, places) = trees_of(explained.model), as_the_trees_take(explained.model, explained.inputs)
+        model = problem.scorer.adapter
+        trees, (rows, places) = trees_of(model), as_the_trees_take(model, problem.inputs)
         if self.interventional:
-            background, _ = as_the_trees_take(explained.model, explained.need_background("TreeShap"))
+            background, _ = as_the_trees_take(model, problem.need_background("TreeShap"))
             shap_values = by_shap(trees, _numbers(rows), _numbers(background))
         else:
             shap_values = by_booster(trees, rows) if _is_booster(trees) else by_shap(trees, _numbers(rows), None)
         if places is not None:  # columns that the model does not know have no effect
-            table = np.zeros((*explained.inputs.shape, shap_values.shape[2]))
+            table = np.zeros((*problem.inputs.shape, shap_values.shape[2]))
             table[:, places] = shap_values
             shap_values = table
-        device, every = explained.session.device, slice(0, len(rows))
-        one_margin = shap_values.shape[2] == 1 and explained.session.returns != "values"
+        device, every = problem.open_session.device, slice(0, len(rows))
+        one_margin = shap_values.shape[2] == 1 and problem.open_session.returns != "values"
         values = torch.from_numpy(shap_values).to(device)
-        target = explained.target[:, None, None]
+        target = problem.classes[:, None, None]
         values = values * (2 * target - 1) if one_margin else values.gather(2, target.expand(-1, values.shape[1], 1))
-        fmap, values = explained.features, values[:, :, 0]
+        fmap, values = problem.features, values[:, :, 0]
         grouped = fmap.reduce((values * removable(fmap, every, values))[None], every)
         yield Piece(every, spread_evenly(fmap, grouped, every))
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_choice
-from verax.core.shapes import Float, Int, Shaped
+from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.problem.baselines import checked_background, spreads
 from verax.problem.features import FeatureMap, Groups
 from verax.problem.inputs import CheckedInputs, Inputs, PlainInputs, checked_inputs
@@ -117,6 +117,7 @@ class Problem:
         self.scorer.check_target(self.target)
         self._read: ReadRows | None = None
         self._clean: CleanOutputs | None = None
+        self._open: Session | None = None
 
     def __len__(self) -> int:
         return len(self.given)
@@ -235,6 +236,7 @@ class Problem:
     def _copy(self) -> "Problem":
         part = object.__new__(type(self))
         part.__dict__.update({name: value for name, value in vars(self).items() if name not in _DERIVED})
+        part._open = None  # which batches the rows of this one alone
         return part
 
     @property
@@ -260,9 +262,20 @@ class Problem:
         return self.given.features
 
     @property
+    def categorical(self) -> Bool[Tensor, "*shape"] | None:
+        """Which elements of a row are categories; None where none is."""
+        return self.given.codes
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """Name of each feature, if they have any."""
         return self.given.names
+
+    def need_background(self, who: str) -> Shaped[Tensor, "m *shape"]:
+        """The background, or an error that says who needs it."""
+        if self.background is None:
+            raise ValueError(f"background: {who} needs rows of the training data; pass background=train_inputs.")
+        return self.background
 
     @cached_property
     def spread(self) -> Float[Tensor, "*shape"] | None:
@@ -305,7 +318,7 @@ class Problem:
         if rows is None:
             return self._scored[1]
         with self.session() as session:
-            return session.scores_of(rows, owner, self.begin(session)[0])
+            return session.scores_of(rows, owner, self._classes_on(session))
 
     def gradients(
         self, rows: Shaped[Tensor, "m *shape"] | None = None, owner: Int[Tensor, " m"] | None = None
@@ -320,7 +333,10 @@ class Problem:
             True
         """
         with self.session(self.explained, gradients=True) as session:
-            return session.gradients_of(self.inputs if rows is None else rows, owner, self.begin(session)[0])
+            return session.gradients_of(self.inputs if rows is None else rows, owner, self._classes_on(session))
+
+    def _classes_on(self, session: Session) -> Int[Tensor, " n"]:
+        return self.classes if session is self._open else self.begin(session)[0]
 
     @cached_property
     def _scored(self) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
@@ -332,6 +348,9 @@ class Problem:
     @contextlib.contextmanager
     def session(self, output: Scale | None = None, *, gradients: bool = False) -> Iterator[Session]:
         """Hold the model ready; scores are those of ``output``, by default what the problem tracks."""
+        if self._open is not None:
+            yield self._open
+            return
         with self.scorer.session(
             self.inputs,
             self.given.kind,
@@ -342,6 +361,26 @@ class Problem:
             row_arguments=self.given.row_arguments,
         ) as session:
             yield session
+
+    @contextlib.contextmanager
+    def explaining(self, *, gradients: bool = False) -> Iterator["Problem"]:
+        """The same with the model held ready, for methods: its scores are those that they explain.
+
+        Args:
+            gradients: Whether some method takes them.
+        """
+        with self.session(self.explained, gradients=gradients) as session:
+            self.begin(session)
+            held = self._copy()
+            held._open = session
+            yield held
+
+    @property
+    def open_session(self) -> Session:
+        """The model as ``explaining`` holds it ready."""
+        if self._open is None:
+            raise RuntimeError("open_session: no model is held ready; explain problems with verax.explain.")
+        return self._open
 
     def begin(self, session: Session) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """The class of each row and its unperturbed score; the model runs the first time alone."""

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from verax.attribution import Attribution, Given, IntegratedGradients, LimeImage
+from verax.attribution import Attribution, IntegratedGradients, LimeImage
 from verax.attribution.base import Modality
 from verax.core.files import tensor_hash
 from verax.core.shapes import Float, Int
 from verax.data.base import Dataset
-from verax.problem.baselines import baseline_tensor
 from verax.problem.features import FeatureMap, feature_map
+from verax.problem.problem import Problem
 from verax.scoring.adapters import Adapter, Returns
 from verax.scoring.model_files.saved import SavedModel
 from verax.scoring.scorer import Scorer
 from verax.study.data_spec import DataSpec, ModelSpec
-from verax.study.study_data import Material, modality_of
+from verax.study.study_data import Machine, Material, modality_of
 
 NAMES = {"Linear": "linear", "MLP": "mlp", "InceptionV1": "inception"}
 
@@ -83,13 +83,9 @@ class ExplainedModel:
         groups = self.material.features
         return feature_map("auto" if groups is None else groups, self.inputs)
 
-    def given(self, rows: slice) -> Given:
-        """What methods are given of some inputs, for forecasts."""
-        inputs, replaced = self.inputs[rows], self.material.baselines
-        features = feature_map("auto" if self.material.features is None else self.material.features, inputs)
-        baselines = baseline_tensor(0.0 if replaced is None else replaced.nan_to_num(), inputs)
-        adapter = self.scorer(False).adapter
-        return Given(inputs, self.background, self.labels, features=features, baselines=baselines, model=adapter)
+    def problem(self, rows: slice) -> Problem:
+        """The question about some inputs, for forecasts."""
+        return self.material.problem(self.scorer(False), rows, Machine(), background=True)
 
     @cached_property
     def weights_hash(self) -> str:
@@ -166,8 +162,7 @@ def usable(
     data: DataSpec, spec: ModelSpec, material: Material, model: nn.Module | Adapter
 ) -> tuple[tuple[Attribution, ...], tuple[str, ...]]:
     """The configurations that fit a model and its task, and what is left out, with the reason."""
-    adapter = Scorer(model).adapter
-    sample = Given(material.inputs[:1], material.background, material.labels, codes=material.codes, model=adapter)
+    sample = material.problem(Scorer(model), slice(0, 1), Machine(), background=True)
     kept: list[Attribution] = []
     out: dict[str, list[str]] = {}
     for method in data.attributions.configurations(modality_of(material.dataset)):

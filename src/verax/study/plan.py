@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from verax.attribution import Attribution, Family, Given, Place, Rows, families
+from verax.attribution import Attribution, Family, Place, Rows, families
 from verax.core.arrays import wait_for
 from verax.core.display import counted
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
+from verax.problem.problem import Problem
 from verax.scoring.scorer import automatic_batch_size
 from verax.study.cache import Cache
 from verax.study.compute import compute
@@ -180,16 +181,16 @@ NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
 def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine: Machine) -> Forecast:
     """Model rows of a unit, exactly; of guided metrics before identical rows are left out."""
     place = _place(model, machine)
-    data = model.given(rows)
-    count = len(data.inputs)
+    problem = model.problem(rows)
+    count = len(problem)
     used = [model.used(method) for method in model.configurations]
-    features = data.features.most
+    features = problem.features.most
     metrics_here = list(metrics.on(rows).values())  # whoever has some of the inputs is computed on all of a unit's
     guided, sampled = _rows_per_input(metrics_here, len(used), features)
     alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in metrics_here)
-    singly = [_attribution_rows({method.family: [method]}, data, place) for method in used]
+    singly = [_attribution_rows({method.family: [method]}, problem, place) for method in used]
     return Forecast(
-        _attribution_rows(families(used), data, place),
+        _attribution_rows(families(used), problem, place),
         count * guided,
         count * sampled,
         _sum([Rows(len(used) * count * alone), *singly]),
@@ -198,9 +199,9 @@ def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine:
 
 def rows_alone(model: ExplainedModel, machine: Machine) -> dict[str, Rows]:
     """Model rows per input of each configuration that shares none with others, where they are known."""
-    data, place = model.given(slice(0, 1)), _place(model, machine)
+    problem, place = model.problem(slice(0, 1)), _place(model, machine)
     used = {method.canonical: model.used(method) for method in model.configurations}
-    rows = {name: _attribution_rows({method.family: [method]}, data, place) for name, method in used.items()}
+    rows = {name: _attribution_rows({method.family: [method]}, problem, place) for name, method in used.items()}
     return {name: count for name, count in rows.items() if count is not None}
 
 
@@ -251,9 +252,9 @@ def _rows_per_input(metrics: Sequence[Metric], attributions: int, features: int)
     return ends + attributions * inner, sampled
 
 
-def _attribution_rows(groups: dict[Family, list[Attribution]], given: Given, place: Place) -> Rows | None:
-    clean = Rows(len(given.inputs))  # the unperturbed inputs
-    return _sum([clean, *(family.rows(members, given, place) for family, members in groups.items())])
+def _attribution_rows(groups: dict[Family, list[Attribution]], problem: Problem, place: Place) -> Rows | None:
+    clean = Rows(len(problem))  # the unperturbed inputs
+    return _sum([clean, *(family.rows(members, problem, place) for family, members in groups.items())])
 
 
 def _sum(parts: Sequence[Rows | None]) -> Rows | None:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from verax.attribution import Attribution, Attributions, Place, Random
 from verax.attribution.base import explain
-from verax.attribution.given import given_of
 from verax.core.shapes import Float
 from verax.evaluation.engine import Call, check_call, run
 from verax.evaluation.evaluate import prepared
@@ -49,7 +48,7 @@ class Bench:
     ) -> None:
         self.problem, self.metrics, self.tell = problem, metrics, tell
         check_call(Call(attributed(problem, torch.zeros(()).expand(problem.inputs.shape)), metrics))
-        first = given_of(problem[:1])
+        first = problem[:1]
         together = groups(configurations, first, place)
         self.groups = {member: group for group in together for member in group}
         self.costs = {configuration: cost_of(configuration, first, place) for configuration in configurations}

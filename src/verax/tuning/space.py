@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
-from verax.attribution import METHODS, Attribution, Given, LimeTabular, Place, Rows, families, grid
+from verax.attribution import METHODS, Attribution, LimeTabular, Place, Rows, families, grid
 from verax.attribution.base import Modality
-from verax.attribution.given import check_family
+from verax.attribution.family import check_family
 from verax.attribution.grid import removals
 from verax.core.packages import optional_package
 from verax.core.registry import unknown
+from verax.problem.problem import Problem
 
 _MANY = 1024  # features that are not worth being removed one by one
 
@@ -78,22 +79,22 @@ class Space:
     left_out: dict[str, str]
 
 
-def space_of(methods: Any, modality: Modality, given: Given, gradients: bool, std: bool = False) -> Space:
-    """Read the argument ``methods``, and check that the data and the model, with gradients or without, can serve.
+def space_of(methods: Any, modality: Modality, problem: Problem, std: bool = False) -> Space:
+    """Read the argument ``methods``, and check that the data and the model can serve.
 
     With ``std``, LIME by name is also tried with noise of each column's standard deviation.
     """
     chosen = _wanted(methods, modality, std)
     left_out: dict[str, str] = {}
     for name, members in by_method(chosen).items():
-        usable, reason = _usable(members, given, gradients)
+        usable, reason = _usable(members, problem)
         if methods is None and usable and members[0].known_limitation:
             usable, reason = [], f"{members[0].known_limitation}; name it in methods to try it"
-        if methods is None and usable and given.features.most > _MANY and members[0] in removals(modality):
-            count = f"{given.features.most:,} features"
+        if methods is None and usable and problem.features.most > _MANY and members[0] in removals(modality):
+            count = f"{problem.features.most:,} features"
             usable, reason = [], f"removes features, and there are {count}; pass groups of them as features"
         if methods is not None and len(usable) < len(members):
-            if not gradients and members[0].needs_gradients:
+            if not problem.scorer.differentiable and members[0].needs_gradients:
                 others = by_method(method for method in offered(modality) if not method.needs_gradients)
                 raise TypeError(f"methods: {name} {reason}; those that need none work: {', '.join(others)}.")
             raise ValueError(f"methods: {name} cannot be used. {reason}")
@@ -175,14 +176,14 @@ def _default(kind: type[Attribution]) -> Attribution:
     return kind()
 
 
-def _usable(members: list[Attribution], given: Given, gradients: bool) -> tuple[list[Attribution], str]:
+def _usable(members: list[Attribution], problem: Problem) -> tuple[list[Attribution], str]:
     """Those of a method's configurations that can be computed, and why the others cannot."""
-    if members[0].needs_gradients and not gradients:
+    if members[0].needs_gradients and not problem.scorer.differentiable:
         return [], "needs gradients, which cannot be taken through this model"
     usable, reason = [], ""
     for configuration in members:
         try:
-            check_family(configuration.family, [configuration], given)
+            check_family(configuration.family, [configuration], problem)
         except (ImportError, TypeError, ValueError) as error:  # what families raise where data or model cannot serve
             reason = reason or str(error)
         else:
@@ -190,15 +191,15 @@ def _usable(members: list[Attribution], given: Given, gradients: bool) -> tuple[
     return usable, reason
 
 
-def groups(configurations: Sequence[Attribution], given: Given, place: Place) -> list[list[Attribution]]:
+def groups(configurations: Sequence[Attribution], problem: Problem, place: Place) -> list[list[Attribution]]:
     """Configurations that are cheaper together: each joins the first of a group if it then costs at most half."""
     every: list[list[Attribution]] = []
     for family, members in families(configurations).items():
-        alone = {member: _total(family.rows([member], given, place)) for member in members}
+        alone = {member: _total(family.rows([member], problem, place)) for member in members}
         of_family: list[list[Attribution]] = []
         for member in sorted(members, key=lambda member: -(alone[member] or 0)):
             for group in of_family if alone[member] is not None else []:
-                together = _total(family.rows([group[0], member], given, place)) or 0
+                together = _total(family.rows([group[0], member], problem, place)) or 0
                 if 2 * (together - (alone[group[0]] or 0)) <= (alone[member] or 0):
                     group.append(member)
                     break
@@ -212,10 +213,10 @@ def _total(rows: Rows | None) -> int | None:
     return None if rows is None else rows.total
 
 
-def cost_of(configuration: Attribution, given: Given, place: Place) -> float | None:
+def cost_of(configuration: Attribution, problem: Problem, place: Place) -> float | None:
     """Model rows per explained input of a configuration alone, backward passes counted; None where it is not known."""
-    rows = configuration.family.rows([configuration], given, place)
-    return None if rows is None else 1 + rows.total / len(given.inputs)  # 1: the input itself
+    rows = configuration.family.rows([configuration], problem, place)
+    return None if rows is None else 1 + rows.total / len(problem)  # 1: the input itself
 
 
 _DRAWS = 4  # for each wanted proposal; what was tried already is drawn again

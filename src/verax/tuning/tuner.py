@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from verax.attribution.base import Modality
-from verax.attribution.given import given_of
+from verax.attribution.family import check_background
 from verax.core.display import escape
 from verax.core.warn import once_per_call
 from verax.evaluation.engine import problem_facts
@@ -112,7 +112,8 @@ def search(
         meter = Meter(problem.scorer.counts)
         shuffled, clean, place = shuffled_problem(problem, settings.seed)
         modality: Modality = "image" if problem.inputs.ndim == 4 else "tabular"
-        space = space_of(methods, modality, given_of(shuffled), problem.scorer.differentiable, settings.std)
+        check_background(problem)
+        space = space_of(methods, modality, shuffled, settings.std)
         about = stores.SearchFacts(facts_of(settings, shuffled, space), clean)
         metrics = list(settings.metrics)
         known = stores.read(path, about, space.configurations, metrics) if path and path.exists() else []
