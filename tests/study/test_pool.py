@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,19 +20,21 @@ from study.studies import HERE, ran, same, scores, stamps
 from study.tiny import METHODS, UNITS, finished_here, tiny, tiny_content
 from verax.core.engine import TRIES, Processes, TaskLostError
 from verax.report.study_report import write_study_report
-from verax.study.engine import UNCERTAINTY, StudyWork, watched
+from verax.study.engine import UNCERTAINTY, StudyWork
 from verax.study.plan import Plan, plan_of
+from verax.study.progress import Watcher
 from verax.study.spec import parse_spec
 from verax.study.study import Study, open_study
 from verax.study.study_data import Machine
-from verax.study.trust import finished_scores, questions
+from verax.study.trust import questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 
 
-class Told:
+class Told(Watcher):
     """Keeps what a watcher is told."""
 
     def __init__(self) -> None:
+        super().__init__(0, sys.stderr)
         self.lines: list[str] = []
         self.families: list[str] = []
         self.rows: list[int] = []
@@ -89,12 +92,12 @@ def test_workers_give_the_same_table_and_the_watcher_is_told(
     written.unlink()
     compute_uncertainty(study, *uncertainty_tables(study), HERE)
     assert pl.read_parquet(folder / "uncertainty").equals(found)
-    questioned = questions(study, finished_scores(study))
+    questioned = questions(study, study.scores())
     assert sorted(told.families[-len(questioned) :]) == sorted(one.title for one in questioned.values())
     (distance,) = (folder / "trust").glob("*.distance.*")
-    given = next(one for one in questioned.values() if one.name == "distance").answer(HERE, study.cache)
-    assert pl.read_parquet(distance).equals(given.table)
-    assert given.table.height
+    table, _ = next(one for one in questioned.values() if one.name == "distance").answer(HERE, study.cache)
+    assert pl.read_parquet(distance).equals(table)
+    assert table.height
 
 
 def test_another_process_draws_the_same_figures(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +122,9 @@ def test_what_takes_seconds_is_done_in_one_process(
 
 def by_workers(study: Study, told: Told, stems: list[str], workers: int = 1) -> list[int | None]:
     """Make files of a study in worker processes."""
-    with Processes([StudyWork.of(study, HERE)] * workers) as engine:
-        return list(engine.run(stems, watched(told)))
+    work = StudyWork(str(study.store.folder.absolute()), tuple(study.imports), HERE)
+    with Processes([work] * workers) as engine:
+        return list(engine.run(stems, told))
 
 
 def test_an_error_in_a_worker_is_raised_here(copied: Path) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from verax.study import progress
-from verax.study.progress import Bar, Lines, Speed, duration, watching
+from verax.study.progress import Bar, Speed, duration, watching
 
 
 class Stream(io.StringIO):
@@ -75,7 +75,7 @@ def test_durations_in_words() -> None:
 def test_plain_lines_come_once_a_minute_and_at_the_end(clock: Clock) -> None:
     stream = Stream()
     with watching(3, stream) as watcher:
-        assert isinstance(watcher, Lines)
+        assert not isinstance(watcher, Bar)
         watcher.family("Gradient")
         watcher.done(100)
         assert stream.getvalue() == ""

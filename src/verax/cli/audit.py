@@ -2,9 +2,9 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,7 @@ from verax.cli import common, complete, model_options
 from verax.core.files import ENDINGS
 from verax.core.registry import load_plugins
 
-if TYPE_CHECKING:
-    from verax.auditing import Audit
-
+_OF_A_MODEL = ("inputs", "attributions", "background", "text_column", "word_column", "unit", "replace")  # options
 EXAMPLES = common.examples(
     "verax audit --model m.onnx --inputs x.parquet --attributions shap.parquet --out audit",
     "verax audit --model m.skops --inputs x.csv --background train.csv --metric pc --metric dpc",
@@ -98,88 +96,58 @@ def audit(
     stopped = "Run the same again to go on with what is finished." if folder else "Nothing was written."
     with common.one_line_errors(stopped):
         from verax.auditing import audit as audited
-        from verax.problem.files import ProblemFiles, open_explained
+        from verax.problem.files import open_explained
+        from verax.problem.replacement.words import replacement_from
 
         load_plugins(imports or ())
         metrics = model_options.metrics_of(metric or ()) or None
-        model_options.check_output(output)
-        moves = _replacements(replacement or (), model, background)
-        _check_out(out, folder, [model, inputs, background, *(attributions or [])])
-        texts = {"text_column": text_column, "word_column": word_column, "unit": unit, "replace": replace}
-        subject: Any = case or None
-        explained: Any = None
+        if model is None:  # cases bring rows of their own
+            replacements: list[Any] = [replacement_from(words, "--replacement") for words in replacement or ()]
+        else:
+            replacements = [model_options.replacement_of(words, background) for words in replacement or ()]
+        if out is not None and folder:
+            common.check_folder("--out", out)
+        elif out is not None:
+            taken = [path for path in (model, inputs, background, *(attributions or [])) if path is not None]
+            common.check_file("--out", out, out.suffix.lower(), taken)
+        problem: Any = case or None
+        explanations: Any = None
         if model is None:
-            _check_no_files(inputs=inputs, attributions=attributions, background=background, **texts)
+            options = locals()
+            for name in _OF_A_MODEL:
+                if options[name]:
+                    raise ValueError(f"--{name.replace('_', '-')}: it belongs to a model; pass --model FILE as well.")
         else:
             if inputs is None:
                 raise ValueError("--inputs: a model of your own needs rows to explain; pass --inputs FILE as well.")
             if case:
                 raise ValueError("--case: cases have models of their own; leave --model out.")
-            files = ProblemFiles(
-                model=model,
-                inputs=inputs,
-                background=background,
-                baselines=baselines,
-                features=features,
-                returns=returns,
-                missing=missing,
-                device=device and common.checked_device_name(device),
-                trust=trust_model,
-                **texts,
-            )
-            settings = {"target": target, "output": output, "batch_size": batch_size}
-            subject, explained = open_explained(files, attributions or (), settings)
+            question = {"target": target, "output": output, "batch_size": batch_size}
+            problem, explanations = open_explained(model_options.problem_files(locals()), attributions or (), question)
         with _shown() as tell:
             result = audited(
-                subject,
-                explained or None,
+                problem,
+                explanations or None,
                 metrics=metrics,
-                replacements=moves or None,
+                replacements=replacements or None,
                 trials=trial or None,
                 seed=seed,
                 store=out if folder else None,
                 progress=tell,
             )
-        written = _write(result, out, folder)
-    common.show(facts(result), str(result), as_json=as_json, written=written)
-
-
-def facts(found: "Audit") -> dict[str, Any]:
-    """What was found, as plain values."""
-    return {
-        "sentences": list(found.sentences),
-        "blind_spots": found.blind_spots,
-        "misled": found.misled,
-        "inputs_needed": found.inputs_needed,
-        "findings": found.to_frame().to_dicts(),
-        "left_out": list(found.notes),
-        "about": dict(found.facts),
-        "rows": found.rows,
-        "seconds": found.seconds,
+        written = [] if out is None else [out / "audit.parquet", out / "report.html"] if folder else [out]
+        for path in written:
+            result.save(path)
+    facts = {
+        "sentences": list(result.sentences),
+        **{name: getattr(result, name) for name in ("blind_spots", "misled", "inputs_needed")},
+        "findings": result.to_frame().to_dicts(),
+        "left_out": list(result.notes),
+        "about": dict(result.facts),
+        "rows": result.rows,
+        "seconds": result.seconds,
     }
-
-
-def _replacements(several: Iterable[str], model: Path | None, background: Path | None) -> list[Any]:
-    """Read them; cases bring rows of their own."""
-    if model is None:
-        from verax.problem.replacement.words import replacement_from
-
-        return [replacement_from(words, "--replacement") for words in several]
-    return [model_options.replacement_of(words, background) for words in several]
-
-
-def _check_out(out: Path | None, folder: bool, taken: list[Path | None]) -> None:
-    """Raise for what cannot be written before any work."""
-    if out is not None and folder:
-        common.check_folder("--out", out)
-    elif out is not None:
-        common.check_file("--out", out, out.suffix.lower(), [path for path in taken if path is not None])
-
-
-def _check_no_files(**files: Any) -> None:
-    for name, value in files.items():
-        if value:
-            raise ValueError(f"--{name.replace('_', '-')}: it belongs to a model; pass --model FILE as well.")
+    common.show(facts, str(result), as_json=as_json, written=written)
 
 
 @contextlib.contextmanager
@@ -194,12 +162,3 @@ def _shown() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("begins") as status:
         yield lambda line: status.update(escape(line))
-
-
-def _write(found: "Audit", out: Path | None, folder: bool) -> list[Path]:
-    if out is None:
-        return []
-    files = [out / "audit.parquet", out / "report.html"] if folder else [out]
-    for path in files:
-        found.save(path)
-    return files

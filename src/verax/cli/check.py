@@ -93,14 +93,11 @@ def run(
         common.write_together({page: content, tests: result.junit(f"verax check {file.name}")})
     lines = [str(requirement) for requirement in result.requirements]
     text = "\n".join([*lines, f"{result.outcome}: {file}, {result.rows:,} model rows", f"{result.about}."])
-    common.show(result.to_dict() | _state(kept), text, as_json=as_json, written=[page, tests])
+    state = {name: kept[name] for name in ("frozen", "changed", "hashes", "versions", "date")}
+    common.show(result.to_dict() | state, text, as_json=as_json, written=[page, tests])
     if not frozen:
         common.tell(f"verax: {file} is not frozen, and the page says so; verax check freeze {file} does it.")
     raise typer.Exit(NOT_PASSED[result.outcome])
-
-
-def _state(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record[name] for name in ("frozen", "changed", "hashes", "versions", "date")}
 
 
 def _check_frozen(check: Any, imports: list[str], allowed: bool) -> bool:

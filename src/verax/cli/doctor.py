@@ -238,37 +238,32 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
     raise typer.Exit(FAILED if examination.problems else 0)
 
 
-def _lines(found: Checkup) -> list[str]:
-    width = max((len(package.name) for package in found.packages), default=0)
-    lines = [f"verax {found.verax}, Python {found.python}, {found.system}", "", "Required:"]
-    lines += [] if found.packages else ["  not known, because Verax runs from its source without being installed"]
+def _lines(checkup: Checkup) -> list[str]:
+    width = max((len(package.name) for package in checkup.packages), default=0)
+    lines = [f"verax {checkup.verax}, Python {checkup.python}, {checkup.system}", "", "Required:"]
+    lines += [] if checkup.packages else ["  not known, because Verax runs from its source without being installed"]
     lines += [
         f"  {package.name:{width}}  {package.version or '-':12}  {package.required:8}  {package.problem or 'ok'}"
-        for package in found.packages
+        for package in checkup.packages
     ]
-    lines += ["", "Extras:", *(line for extra in found.extras for line in _extra(extra))]
+    lines += ["", "Extras:"]
+    for extra in checkup.extras:
+        if extra.installed:
+            versions = ", ".join(f"{package.name} {package.version}" for package in extra.packages)
+            lines.append(f"  {extra.name}: installed ({versions})")
+        else:
+            problems = ", ".join(f"{package.name} {package.problem}" for package in extra.packages if package.problem)
+            lines += [f"  {extra.name}: {problems}", f"    would add {extra.adds}", f"    {extra.install}"]
     lines += ["", "For work on Verax itself:"]
     state = {True: "installed", False: "not installed"}
-    lines += [f"  {extra.name}: {state[extra.installed]}; {extra.adds}" for extra in found.development]
+    lines += [f"  {extra.name}: {state[extra.installed]}; {extra.adds}" for extra in checkup.development]
     lines += ["", "Devices (each computes PC and DPC of a linear model, which are known):"]
-    lines += [f"  {device.name}: {_device(device)}: {device.problem or 'ok'}" for device in found.devices]
-    if len(found.devices) == 1:
-        built = f"for CUDA {found.cuda}" if found.cuda else "without CUDA"
+    for device in checkup.devices:
+        memory = "" if device.memory_gib is None else f", {device.memory_gib:.0f} GiB, {device.free_gib:.0f} GiB free"
+        lines.append(f"  {device.name}: {device.what}{memory}: {device.problem or 'ok'}")
+    if len(checkup.devices) == 1:
+        built = f"for CUDA {checkup.cuda}" if checkup.cuda else "without CUDA"
         lines.append(f"  no GPU that torch can use; this torch is built {built}")
-    lines += ["", f"Cache for downloads: {found.cache}: {found.cache_problem or 'ok'}", ""]
-    lines += [f"To mend: {problem}" for problem in found.problems] or ["Verax can be used."]
+    lines += ["", f"Cache for downloads: {checkup.cache}: {checkup.cache_problem or 'ok'}", ""]
+    lines += [f"To mend: {problem}" for problem in checkup.problems] or ["Verax can be used."]
     return lines
-
-
-def _extra(extra: Extra) -> list[str]:
-    if extra.installed:
-        versions = ", ".join(f"{package.name} {package.version}" for package in extra.packages)
-        return [f"  {extra.name}: installed ({versions})"]
-    problems = ", ".join(f"{package.name} {package.problem}" for package in extra.packages if package.problem)
-    return [f"  {extra.name}: {problems}", f"    would add {extra.adds}", f"    {extra.install}"]
-
-
-def _device(device: Device) -> str:
-    if device.memory_gib is None or device.free_gib is None:
-        return device.what
-    return f"{device.what}, {device.memory_gib:.0f} GiB, {device.free_gib:.0f} GiB free"

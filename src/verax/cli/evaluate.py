@@ -9,11 +9,11 @@ import typer
 from typer.core import TyperCommand
 
 from verax.cli import common, model_options
+from verax.cli.lake import is_lake
 from verax.core.files import table_bytes
 from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
-    from verax import Problem
     from verax.evaluation.comparison import Comparison, Ranked
 
 _SEVERAL = "--attributions"
@@ -90,68 +90,36 @@ def evaluate(
     """
     with common.one_line_errors():
         from verax.evaluation.evaluate import compare
-        from verax.problem.files import ProblemFiles, open_explained
+        from verax.problem.files import open_explained
 
         load_plugins(imports or ())
-        _check_no_lake(inputs)
+        if is_lake(str(inputs)):
+            raise ValueError(f"--inputs: {inputs} is a folder, a pattern or a URL of many files; use verax lake.")
         metrics, methods = model_options.metric_choice(metric or ()), model_options.methods_of(method or ())
         paths = list(attributions or ())
         if not paths and not methods:
             raise ValueError("--attributions, --method: expected a file or a method, got neither.")
-        model_options.check_output(output)
         if distance and background is None:
             raise ValueError("--distance: it is measured from the training data; pass --background FILE as well.")
         replaced = [model_options.replacement_of(words, background) for words in replacement or ()]
-        _check_written(out, report, [model, inputs, *paths, *([] if background is None else [background])])
-        files = ProblemFiles(
-            model=model,
-            inputs=inputs,
-            background=background,
-            baselines=baselines,
-            features=features,
-            returns=returns,
-            missing=missing,
-            device=device and common.checked_device_name(device),
-            trust=trust_model,
-            text_column=text_column,
-            word_column=word_column,
-            unit=unit,
-            replace=replace,
-        )
-        settings = {"target": target, "output": output, "batch_size": batch_size}
-        problem, explained_arrays = open_explained(
-            files, paths, settings | {"replacement": replaced[0] if replaced else None}
-        )
-        explained = model_options.joined(explained_arrays, methods)
-        comparison = compare(problem, explained, metrics, replacements=replaced[1:], level=level)
+        taken = [model, inputs, *paths, *([] if background is None else [background])]
+        if out is not None:
+            common.check_file("--out", out, ".parquet", taken)
+        if report is not None:
+            common.check_file("--report", report, ".html", [*taken, *([] if out is None else [out])])
+        question: dict[str, Any] = {"target": target, "output": output, "batch_size": batch_size}
+        question["replacement"] = replaced[0] if replaced else None
+        problem, arrays = open_explained(model_options.problem_files(locals()), paths, question)
+        explanations = model_options.joined(arrays, methods)
+        comparison = compare(problem, explanations, metrics, replacements=replaced[1:], level=level)
         comparison = comparison.with_limits() if limits else comparison
         comparison = comparison.with_distance() if distance else comparison
-        words = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, [*paths, *methods]))}
-        words |= {"target": target or _tracked(problem)} | ({} if baselines is None else {"baselines": baselines})
-        written = _write(comparison, out, report, {name: str(value) for name, value in words.items()})
+        tracked = "the value" if problem.scorer.adapter.returns == "values" else "the predicted class"
+        facts = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, [*paths, *methods]))}
+        facts |= {"target": target or tracked} | ({} if baselines is None else {"baselines": baselines})
+        written = _write(comparison, out, report, {name: str(value) for name, value in facts.items()})
     text = f"{comparison}\n\nModel {model}, inputs {inputs}: {comparison.rows:,} model rows."
     common.show(ranking_facts(comparison), text, as_json=as_json, written=written)
-
-
-def _check_no_lake(inputs: Path) -> None:
-    """Raise for a folder, a pattern or a URL: these are for another command."""
-    from verax.cli.lake import is_lake
-
-    if is_lake(str(inputs)):
-        raise ValueError(f"--inputs: {inputs} is a folder, a pattern or a URL of many files; use verax lake.")
-
-
-def _tracked(problem: "Problem") -> str:
-    """What is explained where no target is said."""
-    return "the value" if problem.scorer.adapter.returns == "values" else "the predicted class"
-
-
-def _check_written(table: Path | None, report: Path | None, taken: list[Path]) -> None:
-    """Raise for places that cannot be written, or that are read."""
-    if table is not None:
-        common.check_file("--out", table, ".parquet", taken)
-    if report is not None:
-        common.check_file("--report", report, ".html", [*taken, *([] if table is None else [table])])
 
 
 def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
@@ -161,27 +129,27 @@ def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
         after = ranked.against_next
         return asdict(ranked) | {"against_next": None if after is None else asdict(after) | {"word": after.word}}
 
-    metrics = {
-        name: {
-            "higher_is_better": comparison.evaluation[name].metric.higher_is_better,
-            "best": comparison.best(name),
-            "ranking": [place(ranked) for ranked in comparison.ranking(name)],
-        }
-        for name in comparison.metrics
-    }
-    wins = {kind: dict(judgement.wins) for kind, judgement in comparison.judgements.items()}
-    whole: dict[str, Any] = {"answers": comparison.answers, "verdicts": comparison.verdicts, "wins": wins}
-    whole |= {"saturation": comparison.saturation_words(), "seconds": comparison.seconds}
-    whole |= {"inputs": comparison.inputs, "rows": comparison.rows, "level": comparison.level}
-    whole |= {
-        "replacement": comparison.replacement,
+    evaluation = comparison.evaluation
+    first, distance = next(iter(evaluation.values())).context, evaluation.distance
+    return {
+        "answers": comparison.answers,
+        "verdicts": comparison.verdicts,
+        "wins": {kind: dict(judgement.wins) for kind, judgement in comparison.judgements.items()},
+        "saturation": comparison.saturation_words(),
+        **{name: getattr(comparison, name) for name in ("seconds", "inputs", "rows", "level", "replacement")},
         "survival": [judgement.facts() for judgement in comparison.survival()],
+        "about": first.about.facts(first.class_counts),
+        "notes": list(first.about.notes),
+        **({} if distance is None else {"distance": distance.to_frame(comparison.level).to_dicts()}),
+        "metrics": {
+            name: {
+                "higher_is_better": evaluation[name].metric.higher_is_better,
+                "best": comparison.best(name),
+                "ranking": [place(ranked) for ranked in comparison.ranking(name)],
+            }
+            for name in comparison.metrics
+        },
     }
-    first = next(iter(comparison.evaluation.values())).context
-    whole |= {"about": first.about.facts(first.class_counts), "notes": list(first.about.notes)}
-    if comparison.evaluation.distance is not None:
-        whole["distance"] = comparison.evaluation.distance.to_frame(comparison.level).to_dicts()
-    return whole | {"metrics": metrics}
 
 
 def _repeated(args: Iterable[str]) -> list[str]:

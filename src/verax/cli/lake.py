@@ -95,7 +95,6 @@ def lake(
         explanations = model_options.joined(addresses, model_options.methods_of(method or ()))
         if not explanations:
             raise ValueError("--attributions, --method: expected files or a method, got neither.")
-        model_options.check_output(output)
         metrics = model_options.metrics_of(metric or METRICS)
         if Path(out).is_file():
             raise ValueError(f"--out: {out} is a file; the scores of a lake are many, in a folder.")

@@ -1,6 +1,7 @@
 """Options that commands about one's own model share, and how their words are read."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from verax.attribution import Attribution
     from verax.metrics import Metric
     from verax.metrics.choose import Metrics
+    from verax.problem.files import ProblemFiles
     from verax.problem.replacement import Replacement
 
 SHORT_FORM = "NAME(SETTING=VALUE,...)"
@@ -122,11 +124,7 @@ ReplaceWord = Annotated[
 _BECOME = f"What removed features become: {', '.join(complete.REPLACEMENTS)}; baseline by default."
 ReplacementWords = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME:SETTING=VALUE,...",
-        help=_BECOME,
-        autocompletion=complete.replacing,
-    ),
+    typer.Option(metavar="NAME:SETTING=VALUE,...", help=_BECOME, autocompletion=complete.replacing),
 ]
 SeveralReplacements = Annotated[
     list[str] | None,
@@ -142,6 +140,15 @@ DeviceName = Annotated[str | None, typer.Option(help="cpu or cuda; cpu by defaul
 BatchSize = Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")]
 
 
+def problem_files(options: Mapping[str, Any]) -> "ProblemFiles":
+    """The files and words that a command was called with, from its ``locals()``."""
+    from verax.problem.files import ProblemFiles
+
+    named = {field.name: options[field.name] for field in fields(ProblemFiles) if field.name in options}
+    device = options["device"] and common.checked_device_name(options["device"])
+    return ProblemFiles(**named | {"device": device, "trust": options["trust_model"]})
+
+
 def metric_choice(words: Sequence[str]) -> "Metrics | None":
     """What ``--metric`` says: nothing, ``paper`` or ``all`` alone, or metrics by their short forms."""
     for several in ("paper", "all"):
@@ -153,12 +160,7 @@ def metric_choice(words: Sequence[str]) -> "Metrics | None":
 def metrics_of(
     words: Sequence[str], further: Collection[str] = (), defaults: Mapping[str, Any] | None = None
 ) -> "list[str | Metric]":
-    """Metrics from short forms: a bare name as it is, which stands for its defaults, otherwise an object.
-
-    Args:
-        words: ``NAME`` or ``NAME(SETTING=VALUE, ...)``.
-        further: Names that are no metric and stay words.
-        defaults: Settings for whatever metric has them and does not say its own.
+    """Metrics from short forms: a bare name, or one ``further``, as it is; else an object, with ``defaults`` it takes.
 
     Example:
         >>> metrics_of(["pc", "dpc(order=magnitude)"])[1].short_form
@@ -170,25 +172,17 @@ def metrics_of(
     listed: list[str | Metric] = []
     for word in words:
         name, settings = _parsed("--metric", word, [*METRICS, *further])
-        settings_of_it = {
-            setting
-            for setting in defaults or ()
-            if name in METRICS and setting in METRICS.get(name).__dataclass_fields__
-        }
+        known = METRICS.get(name).__dataclass_fields__ if name in METRICS else {}
+        bare = not settings and known.keys().isdisjoint(defaults or ())
         try:
-            listed.append(
-                metric_from({"metric": name, **settings}, defaults or {}) if settings or settings_of_it else name
-            )
+            listed.append(name if bare else metric_from({"metric": name, **settings}, defaults or {}))
         except (TypeError, ValueError) as error:
             raise ValueError(f"--metric: {name}: {error}") from None
     return listed
 
 
 def methods_of(words: Sequence[str]) -> "dict[str, Attribution]":
-    """Methods from short forms, each under its name with the settings that were said.
-
-    Args:
-        words: ``NAME`` or ``NAME(SETTING=VALUE, ...)``, in small or capital letters.
+    """Methods from short forms, in small or capital letters, each under its name with its settings.
 
     Example:
         >>> methods_of(["kernelshap", "LimeTabular(samples=256)"])["LimeTabular(samples=256)"].samples
@@ -236,9 +230,3 @@ def replacement_of(words: str, background: Path | None) -> "Replacement":
     if needs_background(replacement) and background is None:
         raise ValueError(f"--replacement: {words} takes rows of the training data; pass --background FILE as well.")
     return replacement
-
-
-def check_output(output: str) -> None:
-    """Raise for a score that does not exist, before anything is opened."""
-    if output not in ("probability", "logit"):
-        raise ValueError(f"--output: expected probability or logit, got {output}.")

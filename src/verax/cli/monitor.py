@@ -90,10 +90,9 @@ def monitor(
     with common.one_line_errors("The state is what it was."):
         from verax.evaluation.stream import stream
         from verax.metrics.about import fact_line
-        from verax.problem.files import ProblemFiles, attributions_of, check_model, open_explained
+        from verax.problem.files import attributions_of, check_model, open_explained
 
         load_plugins(imports or ())
-        model_options.check_output(output)
         metrics = _metrics(metric or ["effect_correlation"], kind)
         named, methods = _named(attributions or ()), model_options.methods_of(method or ())
         if not named and not methods:
@@ -102,17 +101,7 @@ def monitor(
         common.check_file("--state", state, ".json", taken)
         if report is not None:
             common.check_file("--report", report, ".html", [*taken, state])
-        files = ProblemFiles(
-            model=model,
-            inputs=inputs,
-            background=background,
-            baselines=baselines,
-            features=features,
-            returns=returns,
-            missing=missing,
-            device=device and common.checked_device_name(device),
-            trust=trust_model,
-        )
+        files = model_options.problem_files(locals())
         check_model(files)
         held = _opened(state, _about(files, metrics, methods, target, output), reference, window, alarm)
         batch = _content([inputs, *named.values()])
@@ -121,15 +110,10 @@ def monitor(
         if held.knows(batch):
             common.tell(f"verax: {inputs} was folded before, and is left out.")
         else:
-            settings = {"target": target, "output": output, "batch_size": batch_size}
-            problem, _ = open_explained(files, (), settings)
-            explanations = {name: _one(attributions_of(problem, [path])) for name, path in named.items()}
+            problem, _ = open_explained(files, (), {"target": target, "output": output, "batch_size": batch_size})
+            explanations = {name: _single(attributions_of(problem, [path])) for name, path in named.items()}
             measured = stream(problem, None, model_options.joined(explanations, methods), metrics)
-            windows = held.fold(
-                measured,
-                label=label or datetime.now(UTC).isoformat(timespec="seconds"),
-                batch=batch,
-            )
+            windows = held.fold(measured, label or datetime.now(UTC).isoformat(timespec="seconds"), batch)
             followed = {} if measured.so_far is None else measured.so_far.facts
             common.tell(f"verax: {fact_line(followed)}.")
             for note in held.notes:
@@ -175,11 +159,12 @@ def _named(attributions: Sequence[str]) -> dict[str, Path]:
     return named
 
 
-def _one(found: dict[str, Any]) -> Any:
+def _single(attributions: dict[str, Any]) -> Any:
     """The attribution of a file that holds one."""
-    if len(found) != 1:
-        raise ValueError(f"--attributions: expected one attribution in each file, got {', '.join(found)} in one.")
-    return next(iter(found.values()))
+    if len(attributions) != 1:
+        got = ", ".join(attributions)
+        raise ValueError(f"--attributions: expected one attribution in each file, got {got} in one.")
+    return next(iter(attributions.values()))
 
 
 def _metrics(words: Sequence[str], kind: str | None) -> "list[str | Metric]":

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,8 +16,6 @@ from verax.core.registry import load_plugins
 from verax.core.system import available_cores
 
 if TYPE_CHECKING:
-    from verax.paper.answered import AnsweredClaims
-    from verax.paper.claims import Claim
     from verax.study.study import Study
 
 RUN = common.examples(
@@ -89,13 +87,14 @@ def run(
         common.check_folder("--out", folder)
         cluster = Cluster(address, workers, threads) if engine == "ray" else None
         machine = Machine(common.checked_device_name(device), batch_size, compiled)
-        processes = _processes(engine, machine.device, workers)
+        local = workers or available_cores() if machine.device == "cpu" else 1  # one on a GPU
+        processes = workers or 1 if engine == "ray" else local
         if dry_run:
             plan = plan_study(loaded, folder, machine, processes)
             common.show(plan.facts() | {"folder": str(folder)}, "\n".join(plan.lines()), as_json=as_json)
             return
         try:
-            with _nothing_left_of_what_did_not_begin(folder):
+            with _cleanup_if_not_started(folder):
                 finished = run_study(
                     loaded, folder, machine=machine, cluster=cluster, workers=processes, log=common.tell
                 )
@@ -111,13 +110,6 @@ def _begin(imports: list[str] | None) -> None:
     """Run the user's own code, and say what is missing, before a study is read."""
     check_extra("verax study", "study")
     load_plugins(imports or ())
-
-
-def _processes(engine: Engine, device: str, workers: int | None) -> int:
-    """Units at once: on this machine one per core or one on the GPU; on Ray as many as are said."""
-    if engine == "ray":
-        return workers or 1
-    return workers or available_cores() if device == "cpu" else 1
 
 
 @study_app.command("status", epilog=common.examples("verax study status demo-study"))
@@ -182,44 +174,30 @@ def claims(
     with common.one_line_errors():
         _begin(imports)
         from verax.paper.answered import ENDINGS, answer_claims
-        from verax.paper.claims import as_frame
+        from verax.paper.claims import SYMBOLS, as_frame
 
-        if out is not None:
-            if out.suffix.lower() in ENDINGS:
-                common.check_file("--out", out, out.suffix.lower(), runtime or [])
-            elif out.suffix and not out.is_dir():
-                raise ValueError(
-                    f"--out: expected a file name that ends in {', '.join(ENDINGS)}, or a folder, got {out}."
-                )
-            else:
-                common.check_folder("--out", out)
+        file = out if out is not None and out.suffix.lower() in ENDINGS else None
+        if file is not None:
+            common.check_file("--out", file, file.suffix.lower(), runtime or [])
+        elif out is not None and out.suffix and not out.is_dir():
+            raise ValueError(f"--out: expected a file name that ends in {', '.join(ENDINGS)}, or a folder, got {out}.")
+        elif out is not None:
+            common.check_folder("--out", out)
         answered = answer_claims(folders, runtime or [])
-        written = [] if out is None else _written(answered, out, whole=out.suffix.lower() not in ENDINGS)
-    facts = {"claims": as_frame(answered.claims).to_dicts()}
-    text = _claims_text(answered.claims, out)
-    common.show(facts, text, as_json=as_json, written=written)
-
-
-def _written(answered: "AnsweredClaims", out: Path, *, whole: bool) -> list[Path]:
-    """What was written: one file, or all tables into a folder."""
-    if whole:
-        return answered.save_all(out)
-    answered.save(out)
-    return [out]
-
-
-def _claims_text(claims: "Sequence[Claim]", out: Path | None) -> str:
-    """The answers, a line each; where they go to a file, how many of each kind."""
-    from verax.paper.claims import SYMBOLS
-
-    if out is not None:
-        verdicts = Counter(str(claim.verdict) for claim in claims)
-        return ", ".join(f"{verdicts[name]} {name}" for name in SYMBOLS)
-    return "\n".join(
-        f"{claim.number or '':>2} {SYMBOLS[claim.verdict]} {claim.model}: {claim.claim}: {claim.ours} "
-        f"(paper: {claim.paper}){f'. {claim.note}' if claim.verdict == 'not measured' else ''}"
-        for claim in claims
-    )
+        written = [] if out is None or file is not None else answered.save_all(out)
+        if file is not None:
+            answered.save(file)
+            written = [file]
+    if written:
+        verdicts = Counter(str(claim.verdict) for claim in answered.claims)
+        text = ", ".join(f"{verdicts[name]} {name}" for name in SYMBOLS)
+    else:
+        text = "\n".join(
+            f"{claim.number or '':>2} {SYMBOLS[claim.verdict]} {claim.model}: {claim.claim}: {claim.ours} "
+            f"(paper: {claim.paper}){f'. {claim.note}' if claim.verdict == 'not measured' else ''}"
+            for claim in answered.claims
+        )
+    common.show({"claims": as_frame(answered.claims).to_dicts()}, text, as_json=as_json, written=written)
 
 
 def verify(
@@ -270,20 +248,17 @@ def _status(study: "Study") -> dict[str, Any]:
     from verax.study.store import read_facts
 
     contents = study.store.contents("scores", study.stems)
-    models = []
-    for name in study.models:
-        units = [unit for unit in study.units if unit.model == name]
-        done = sum(unit.stem in contents.found for unit in units)
-        models.append({"name": name, "finished": done, "units": len(units)})
+    units = Counter(unit.model for unit in study.units)
+    finished = Counter(unit.model for unit in study.units if unit.stem in contents.found)
     kinds = ("uncertainty", "trust", "examples", "attributions")
     strange = contents.strange + [entry for kind in kinds for entry in study.store.contents(kind).strange]
     cache = study.store.cache(study.spec.cache_gib)
     return {
         "study": study.spec.name,
-        "finished": sum(unit.stem in contents.found for unit in study.units),
+        "finished": finished.total(),
         "units": len(study.units),
         "seconds": sum(read_facts(path)["seconds"] for path in contents.found.values()),
-        "models": models,
+        "models": [{"name": name, "finished": finished[name], "units": units[name]} for name in study.models],
         "attribution_bytes": cache.size(),
         "attribution_bytes_at_most": cache.limit,
         "strange": [{"file": f"{path.parent.name}/{path.name}", "reason": reason} for path, reason in strange],
@@ -291,7 +266,7 @@ def _status(study: "Study") -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _nothing_left_of_what_did_not_begin(folder: Path) -> Iterator[None]:
+def _cleanup_if_not_started(folder: Path) -> Iterator[None]:
     """Where a study could not begin, and its lock is all that was written, remove the lock and the folders made."""
     from verax.study.store import Store, StoreError
 

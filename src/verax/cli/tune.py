@@ -8,7 +8,6 @@ import typer
 
 from verax.cli import common, complete, model_options
 from verax.cli.common import check_extra
-from verax.core.arguments import checked_choice
 from verax.core.files import table_bytes
 from verax.core.registry import load_plugins, to_dict
 
@@ -87,7 +86,7 @@ def tune(
     stopped = "Run the same again to go on with the finished trials." if out else "Nothing was written."
     with common.one_line_errors(stopped):
         check_extra("verax tune", "tune")
-        from verax.problem.files import ProblemFiles, open_explained
+        from verax.problem.files import open_explained
         from verax.tuning.space import optuna
         from verax.tuning.store import SearchSettings
         from verax.tuning.tuner import search
@@ -95,35 +94,23 @@ def tune(
         optuna()  # raises where it is missing
 
         load_plugins(imports or ())
-        if question is not None:
-            checked_choice("--question", question, ("local", "baseline"))
         metrics = model_options.metrics_of(metric, ["cost"]) if metric else None
-        model_options.check_output(output)
         replaced = None if replacement is None else model_options.replacement_of(replacement, background)
         chosen = None if methods is None else _methods(methods)
         if out is not None:
             common.check_folder("--out", out)
-        files = ProblemFiles(
-            model=model,
-            inputs=inputs,
-            background=background,
-            baselines=baselines,
-            features=features,
-            returns=returns,
-            missing=missing,
-            device=device and common.checked_device_name(device),
-            trust=trust_model,
-            text_column=text_column,
-            word_column=word_column,
-            unit=unit,
-            replace=replace,
-        )
-        question_settings = {"target": target, "output": output, "replacement": replaced, "batch_size": batch_size}
-        problem, _ = open_explained(files, (), {**question_settings, "background_labels": background_labels})
+        arguments: dict[str, Any] = {
+            "target": target,
+            "output": output,
+            "replacement": replaced,
+            "batch_size": batch_size,
+        }
+        arguments["background_labels"] = background_labels
+        problem, _ = open_explained(model_options.problem_files(locals()), (), arguments)
         settings = SearchSettings.checked(trials, seconds, seed, question, metrics, problem)
         tuned = search(problem, chosen, settings, None if out is None else out / STORE, common.tell)
         written = [] if out is None else _write(tuned, out)
-    common.show(all_facts(tuned), str(tuned), as_json=as_json, written=written)
+    common.show(_facts(tuned), str(tuned), as_json=as_json, written=written)
     if tuned.stopped == "interrupted":
         raise typer.Exit(common.STOPPED)
 
@@ -133,42 +120,34 @@ def settings(configuration: Any) -> dict[str, Any]:
     return {"method": type(configuration).__name__} | to_dict(configuration)
 
 
-def all_facts(found: "Tuned | TunedByQuestion") -> dict[str, Any]:
-    """What was found, as plain values; for two questions by question."""
+def _facts(tuned: "Tuned | TunedByQuestion") -> dict[str, Any]:
+    """The result as plain values; that of two questions by question."""
     from verax.tuning import Tuned
 
-    if isinstance(found, Tuned):
-        return facts(found)
-    return {question: facts(answer) for question, answer in found.found.items()} | {
-        "rows": found.rows,
-        "seconds": found.seconds,
-        "stopped": found.stopped,
-    }
-
-
-def facts(found: "Tuned") -> dict[str, Any]:
-    """What was found, as plain values."""
-    best = found.pareto.row(0, named=True)
+    if not isinstance(tuned, Tuned):
+        cost = {"rows": tuned.rows, "seconds": tuned.seconds, "stopped": tuned.stopped}
+        return {question: _facts(answer) for question, answer in tuned.found.items()} | cost
+    best = tuned.pareto.row(0, named=True)
     return {
-        "best": settings(found.best),
-        "configuration": found.best.canonical,
-        "code": found.code,
-        "answer": found.answer,
+        "best": settings(tuned.best),
+        "configuration": tuned.best.canonical,
+        "code": tuned.code,
+        "answer": tuned.answer,
         "scores": {
             name: {"mean": best[name], "low": best[f"{name}_low"], "high": best[f"{name}_high"]}
-            for name in found.metrics
+            for name in tuned.metrics
         },
         "cost": best["cost"],
         "inputs_used": best["inputs"],
-        "inputs": found.inputs,
-        "trials": len(found.candidates),
-        "stopped": found.stopped,
-        "about": dict(found.facts),
-        "rows": found.rows,
-        "seconds": found.seconds,
-        "pareto": found.pareto.select("trial", *found.metrics, "cost", "configuration").to_dicts(),
-        "not_significantly_different": [configuration.canonical for configuration in found.equals],
-        "left_out": found.left_out,
+        "inputs": tuned.inputs,
+        "trials": len(tuned.candidates),
+        "stopped": tuned.stopped,
+        "about": dict(tuned.facts),
+        "rows": tuned.rows,
+        "seconds": tuned.seconds,
+        "pareto": tuned.pareto.select("trial", *tuned.metrics, "cost", "configuration").to_dicts(),
+        "not_significantly_different": [configuration.canonical for configuration in tuned.equals],
+        "left_out": tuned.left_out,
     }
 
 
@@ -185,23 +164,21 @@ def _methods(parts: list[str]) -> list[str]:
     return names
 
 
-def _best(found: "Tuned | TunedByQuestion") -> dict[str, Any]:
-    """The best configuration, or that of each question."""
-    from verax.tuning import Tuned
-
-    if isinstance(found, Tuned):
-        return settings(found.best)
-    return {question: settings(answer.best) for question, answer in found.found.items()}
-
-
-def _write(found: "Tuned | TunedByQuestion", folder: Path) -> list[Path]:
+def _write(tuned: "Tuned | TunedByQuestion", folder: Path) -> list[Path]:
     """Write table, chart and best configuration beside the trials: all of it, or nothing."""
     import vl_convert
 
-    chart = found.plot()
+    from verax.tuning import Tuned
+
+    chart = tuned.plot()
+    best = (
+        settings(tuned.best)
+        if isinstance(tuned, Tuned)
+        else {question: settings(answer.best) for question, answer in tuned.found.items()}
+    )
     files = {
-        folder / "table.csv": table_bytes(found.table, ".csv"),
-        folder / "best.json": (json.dumps(_best(found), indent=2) + "\n").encode(),
+        folder / "table.csv": table_bytes(tuned.table, ".csv"),
+        folder / "best.json": (json.dumps(best, indent=2) + "\n").encode(),
         folder / "plot.svg": vl_convert.vegalite_to_svg(chart.to_json()).encode(),
         folder / "plot.html": chart.to_html(inline=True).encode(),
     }

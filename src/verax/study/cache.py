@@ -32,24 +32,18 @@ def stored_name(content: bytes, suffix: str) -> str | None:
 
     Example:
         >>> from safetensors.torch import save
-        >>> said_name(save({}, words({"unit": "some"})), ".safetensors")
+        >>> stored_name(save({}, words({"unit": "some"})), ".safetensors")
         'some'
     """
     try:
-        metadata = _parquet(content) if suffix == ".parquet" else _safetensors(content)
+        if suffix == ".parquet":
+            metadata = pl.read_parquet_metadata(io.BytesIO(content))
+        else:
+            metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
         name = json.loads(metadata[_KEY])["unit"]
     except (pl.exceptions.PolarsError, OSError, ValueError, KeyError, TypeError):  # not such a file
         return None
     return name if isinstance(name, str) else None
-
-
-def _parquet(content: bytes) -> Mapping[str, str]:
-    return pl.read_parquet_metadata(io.BytesIO(content))
-
-
-def _safetensors(content: bytes) -> Any:
-    length = int.from_bytes(content[:8], "little")
-    return json.loads(content[8 : 8 + length])["__metadata__"]
 
 
 _SUFFIX = ".safetensors"

@@ -60,21 +60,18 @@ def explain(
     inputs = model.inputs[rows].to(machine.device)
     values: dict[Attribution, Float[Tensor, "n *shape"]] = {}
     costs: dict[Family, Spent] = {}
-    for family, stack, spent in _cached_or_computed(model, groups, rows, inputs, machine, cache, tell):
+    for family, stack, spent in _cached_or_computed(model, groups, rows, inputs, machine, cache, tell, again):
         costs[family] = spent
         values |= dict(zip(groups[family], stack, strict=True))
-    sharing = Counter(method.family for method in used.values())
+    members = Counter(method.family for method in used.values())
     each: dict[Family, tuple[float, float, float]] = {}
-    paid = {family: again and isinstance(spent, partial) and spent.func is _known for family, spent in costs.items()}
-    clean = 0 if all(paid.values()) else len(inputs)  # the unperturbed inputs, which no family pays for alone
+    # the unperturbed inputs, which no family pays for alone
+    clean = 0 if all(spent is Cost for spent in costs.values()) else len(inputs)
     total = Cost(Rows(clean))
     for family, spent in costs.items():
-        cost, members = Cost() if paid[family] else spent(), sharing[family]
-        each[family] = (
-            clean / len(used) + cost.rows.forward / members,
-            cost.rows.backward / members,
-            cost.seconds / members,
-        )
+        cost, count = spent(), members[family]
+        forward = clean / len(used) + cost.rows.forward / count
+        each[family] = (forward, cost.rows.backward / count, cost.seconds / count)
         total += cost
     shares = {name: each[method.family] for name, method in used.items()}
     return Explanations({name: values[method] for name, method in used.items()}, shares, total)
@@ -88,6 +85,7 @@ def _cached_or_computed(
     machine: Machine,
     cache: Cache,
     tell: Tell,
+    again: bool,
 ) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Spent]]:
     """Each family with its members' attributions and what they cost: first those that are kept."""
     keys = {family: attributions_key(model, rows, family, members) for family, members in groups.items()}
@@ -97,7 +95,7 @@ def _cached_or_computed(
         if kept is None:
             missing[family] = members
         else:
-            yield family, kept[0].to(machine.device), partial(_known, kept[1])
+            yield family, kept[0].to(machine.device), Cost if again else partial(Cost, kept[1].rows, kept[1].seconds)
     if missing:
         for family, values, spent in _computed(model, missing, rows, inputs, machine, tell):
             if cache.takes(values):
@@ -127,10 +125,6 @@ def _computed(
         end = Mark.of(scorer.counts, inputs.device)
     if current is not None:
         yield current, values, partial(_between, start, end, clean)
-
-
-def _known(cost: Cost) -> Cost:
-    return cost
 
 
 def _between(start: Mark, end: Mark, further: Rows) -> Cost:

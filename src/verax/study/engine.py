@@ -1,6 +1,5 @@
 """What engines do for a study: they compute units, tables of the resampling study and answers, and store them."""
 
-import contextlib
 import functools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -18,38 +17,27 @@ from verax.core.ray_engine import Cluster, RayTasks
 from verax.core.registry import load_plugins
 from verax.core.system import available_cores
 from verax.study.compute import Tell, UnitResult, compute
-from verax.study.progress import Watcher
 from verax.study.store import parquet, versions
 from verax.study.study import Study, open_study
 from verax.study.study_data import Machine
-from verax.study.trust import TRUST, Question, answer, finished_scores, questions
+from verax.study.trust import TRUST, Question, answer, questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
 
 Job = TypeVar("Job")
 
 
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that do not outlive their work: what has not begun by the end is given up."""
-    threads = ThreadPoolExecutor(count)
-    try:
-        yield threads
-    finally:
-        threads.shutdown(cancel_futures=True)
-
-
 def begun_ahead(jobs: Sequence[Job], begin: Callable[[Job, Executor], None]) -> Generator[Job, None, None]:
-    """Give out jobs one after the other; what ``begin`` does for each, in threads, has begun one job earlier.
-
-    Close it, so that nothing goes on when something went wrong.
-    """
+    """Give out jobs one after the other; what ``begin`` does for each, in threads, has begun one job earlier."""
     # few of them: the more wait for Python's lock, the longer does the thread that keeps the GPU busy
-    with _threads(max(1, available_cores() // 4)) as threads:
+    threads = ThreadPoolExecutor(max(1, available_cores() // 4))
+    try:
         for number, job in enumerate(jobs):
             for some in jobs[number + (number > 0) : number + 2]:
                 begin(some, threads)
             yield job
+    finally:  # also when something went wrong and the generator is closed
+        threads.shutdown(cancel_futures=True)
 
 
 class Written:
@@ -80,11 +68,6 @@ class Written:
             self.tell(last.result())
 
 
-def compute_and_store(study: Study, unit: Unit, machine: Machine, tell: Tell = lambda family: None) -> int:
-    """Compute a unit, write its file and return its model rows."""
-    return store(study, unit, _computed(study, unit, machine, tell))
-
-
 def _computed(study: Study, unit: Unit, machine: Machine, tell: Tell) -> UnitResult:
     part = unit.part
     return compute(part.explained, unit.rows, part.metrics, machine, study.cache, tell, again=part.again)
@@ -98,23 +81,20 @@ def store(study: Study, unit: Unit, result: UnitResult) -> int:
     return int(result.costs["rows_forward"])
 
 
-def run_beside(study: Study, units: Sequence[Unit], machine: Machine, watcher: Watcher) -> None:
-    """Run units on a GPU; the processor segments the inputs of the next and writes the table of the last meanwhile.
+def run_beside(study: Study, units: Sequence[Unit], machine: Machine, tell: Callable[[Any], None]) -> None:
+    """Run units on a GPU; the processor segments the inputs of the next and writes the table of the last meanwhile."""
 
-    Models take turns on the same inputs, whose segments serve all of them.
-    """
+    def begin(unit: Unit, threads: Executor) -> None:
+        model = unit.part.explained
+        inputs = model.inputs[unit.rows].numpy()
+        for family in families([model.used(method) for method in model.configurations]):
+            family.begin(inputs, threads)
+
+    # models take turns on the same inputs, whose segments serve all of them
     order = sorted(units, key=lambda unit: unit.rows.start)
-    with Written(watcher.done) as written, closing(begun_ahead(order, partial(_begin, study))) as jobs:
+    with Written(tell) as written, closing(begun_ahead(order, begin)) as jobs:
         for unit in jobs:
-            written.put(partial(store, study, unit, _computed(study, unit, machine, watcher.family)))
-
-
-def _begin(study: Study, unit: Unit, threads: Executor) -> None:
-    """Begin what the processor has to do for a unit."""
-    model = unit.part.explained
-    inputs = model.inputs[unit.rows].numpy()
-    for family in families([model.used(method) for method in model.configurations]):
-        family.begin(inputs, threads)
+            written.put(partial(store, study, unit, _computed(study, unit, machine, tell)))
 
 
 UNCERTAINTY = "uncertainty of Infidelity"  # what the watcher is told
@@ -129,21 +109,18 @@ class StudyWork:
     machine: Machine  # where to compute
     opened: Study | None = None  # the study, where this process has opened it; workers open it themselves
 
-    @classmethod
-    def of(cls, study: Study, machine: Machine) -> "StudyWork":
-        """The work for a study, by workers."""
-        return cls(str(study.store.folder.absolute()), tuple(study.imports), machine)
-
     def __call__(self, task: str | tuple[str, ...], tell: Callable[[Any], None]) -> int | None:
         """Make a file, or the units of a share; the model rows of a single unit."""
         study = self.opened or _opened(self.folder, self.imports, Path(self.folder, "study.toml").read_bytes())
         units = {unit.stem: unit for unit in study.units}
         if isinstance(task, tuple):
             share = [units[stem] for stem in task if not study.store.has("scores", stem)]
-            run_beside(study, share, self.machine, Told(tell))
+            run_beside(study, share, self.machine, tell)
             return None
         if task in units:
-            return 0 if study.store.has("scores", task) else compute_and_store(study, units[task], self.machine, tell)
+            if study.store.has("scores", task):
+                return 0
+            return store(study, units[task], _computed(study, units[task], self.machine, tell))
         if task in uncertainty_tables(study):
             if not study.store.has("uncertainty", task):
                 tell(UNCERTAINTY)
@@ -152,18 +129,6 @@ class StudyWork:
             tell(_questions(study)[task].title)
             answer(study, _questions(study)[task], self.machine)
         return None
-
-
-class Told:
-    """A watcher that passes everything on as one kind of message: names of families, and rows of units."""
-
-    def __init__(self, tell: Callable[[Any], None]) -> None:
-        self.log = self.family = self.done = tell
-
-
-def watched(watcher: Watcher) -> Callable[[Any], None]:
-    """What hears such messages."""
-    return lambda event: watcher.family(event) if isinstance(event, str) else watcher.done(event)
 
 
 @functools.lru_cache(maxsize=1)
@@ -176,12 +141,12 @@ def _opened(folder: str, imports: tuple[str, ...], frozen: bytes) -> Study:
 @functools.lru_cache(maxsize=1)
 def _questions(study: Study) -> dict[str, Question]:
     """The questions of trust, which are known when all units are there."""
-    return questions(study, finished_scores(study))
+    return questions(study, study.scores())
 
 
 def study_engine(study: Study, machine: Machine, cluster: Cluster | None, workers: int) -> Engine:
     """Where a study is computed: on a cluster, on several GPUs, in several processes, or in this one."""
-    work = StudyWork.of(study, machine)
+    work = StudyWork(str(study.store.folder.absolute()), tuple(study.imports), machine)
     if cluster is not None:
         return RayTasks(work, cluster, gpus=int(machine.device != "cpu"))
     if study.live is None and len(gpus := machine.gpus()) > 1:

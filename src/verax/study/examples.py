@@ -24,18 +24,8 @@ from verax.study.tables import LEADING_ORDER, Example
 from verax.study.units import other_key
 
 Chosen = Sequence[tuple[Attribution, str]]  # with its role, "best" or "worst"
-_ARRAYS = (
-    "inputs",
-    "targets",
-    "probabilities",
-    "attributions",
-    "pc_morf",
-    "pc_lerf",
-    "dpc_morf",
-    "dpc_lerf",
-    "dpc",
-    "pc",
-)
+_CURVES = ("pc_morf", "pc_lerf", "dpc_morf", "dpc_lerf")
+_ARRAYS = ("inputs", "targets", "probabilities", "attributions", *_CURVES, "dpc", "pc")
 _NAMES = ("class_names", "feature_names", "input_ids", "configurations", "methods", "roles")
 
 
@@ -63,13 +53,15 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
         problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
         evaluation = verax.evaluate(problem, explanations.values, metrics)
     order = [method.canonical for method in configurations]
-    curves = {
-        f"{name}_{way}": _stacked(getattr(evaluation[name], f"directed_{way}"), order)
-        for name in metrics
-        for way in ("morf", "lerf")
-    }
+    curves = {}
+    for curve in _CURVES:
+        name, way = curve.split("_")
+        curves[curve] = _stacked(getattr(evaluation[name], f"directed_{way}"), order)
+    columns, numbers = model.dataset.columns, model.rows[rows]  # inputs are shown in their own units
     arrays = {
-        "inputs": _shown_inputs(model, rows),
+        "inputs": as_numbers(model.dataset.inputs[numbers]).numpy()
+        if columns is None
+        else columns.values[numbers].astype(np.float32),
         "targets": evaluation["pc"].target.cpu().numpy(),
         "probabilities": evaluation["pc"].morf[order[0]][:, 0].cpu().numpy(),
         "attributions": _by_feature(model, _stacked(explanations.values, order)),
@@ -106,14 +98,6 @@ def read_example(path: Any) -> Example:
     )
 
 
-def _shown_inputs(model: ExplainedModel, rows: slice) -> Any:
-    """Inputs in their own units: the columns of a table as they were given, or pixels from 0 to 1."""
-    chosen, columns = model.rows[rows], model.dataset.columns
-    if columns is not None:
-        return columns.values[chosen].astype(np.float32)
-    return as_numbers(model.dataset.inputs[chosen]).numpy()
-
-
 def _by_feature(model: ExplainedModel, values: Any) -> Any:
     """Attributions of elements, summed where several are one feature."""
     features = model.material.features
@@ -129,22 +113,22 @@ def _texts(model: ExplainedModel, rows: slice) -> list[list[str]]:
     columns = model.dataset.columns
     if columns is None:
         return []
+
+    def text(value: float, words: tuple[str, ...] | None) -> str:
+        return MISSING if np.isnan(value) else f"{value:.4g}" if words is None else words[int(value)]
+
     return [
-        [_text(value, words) for value, words in zip(columns.values[row], columns.categories, strict=True)]
+        [text(value, words) for value, words in zip(columns.values[row], columns.categories, strict=True)]
         for row in model.rows[rows]
     ]
 
 
-def _text(value: float, words: tuple[str, ...] | None) -> str:
-    if np.isnan(value):
-        return MISSING
-    return f"{value:.4g}" if words is None else words[int(value)]
-
-
 def _metrics(spec: StudySpec) -> dict[str, Metric]:
     steps = spec.metrics.steps
-    dpc = DirectedPredictionChange(order=LEADING_ORDER, steps=steps)
-    return {"pc": PredictionChange(steps=steps), "dpc": dpc}
+    return {
+        "pc": PredictionChange(steps=steps),
+        "dpc": DirectedPredictionChange(order=LEADING_ORDER, steps=steps),
+    }
 
 
 def _stacked(values: dict[str, torch.Tensor], order: Sequence[str]) -> Any:

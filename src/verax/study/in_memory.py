@@ -112,7 +112,7 @@ def run_study(
         raise ValueError("models, data: expected both, {name: model} and (rows, labels), or a spec.")
     dataset = _dataset(data, task, name, seed, held_out)
     table: dict[str, Any] = {"name": LIVE, "part": part, "seed": seed, "attributions": attributions_table(attributions)}
-    table["models"] = [{"name": str(study_spec), "live": True} for study_spec in models]
+    table["models"] = [{"name": str(key), "live": True} for key in models]
     if limit is not None:
         table["limit"] = limit
     named = chosen(metrics, dataset.inputs[0].size)
@@ -124,15 +124,9 @@ def run_study(
         "trust": {"inputs": trust},
         "examples": examples,
     }
-    live = Live(dataset, {str(study_spec): model for study_spec, model in models.items()}, _label(data))
+    label = getattr(None if isinstance(data, Dataset) else data[1], "name", None)  # of labels that are a column
+    live = Live(dataset, {str(key): model for key, model in models.items()}, "" if label is None else str(label))
     return run_spec(parse_spec(content, "run_study"), out, machine=machine, log=log, live=live)
-
-
-def _label(data: Any) -> str:
-    """The name of the column that is predicted, where the labels are a column with a name."""
-    labels = None if isinstance(data, Dataset) else data[1]
-    name = getattr(labels, "name", None)
-    return "" if name is None else str(name)
 
 
 def _dataset(data: Any, task: LabelTask, name: str, seed: int, held_out: Any) -> Dataset:
@@ -144,9 +138,8 @@ def _dataset(data: Any, task: LabelTask, name: str, seed: int, held_out: Any) ->
         raise TypeError(f"data: expected (rows, labels) or a verax.datasets.Dataset, got {type(data).__name__}.")
     rows, labels = data
     ids = [f"row {row}" for row in range(len(rows))]
-    labels_read = read_labels(
-        labels.numpy(force=True) if isinstance(labels, torch.Tensor) else labels, len(rows), "y", task
-    )
+    labels = labels.numpy(force=True) if isinstance(labels, torch.Tensor) else labels
+    labels_read = read_labels(labels, len(rows), "y", task)
     kept = None if held_out is None else held_out_rows(held_out, len(rows), "held_out")
     if hasattr(rows, "columns"):
         return table_dataset(name, columns_of(rows, "data"), labels_read, ids, seed, kept)
@@ -160,26 +153,28 @@ def _dataset(data: Any, task: LabelTask, name: str, seed: int, held_out: Any) ->
         raise ValueError("data: expected finite numbers, or NaN where one is missing; got infinity.")
     if array.ndim == 4:
         pixels = array if array.dtype == np.uint8 else array.astype(np.float32)
-        return assembled(
-            name,
-            pixels,
-            labels_read.values,
-            ids,
-            class_names=labels_read.class_names,
-            seed=seed,
-            task=labels_read.task,
-            held_out=kept,
-        )
+        settings: dict[str, Any] = {
+            "class_names": labels_read.class_names,
+            "task": labels_read.task,
+            "seed": seed,
+            "held_out": kept,
+        }
+        return assembled(name, pixels, labels_read.values, ids, **settings)
     names = [f"feature {place}" for place in range(array.shape[1])]
     return table_dataset(name, numbers_of(array, names), labels_read, ids, seed, kept)
 
 
-def attributions_table(given: Any) -> dict[str, Any]:
+def attributions_table(methods: Any) -> dict[str, Any]:
     """The table of a spec that means these methods, which ``run_study`` explains."""
-    if given is None:
+    if methods is None:
         return {"every": _EVERY, "removals": True}
+    if isinstance(methods, Mapping):
+        labelled = [(f"attributions[{name!r}]", entry) for name, entry in methods.items()]
+    else:
+        several = isinstance(methods, Iterable) and not isinstance(methods, str) and not hasattr(methods, "shape")
+        labelled = [("attributions", entry) for entry in (methods if several else [methods])]
     others = []
-    for label, entry in _labelled(given):
+    for label, entry in labelled:
         method = METHODS.get(entry, label)() if isinstance(entry, str) else entry
         if not isinstance(method, Attribution):
             raise TypeError(
@@ -191,11 +186,3 @@ def attributions_table(given: Any) -> dict[str, Any]:
             raise ValueError(f"{label}: {method.canonical} has a setting that a file cannot hold; leave it out.")
         others.append(table)
     return {"grid": False, "others": others}
-
-
-def _labelled(given: Any) -> list[tuple[str, Any]]:
-    """What was given as methods, one by one, each with the words that name it in messages."""
-    if isinstance(given, Mapping):
-        return [(f"attributions[{name!r}]", entry) for name, entry in given.items()]
-    several = isinstance(given, Iterable) and not isinstance(given, str) and not hasattr(given, "shape")
-    return [("attributions", entry) for entry in (given if several else [given])]

@@ -80,21 +80,15 @@ def matrix(scores: pl.DataFrame, model: str, metric: str) -> Matrix:
     inputs = np.flatnonzero(present)
     shape = (len(configurations), len(inputs))
     # each score is put in its place, which takes a fraction of the time that it would to sort them
-    at = _places(names, configurations) * len(inputs) + (np.cumsum(present) - 1)[numbers]
+    codes, ordered = (each.to_physical().to_numpy() for each in (names, configurations))
+    place = np.zeros(ordered.max(initial=0) + 1, dtype=np.intp)
+    place[ordered] = np.arange(len(ordered))
+    at = place[codes] * len(inputs) + (np.cumsum(present) - 1)[numbers]
     if rows.height != shape[0] * shape[1] or (np.bincount(at, minlength=rows.height) != 1).any():
         raise ValueError(f"scores: the configurations of model {model!r} do not all have the same inputs once.")
     values = np.empty(rows.height)
     values[at] = rows["score"].to_numpy()
     return Matrix(tuple(configurations.cast(pl.String)), inputs, values.reshape(shape))
-
-
-def _places(names: pl.Series, order: pl.Series) -> Places:
-    """Where each name, a category, stands in an order that has each of them once."""
-    codes, ordered = (each.to_physical().to_numpy() for each in (names, order))
-    place = np.zeros(ordered.max(initial=0) + 1, dtype=np.intp)
-    place[ordered] = np.arange(len(ordered))
-    places: Places = place[codes]
-    return places
 
 
 def common(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:

@@ -54,28 +54,20 @@ def model_identity(model: Any, adapter: Adapter, material: Material, predict: Pr
     module = adapter.module if isinstance(adapter, TorchModule) else None
     if module is not None and any(True for _ in module.parameters()):
         settings = _content_hash([_settings(part) for part in module.modules()])
-        weights = state_hash(module)
-        if settings is not None:
-            return digest(weights=weights, module=repr(module), settings=settings)
-        return digest(weights=weights, module=repr(module), predictions=_predictions(material, predict))
-    before = _content_hash(model)
-    predictions = _predictions(material, predict)
-    content = before if before == _content_hash(model) else None
-    return digest(content=content, predictions=predictions)
+        rest = {"predictions": _predictions(material, predict)} if settings is None else {"settings": settings}
+        return digest(weights=state_hash(module), module=repr(module), **rest)
+    before, predictions = _content_hash(model), _predictions(material, predict)
+    return digest(content=before if before == _content_hash(model) else None, predictions=predictions)
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
     """What a module holds beside weights, buffers and parts; not its mode, which the scorer sets."""
-    settings = {name: value for name, value in vars(module).items() if not name.startswith("_") and name != "training"}
     kind = type(module)
-    return {
-        "class": f"{kind.__module__}.{kind.__qualname__}",
-        **{name: _plain(value) for name, value in settings.items()},
-    }
-
-
-def _plain(value: Any) -> Any:
-    return tensor_hash(value) if isinstance(value, Tensor) else value
+    settings: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}"}
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name != "training":
+            settings[name] = tensor_hash(value) if isinstance(value, Tensor) else value
+    return settings
 
 
 def _content_hash(content: Any) -> str | None:

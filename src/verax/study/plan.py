@@ -96,7 +96,7 @@ def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int =
         ),
         to_ask(study, unfinished=bool(todo)),
         workers,
-        sum(disk_bytes(model) for model in study.models.values()),
+        sum(_BYTES_PER_SCORE * len(model.inputs) * len(model.configurations) for model in study.models.values()),
         round(study.spec.cache_gib * 2**30),
     )
 
@@ -107,11 +107,8 @@ def _model(study: Study, model: ExplainedModel, todo: Sequence[Unit], machine: M
     rows = total([each[study.kind(unit)] for unit in todo])
     seconds = 0.0 if rows.total is not None else None
     for part in dict.fromkeys(unit.part for unit in todo):
-        units_of_part = [unit for unit in todo if unit.part is part]
-        needed, inputs = (
-            total([each[study.kind(unit)] for unit in units_of_part]).total,
-            sum(unit.inputs for unit in units_of_part),
-        )
+        units = [unit for unit in todo if unit.part is part]
+        needed, inputs = total([each[study.kind(unit)] for unit in units]).total, sum(unit.inputs for unit in units)
         if seconds is not None and needed is not None:
             seconds += inputs * _seconds_per_input(study, part, needed, inputs, machine)
     left = {place for unit in todo for place in range(unit.rows.start, unit.rows.stop)}
@@ -225,11 +222,6 @@ def calibrate(model: ExplainedModel, machine: Machine) -> tuple[float, float]:
                 times += 1
             seconds.append((time.perf_counter() - began) / (times * size))
     return seconds[0], seconds[1]
-
-
-def disk_bytes(model: ExplainedModel) -> int:
-    """Expected size of a model's tables."""
-    return _BYTES_PER_SCORE * len(model.inputs) * len(model.configurations)
 
 
 def _place(model: ExplainedModel, machine: Machine) -> Place:

@@ -4,7 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from typing import Protocol, TextIO, runtime_checkable
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -12,20 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from verax.core.display import escape
 
 PLAIN_SECONDS = 60.0
-
-
-@runtime_checkable
-class Watcher(Protocol):
-    """Told what happens."""
-
-    def log(self, line: str) -> None:
-        """Something worth a line."""
-
-    def family(self, name: str) -> None:
-        """What is computed now."""
-
-    def done(self, rows: int) -> None:
-        """A unit is stored; it took so many model rows."""
 
 
 class Speed:
@@ -49,18 +35,52 @@ class Speed:
         return f"{self.rows / passed:,.0f} rows/s, {duration(left)} left"
 
 
-class Bar:
-    """A bar on a terminal."""
+class Watcher:
+    """Told what happens; prints a line a minute and at the end, and whatever is worth a line."""
 
-    def __init__(self, units: int, console: Console) -> None:
-        self.speed, self.now = Speed(units), ""
+    def __init__(self, units: int, to: TextIO) -> None:
+        self.speed, self.to, self.now = Speed(units), to, ""
+        self.last = time.monotonic()
+
+    def __call__(self, event: str | int) -> None:
+        """What engines tell: what is computed now, or that a unit is stored, and its model rows."""
+        if isinstance(event, str):
+            self.family(event)
+        else:
+            self.done(event)
+
+    def log(self, line: str) -> None:
+        """Print something worth a line."""
+        print(escape(line), file=self.to, flush=True)  # this is what it is for
+
+    def family(self, name: str) -> None:
+        """What is computed now."""
+        self.now = escape(name)
+        self._show()
+
+    def done(self, rows: int) -> None:
+        """A unit is stored; it took so many model rows."""
+        self.speed.add(rows)
+        self._show(last=self.speed.finished == self.speed.units)
+
+    def _show(self, last: bool = False) -> None:
+        if last or time.monotonic() - self.last >= PLAIN_SECONDS:
+            self.last = time.monotonic()
+            self.log(f"{self.speed.finished} of {self.speed.units} units, {self.speed.words()}, {self.now}")
+
+
+class Bar(Watcher):
+    """A bar on a terminal, with lines above it."""
+
+    def __init__(self, units: int, to: TextIO) -> None:
+        super().__init__(units, to)
         self.bar = Progress(
             TextColumn("[bold]units"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False),
-            console=console,
+            console=Console(file=to),
         )
         self.task = self.bar.add_task("", total=units)
 
@@ -68,47 +88,9 @@ class Bar:
         """Print above the bar."""
         self.bar.console.print(escape(line), highlight=False, markup=False)
 
-    def family(self, name: str) -> None:
-        """Show beside the bar."""
-        self.now = escape(name)
-        self._show()
-
-    def done(self, rows: int) -> None:
-        """Move the bar."""
-        self.speed.add(rows)
-        self.bar.advance(self.task)
-        self._show()
-
-    def _show(self) -> None:
-        self.bar.update(self.task, description=f"{self.speed.words()}  {self.now}")
-
-
-class Lines:
-    """A line a minute."""
-
-    def __init__(self, units: int, to: TextIO) -> None:
-        self.speed, self.to, self.now = Speed(units), to, ""
-        self.last = time.monotonic()
-
-    def log(self, line: str) -> None:
-        """Print."""
-        print(escape(line), file=self.to, flush=True)  # this is what it is for
-
-    def family(self, name: str) -> None:
-        """Say so, at most once a minute."""
-        self.now = escape(name)
-        if time.monotonic() - self.last >= PLAIN_SECONDS:
-            self._say()
-
-    def done(self, rows: int) -> None:
-        """Say so, at most once a minute, and at the end."""
-        self.speed.add(rows)
-        if time.monotonic() - self.last >= PLAIN_SECONDS or self.speed.finished == self.speed.units:
-            self._say()
-
-    def _say(self) -> None:
-        self.last = time.monotonic()
-        self.log(f"{self.speed.finished} of {self.speed.units} units, {self.speed.words()}, {self.now}")
+    def _show(self, last: bool = False) -> None:
+        shown = f"{self.speed.words()}  {self.now}"
+        self.bar.update(self.task, description=shown, completed=self.speed.finished)
 
 
 @contextlib.contextmanager
@@ -116,11 +98,11 @@ def watching(units: int, to: TextIO | None = None) -> Iterator[Watcher]:
     """A watcher that fits where the output goes."""
     stream = to or sys.stderr
     if not stream.isatty():
-        yield Lines(units, stream)
+        yield Watcher(units, stream)
         return
-    bar = Bar(units, Console(file=stream))
-    with bar.bar:
-        yield bar
+    watcher = Bar(units, stream)
+    with watcher.bar:
+        yield watcher
 
 
 def duration(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """Run a study from spec to report: prepare, plan, compute what is missing, finish, write the report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from verax.core.engine import Engine
 from verax.core.files import DiskError, named_disk_errors
 from verax.core.ray_engine import Cluster, connected
 from verax.report.study_report import need_study_extra, write_study_report
-from verax.study.engine import study_engine, unit_tasks, watched
+from verax.study.engine import study_engine, unit_tasks
 from verax.study.examples import examples_stem, make_examples
 from verax.study.models import Live
 from verax.study.plan import Plan, plan_of
@@ -21,7 +22,7 @@ from verax.study.spec import StudySpec
 from verax.study.store import Store, StoreError
 from verax.study.study import Study, planned, prepare
 from verax.study.study_data import Machine, one_thread
-from verax.study.trust import TRUST, finished_scores, questions
+from verax.study.trust import TRUST, questions
 from verax.study.uncertainty import uncertainty_tables
 from verax.study.units import Unit
 
@@ -76,46 +77,37 @@ def run_study(
     def say(line: str) -> None:
         log(escape(line))
 
-    with connected(cluster), store.lock():  # a cluster that is not there is noticed before anything is trained
-        try:
-            with named_disk_errors(store.folder):
-                return _run(spec, store, machine, cluster, workers, say, live)
-        except DiskError as error:
-            raise StoreError(f"{error.filename}: {error.strerror}. What was finished is stored.") from None
+    # a cluster that is not there is noticed before anything is trained
+    with connected(cluster), store.lock(), _disk_errors(store):
+        store.sweep()
+        study = prepare(spec, store, machine, say, live)
+        for line in weak_models(study.models.values()):
+            say(f"WARNING: {line}")
+        contents = store.contents("scores", study.stems)
+        todo = [unit for unit in study.units if unit.stem not in contents.found]
+        for line in store.set_aside(contents.strange + store.contents("attributions").strange):
+            say(line)
+        with one_thread(machine):
+            plan = plan_of(study, todo, machine, workers)
+            for line in plan.lines():
+                say(line)
+            if len(todo) < 2 or live is not None or plan.quicker_than(_QUICK):
+                workers = 1
+            with watching(len(todo)) as watcher, study_engine(study, machine, cluster, workers) as engine:
+                tables = _lacking(study, "uncertainty", list(uncertainty_tables(study)), watcher)
+                units, tables = _longest_first(study, todo, tables, plan) if workers > 1 else (todo, tables)
+                complete(study, engine, [*unit_tasks(study, units, machine, cluster), *tables], machine, watcher)
+            return Finished(study, write_study_report(study, workers=workers), len(todo))
 
 
-def _run(
-    spec: StudySpec,
-    store: Store,
-    machine: Machine,
-    cluster: Cluster | None,
-    workers: int,
-    log: Callable[[str], None],
-    live: Live | None,
-) -> Finished:
-    store.sweep()
-    study = prepare(spec, store, machine, log, live)
-    for line in weak_models(study.models.values()):
-        log(f"WARNING: {line}")
-    contents = store.contents("scores", study.stems)
-    todo = [unit for unit in study.units if unit.stem not in contents.found]
-    strange = contents.strange + store.contents("attributions").strange
-    for line in store.set_aside(strange):
-        log(line)
-    with one_thread(machine):
-        plan = plan_of(study, todo, machine, workers)
-        for line in plan.lines():
-            log(line)
-        crew = workers > 1 and len(todo) > 1 and live is None and not plan.quicker_than(_QUICK)
-        with (
-            watching(len(todo)) as watcher,
-            study_engine(study, machine, cluster, workers if crew else 1) as engine,
-        ):
-            units, tables = (
-                _longest_first(study, todo, plan, watcher) if crew else (todo, _lacking_tables(study, watcher))
-            )
-            complete(study, engine, [*unit_tasks(study, units, machine, cluster), *tables], machine, watcher)
-        return Finished(study, write_study_report(study, workers=workers if crew else 1), len(todo))
+@contextmanager
+def _disk_errors(store: Store) -> Iterator[None]:
+    """Name the file of an error of the disk, and say what is left."""
+    try:
+        with named_disk_errors(store.folder):
+            yield
+    except DiskError as error:
+        raise StoreError(f"{error.filename}: {error.strerror}. What was finished is stored.") from None
 
 
 def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, workers: int = 1) -> Plan:
@@ -129,19 +121,14 @@ def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, wo
 def complete(
     study: Study, engine: Engine, tasks: Sequence[str | tuple[str, ...]], machine: Machine, watcher: Watcher
 ) -> None:
-    """Compute what is left of a study."""
-    for rows in engine.run(tasks, watched(watcher), _named):
+    """Compute what is left of a study: units and tables, then, when all scores are there, questions and examples."""
+    for rows in engine.run(tasks, watcher, _named):
         if rows is not None:
             watcher.done(rows)
-    list(engine.run(_unasked(study, watcher), watched(watcher), _named))
-    _make_examples(study, machine, watcher)
-
-
-def _make_examples(study: Study, machine: Machine, watcher: Watcher) -> None:
-    """The examples of each model."""
+    scores = study.scores()
+    list(engine.run(_lacking(study, TRUST, list(questions(study, scores)), watcher), watcher, _named))
     if not study.spec.examples:
         return
-    scores = finished_scores(study)
     chosen = {name: chosen_examples(study, model, scores) for name, model in study.models.items()}
     stems = {examples_stem(model, study.spec, chosen[name]): model for name, model in study.models.items()}
     for stem in _lacking(study, "examples", list(stems), watcher):
@@ -155,25 +142,12 @@ def _named(task: str | tuple[str, ...]) -> str:
     return task if isinstance(task, str) else f"{task[0]} and {len(task) - 1} others" if len(task) > 1 else task[0]
 
 
-def _longest_first(study: Study, todo: list[Unit], plan: Plan, watcher: Watcher) -> tuple[list[Unit], list[str]]:
+def _longest_first(study: Study, todo: list[Unit], lacking: list[str], plan: Plan) -> tuple[list[Unit], list[str]]:
     """Units, and tables of the resampling study: what takes longest first, so that no worker waits long at the end."""
     seconds = {model.name: (model.seconds or 0.0) / max(1, model.inputs) for model in plan.models}
     tables = uncertainty_tables(study)
-    return (
-        sorted(todo, key=lambda unit: -seconds[unit.model] * unit.inputs),
-        sorted(_lacking_tables(study, watcher), key=lambda stem: -seconds[tables[stem].model.name]),
-    )
-
-
-def _lacking_tables(study: Study, watcher: Watcher) -> list[str]:
-    """Tables of how far Infidelity's own error reaches; they need the attributions of units."""
-    return _lacking(study, "uncertainty", list(uncertainty_tables(study)), watcher)
-
-
-def _unasked(study: Study, watcher: Watcher) -> list[str]:
-    """The questions of trust of a study whose units are all there, by the names of their files."""
-    questions_left = questions(study, finished_scores(study)) if study.spec.trust.inputs else {}
-    return _lacking(study, TRUST, list(questions_left), watcher)
+    units = sorted(todo, key=lambda unit: -seconds[unit.model] * unit.inputs)
+    return units, sorted(lacking, key=lambda stem: -seconds[tables[stem].model.name])
 
 
 def _lacking(study: Study, kind: str, stems: list[str], watcher: Watcher) -> list[str]:

@@ -77,7 +77,10 @@ class TrustSpec(SpecTable):
         mistakes = Mistakes()
         for number, name in enumerate(listed):
             with mistakes.at(number):
-                _check_trial(name)
+                try:
+                    TRIALS.get(name)
+                except ValueError as error:
+                    raise unknown_name(str(error)) from None
         if mistakes:
             raise mistakes.validation_error()
         return tuple(listed)
@@ -141,7 +144,13 @@ def load_spec(
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SpecError(f"{source}: no TOML: {error}.") from None
     loaded = parse_spec(_placed(content, data, limit), source)
-    return loaded if precision is None else _in_precision(loaded, precision)
+    if precision is None:
+        return loaded
+    changed = []
+    for data_spec in loaded.data:
+        models = tuple(model.model_copy(update={"precision": precision}) for model in data_spec.models)
+        changed.append(data_spec.model_copy(update={"models": models}))
+    return loaded.model_copy(update={"data": tuple(changed)})
 
 
 def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] = ("MODULE",)) -> StudySpec:
@@ -150,13 +159,6 @@ def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] =
         return StudySpec.model_validate(content)
     except ValidationError as error:
         raise SpecError("\n".join(_explained(source, mistake, imports) for mistake in error.errors())) from None
-
-
-def _check_trial(name: Any) -> None:
-    try:
-        TRIALS.get(name)
-    except ValueError as error:
-        raise unknown_name(str(error)) from None
 
 
 def _shipped() -> dict[str, Traversable]:
@@ -184,7 +186,8 @@ def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None)
         return content
     tables: list[dict[str, Any]] = [dict(table) for table in sets]
     if data is not None:
-        takers = [table for table in tables if _takes_path(table.get("name"))]
+        known = names()  # what is not known raises when all is checked
+        takers = [table for table in tables if table.get("name") not in known or source_of(table["name"]).takes_path]
         if len(takers) != 1:
             raise SpecError(f"--data: the study has {len(takers)} data sets that take a path; write paths into a spec.")
         takers[0]["path"] = str(data)
@@ -193,32 +196,18 @@ def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None)
             table["limit"] = limit
         if table.get("path") is not None:
             table["path"] = _absolute(table["path"])
-        if isinstance(table.get("models"), list):
-            table["models"] = [_model_placed(model) for model in table["models"]]
+        if isinstance(table.get("models"), list):  # whole paths, for workers and later runs elsewhere
+            table["models"] = [
+                {key: _absolute(value) if key in ("path", "file") else value for key, value in model.items()}
+                if isinstance(model, dict)
+                else model
+                for model in table["models"]
+            ]
     return {**content, "data": tables}
-
-
-def _model_placed(model: Any) -> Any:
-    """A model with the whole path of its file, for workers and later runs elsewhere."""
-    if not isinstance(model, dict):
-        return model
-    return {key: _absolute(value) if key in ("path", "file") else value for key, value in model.items()}
 
 
 def _absolute(path: Any) -> Any:
     return str(Path(path).expanduser().absolute()) if isinstance(path, str) else path
-
-
-def _takes_path(name: Any) -> bool:
-    return name not in names() or source_of(name).takes_path  # what is not known raises when all is checked
-
-
-def _in_precision(spec: StudySpec, precision: Precision) -> StudySpec:
-    changed = []
-    for data in spec.data:
-        models = tuple(model.model_copy(update={"precision": precision}) for model in data.models)
-        changed.append(data.model_copy(update={"models": models}))
-    return spec.model_copy(update={"data": tuple(changed)})
 
 
 def _explained(source: str, error: Any, imports: Sequence[str]) -> str:

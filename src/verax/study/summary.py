@@ -33,7 +33,11 @@ def configurations(scores: pl.DataFrame, metrics: Sequence[MetricInfo]) -> pl.Da
         *((_wide(name).std() / pl.col(name).count().sqrt()).alias(f"{name}_error") for name in columns),
         *(_monte_carlo_error(metric.column) for metric in metrics if metric.noisy),
         *(_wide(name).sum() for name in costs),
-        *(_counted(name) for name in costs if name in _ROWS),
+        *(
+            pl.col(name).count().cast(pl.Int64).alias(name.replace("_rows", "_inputs"))
+            for name in costs
+            if name in _ROWS
+        ),
     )
     names = pl.col("dataset", "model", "modality", "method", "configuration").cast(pl.String)
     return grouped.select(*KEYS, pl.exclude(KEYS)).with_columns(names)
@@ -65,10 +69,6 @@ def methods(
 
 def _wide(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Float64)  # sums of many single-precision numbers lose digits
-
-
-def _counted(rows: str) -> pl.Expr:
-    return pl.col(rows).count().cast(pl.Int64).alias(rows.replace("_rows", "_inputs"))
 
 
 def _monte_carlo_error(name: str) -> pl.Expr:

@@ -34,12 +34,9 @@ _FORMAT = 2  # raise it when an answer is made in another way
 LEVEL = 0.95
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What came out."""
-
-    table: pl.DataFrame  # the figures; no rows where the question was not supported
-    facts: dict[str, Any]  # what belongs to them, as JSON can hold it; ``why`` is the reason why it is not supported
+# the figures, without rows where the question was not supported, and what belongs to them, as JSON can hold it; ``why``
+# is the reason why it is not supported
+Answer = tuple[pl.DataFrame, dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +47,7 @@ class Question(ABC):
     model: ExplainedModel  # the model
     metrics: StudyMetrics  # all metrics of the study
     best: Mapping[str, Attribution]  # the configuration that each of them rates best, by its column
-    asked: TrustSpec  # what the spec says
+    spec: TrustSpec  # what the spec says
 
     @property
     def title(self) -> str:
@@ -60,7 +57,7 @@ class Question(ABC):
     @property
     def rows(self) -> slice:
         """The inputs that are looked at."""
-        return slice(0, min(self.asked.inputs, len(self.model.inputs)))
+        return slice(0, min(self.spec.inputs, len(self.model.inputs)))
 
     @property
     def own(self) -> dict[str, Metric]:
@@ -106,7 +103,7 @@ class Question(ABC):
                     return self.answered(machine, cache)
             except ValueError as error:  # what the calls raise for, each with its reason, before they work
                 why = str(error)
-        return Answer(pl.DataFrame(), {"why": why})
+        return pl.DataFrame(), {"why": why}
 
     def _measured(self) -> dict[str, Metric]:
         """The metrics that it is about, with training rows for replacements that take some."""
@@ -132,8 +129,11 @@ class DistanceCheck(Question):
         model = self.model
         values = explain(model, self.shown, self.rows, machine, cache).values
         problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True)
-        metrics = {column: _in_one_step(metric) for column, metric in self._measured().items()}
-        evaluation = evaluate(problem, values, metrics).with_distance()
+        measured = self._measured()
+        for column, metric in measured.items():
+            if any(field.name == "steps" for field in fields(metric)):  # a distance has points of its own
+                measured[column] = replace(metric, steps=1)  # type: ignore[call-arg]
+        evaluation = evaluate(problem, values, measured).with_distance()
         best = {column: method.canonical for column, method in self.best.items()}
         rows = [
             {
@@ -152,17 +152,11 @@ class DistanceCheck(Question):
             if not distance.metric or distance.attribution == best[distance.metric]
             for beyond in (distance.beyond(LEVEL),)
         ]
-        return Answer(pl.DataFrame(rows, schema=dict(DISTANCE_SCHEMA)), {})
+        return pl.DataFrame(rows, schema=dict(DISTANCE_SCHEMA)), {}
 
     def _replacement(self, column: str) -> str:
         metric = self.own.get(column)
         return (metric.experiment.replacement or BASELINE).short_form if isinstance(metric, GuidedMetric) else ""
-
-
-def _in_one_step(metric: Metric) -> Metric:
-    """The same metric with fewer scores, which a distance has no use for: it has points of its own."""
-    named = {field.name for field in fields(metric)}
-    return replace(metric, steps=1) if "steps" in named else metric  # type: ignore[call-arg]
 
 
 class LimitsCheck(Question):
@@ -173,7 +167,7 @@ class LimitsCheck(Question):
     @property
     def settings(self) -> dict[str, Any]:
         """How many model rows may be spent."""
-        return {"rows": self.asked.limit_rows}
+        return {"rows": self.spec.limit_rows}
 
     def concerns(self, metric: Metric) -> bool:
         """Metrics whose limits are known."""
@@ -196,7 +190,7 @@ class LimitsCheck(Question):
         evaluation = evaluate(problem, values, metrics)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="limits: .* model rows allow")  # the table says of how many
-            limits = possible_limits(problem, metrics, rows=self.asked.limit_rows)
+            limits = possible_limits(problem, metrics, rows=self.spec.limit_rows)
         rows = []
         for column in metrics:
             name = self.best[column].canonical
@@ -218,7 +212,7 @@ class LimitsCheck(Question):
                     "inputs": len(known),
                 }
             )
-        return Answer(pl.DataFrame(rows, schema=dict(LIMITS_SCHEMA)), {})
+        return pl.DataFrame(rows, schema=dict(LIMITS_SCHEMA)), {}
 
 
 class SignificanceCheck(Question):
@@ -229,7 +223,7 @@ class SignificanceCheck(Question):
     @property
     def settings(self) -> dict[str, Any]:
         """The trials."""
-        return {"trials": list(self.asked.trials)}
+        return {"trials": list(self.spec.trials)}
 
     def concerns(self, metric: Metric) -> bool:
         """All of them."""
@@ -264,11 +258,11 @@ class SignificanceCheck(Question):
             {name: model.used(method) for name, method in self.explanations.items()},
             metrics=self.metrics.on_data(self.rows, model.background),
             replacements=["baseline"],
-            trials=self.asked.trials or None,
+            trials=self.spec.trials or None,
         )
         left_out = [[omission.what, omission.case, omission.why] for omission in result.left_out]
         facts = {"left_out": left_out, "inputs": result.inputs, "rows": result.rows, "seconds": result.seconds}
-        return Answer(finding_frame(result.findings), facts)
+        return finding_frame(result.findings), facts
 
 
 QUESTIONS: tuple[type[Question], ...] = (SignificanceCheck, DistanceCheck, LimitsCheck)
@@ -282,19 +276,18 @@ def questions(study: Study, scores: pl.DataFrame) -> dict[str, Question]:
     """All that is asked of models that have scores, by the name of its file; nothing where the spec asks nothing."""
     if not study.spec.trust.inputs or not scores.width:
         return {}
-    listed = [
-        kind(model, study.metrics, best, study.spec.trust)
-        for model in study.models.values()
-        for best in (_best(study, model, scores),)
-        if best
-        for kind in QUESTIONS
-    ]
-    return {question.stem: question for question in listed}
-
-
-def finished_scores(study: Study) -> pl.DataFrame:
-    """The table of a study of which all units are there."""
-    return study.scores()
+    listed: dict[str, Question] = {}
+    for model in study.models.values():
+        known = {method.canonical: method for method in model.configurations}
+        best = {
+            column: known[name]
+            for column, metric in study.metrics.items()
+            if column in scores.columns
+            and (name := best_configuration(scores, model.name, described(column, metric, noisy=False))) is not None
+        }
+        for question in [kind(model, study.metrics, best, study.spec.trust) for kind in QUESTIONS if best]:
+            listed[question.stem] = question
+    return listed
 
 
 def to_ask(study: Study, unfinished: bool) -> int:
@@ -303,16 +296,14 @@ def to_ask(study: Study, unfinished: bool) -> int:
         return 0
     if unfinished:
         return len(QUESTIONS) * len(study.models)
-    listed = questions(study, finished_scores(study))
+    listed = questions(study, study.scores())
     return len(listed) - len(study.store.contents(TRUST, listed).found)
 
 
 def answer(study: Study, question: Question, machine: Machine) -> None:
     """Ask, and write the file of the answer."""
-    answered = question.answer(machine, study.cache)
-    study.store.put(
-        TRUST, question.stem, parquet(answered.table, {"unit": question.stem, **answered.facts}), ".parquet"
-    )
+    table, facts = question.answer(machine, study.cache)
+    study.store.put(TRUST, question.stem, parquet(table, {"unit": question.stem, **facts}), ".parquet")
 
 
 def read_trust(study: Study, scores: pl.DataFrame) -> Trust | None:
@@ -327,36 +318,20 @@ def read_trust(study: Study, scores: pl.DataFrame) -> Trust | None:
     left_out: dict[str, tuple[str, ...]] = {}
     for stem, question in listed.items():
         name = question.model.name
-        facts = read_facts(files[stem]) if stem in files else {"why": f"{question.name}: {_LATER}"}
+        facts: dict[str, Any] = read_facts(files[stem]) if stem in files else {"why": f"{question.name}: {_LATER}"}
         if why := facts.get("why"):
             left_out[name] = (*left_out.get(name, ()), why)
         elif question.name in tables:
             tables[question.name].append(pl.read_parquet(files[stem]))
-        else:
-            audits[name] = _audit(question, pl.read_parquet(files[stem]), facts)
+        else:  # an audit as it was
+            audits[name] = Audit(
+                findings=findings_of(pl.read_parquet(files[stem])),
+                left_out=tuple(LeftOut(*omission) for omission in facts["left_out"]),
+                trials=trials_asked(settings.trials or None, own_model=True),
+                inputs=facts["inputs"],
+                rows=facts["rows"],
+                seconds=facts["seconds"],
+                level=LEVEL,
+                known_limitations={column: metric.known_limitations for column, metric in study.metrics.items()},
+            )
     return Trust(settings.inputs, pl.concat(tables["distance"]), pl.concat(tables["limits"]), audits, left_out)
-
-
-def _audit(question: Question, findings: pl.DataFrame, facts: dict[str, Any]) -> Audit:
-    """An audit as it was, from what was kept of it."""
-    return Audit(
-        findings=findings_of(findings),
-        left_out=tuple(LeftOut(*omission) for omission in facts["left_out"]),
-        trials=trials_asked(question.asked.trials or None, own_model=True),
-        inputs=facts["inputs"],
-        rows=facts["rows"],
-        seconds=facts["seconds"],
-        level=LEVEL,
-        known_limitations={column: metric.known_limitations for column, metric in question.metrics.items()},
-    )
-
-
-def _best(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> dict[str, Attribution]:
-    """The configuration that each metric rates best, by its column."""
-    known = {method.canonical: method for method in model.configurations}
-    names = {
-        column: best_configuration(scores, model.name, described(column, metric, noisy=False))
-        for column, metric in study.metrics.items()
-        if column in scores.columns
-    }
-    return {column: known[name] for column, name in names.items() if name is not None}

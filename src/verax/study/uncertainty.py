@@ -23,16 +23,11 @@ from verax.study.units import chunk_size, other_key
 
 @dataclass(frozen=True)
 class Resampling:
-    """One of a study's tables: a model with some configurations, and what is asked of them."""
+    """One of a study's tables: a model with some configurations, and how they are resampled."""
 
     model: ExplainedModel
     metric: Infidelity
-    asked: UncertaintySpec
-
-    @property
-    def stem(self) -> str:
-        """The name of its file in the store."""
-        return uncertainty_stem(self.model, self.metric, self.asked)
+    settings: UncertaintySpec
 
 
 def uncertainty_tables(study: Study) -> dict[str, Resampling]:
@@ -55,41 +50,47 @@ def uncertainty_tables(study: Study) -> dict[str, Resampling]:
                 settings = uncertainty.model_copy(update={"every": every})
                 tables.append(Resampling(model.explaining(some), metric, settings))
                 known.update(chosen)
-    return {table.stem: table for table in tables}
+    return {uncertainty_stem(table.model, table.metric, table.settings): table for table in tables}
 
 
 def compute_uncertainty(study: Study, stem: str, machine: Machine) -> None:
     """Compute one of a study's tables and write its file."""
-    stem_settings = uncertainty_tables(study)[stem]
+    resampling = uncertainty_tables(study)[stem]
     cache = study.store.cache(study.spec.cache_gib)  # looked at anew: other workers have added attributions meanwhile
-    table = uncertainty_table(stem_settings.model, stem_settings.metric, stem_settings.asked, machine, cache)
+    table = uncertainty_table(resampling.model, resampling.metric, resampling.settings, machine, cache)
     study.store.put("uncertainty", stem, parquet(table, {"unit": stem}), ".parquet")
 
 
-def uncertainty_stem(model: ExplainedModel, metric: Infidelity, asked: UncertaintySpec) -> str:
+def uncertainty_stem(model: ExplainedModel, metric: Infidelity, settings: UncertaintySpec) -> str:
     """The name of its file in the store."""
-    configurations = thinned(model.configurations, asked.every)
-    pool = {"infidelity": replace(metric, samples=asked.samples)}
+    configurations = thinned(model.configurations, settings.every)
+    pool = {"infidelity": replace(metric, samples=settings.samples)}
     # tables without replacement keep the names that they had before there was a choice
-    settings = asked.model_dump(mode="json", exclude=set() if asked.with_replacement else {"with_replacement"})
-    key = other_key("uncertainty", model, _rows(model, asked), configurations, pool, settings)
-    return f"{model.name}.{key[:16]}"
+    form = settings.model_dump(mode="json", exclude=set() if settings.with_replacement else {"with_replacement"})
+    rows = slice(0, min(settings.inputs, len(model.inputs)))
+    return f"{model.name}.{other_key('uncertainty', model, rows, configurations, pool, form)[:16]}"
 
 
 def uncertainty_table(
-    model: ExplainedModel, metric: Infidelity, asked: UncertaintySpec, machine: Machine, cache: Cache
+    model: ExplainedModel, metric: Infidelity, settings: UncertaintySpec, machine: Machine, cache: Cache
 ) -> pl.DataFrame:
     """One row for each configuration and number of draws."""
-    configurations = thinned(model.configurations, asked.every)
-    pool = replace(metric, samples=asked.samples)
-    study = InfidelityUncertainty(
-        pool, asked.sizes, asked.resamples, asked.independent, with_replacement=asked.with_replacement
+    configurations = thinned(model.configurations, settings.every)
+    pool, sizes = replace(metric, samples=settings.samples), settings.sizes
+    resampling = InfidelityUncertainty(
+        pool, sizes, settings.resamples, settings.independent, with_replacement=settings.with_replacement
     )
-    rows = _rows(model, asked)
-    result = joined([_part(model, study, configurations, some, machine, cache) for some in _chunks(model, rows)])
+    inputs, size = min(settings.inputs, len(model.inputs)), chunk_size(model)
+    parts = []
+    for start in range(0, inputs, size):  # as in the study's units, whose attributions fit into memory
+        rows = slice(start, min(start + size, inputs))
+        explained = explain(model, configurations, rows, machine, cache).values
+        problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
+        parts.append(resampling(problem, explained))
+    result = joined(parts)
     # each is computed for all configurations when it is asked for
     values, resampled, analytic = result.mean_value, result.mean_resampled, result.mean_analytic
-    independent = result.mean_independent or {method.canonical: [None] * len(asked.sizes) for method in configurations}
+    independent = result.mean_independent or {method.canonical: [None] * len(sizes) for method in configurations}
     per_input = {name: values.mean(0).tolist() for name, values in result.resampled.items()}
     per_input_analytic = {name: values.mean(0).tolist() for name, values in result.analytic.items()}
     records = [
@@ -99,7 +100,7 @@ def uncertainty_table(
             "method": type(method).__name__,
             "configuration": name,
             "draws": draws,
-            "inputs": rows.stop,
+            "inputs": inputs,
             "value": values[name][place],
             "resampled_sd": resampled[name][place],
             "analytic_se": analytic[name][place],
@@ -109,7 +110,7 @@ def uncertainty_table(
         }
         for method in configurations
         for name in (method.canonical,)
-        for place, draws in enumerate(asked.sizes)
+        for place, draws in enumerate(sizes)
     ]
     return pl.DataFrame(records, schema_overrides={"independent_sd": pl.Float64})
 
@@ -126,28 +127,3 @@ def joined(parts: Sequence[UncertaintyResult]) -> UncertaintyResult:
         variance=torch.cat([part.variance for part in parts], dim=1),
         repetitions=torch.cat(repeated, dim=1) if repeated else None,
     )
-
-
-def _part(
-    model: ExplainedModel,
-    study: InfidelityUncertainty,
-    configurations: Sequence[Attribution],
-    rows: slice,
-    machine: Machine,
-    cache: Cache,
-) -> UncertaintyResult:
-    """Explain and measure some inputs."""
-    values = explain(model, configurations, rows, machine, cache).values
-    problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
-    result: UncertaintyResult = study(problem, values)
-    return result
-
-
-def _chunks(model: ExplainedModel, rows: slice) -> list[slice]:
-    """The inputs in the chunks of the study's units, whose attributions fit into memory."""
-    size = chunk_size(model)
-    return [slice(start, min(start + size, rows.stop)) for start in range(0, rows.stop, size)]
-
-
-def _rows(model: ExplainedModel, asked: UncertaintySpec) -> slice:
-    return slice(0, min(asked.inputs, len(model.inputs)))
