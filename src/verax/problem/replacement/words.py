@@ -3,7 +3,7 @@
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, Literal
 
 from verax.core.registry import unknown
 from verax.problem.replacement.base import REPLACEMENTS, Replacement
@@ -14,6 +14,7 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("COUNT", int),
     bool: ("true|false", lambda word: _TRUTH[word]),
     str: ("WORD", str),
+    int | Literal["every"]: ("COUNT|every", lambda word: word if word == "every" else int(word)),
 }
 
 
