@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,18 @@ from torch import Tensor
 
 from verax.checking.measure import Measured, Plan, planned, reference_of
 from verax.checking.requirement import Requirement, requirements_of
-from verax.checking.result import Check, Checked, Outcome, Sample, inputs_to_decide, outcome_of
+from verax.checking.result import Check, Checked, Sample, inputs_to_decide, outcome_of
 from verax.core.arrays import as_tensor
 from verax.core.blocks import pieces
 from verax.core.files import tensor_hash
 from verax.core.noise import random_order
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Int
 from verax.core.warn import once_per_call
 from verax.evaluation.engine import about_problem
 from verax.evaluation.stream_sources import looks
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost
 from verax.statistics.anytime import ScoreRange
-from verax.statistics.intervals import Estimate
 from verax.statistics.paired import real_differences
 
 BLOCK = 512  # inputs that are measured together, by whoever: the model is asked the same with one worker or many
@@ -69,30 +69,24 @@ def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
 
 def run_check(plan: Plan, run: Run) -> Check:
     """Draw inputs, have them measured, and decide."""
-    draws = {(requirement.inputs, requirement.seed, requirement.until): None for requirement in plan.requirements}
+    by_draw: dict[tuple[int | None, int, str | None], list[int]] = {}
+    for number, requirement in enumerate(plan.requirements):
+        by_draw.setdefault((requirement.inputs, requirement.seed, requirement.until), []).append(number)
     checked: dict[int, list[Checked]] = {}
     spent, classes = Cost(), Counter[int]()
-    for draw in draws:
-        numbers = [
-            place
-            for place, requirement in enumerate(plan.requirements)
-            if (requirement.inputs, requirement.seed, requirement.until) == draw
-        ]
+    for draw, numbers in by_draw.items():
         gathered = Gathered(plan.part(numbers))
         for look in _looks(len(plan.problem), *draw):
             blocks = [look[part] for part in pieces(len(look), BLOCK)]
             for rows, measured in zip(blocks, run(gathered.plan, numbers, blocks), strict=True):
                 gathered.add(rows, measured)
-            lines = [requirement for place in range(len(numbers)) for requirement in gathered.checked(place)]
-            if all(requirement.outcome != "undecided" for requirement in lines):
+            if all(line.outcome != "undecided" for place in range(len(numbers)) for line in gathered.checked(place)):
                 break
-        checked |= {
-            number: [replace(requirement, requirement=number) for requirement in gathered.checked(place, final=True)]
-            for place, number in enumerate(numbers)
-        }
+        for place, number in enumerate(numbers):
+            checked[number] = [replace(line, requirement=number) for line in gathered.checked(place, final=True)]
         spent += gathered.spent
         classes = max(classes, gathered.classes, key=Counter.total)
-    every = tuple(requirement for number in sorted(checked) for requirement in checked[number])
+    every = tuple(line for number in sorted(checked) for line in checked[number])
     return Check(every, plan.requirements, spent, _facts(plan, classes))
 
 
@@ -147,18 +141,13 @@ class Gathered:
         held = requirement.held
         bound = {"number": held.value, "random": 0.0, "other": -held.value, "limit": held.value}[held.kind]
         direction = requirement.direction or "at least" if held.kind == "number" else "at least"
-
-        def decide(found: Estimate) -> Outcome:
-            return outcome_of(found, bound, direction, strict=held.kind == "random")
-
+        decide = partial(outcome_of, bound=bound, direction=direction, strict=held.kind == "random")
         outcome = decide(estimate)
         if outcome == "passed" and note:
             outcome = "undecided"
         open_ = final and outcome == "undecided" and not note
         missing = int(which.sum()) - int(known.sum())
-        notes = [note] if note else []
-        notes += [f"{missing:,} inputs could not be measured"] if missing else []
-        notes += [] if bool(known.any()) else ["no input"]
+        notes = (note, f"{missing:,} inputs could not be measured" * bool(missing), "no input" * (not known.any()))
         return Checked(
             requirement=number,
             title=str(requirement),
@@ -173,47 +162,40 @@ class Gathered:
             inputs=int(known.sum()),
             needed=inputs_to_decide(sample, level, anytime, decide) if open_ else None,
             interval=sample.interval(anytime),
-            note="; ".join(notes),
+            note="; ".join(filter(None, notes)),
             digest=tensor_hash(sample.values),
         )
 
-    def _sample(self, one: Requirement, name: str) -> tuple[Sample, str]:
+    def _sample(self, requirement: Requirement, name: str) -> tuple[Sample, str]:
         """The numbers whose mean decides, and why they cannot say that it is passed."""
-        form, held = one.metric.short_form, one.held
+        metric, held = requirement.metric, requirement.held
+        form, higher = metric.short_form, metric.higher_is_better
         scores = torch.cat([part.scores[form] for part in self.parts], dim=1)
-        known = self.parts[0].ranges[form] if one.until else one.metric.score_range(math.inf)
+        known = self.parts[0].ranges[form] if requirement.until else metric.score_range(math.inf)
         attributions = list(self.plan.attributions)
         values = scores[attributions.index(name)]
         if held.kind == "number":
             return Sample(values, known), ""
+        between = ScoreRange(-known.width, known.width, known.certain) if known.width else ScoreRange()
         if held.kind == "limit":
             chance, best = torch.cat([part.limits[form] for part in self.parts], dim=1)
             exact = all(part.exact[form] for part in self.parts)
             why = "" if exact else "limits are bounds from a search, so that it has at most this share"
-            sense = 1 if one.metric.higher_is_better else -1
-            return Sample(sense * (values - chance), _between(known), sense * (best - chance)), why
-        other = scores[attributions.index(reference_of(one)[0])]
-        return Sample(_better(values, other, one.metric.higher_is_better), _between(known)), ""
-
-
-def _better(own: Float[Tensor, " n"], other: Float[Tensor, " n"], higher: bool) -> Float[Tensor, " n"]:
-    """How much better a score is, input by input; not a number where one of them is none."""
-    first, second = (own, other) if higher else (other, own)
-    return real_differences(first, second[None])[0]
-
-
-def _between(known: ScoreRange) -> ScoreRange:
-    """Where differences of two scores lie."""
-    return ScoreRange(-known.width, known.width, known.certain) if known.width else ScoreRange()
+            sense = 1 if higher else -1
+            return Sample(sense * (values - chance), between, sense * (best - chance)), why
+        other = scores[attributions.index(reference_of(requirement)[0])]
+        first, second = (values, other) if higher else (other, values)
+        return Sample(real_differences(first, second[None])[0], between), ""
 
 
 def _facts(plan: Plan, classes: Mapping[int, int]) -> dict[str, str]:
-    """What was checked, as far as the problem knows it."""
-    problem = plan.problem
-    arrays = {name: array for name, array in plan.attributions.items() if hasattr(array, "shape")}
+    """What was checked, as far as the problem knows it: model, rows, arrays, methods."""
+    problem, methods = plan.problem, {}
     facts = about_problem(problem).facts(dict(sorted(classes.items())))
     facts |= {"inputs": f"{len(problem):,}", "SHA-256 of the inputs": tensor_hash(problem.inputs)}
-    for name, array in arrays.items():
-        facts[f"SHA-256 of {name}"] = tensor_hash(as_tensor(f"attributions[{name!r}]", array))
-    methods = {name: array.canonical for name, array in plan.attributions.items() if not hasattr(array, "shape")}
-    return facts | {f"method {name}": words for name, words in methods.items()}
+    for name, array in plan.attributions.items():
+        if hasattr(array, "shape"):
+            facts[f"SHA-256 of {name}"] = tensor_hash(as_tensor(f"attributions[{name!r}]", array))
+        else:
+            methods[f"method {name}"] = array.canonical
+    return facts | methods

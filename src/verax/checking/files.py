@@ -6,7 +6,7 @@ import inspect
 import platform
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from verax.checking.check import Rows, run_check
 from verax.checking.measure import Measured, Plan, method_of, planned
 from verax.checking.requirement import Requirement, Segments, requirements_of
 from verax.checking.result import Check
 from verax.core.blocks import one_thread_on_cpu
-from verax.core.engine import Engine, Processes
+from verax.core.engine import Processes
 from verax.core.files import digest, read_sealed_json, sealed_json, write_atomically
 from verax.core.packages import __version__
 from verax.core.registry import unknown
@@ -70,14 +71,12 @@ class CheckFile:
     def files(self) -> dict[str, Path]:
         """Every file that decides about the result, by the name under which the check says it."""
         files = {name: Path(self.problem[name]) for name in (*_FILES, *_MAYBE) if _is_path(name, self.problem)}
-        sources = {
-            "explanation": self.explanation[1],
-            **{f"compared_with.{name}": source for name, source in self.others.items()},
-        }
+        sources = {"explanation": self.explanation[1]}
+        sources |= {f"compared_with.{name}": source for name, source in self.others.items()}
         files |= {name: Path(source) for name, source in sources.items() if is_file(source)}
-        for number, source in enumerate(self.requirements):
-            if source.segments is not None and source.segments.file is not None:
-                files[f"requirements[{number}].segments"] = Path(source.segments.file)
+        for number, requirement in enumerate(self.requirements):
+            if requirement.segments is not None and requirement.segments.file is not None:
+                files[f"requirements[{number}].segments"] = Path(requirement.segments.file)
         return files
 
     def open(self) -> Plan:
@@ -95,35 +94,27 @@ class CheckFile:
             if len(held) != 1:
                 raise CheckFileError(f"{source}: expected one attribution, got {', '.join(held)}.")
             (attributions[name],) = held.values()
-        about = [
-            replace(requirement, explanation=requirement.explanation or self.explanation[0])
-            for requirement in self.requirements
-        ]
-        return planned(problem, attributions, tuple(self._with_labels(requirement) for requirement in about))
+        return planned(problem, attributions, tuple(map(self._settled, self.requirements)))
 
-    def _with_labels(self, one: Requirement) -> Requirement:
-        """The requirement with the values of its segments' column, from a file where that has it."""
-        held = one.segments
-        if held is None or held.column is None:
-            return one
-        source = Path(held.file or self.problem["inputs"])
-        if source.suffix.lower() not in TABLES:
-            return one
+    def _settled(self, requirement: Requirement) -> Requirement:
+        """The requirement with its explanation, and with the values of its segments' column where a table has it."""
+        requirement = replace(requirement, explanation=requirement.explanation or self.explanation[0])
+        held = requirement.segments
+        source = Path("" if held is None else held.file or self.problem["inputs"])
+        if held is None or held.column is None or source.suffix.lower() not in TABLES:
+            return requirement
         table = read_table(source)
         if held.column not in table.columns:
             raise CheckFileError(f"{source}: segments.column: {unknown(held.column, table.columns)}")
         column = table[held.column]
-        words = column.dtype.is_numeric()
-        labels = column.to_numpy() if words else np.array([str(one) for one in column.to_list()])
-        return replace(one, segments=replace(held, file=None, labels=labels))
+        labels = column.to_numpy() if column.dtype.is_numeric() else np.array(list(map(str, column.to_list())))
+        return replace(requirement, segments=replace(held, file=None, labels=labels))
 
 
 def _read(
     content: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], tuple[str, str], dict[str, str], tuple[Requirement, ...]]:
-    for key in content:
-        if key not in (*_TABLES, *_SHARED):
-            raise ValueError(f"{key}: no such key; {unknown(key, (*_TABLES, *_SHARED))}")
+    _check_keys("", content, (*_TABLES, *_SHARED))
     for key in ("problem", "explanation"):
         if not isinstance(content.get(key), dict):
             raise ValueError(f"{key}: expected a table [{key}].")
@@ -141,52 +132,44 @@ def _read(
     if not isinstance(others, dict):
         raise ValueError("compared_with: expected a table of names and their files or methods.")
     explanation = _explanation(content["explanation"], folder)
-    named = {name: _said(f"compared_with.{name}", source, folder) for name, source in others.items()}
+    named = {name: _source(f"compared_with.{name}", source, folder) for name, source in others.items()}
     if explanation[0] in named:
         raise ValueError(
             f"compared_with: {explanation[0]!r} is the name of the explanation; call the other one otherwise."
         )
-    return (
-        _problem(content["problem"], folder),
-        explanation,
-        named,
-        tuple(_placed(requirement, folder) for requirement in requirements),
-    )
-
-
-def _problem(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    known = list(inspect.signature(open_problem).parameters)
-    for key in said:
-        if key not in known:
-            raise ValueError(f"problem.{key}: no such key; {unknown(key, known)}")
-    if missing := [key for key in ("model", "inputs") if key not in said]:
+    problem = content["problem"]
+    _check_keys("problem.", problem, inspect.signature(open_problem).parameters)
+    if missing := [key for key in ("model", "inputs") if key not in problem]:
         raise ValueError(f"problem.{missing[0]}: expected a file.")
-    return {key: str(folder / value) if _is_path(key, said) else value for key, value in said.items()}
+    placed = {key: str(folder / value) if _is_path(key, problem) else value for key, value in problem.items()}
+    return placed, explanation, named, tuple(_placed(requirement, folder) for requirement in requirements)
 
 
-def _is_path(key: str, said: Mapping[str, Any]) -> bool:
-    return (key in _FILES and key in said) or (key in _MAYBE and is_file(said.get(key)))
+def _check_keys(where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{where}{key}: no such key; {unknown(key, known)}")
 
 
-def _explanation(said: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-    for key in said:
-        if key not in ("file", "method", "name"):
-            raise ValueError(f"explanation.{key}: no such key; {unknown(key, ('file', 'method', 'name'))}")
-    if ("file" in said) == ("method" in said):
+def _is_path(key: str, problem: Mapping[str, Any]) -> bool:
+    return (key in _FILES and key in problem) or (key in _MAYBE and is_file(problem.get(key)))
+
+
+def _explanation(table: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    _check_keys("explanation.", table, ("file", "method", "name"))
+    if ("file" in table) == ("method" in table):
         raise ValueError("explanation: expected either file or method.")
-    (kind,) = {"file", "method"} & set(said)
-    value = _said(f"explanation.{kind}", said[kind], folder)
+    kind = "file" if "file" in table else "method"
+    value = _source(f"explanation.{kind}", table[kind], folder)
     if is_file(value) != (kind == "file"):
-        raise ValueError(
-            f"explanation.{kind}: expected {'a file' if kind == 'file' else 'a method'}, got {said[kind]}."
-        )
-    name = said.get("name", Path(value).stem if kind == "file" else value)
+        raise ValueError(f"explanation.{kind}: expected a {kind}, got {table[kind]}.")
+    name = table.get("name", Path(value).stem if kind == "file" else value)
     if not isinstance(name, str) or not name:
         raise ValueError(f"explanation.name: expected a name, got {name!r}.")
     return name, value
 
 
-def _said(key: str, value: Any, folder: Path) -> str:
+def _source(key: str, value: Any, folder: Path) -> str:
     """A file as a whole path, or the short form of a method, which must be known."""
     if not isinstance(value, str):
         raise ValueError(f"{key}: expected a file ({', '.join(SUFFIXES)}) or a method, got {value!r}.")
@@ -204,14 +187,14 @@ def _is_file(word: str) -> bool:
     return is_file(word) or word.lower().endswith(".jsonl")
 
 
-def _placed(one: Requirement, folder: Path) -> Requirement:
+def _placed(requirement: Requirement, folder: Path) -> Requirement:
     """The requirement with whole paths; labels are for calls in Python."""
-    held: Segments | None = one.segments
+    held: Segments | None = requirement.segments
     if held is not None and held.labels is not None:
         raise ValueError("segments: expected 'class', or a table with score or column.")
     if held is None or held.file is None:
-        return one
-    return replace(one, segments=replace(held, file=str(folder / held.file)))
+        return requirement
+    return replace(requirement, segments=replace(held, file=str(folder / held.file)))
 
 
 def hashes(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, str]:
@@ -288,25 +271,20 @@ def run_file(check: CheckFile, workers: int = 1) -> Check:
         if workers == 1:
             return run_check(plan, lambda part, numbers, blocks: map(part.measure, blocks))
         with Processes([functools.partial(_measured, str(check.path))] * workers) as engine:
-            return run_check(plan, lambda part, numbers, blocks: _in_order(engine, numbers, blocks))
 
+            def in_order(part: Plan, numbers: Sequence[int], blocks: Iterable[Rows]) -> Iterator[Measured]:
+                tasks = [(place, tuple(numbers), rows) for place, rows in enumerate(blocks)]
+                done = dict(engine.run(tasks, name=lambda task: f"inputs {task[2].min()} to {task[2].max()}"))
+                return (_with_arrays(done[place], torch.as_tensor) for place in range(len(tasks)))
 
-def _in_order(engine: Engine, numbers: Sequence[int], blocks: Iterable[Rows]) -> Iterator[Measured]:
-    """What is measured of blocks, in their order."""
-    tasks = [(place, tuple(numbers), rows) for place, rows in enumerate(blocks)]
-    measured: dict[int, Measured] = {}
-    for place, result in engine.run(tasks, name=lambda task: f"inputs {task[2].min()} to {task[2].max()}"):
-        measured[place] = _restored(result)
-    return (measured[place] for place in range(len(tasks)))
+            return run_check(plan, in_order)
 
 
 def _measured(path: str, task: tuple[int, tuple[int, ...], Rows], tell: object) -> tuple[int, Measured]:
     """What a worker does with a block."""
     place, numbers, rows = task
     measured = _plan(path).part(numbers).measure(rows)
-    arrays: Any = {name: array.numpy() for name, array in measured.scores.items()}  # tensors would share memory
-    best: Any = {name: array.numpy() for name, array in measured.limits.items()}
-    return place, replace(measured, scores=arrays, limits=best)
+    return place, _with_arrays(measured, Tensor.numpy)  # tensors would share memory
 
 
 @functools.cache
@@ -315,8 +293,8 @@ def _plan(path: str) -> Plan:
     return CheckFile.read(Path(path)).open()
 
 
-def _restored(measured: Measured) -> Measured:
+def _with_arrays(measured: Measured, change: Callable[[Any], Any]) -> Measured:
     scores, best = (
-        {name: torch.as_tensor(array) for name, array in held.items()} for held in (measured.scores, measured.limits)
+        {name: change(array) for name, array in arrays.items()} for arrays in (measured.scores, measured.limits)
     )
     return replace(measured, scores=scores, limits=best)

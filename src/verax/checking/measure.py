@@ -1,7 +1,7 @@
 """What requirements need of some inputs: scores of metrics, limits and reasons, each measured once."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,19 +60,19 @@ class Plan:
     def part(self, numbers: Sequence[int]) -> "Plan":
         """What some of the requirements need, and nothing else."""
         some = tuple(self.requirements[number] for number in numbers)
-        needed = {name for item in some for name in (self.about(item) + reference_of(item))}
-        kept = {name: item for name, item in self.attributions.items() if name in needed}
+        needed = {name for requirement in some for name in (self.about(requirement) + reference_of(requirement))}
+        kept = {name: attribution for name, attribution in self.attributions.items() if name in needed}
         return replace(self, attributions=kept, requirements=some)
 
-    def about(self, one: Requirement) -> tuple[str, ...]:
+    def about(self, requirement: Requirement) -> tuple[str, ...]:
         """The explanations that a requirement is about."""
-        return self.explanations if one.explanation is None else (one.explanation,)
+        return self.explanations if requirement.explanation is None else (requirement.explanation,)
 
     def measure(self, rows: Any) -> Measured:
         """Measure some inputs."""
         problem, shape = self.problem[rows], tuple(self.problem.inputs.shape)
-        attributions = {name: of_rows(item, rows, shape) for name, item in self.attributions.items()}
-        metrics = {name: item for name, item in self.measures.items() if isinstance(item, Metric)}
+        attributions = {name: of_rows(array, rows, shape) for name, array in self.attributions.items()}
+        metrics = {name: metric for name, metric in self.measures.items() if isinstance(metric, Metric)}
         scores, ranges, spent = {}, {}, Cost()
         if metrics:
             evaluation = evaluate(problem, attributions, metrics)
@@ -80,34 +80,25 @@ class Plan:
             for name, result in evaluation.items():
                 scores[name] = result.scores.detach().double().cpu()
                 ranges[name] = metrics[name].score_range(result.context.largest_change)
-        for alike in _alike(self.measures.values()):
-            reasons = reasons_for(problem, attributions, alike)
+        alike: dict[tuple[Any, ...], list[ReasonMetric]] = {}  # totals of reasons that are found in one call
+        for measure in self.measures.values():
+            if isinstance(measure, ReasonMetric):
+                alike.setdefault((measure.k, measure.tolerance, measure.direction), []).append(measure)
+        for totals in alike.values():
+            reasons = reasons_for(problem, attributions, totals)
             spent += reasons.cost
-            scores |= {item.short_form: item.of(reasons) for item in alike}
-            ranges |= {item.short_form: item.score_range(math.inf) for item in alike}
+            scores |= {total.short_form: total.of(reasons) for total in totals}
+            ranges |= {total.short_form: total.score_range(math.inf) for total in totals}
         best, exact = {}, {}
-        if limited := self._limited():
-            known = limits(problem, limited)
-            spent += Cost(Rows(next(iter(known.values())).rows), next(iter(known.values())).seconds)
-            best = {name: torch.stack((item.random, item.best_scores)).double().cpu() for name, item in known.items()}
-            exact = {name: item.exact for name, item in known.items()}
+        held = [requirement.metric for requirement in self.requirements if requirement.held.kind == "limit"]
+        if held:
+            known = limits(problem, {metric.short_form: metric for metric in held})
+            first = next(iter(known.values()))
+            spent += Cost(Rows(first.rows), first.seconds)
+            for name, limit in known.items():
+                best[name] = torch.stack((limit.random, limit.best_scores)).double().cpu()
+                exact[name] = limit.exact
         return Measured(scores, ranges, best, exact, spent, class_counts(problem.classes))
-
-    def _limited(self) -> dict[str, Any]:
-        return {
-            requirement.metric.short_form: requirement.metric
-            for requirement in self.requirements
-            if requirement.held.kind == "limit"
-        }
-
-
-def _alike(measures: Iterable[Measure]) -> list[list[ReasonMetric]]:
-    """Totals of reasons that are found in one call."""
-    groups: dict[tuple[Any, ...], list[ReasonMetric]] = {}
-    for measure in measures:
-        if isinstance(measure, ReasonMetric):
-            groups.setdefault(measure.needs(), []).append(measure)
-    return list(groups.values())
 
 
 def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ...]) -> Plan:
@@ -126,7 +117,11 @@ def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ..
         raise ValueError("attributions: all of them are compared with, so none is left to be checked; say explanation.")
     random = {requirement.seed for requirement in requirements if requirement.held.kind == "random"}
     added: dict[str, Any] = {_random_name(seed): Random(seed=seed) for seed in sorted(random)}
-    added |= {name: _other(name, named) for name in sorted(others) if name not in named}
+    for name in sorted(others - {*named}):
+        try:
+            added[name] = method_of(name)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"threshold: expected {', '.join(named)} or a method, got {error}") from None
     if twice := [name for name in added if name in named]:
         raise ValueError(f"attributions: {twice[0]!r} is the name of the reference; call yours otherwise.")
     fewest = fewest_features(problem)
@@ -136,11 +131,11 @@ def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ..
     return plan
 
 
-def reference_of(one: Requirement) -> tuple[str, ...]:
+def reference_of(requirement: Requirement) -> tuple[str, ...]:
     """The name of the explanation that a requirement compares with, if it does."""
-    if one.held.kind == "random":
-        return (_random_name(one.seed),)
-    return (one.held.name,) if one.held.kind == "other" else ()
+    if requirement.held.kind == "random":
+        return (_random_name(requirement.seed),)
+    return (requirement.held.name,) if requirement.held.kind == "other" else ()
 
 
 def _random_name(seed: int) -> str:
@@ -172,38 +167,29 @@ def method_of(words: str) -> Attribution:
     return method
 
 
-def _other(words: str, named: Mapping[str, Any]) -> Attribution:
-    """The method that an explanation must not be worse than."""
-    try:
-        return method_of(words)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"threshold: expected {', '.join(named)} or a method, got {error}") from None
-
-
 def _check(plan: Plan) -> None:
     """Raise for what cannot be measured."""
     problem = plan.problem
     zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
     arrays = {name: zeros if isinstance(item, Attribution) else item for name, item in plan.attributions.items()}
     rated = attributed(problem, problem.order("attributions", arrays))
-    metrics = {name: item for name, item in plan.measures.items() if isinstance(item, Metric)}
-    if metrics:
+    if metrics := {name: metric for name, metric in plan.measures.items() if isinstance(metric, Metric)}:
         check_call(Call(rated, metrics))
-    for number, item in enumerate(plan.requirements):
-        where = f"requirements[{number}]"
-        if item.inputs is not None and item.inputs > len(problem):
-            raise ValueError(f"{where}.inputs: expected at most the {len(problem)} there are, got {item.inputs}.")
-        if item.held.kind == "limit" and not has_limits(item.metric):
-            raise ValueError(f"{where}.threshold: limits are {LIMITED}, got {item.metric.name}.")
-        if isinstance(item.metric, ReasonMetric) and item.metric.total == "stability":
-            _check_stability(plan, item, where)
-        if item.segments is not None:
-            item.segments.names(problem)
+    for number, requirement in enumerate(plan.requirements):
+        where, metric, inputs = f"requirements[{number}]", requirement.metric, requirement.inputs
+        if inputs is not None and inputs > len(problem):
+            raise ValueError(f"{where}.inputs: expected at most the {len(problem)} there are, got {inputs}.")
+        if requirement.held.kind == "limit" and not has_limits(metric):
+            raise ValueError(f"{where}.threshold: limits are {LIMITED}, got {metric.name}.")
+        if isinstance(metric, ReasonMetric) and metric.total == "stability":
+            _check_stability(plan, requirement, where)
+        if requirement.segments is not None:
+            requirement.segments.names(problem)
 
 
-def _check_stability(plan: Plan, one: Requirement, where: str) -> None:
-    over = one.metric.over
-    arrays = [name for name in plan.about(one) if not isinstance(plan.attributions[name], Attribution)]
+def _check_stability(plan: Plan, requirement: Requirement, where: str) -> None:
+    over = requirement.metric.over
+    arrays = [name for name in plan.about(requirement) if not isinstance(plan.attributions[name], Attribution)]
     if over != "neighbours" and arrays:
         raise ValueError(
             f"{where}.metric: stability over {over} needs a method, which can be computed again, got an array for "

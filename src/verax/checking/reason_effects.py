@@ -30,14 +30,6 @@ Effects = Callable[[Bool[Tensor, "b sets features"]], Float[Tensor, "b sets"]]
 
 
 @dataclass(frozen=True)
-class NamedFeatures:
-    """Features that explanations name, by what they say of each."""
-
-    raising: Bool[Tensor, "k n features"]  # those that are said to raise the score
-    lowering: Bool[Tensor, "k n features"]  # those that are said to lower it
-
-
-@dataclass(frozen=True)
 class Removals:
     """How far scores fall when features are removed; below 0 where they rise. Double precision, on the CPU."""
 
@@ -48,16 +40,22 @@ class Removals:
     best: Float[Tensor, " n"]  # the most that naming so many features could have; NaN for inputs that were not searched
     exact: bool  # whether all subsets of that size were tried; if not, ``best`` may be too small
     rounding: Float[Tensor, " n"]  # a change that counts as none, for each input
-    scores: Float[Tensor, " n"]  # of the unperturbed rows
 
 
-def removals(problem: Problem, named: NamedFeatures, size: int, ways: tuple[bool, bool], rows: int) -> Removals:
-    """Remove features and score what is left."""
+def removals(
+    problem: Problem,
+    top: Int[Tensor, "a n k"],
+    sign: Float[Tensor, "a n features"],
+    ways: tuple[bool, bool],
+    rows: int,
+) -> Removals:
+    """Remove features and score what is left; signs say what the features at the top do to the score."""
     rated = attributed(problem, {"none": torch.zeros(()).expand(problem.inputs.shape)})
     count, most = len(problem), problem.features.most
     single = torch.full((count, most), torch.nan, dtype=torch.float64)
     best = torch.full((count,), torch.nan, dtype=torch.float64)
-    together = torch.zeros(named.raising.shape[:2], dtype=torch.float64)
+    together, size = torch.zeros(top.shape[:2], dtype=torch.float64), top.shape[-1]
+    named = sign * _mask(top, most)
     searched, exact = _searched(rated, size, rows)
     with problem.session(effects_scale(problem)) as session:
         task = Task(rated, *problem.begin(session), session.score_name)
@@ -67,18 +65,17 @@ def removals(problem: Problem, named: NamedFeatures, size: int, ways: tuple[bool
                 which = part.which[block.rows].cpu()
                 alone = effects(torch.eye(part.features, dtype=torch.bool).expand(len(which), -1, -1))
                 single[which, : part.features] = alone
-                for sign, masks in ((1, named.raising), (-1, named.lowering)):
-                    mask = masks[:, which, : part.features].transpose(0, 1)
-                    together[:, which] += sign * effects(mask).T if bool(mask.any()) else 0
+                for way in (1, -1):
+                    mask = (named[:, which, : part.features] == way).transpose(0, 1)
+                    together[:, which] += way * effects(mask).T if bool(mask.any()) else 0
                 for place in searched[which].nonzero()[:, 0].tolist():
-                    alone_effects = _effects(
-                        part, load(part.session, part.task, _one(block, place), slice(0, 1), False)
-                    )
-                    best[which[place]] = _best(alone_effects, alone[place], size, ways, exact)
+                    row = slice(block.rows.start + place, block.rows.start + place + 1)
+                    of_row = _effects(part, load(part.session, part.task, row, slice(0, 1), False))
+                    best[which[place]] = _best(of_row, alone[place], size, ways, exact)
         clean = task.clean.double().cpu()
         spacing = torch.finfo(session.dtype).eps
     largest = single.nan_to_num().abs().amax(1)
-    return Removals(single, together, best, exact, _SPACINGS * spacing * (clean.abs() + largest), clean)
+    return Removals(single, together, best, exact, _SPACINGS * spacing * (clean.abs() + largest))
 
 
 def effects_scale(problem: Problem) -> Scale:
@@ -109,10 +106,6 @@ def _blocks(part: Part) -> Iterator[Block]:
         yield load(part.session, part.task, rows, slice(0, 1), False)
 
 
-def _one(block: Block, place: int) -> slice:
-    return slice(block.rows.start + place, block.rows.start + place + 1)
-
-
 def _effects(part: Part, block: Block) -> Effects:
     """What gives the fall of the score for removed sets of a block's inputs."""
     session, task = part.session, part.task
@@ -121,21 +114,16 @@ def _effects(part: Part, block: Block) -> Effects:
     def effects(removed: Bool[Tensor, "b sets features"]) -> Float[Tensor, "b sets"]:
         masks = removed.to(session.device)
         if most <= MOST_FEATURES:
-            scores = score_sets(session, task, block, _packed(masks))
+            kind = set_type(masks.shape[-1])
+            bits = torch.arange(masks.shape[-1], dtype=kind, device=masks.device)
+            packed = (masks * (torch.ones_like(bits) << bits)).sum(-1, dtype=kind)
+            scores = score_sets(session, task, block, packed)
         else:
             scores = score_masks(PerturbedRows(session, task, block), session, masks)
         part.session.settle()
         return clean[:, None] - scores.double().cpu()
 
     return effects
-
-
-def _packed(removed: Bool[Tensor, "b sets features"]) -> Int[Tensor, "b sets"]:
-    kind = set_type(removed.shape[-1])
-    bits = torch.ones((), dtype=kind, device=removed.device) << torch.arange(
-        removed.shape[-1], dtype=kind, device=removed.device
-    )
-    return (removed * bits).sum(-1, dtype=kind)
 
 
 def _best(
@@ -176,12 +164,6 @@ def _of_some(effects: Effects, sign: float, alone: Float[Tensor, " features"], s
         kept = wider[order]
         largest.append(float(values[order[0]]))
     return largest
-
-
-def named_of(top: Int[Tensor, "a n k"], sign: Float[Tensor, "a n features"]) -> NamedFeatures:
-    """The features of reasons, by what their attributions' signs say of them."""
-    mask = _mask(top, sign.shape[-1])
-    return NamedFeatures(mask & (sign > 0), mask & (sign < 0))
 
 
 def _mask(top: Int[Tensor, "a n k"], features: int) -> Bool[Tensor, "a n features"]:

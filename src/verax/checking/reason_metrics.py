@@ -97,32 +97,18 @@ class ReasonMetric:
         """That of any share."""
         return ScoreRange(0.0, 1.0, certain=True)
 
-    def needs(self) -> tuple[int, float, str]:
-        """What totals that are found together have in common."""
-        return self.k, self.tolerance, self.direction
-
-    def of(self, found: Reasons) -> Float[Any, "a n"]:
+    def of(self, reasons: Reasons) -> Float[Any, "a n"]:
         """One number per attribution and input."""
-        values = found.per_input()
-        return values[f"stability over {self.over}" if self.total == "stability" else self.total]
+        return reasons.per_input()[f"stability over {self.over}" if self.total == "stability" else self.total]
 
 
 def reasons_for(problem: Problem, attributions: Mapping[str, Any], metrics: list[ReasonMetric]) -> Reasons:
     """The reasons that some totals need, which have k, tolerance and direction in common; no more is computed."""
-    totals, over = (
-        {metric.total for metric in metrics},
-        {metric.over for metric in metrics if metric.total == "stability"},
-    )
-    again = bool(over & {"seeds", "background"})
     first = metrics[0]
+    again = 4 if any(metric.total == "stability" and metric.over != "neighbours" for metric in metrics) else 0
+    rows = ROWS if any(metric.total == "share" for metric in metrics) else 0
     return reasons(
-        problem,
-        attributions,
-        first.k,
-        direction=first.direction,
-        tolerance=first.tolerance,
-        repeats=4 if again else 0,
-        rows=ROWS if "share" in totals else 0,
+        problem, attributions, first.k, direction=first.direction, tolerance=first.tolerance, repeats=again, rows=rows
     )
 
 

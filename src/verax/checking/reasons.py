@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.checking.reason_effects import Direction, effects_scale, judged, named_of, removals
+from verax.checking.reason_effects import Direction, effects_scale, judged, removals
 from verax.checking.stability import KINDS, agreement
 from verax.core.arguments import checked_choice, checked_count, checked_level, checked_not_negative, checked_seed
 from verax.core.arrays import Layout
@@ -19,6 +19,7 @@ from verax.evaluation.engine import problem_facts
 from verax.evaluation.evaluate import prepared
 from verax.evaluation.limits import ROWS
 from verax.metrics.about import fact_line
+from verax.problem.attributed import Attributed
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Meter
@@ -114,10 +115,8 @@ class Reasons:
         named = (self._values["top"] >= 0).sum(-1)
         wrong = self._values["false"].sum(-1).double() / named.clamp(min=1)
         left_out = self._values["omitted"].sum(-1).double() / self._values["strongest"].clamp(min=1)
-        return {"false": wrong, "omitted": left_out, "share": self._values["share"], **self._stabilities()}
-
-    def _stabilities(self) -> dict[str, Tensor]:
-        return {name: self._values[name] for name in ("stability", *(f"stability over {kind}" for kind in KINDS))}
+        kept = ("share", "stability", *(f"stability over {kind}" for kind in KINDS))
+        return {"false": wrong, "omitted": left_out, **{name: self._values[name] for name in kept}}
 
     def totals(self, *, level: float = LEVEL) -> dict[str, Any]:
         """The mean over inputs of each total with its interval, as the attributions were given.
@@ -167,7 +166,12 @@ class Reasons:
             level: Coverage of the intervals.
         """
         checked_level(level)
-        segments = {"": slice(None)} | self._segments(by)
+        segments: dict[str, Any] = {"": slice(None)}
+        if by is not None:
+            named = np.asarray(by)
+            if named.shape != (self._inputs,):
+                raise ValueError(f"by: expected one label for each of {self._inputs} inputs, got shape {named.shape}.")
+            segments |= {str(segment): torch.from_numpy(named == segment) for segment in np.unique(named)}
         rows = [
             (
                 label + (f", {segment}" if segment else ""),
@@ -180,43 +184,27 @@ class Reasons:
         caption = f"Top {self.k} features that {_WORDS[self.direction]} the {self.score}, means over {inputs} with "
         caption += f"{100 * level:.4g} % intervals; {cost(self.rows, self.cost.seconds)}"
         about = fact_line(self.facts)
-        return TextTable(("attribution", *TOTALS), first_rows(rows), caption, tuple(self._notes()), about=about)
+        return TextTable(("attribution", *TOTALS), first_rows(rows), caption, self._notes(), about=about)
 
     @property
     def _inputs(self) -> int:
         return self._values["top"].shape[1]
 
-    def _segments(self, by: Any) -> dict[str, Any]:
-        """The inputs of each label."""
-        if by is None:
-            return {}
-        labels = np.asarray(by)
-        if labels.shape != (self._inputs,):
-            raise ValueError(f"by: expected one label for each of {self._inputs} inputs, got shape {labels.shape}.")
-        return {str(label): torch.from_numpy(labels == label) for label in np.unique(labels)}
-
-    def _notes(self) -> list[str]:
+    def _notes(self) -> tuple[str, ...]:
         """What the totals mean, and what they are of where it is not all inputs."""
         known = int((~self._values["share"].isnan()).any(0).sum())
-        notes = [
+        over = []  # the mean of each kind that could be asked, for each attribution
+        for kind in KINDS:
+            values = self._values[f"stability over {kind}"]
+            means = [f"{float(value.nanmean()):.3g}" for value in values if not bool(value.isnan().all())]
+            over += [f"{kind} {', '.join(means)}"] if means else []
+        return (
             "false: reasons without which the score does not move as the explanation says; omitted: of the "
             f"{self.k} features that move it most, those that are not named",
             f"share: of the effect of the best {self.k} features, {'found' if self.exact else 'sought'} for "
             f"{counted(known, 'input')}{'' if self.exact else ', so that shares are at most these'}",
-        ]
-        return [
-            *notes,
-            f"stability: the part of the top {self.k} that stays, over {self._stability_words() or 'nothing'}",
-        ]
-
-    def _stability_words(self) -> str:
-        """The mean of each kind that could be asked, for each attribution."""
-        words = []
-        for kind in KINDS:
-            values = self._values[f"stability over {kind}"]
-            means = [f"{float(value.nanmean()):.3g}" for value in values if not bool(value.isnan().all())]
-            words += [f"{kind} {', '.join(means)}"] if means else []
-        return "; ".join(words)
+            f"stability: the part of the top {self.k} that stays, over {'; '.join(over) or 'nothing'}",
+        )
 
     def __repr__(self) -> str:
         return self.table().text()
@@ -277,24 +265,27 @@ def reasons(
         0.000 [0.000, 0.071]
     """
     checked_choice("direction", direction, get_args(Direction))
-    settings = (checked_count("k", k), checked_not_negative("tolerance", tolerance))
+    k, tolerance = checked_count("k", k), checked_not_negative("tolerance", tolerance)
     checked_count("repeats", repeats, least=0)
     checked_count("rows", rows, least=0)
     checked_seed(seed)
     call = prepared(problem, attributions, ("pc",), lambda call: None)  # metrics have no part in it
     problem, layout = call.rated.problem, call.rated.layout
     meter = Meter(problem.scorer.counts)
-    values = _by_feature(problem, torch.stack([attribution.double().cpu() for attribution in call.rated.attributions]))
-    top, sign = named_features(values, settings[0], direction)
-    effects = removals(problem, named_of(top, sign), settings[0], (direction != "lowers", direction != "raises"), rows)
+
+    def named_by(rated: Attributed) -> tuple[Int[Tensor, "a n k"], Float[Tensor, "a n features"]]:
+        stacked = torch.stack([attribution.double().cpu() for attribution in rated.attributions])
+        return named_features(rated.features.reduce(stacked, slice(0, len(rated))).double(), k, direction)
+
+    top, sign = named_by(call.rated)
+    effects = removals(problem, top, sign, (direction != "lowers", direction != "raises"), rows)
     judgement = judged(effects, top, sign, direction, tolerance)
-    methods = {} if not isinstance(attributions, Mapping) else attributions
-    methods = {name: attribution for name, attribution in methods.items() if isinstance(attribution, Attribution)}
+    listed = attributions.items() if isinstance(attributions, Mapping) else ()
+    methods = {name: attribution for name, attribution in listed if isinstance(attribution, Attribution)}
 
     def top_of(changed: Problem, methods: Mapping[str, Attribution]) -> dict[str, Int[Tensor, "n k"]]:
         again = prepared(changed, methods, ("pc",), lambda call: None).rated
-        stacked = torch.stack([attribution.double().cpu() for attribution in again.attributions])
-        return dict(zip(methods, named_features(_by_feature(changed, stacked), settings[0], direction)[0], strict=True))
+        return dict(zip(methods, named_by(again)[0], strict=True))
 
     names = layout.names or tuple(f"attribution {place}" for place in range(len(top)))
     over = agreement(problem, dict(zip(names, top, strict=True)), methods, top_of, repeats, seed)
@@ -304,7 +295,7 @@ def reasons(
     judgement, single, feature_names = _as_given(judgement, effects.single, problem.names, places)
     scale = "value" if problem.scorer.adapter.returns == "values" else effects_scale(problem).replace("_", "-")
     return Reasons(
-        k=settings[0],
+        k=k,
         direction=direction,
         score=scale,
         exact=effects.exact,
@@ -317,10 +308,6 @@ def reasons(
         _layout=layout,
         _values=judgement,
     )
-
-
-def _by_feature(problem: Problem, values: Float[Tensor, "k n *rest"]) -> Float[Tensor, "k n features"]:
-    return problem.features.reduce(values, slice(0, len(problem))).double()
 
 
 def named_features(

@@ -153,29 +153,30 @@ class Threshold:
     name: str = ""
 
     @classmethod
-    def read(cls, said: Any, margin: float) -> "Threshold":
+    def read(cls, threshold: Any, margin: float) -> "Threshold":
         """Read what a requirement says.
 
         Example:
             >>> Threshold.read("not worse than lime", 0.02), Threshold.read("80 % of the limit", 0.0).value
             (Threshold(kind='other', value=0.02, name='lime'), 0.8)
         """
-        if isinstance(said, bool) or not isinstance(said, str | int | float):
-            raise TypeError(f"threshold: expected {_THRESHOLDS}, got {kind_in_words(said)}.")
-        if isinstance(said, str) and said.startswith(_NOT_WORSE) and said.removeprefix(_NOT_WORSE).strip():
-            return cls("other", margin, said.removeprefix(_NOT_WORSE).strip())
+        if isinstance(threshold, bool) or not isinstance(threshold, str | int | float):
+            raise TypeError(f"threshold: expected {_THRESHOLDS}, got {kind_in_words(threshold)}.")
+        words = str(threshold)
+        if words.startswith(_NOT_WORSE) and (name := words.removeprefix(_NOT_WORSE).strip()):
+            return cls("other", margin, name)
         if margin:
-            raise ValueError(f"margin: it goes with 'not worse than NAME', got {margin:g} with {said!r}.")
-        if said == "better than random":
+            raise ValueError(f"margin: it goes with 'not worse than NAME', got {margin:g} with {threshold!r}.")
+        if words == "better than random":
             return cls("random")
-        if not isinstance(said, str) and math.isfinite(said):
-            return cls("number", float(said))
-        share = _SHARE.fullmatch(str(said))
+        if not isinstance(threshold, str) and math.isfinite(threshold):
+            return cls("number", float(threshold))
+        share = _SHARE.fullmatch(words)
         if share is None:
-            raise ValueError(f"threshold: expected {_THRESHOLDS}, got {said!r}.")
+            raise ValueError(f"threshold: expected {_THRESHOLDS}, got {threshold!r}.")
         part = float(share[1]) / (100 if share[2] else 1)
         if part > 1:
-            raise ValueError(f"threshold: expected at most 100 % of the limit, got {said!r}.")
+            raise ValueError(f"threshold: expected at most 100 % of the limit, got {threshold!r}.")
         return cls("limit", part)
 
 
@@ -277,24 +278,25 @@ def measure_of(metric: Any) -> Measure:
     return metric_from({"metric": name, **settings}, {}) if settings else metric_of(name, argument="metric")
 
 
-def segments_of(said: Any) -> Segments | None:
+def segments_of(segments: Any) -> Segments | None:
     """The segments that a word, a dict, labels or an object mean."""
-    if said is None or isinstance(said, Segments):
-        return said
-    if isinstance(said, str):
-        if said != "class":
-            raise ValueError(f"segments: expected 'class', or a table with score or column, got {said!r}.")
+    if segments is None or isinstance(segments, Segments):
+        return segments
+    if isinstance(segments, str):
+        if segments != "class":
+            raise ValueError(f"segments: expected 'class', or a table with score or column, got {segments!r}.")
         return Segments(by="class")
-    if isinstance(said, Mapping):
-        return Segments(**_known("segments", said, Segments))
-    return Segments(labels=np.asarray(said))
+    if isinstance(segments, Mapping):
+        return Segments(**_known("segments", segments, Segments))
+    return Segments(labels=np.asarray(segments))
 
 
-def requirements_of(said: Any) -> tuple[Requirement, ...]:
+def requirements_of(requirements_or_dicts: Any) -> tuple[Requirement, ...]:
     """One or several requirements, as objects or as dicts of their arguments, all checked before any work."""
-    listed = [said] if isinstance(said, Requirement | Mapping) else said
+    single = isinstance(requirements_or_dicts, Requirement | Mapping)
+    listed = [requirements_or_dicts] if single else requirements_or_dicts
     if isinstance(listed, str) or not isinstance(listed, Sequence) or not listed:
-        raise TypeError(f"requirements: expected a list of requirements, got {kind_in_words(said)}.")
+        raise TypeError(f"requirements: expected a list of requirements, got {kind_in_words(listed)}.")
     requirements = []
     for number, entry in enumerate(listed):
         try:
@@ -304,19 +306,19 @@ def requirements_of(said: Any) -> tuple[Requirement, ...]:
     return tuple(requirements)
 
 
-def _from_dict(said: Any) -> Requirement:
-    if not isinstance(said, Mapping):
-        raise TypeError(f"metric: expected a Requirement or a dict, got {kind_in_words(said)}.")
-    known = _known("requirement", said, Requirement)
+def _from_dict(table: Any) -> Requirement:
+    if not isinstance(table, Mapping):
+        raise TypeError(f"metric: expected a Requirement or a dict, got {kind_in_words(table)}.")
+    known = _known("requirement", table, Requirement)
     if missing := [name for name in ("metric", "threshold") if name not in known]:
         raise ValueError(f"{missing[0]}: it is missing.")
     return Requirement(**known)
 
 
-def _known(what: str, said: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
+def _known(what: str, table: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
     """Arguments of a dataclass; one that it does not have is an error."""
     allowed = [field.name for field in fields(kind)]
-    for name in said:
+    for name in table:
         if name not in allowed:
             raise ValueError(f"{name}: no such key of a {what}; {unknown(name, allowed)}")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}

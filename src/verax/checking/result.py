@@ -175,10 +175,15 @@ class Checked:
     note: str
     digest: str
 
-    def __str__(self) -> str:
+    @property
+    def _figure(self) -> str:
+        """The value with its interval."""
         value, low, high = digits_of_interval((self.value, self.low, self.high), (self.high - self.low) / 2)
+        return f"{value} [{low}, {high}]"
+
+    def __str__(self) -> str:
         where = "" if self.segment == "all" else f" ({self.segment})"
-        text = f"{self.outcome}: {self.explanation}, {self.title}{where}: {value} [{low}, {high}]"
+        text = f"{self.outcome}: {self.explanation}, {self.title}{where}: {self._figure}"
         text += f", {counted(self.inputs, 'input')}"
         more = "" if self.needed is None else f"; about {self.needed:,} inputs would decide"
         return f"{text}{more}{f'; {self.note}' if self.note else ''}"
@@ -203,7 +208,7 @@ class Check:
     @property
     def outcome(self) -> Outcome:
         """Failed where any line is, else undecided where any is, else passed."""
-        outcomes = {requirement.outcome for requirement in self.requirements}
+        outcomes = {line.outcome for line in self.requirements}
         return "failed" if "failed" in outcomes else "undecided" if "undecided" in outcomes else "passed"
 
     @property
@@ -215,14 +220,12 @@ class Check:
         """One row per requirement, explanation and segment, as a polars data frame with the fields of ``Checked``."""
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
-        return pl.DataFrame([asdict(requirement) for requirement in self.requirements], infer_schema_length=None)
+        return pl.DataFrame([asdict(line) for line in self.requirements], infer_schema_length=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome, and each line with what was required and why, as plain values."""
-        lines = [
-            asdict(requirement) | {"justification": self.required[requirement.requirement].justification}
-            for requirement in self.requirements
-        ]
+        why = [requirement.justification for requirement in self.required]
+        lines = [asdict(line) | {"justification": why[line.requirement]} for line in self.requirements]
         spent = {"rows": self.rows, "rows_backward": self.cost.rows.backward, "seconds": self.cost.seconds}
         return {"outcome": self.outcome, "requirements": lines, "facts": dict(self.facts), **spent}
 
@@ -232,34 +235,23 @@ class Check:
         Args:
             name: Of the suite.
         """
-        counts = {
-            word: sum(requirement.outcome == word for requirement in self.requirements)
-            for word in ("failed", "undecided")
-        }
-        suite = ElementTree.Element("testsuite", name=name, tests=str(len(self.requirements)))
-        suite.set("failures", str(counts["failed"]))
-        suite.set("errors", str(counts["undecided"]))
-        for requirement in self.requirements:
-            case = ElementTree.SubElement(suite, "testcase", classname=_printable(f"{name}.{requirement.explanation}"))
-            case.set(
-                "name",
-                _printable(
-                    requirement.title
-                    if requirement.segment == "all"
-                    else f"{requirement.title} ({requirement.segment})"
-                ),
-            )
-            why = self.required[requirement.requirement].justification
-            text = _printable(f"{requirement}\n{why}")
-            if requirement.outcome == "passed":
+        root = ElementTree.Element("testsuites")
+        outcomes = [line.outcome for line in self.requirements]
+        counts = {"tests": len(outcomes), "failures": outcomes.count("failed"), "errors": outcomes.count("undecided")}
+        suite = ElementTree.SubElement(
+            root, "testsuite", {"name": name, **{word: str(many) for word, many in counts.items()}}
+        )
+        for line in self.requirements:
+            title = line.title if line.segment == "all" else f"{line.title} ({line.segment})"
+            names = {"classname": _printable(f"{name}.{line.explanation}"), "name": _printable(title)}
+            case = ElementTree.SubElement(suite, "testcase", names)
+            text = _printable(f"{line}\n{self.required[line.requirement].justification}")
+            if line.outcome == "passed":
                 ElementTree.SubElement(case, "system-out").text = text
             else:
-                kind = "failure" if requirement.outcome == "failed" else "error"
-                ElementTree.SubElement(
-                    case, kind, message=_printable(str(requirement)), type=requirement.outcome
-                ).text = text
-        root = ElementTree.Element("testsuites")
-        root.append(suite)
+                kind = "failure" if line.outcome == "failed" else "error"
+                about = {"message": _printable(str(line)), "type": line.outcome}
+                ElementTree.SubElement(case, kind, about).text = text
         return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -277,27 +269,13 @@ class Check:
     def table(self) -> TextTable:
         """A line per requirement, explanation and segment."""
         rows = []
-        for requirement in self.requirements:
-            value, low, high = digits_of_interval(
-                (requirement.value, requirement.low, requirement.high), (requirement.high - requirement.low) / 2
-            )
-            needed = "" if requirement.needed is None else f"{requirement.needed:,}"
-            bound = f"{requirement.direction} {significant(requirement.bound, 4)}"
-            interval = f"{value} [{low}, {high}]"
-            rows.append(
-                (
-                    requirement.outcome,
-                    requirement.title,
-                    requirement.explanation,
-                    requirement.segment,
-                    interval,
-                    bound,
-                    f"{requirement.inputs:,}",
-                    needed,
-                )
-            )
+        for line in self.requirements:
+            needed = "" if line.needed is None else f"{line.needed:,}"
+            bound = f"{line.direction} {significant(line.bound, 4)}"
+            what = (line.outcome, line.title, line.explanation, line.segment)
+            rows.append((*what, line._figure, bound, f"{line.inputs:,}", needed))
         head = ("outcome", "requirement", "explanation", "segment", "value", "threshold", "inputs", "inputs needed")
-        notes = tuple(dict.fromkeys(requirement.note for requirement in self.requirements if requirement.note))
+        notes = tuple(dict.fromkeys(line.note for line in self.requirements if line.note))
         caption = f"{self.outcome}; {cost(self.rows, self.cost.seconds)}"
         return TextTable(head, tuple(rows), caption, notes, about=self.about)
 

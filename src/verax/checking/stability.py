@@ -1,7 +1,7 @@
 """Whether the top features stay: with other seeds of the method, other draws of the background, and nearby inputs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -31,15 +31,22 @@ def agreement(
 ) -> dict[str, Float[Tensor, "a n"]]:
     """The part of each input's top features that stays, by what is changed; NaN where it cannot be."""
     nothing = torch.full((len(problem),), torch.nan, dtype=torch.float64)
-    seeded = {name: method for name, method in methods.items() if _has_seed(method)}
+    seeded: dict[str, Any] = {name: method for name, method in methods.items() if hasattr(method, "seed")}
     agreements: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
     if seeded and repeats:
-        others = [{name: with_seed(method, turn) for name, method in seeded.items()} for turn in range(1, repeats + 1)]
+        others = [
+            {name: replace(method, seed=method.seed + turn) for name, method in seeded.items()}
+            for turn in range(1, repeats + 1)
+        ]
         agreements["seeds"] = _mean_overlap(top, [top_of(problem, other) for other in others])
     agreements["seeds"] |= {name: torch.ones_like(nothing) for name in methods if name not in seeded}
-    if methods and repeats and problem.background is not None:
-        drawn = [_drawn_background(problem, turn, seed) for turn in range(1, repeats + 1)]
-        agreements["background"] = _mean_overlap(top, [top_of(other, methods) for other in drawn])
+    if methods and repeats and (rows := problem.background) is not None:
+        drawn = []
+        for turn in range(1, repeats + 1):  # as many rows, drawn with replacement
+            key = noise.input_keys(torch.zeros(1, 1), seed, f"background {turn}")
+            lots = noise.words(key, 0, len(rows))[0].remainder(len(rows))
+            drawn.append(top_of(problem.with_background_rows(lots.to(rows.device)), methods))
+        agreements["background"] = _mean_overlap(top, drawn)
     nearest = neighbours(problem)
     for name, named in top.items():
         beside = overlap(named, named[nearest.clamp(min=0)])
@@ -59,29 +66,10 @@ def overlap(first: Int[Tensor, "n k"], second: Int[Tensor, "n k"]) -> Float[Tens
     return torch.where(most > 0, both.double() / most.clamp(min=1), 1.0)
 
 
-def with_seed(method: Attribution, turn: int) -> Attribution:
-    """The same method with another seed."""
-    held: Any = method
-    return replace(held, seed=held.seed + turn) if _has_seed(method) else method
-
-
-def _has_seed(method: Attribution) -> bool:
-    return any(field.name == "seed" for field in fields(method))
-
-
 def _mean_overlap(
     top: Mapping[str, Int[Tensor, "n k"]], others: list[dict[str, Int[Tensor, "n k"]]]
 ) -> dict[str, Float[Tensor, " n"]]:
     return {name: torch.stack([overlap(top[name], other[name]) for other in others]).mean(0) for name in others[0]}
-
-
-def _drawn_background(problem: Problem, turn: int, seed: int) -> Problem:
-    """The same problem with as many rows of its background, drawn with replacement."""
-    rows = problem.background
-    assert rows is not None  # noqa: S101  # as the caller has asked
-    key = noise.input_keys(torch.zeros(1, 1), seed, f"background {turn}")
-    lots = noise.words(key, 0, len(rows))[0].remainder(len(rows))
-    return problem.with_background_rows(lots.to(rows.device))
 
 
 def neighbours(problem: Problem) -> Int[Tensor, " n"]:
@@ -103,24 +91,13 @@ def neighbours(problem: Problem) -> Int[Tensor, " n"]:
         else float(scores.max() - scores.min())
     )
     height = max(1, _ELEMENTS // (len(pool) * values.shape[1]))
-    every, categories = torch.arange(len(values)), values[:, category]
-    parts = [every[part] for part in pieces(len(values), height)]
-    return torch.cat([_nearest(rows, pool, amounts, categories, scores, classes, reach) for rows in parts])
-
-
-def _nearest(
-    rows: Int[Tensor, " b"],
-    pool: Int[Tensor, " m"],
-    amounts: Float[Tensor, "n amounts"],
-    categories: Float[Tensor, "n categories"],
-    scores: Float[Tensor, " n"],
-    classes: Int[Tensor, " n"],
-    reach: float,
-) -> Int[Tensor, " b"]:
-    """The nearest of a pool for some inputs, among those with the same target and nearly the same score."""
-    apart = (amounts[rows, None] - amounts[pool]).square().sum(-1)
-    apart += (categories[rows, None] != categories[pool]).sum(-1)
-    allowed = (scores[rows, None] - scores[pool]).abs() <= reach
-    allowed &= (classes[rows, None] == classes[pool]) & (rows[:, None] != pool)
-    nearest = pool[apart.masked_fill(~allowed, torch.inf).argmin(1)]
-    return nearest.where(allowed.any(1), -1)
+    every, categories, nearest_parts = torch.arange(len(values)), values[:, category], []
+    for part in pieces(len(values), height):
+        rows = every[part]
+        apart = (amounts[rows, None] - amounts[pool]).square().sum(-1)
+        apart += (categories[rows, None] != categories[pool]).sum(-1)
+        allowed = (scores[rows, None] - scores[pool]).abs() <= reach
+        allowed &= (classes[rows, None] == classes[pool]) & (rows[:, None] != pool)
+        nearest = pool[apart.masked_fill(~allowed, torch.inf).argmin(1)]
+        nearest_parts.append(nearest.where(allowed.any(1), -1))
+    return torch.cat(nearest_parts)
