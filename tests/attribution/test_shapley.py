@@ -1,5 +1,6 @@
 """Both estimators of Shapley values: exact where all coalitions fit, additive at any budget, budgets as prefixes."""
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -304,7 +305,8 @@ def test_over_one_row_a_background_is_a_baseline(method):
 
 
 @both
-def test_a_mean_over_the_background_needs_one(method):
+def test_a_mean_over_the_background_needs_one(method, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it would answer before the library does
     with pytest.raises(ValueError, match=r"over=.background.*background=train_inputs"):
         method(over="background")(calls.problem(network(), inputs(1, 6)))
     with pytest.raises(ValueError, match="over"):

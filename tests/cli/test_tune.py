@@ -139,6 +139,14 @@ def test_the_same_command_goes_on(folder, tmp_path):
         assert re.search(f"holds a search with another .*{name}", result.stderr)
 
 
+def test_a_method_is_tried_with_the_settings_in_brackets_alone(folder):
+    methods = "gradient,LimeTabular(samples=64, alpha=0.1)"
+    found = json.loads(ran(folder, "--methods", methods, "--question", "local", "--json").stdout)
+    assert found["trials"] == 2
+    refused = invoke(folder, "--methods", "KernelShap(sample=64)")
+    assert (refused.exit_code, refused.stderr.startswith("verax: --methods: KernelShap: sample: ")) == (2, True)
+
+
 def test_several_metrics_give_the_front(folder):
     found = json.loads(
         ran(folder, *QUICK, *(part for name in ("dpc", "pc", "cost") for part in ("--metric", name)), "--json").stdout

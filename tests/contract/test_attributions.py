@@ -34,6 +34,7 @@ from verax.attribution import (
     VarGrad,
 )
 
+NO_BACKGROUND = {"over": ()}  # means over one are held in tests/attribution/test_shapley.py
 (LeaveOneOut,) = from_page("write-an-attribution", "LeaveOneOut")
 
 CASES = (
@@ -63,10 +64,10 @@ CASES = (
     image(Edges("canny", smoothing=1.0), parity="even", others={"detector": (), "smoothing": (2.0,)}),
     tabular(Occlusion()),
     image(Occlusion("keep_one_in")),
-    tabular(KernelShap(samples=24), others={"samples": (4, 64)}),
-    image(KernelShap(samples=24), others={"samples": (12,)}),
-    tabular(PermutationShap(samples=12), others={"samples": (4, 64)}),
-    image(PermutationShap(samples=24), others={"samples": (12,)}),
+    tabular(KernelShap(samples=24), others={"samples": (4, 64), **NO_BACKGROUND}),
+    image(KernelShap(samples=24), others={"samples": (12,), **NO_BACKGROUND}),
+    tabular(PermutationShap(samples=12), others={"samples": (4, 64), **NO_BACKGROUND}),
+    image(PermutationShap(samples=24), others={"samples": (12,), **NO_BACKGROUND}),
     tabular(LimeGroups(samples=16)),
     image(LimeGroups(samples=16)),
     tabular(LeaveOneOut()),

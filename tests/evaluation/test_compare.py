@@ -139,6 +139,15 @@ def test_rows_of_a_call_hold_those_of_the_methods_it_computed(kind):
     assert backward == 40 * 64
 
 
+def test_a_metric_called_on_a_problem_counts_the_methods_it_computed():
+    scorer = verax.Scorer(torch.nn.Linear(4, 2))
+    x = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
+    methods = {"LIME": verax.attribution.LimeTabular(samples=100), "x": x}
+    for metric in (verax.metrics.PredictionChange(), verax.metrics.EffectCorrelation(samples=20)):
+        before = scorer.rows
+        assert metric(verax.Problem(scorer, x), methods).rows == scorer.rows - before > 1000
+
+
 def test_arguments_reach_the_evaluation(problem):
     model, x, attributions = problem
     settings = {"target": 2, "baselines": 0.5, "steps": 3, "sigma": 0.1, "samples": 9, "seed": 4, "output": "logit"}

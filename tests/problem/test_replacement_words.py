@@ -22,9 +22,13 @@ def test_every_replacement_is_said_by_its_name_in_words_and_in_files(name):
 
 def test_settings_are_read_by_their_types():
     assert replacement_from("nudge:epsilon=0.1") == Nudge(0.1)
+    assert replacement_from("nudge(epsilon=0.1)") == replacement_from("Nudge(epsilon=0.1)") == Nudge(0.1)
+    assert replacement_from("NoisyLinear()") == replacement_from("noisy_linear") == NoisyLinear()
+    assert replacement_from("noisy_linear(noise=0, seed=3)") == NoisyLinear(noise=0.0, seed=3)
     assert replacement_from("noisy_linear:noise=0, seed=3") == NoisyLinear(noise=0.0, seed=3)
     drawn = replacement_from("marginal:draws=8,seed=2")
     assert (drawn.draws, drawn.seed, drawn.background) == (8, 2, None)
+    assert replacement_from("marginal:draws=every").draws == "every"
     assert needs_background(drawn)
     assert not needs_background(Nudge(0.1))
     assert not needs_background(Marginal([[0.0]]))
@@ -37,8 +41,10 @@ def test_settings_are_read_by_their_types():
         ("own", "expected baseline, toward, nudge, conditional, marginal, blur"),
         ("nudge", "nudge needs epsilon; say nudge:epsilon=NUMBER."),
         ("nudge:0.1", "got '0.1'; it has epsilon."),
+        ("nudge(0.1)", "got '0.1'; it has epsilon."),
+        ("nudge(epsilon=0.1", "got 'nudge(epsilon=0.1'"),
         ("nudge:epsilon=far", "epsilon: expected NUMBER, got 'far'"),
-        ("marginal:draws=2.5", "draws: expected COUNT, got '2.5'"),
+        ("marginal:draws=2.5", "draws: expected COUNT|every, got '2.5'"),
         ("marginal:background=train", "it has draws, seed"),
         ("baseline:epsilon=1", "it has none"),
         ("toward:epsilon=2", "--replacement: toward: epsilon: expected a part of the way"),

@@ -181,7 +181,7 @@ def metrics_of(
     return listed
 
 
-def methods_of(words: Sequence[str]) -> "dict[str, Attribution]":
+def methods_of(words: Sequence[str], option: str = "--method") -> "dict[str, Attribution]":
     """Methods from short forms, in small or capital letters, each under its name with its settings.
 
     Example:
@@ -193,13 +193,13 @@ def methods_of(words: Sequence[str]) -> "dict[str, Attribution]":
     known = {name.lower(): name for name in METHODS}
     methods: dict[str, Attribution] = {}
     for word in words:
-        name, settings = _parsed("--method", word, list(METHODS), known)
+        name, settings = _parsed(option, word, list(METHODS), known)
         listing = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
         label = f"{name}({listing})" if listing else name
         try:
             method: Attribution = from_dict(METHODS.get(name), settings)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"--method: {name}: {error}") from None
+            raise ValueError(f"{option}: {name}: {error}") from None
         methods = joined(methods, {label: method})
     return methods
 

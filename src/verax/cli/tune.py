@@ -9,9 +9,10 @@ import typer
 from verax.cli import common, complete, model_options
 from verax.cli.common import check_extra
 from verax.core.files import table_bytes
-from verax.core.registry import load_plugins, to_dict
+from verax.core.registry import load_plugins, split_settings, to_dict
 
 if TYPE_CHECKING:
+    from verax.attribution import Attribution
     from verax.tuning import Tuned, TunedByQuestion
 
 STORE = "trials.parquet"
@@ -34,7 +35,8 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="NAME,...",
-            help="Such as lime,SmoothGrad; by default all that can be used.",
+            help="Such as lime,SmoothGrad, each with all its settings, or with those in brackets: "
+            "'KernelShap(samples=256)'; by default all that can be used.",
             autocompletion=complete.methods,
         ),
     ] = None,
@@ -151,17 +153,21 @@ def _facts(tuned: "Tuned | TunedByQuestion") -> dict[str, Any]:
     }
 
 
-def _methods(parts: list[str]) -> list[str]:
-    """The names between commas; what no method is called raises before anything is opened."""
+def _methods(parts: list[str]) -> "list[str | Attribution]":
+    """Names and short forms between commas; what no method is called raises before anything is opened."""
     from verax.attribution import METHODS
     from verax.tuning.space import methods_named
 
     labels = [label for kind in METHODS.values() for label in (kind.__name__, kind.label)]
-    names = [name.strip() for part in parts for name in part.split(",")]
-    for name in names:
-        if not methods_named(name):
+    methods: list[str | Attribution] = []
+    for name in (name.strip() for part in parts for name in split_settings(part)):
+        if "(" in name:
+            methods += model_options.methods_of([name], "--methods").values()
+        elif not methods_named(name):
             common.checked_name("--methods", name, list(dict.fromkeys(labels)))
-    return names
+        else:
+            methods.append(name)
+    return methods
 
 
 def _write(tuned: "Tuned | TunedByQuestion", folder: Path) -> list[Path]:

@@ -248,7 +248,7 @@ def parse_short_form(text: str) -> tuple[str, dict[str, Any]]:
     if match is None:
         raise ValueError(f"expected NAME or NAME(SETTING=VALUE, ...), got {text}")
     settings = {}
-    for part in _split_settings(match[2] or ""):
+    for part in split_settings(match[2] or ""):
         name, sign, value = part.partition("=")
         if not sign or not name.strip().isidentifier():
             raise ValueError(f"{match[1]}: expected SETTING=VALUE, got {part.strip()}")
@@ -256,7 +256,7 @@ def parse_short_form(text: str) -> tuple[str, dict[str, Any]]:
     return match[1], settings
 
 
-def _split_settings(text: str) -> list[str]:
+def split_settings(text: str) -> list[str]:
     """The parts between commas that are in no bracket and in no quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for place, sign in enumerate(text):

@@ -15,8 +15,9 @@ from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.ranking import AlternativeResult
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import with_reference
-from verax.metrics.base import Kind
+from verax.metrics.base import Kind, Metric
 from verax.metrics.choose import Metrics, deciding_metrics, metrics_for, why_not
+from verax.metrics.result import Result
 from verax.problem.attributed import attributed, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.problem.replacement import Replacement, checked_replacement
@@ -52,6 +53,14 @@ def evaluate(problem: Problem, attributions: Any, metrics: Metrics | None = None
         ['gradient']
     """
     return run(prepared(problem, attributions, metrics, check_call))
+
+
+def by_one_metric(problem: Problem, attributions: Any, metric: Metric) -> Result:
+    """The result of a metric that is called itself: its cost is that of the whole call, methods included."""
+    call = prepared(problem, attributions, {metric.name: metric}, check_call)
+    result: Result = run(call)[metric.name]
+    rows, seconds = result.rows + call.spent.rows.forward, result.seconds + call.spent.seconds
+    return replace(result, context=replace(result.context, rows=rows, seconds=seconds))
 
 
 def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check: Callable[[Call], None]) -> Call:

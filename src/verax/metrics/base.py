@@ -150,9 +150,9 @@ class Metric(ABC):
             >>> verax.metrics.PredictionChange()(verax.Problem(torch.nn.Linear(4, 2), x), x).value.shape
             torch.Size([3])
         """
-        from verax.evaluation.evaluate import evaluate  # noqa: PLC0415  # the verb behind it, a layer above
+        from verax.evaluation.evaluate import by_one_metric  # noqa: PLC0415  # what runs it, a layer above
 
-        return evaluate(problem, attributions, {self.name: self})[self.name]
+        return by_one_metric(problem, attributions, self)
 
     @property
     def short_form(self) -> str:

@@ -1,5 +1,6 @@
 """Replacements in words, as commands take them: a name and settings, ``marginal:draws=16,seed=1``."""
 
+import re
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
@@ -8,8 +9,10 @@ from typing import Any, Literal
 from verax.core.registry import unknown
 from verax.problem.replacement.base import REPLACEMENTS, Replacement
 
+_FORM = re.compile(r"\s*(\w+)\s*(?::(.*)|\((.*)\)\s*)?", re.DOTALL)
 _TRUTH = {"true": True, "false": False}
-_READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+_Reader = tuple[str, Callable[[str], Any]]
+_READERS: dict[Any, _Reader] = {
     float: ("NUMBER", float),
     int: ("COUNT", int),
     bool: ("true|false", lambda word: _TRUTH[word]),
@@ -19,17 +22,21 @@ _READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 
 
 def replacement_from(words: str, argument: str = "replacement") -> Replacement:
-    """Read a replacement: its name, and after a colon its settings with commas between them.
+    """Read a replacement: its name, and after a colon its settings with commas between them, or in brackets.
 
     Example:
         >>> replacement_from("nudge:epsilon=0.1"), replacement_from("conditional")
-        (Nudge(epsilon=0.1), Conditional(ridge=1e-06))
+        (Nudge(epsilon=0.1), Conditional(ridge=1e-06, draws=0, seed=0))
+        >>> replacement_from("nudge(epsilon=0.1)"), replacement_from("Nudge(epsilon=0.1)")  # as metrics, as in tables
+        (Nudge(epsilon=0.1), Nudge(epsilon=0.1))
         >>> replacement_from("nudge")
         Traceback (most recent call last):
         ValueError: replacement: nudge needs epsilon; say nudge:epsilon=NUMBER.
     """
-    name, _, rest = words.partition(":")
+    form = _FORM.fullmatch(words)
+    name, rest = (words, "") if form is None else (form[1], form[2] or form[3] or "")
     known = {kind_name: REPLACEMENTS.get(kind_name) for kind_name in sayable()}
+    name = next((said for said, kind in known.items() if kind.__name__ == name), name)
     if name not in known:
         raise ValueError(f"{argument}: {unknown(name, known)}")
     settings = _settings(known[name], name, rest, argument)
@@ -65,7 +72,7 @@ def _settings(kind: type[Replacement], name: str, text: str, argument: str) -> d
         if key not in formats or not equals:
             what = f"it has {', '.join(formats)}" if formats else "it has none"
             raise ValueError(f"{argument}: {name}: expected setting=value, got {part!r}; {what}.")
-        expected, read = _READERS[formats[key]]
+        expected, read = formats[key]
         try:
             settings[key] = read(value)
         except (ValueError, KeyError):
@@ -73,10 +80,22 @@ def _settings(kind: type[Replacement], name: str, text: str, argument: str) -> d
     return settings
 
 
-def _settings_of(kind: type[Replacement]) -> dict[str, Any]:
-    """Settings that a word can be read for, with their types."""
+def _settings_of(kind: type[Replacement]) -> dict[str, _Reader]:
+    """Settings that a word can be read for, each with what is expected and how it is read."""
     hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind) if hints[field.name] in _READERS}
+    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    return {name: reader for name, reader in readers.items() if reader is not None}
+
+
+def _reader(hint: Any) -> _Reader | None:
+    """How a type is read from a word; ``int | Literal["every"]`` is a number or the word itself."""
+    members = typing.get_args(hint)
+    plain = next((member for member in members or (hint,) if member in _READERS), None)
+    choices = [choice for member in members for choice in typing.get_args(member)]
+    if plain is None or (members and not choices):
+        return None
+    expected, read = _READERS[plain]
+    return "|".join((expected, *choices)), lambda word: word if word in choices else read(word)
 
 
 def _can_be_said(kind: type[Replacement]) -> bool:
@@ -89,5 +108,5 @@ def _required(field: "Field[Any]") -> bool:
 
 def _form(name: str, kind: type[Replacement]) -> str:
     formats = _settings_of(kind)
-    needed = [f"{field.name}={_READERS[formats[field.name]][0]}" for field in fields(kind) if _required(field)]
+    needed = [f"{field.name}={formats[field.name][0]}" for field in fields(kind) if _required(field)]
     return f"{name}:{','.join(needed)}" if needed else name
