@@ -2,9 +2,11 @@
 
 ``python scripts/reproduction_page.py`` writes it between the marks of the page. It reads, in ``docs/results/paper``,
 
-- ``claims.csv``, of ``verax study claims HELOC_STUDY [ISIC_STUDY] --runtime ... --out docs/results/paper``,
-- ``heloc-seeds.csv`` of ``scripts/heloc_seeds.py``, where it is there: a cell then has the share of seeds as well,
-- ``isic-2026-11-16.csv`` for models that ``claims.csv`` does not have: an earlier run on a GPU.
+- ``claims.csv``, of ``verax study claims HELOC_STUDY --runtime ... --out docs/results/paper``,
+- ``isic-linear/claims.csv``, of ``verax study claims ISIC_STUDY --out docs/results/paper/isic-linear``,
+- ``images-and-tables.csv`` of ``scripts/images_and_tables.py``,
+- ``heloc-seeds.csv`` of ``scripts/heloc_seeds.py``: in how many seeds a claim holds, where that is not all or none,
+- ``isic-2026-11-16.csv`` for models that those do not have: an earlier run on a GPU.
 """
 
 import csv
@@ -18,10 +20,11 @@ from verax.paper.published import PAPER
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "docs" / "results" / "paper"
+TODAY = ("claims.csv", "isic-linear/claims.csv", "images-and-tables.csv")
 DATED = "isic-2026-11-16.csv"
 BEGIN, END = "<!-- answers -->", "<!-- end -->"
 MODELS = tuple(PAPER)
-OTHERS = {ALL_MODELS: (MODELS[0], "all: "), "Inception on digits": (MODELS[3], "digits: ")}  # column and first words
+OTHERS = {ALL_MODELS: (MODELS[0], "together: "), "Inception on digits": (MODELS[3], "digits: ")}  # column and first words
 FIGURE = re.compile(r"[+-]?[\d.]+(?:e-?\d+)?%? \[[^\]]+\]x?(?: (?:mean|median))?")
 SHORT = {
     "AUROC on the test split": "Test AUROC",
@@ -78,7 +81,17 @@ def filled(text: str) -> str:
     """The page with the table of today's result files."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{table(read('claims.csv'), read(DATED), read('heloc-seeds.csv'))}\n\n{END}{after}"
+    today = [row for name in TODAY for row in alone(read(name))]
+    return f"{before}{BEGIN}\n\n{table(today, read(DATED), read('heloc-seeds.csv'))}\n\n{END}{after}"
+
+
+def alone(rows: Sequence[Row]) -> list[Row]:
+    """A run's rows; where it has one of the paper's models, what it says of all models it says of that one."""
+    models = {row["model"] for row in rows} & set(MODELS)
+    if len(models) != 1:
+        return list(rows)
+    (model,) = models
+    return [{**row, "model": model if row["model"] == ALL_MODELS else row["model"]} for row in rows]
 
 
 def table(today: Sequence[Row], dated: Sequence[Row], seeds: Sequence[Row]) -> str:

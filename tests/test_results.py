@@ -82,10 +82,23 @@ def test_the_answers_are_those_of_the_result_files(script):
 def test_every_claim_of_the_paper_has_a_row_or_a_reason(script):
     """Every question has a name; what has no row was measured by none of the files."""
     assert set(script.SHORT) == {question.claim for question in QUESTIONS}
-    rows = [*script.read("claims.csv"), *script.read(script.DATED)]
+    rows = [row for name in (*script.TODAY, script.DATED) for row in script.read(name)]
     measured = {script.SHORT[row["claim"]] for row in rows if row["verdict"] != "not measured"}
     shown = {cells(line)[1] for line in script.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")}
     assert measured <= shown
+
+
+def test_the_page_on_the_paper_is_short(script):
+    assert len(script.PAGE.read_text(encoding="utf-8").split()) <= 1500
+
+
+def test_what_a_study_of_one_model_says_of_all_is_about_that_one(script):
+    about_all = {"model": "all models", "claim": "c"}
+    one = [{"model": "ISIC-Linear", "claim": "b"}, about_all]
+    assert [row["model"] for row in script.alone(one)] == ["ISIC-Linear"] * 2
+    two = [*one, {"model": "HELOC-MLP", "claim": "b"}]
+    assert script.alone(two) == two
+    assert script.alone([about_all]) == [about_all]
 
 
 def test_a_model_that_was_run_again_replaces_its_earlier_run(script):
