@@ -1,5 +1,6 @@
 """``verax.audit`` as a person uses it: cases, a model of one's own, files, going on, and what is refused."""
 
+import importlib
 import math
 from dataclasses import replace
 
@@ -115,6 +116,19 @@ def test_goes_on_where_it_stopped(linear, tmp_path):
     assert again.rows < whole.rows
     assert again.to_frame().equals(whole.to_frame())
     assert again.to_frame().equals(audit(**settings | {"out": None}).to_frame())
+
+
+def test_progress_is_told_while_a_model_of_ones_own_runs(module, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("verax.auditing.audit"), "_EVERY", 0.0)
+    lines = []
+    problem = verax.Problem(module, X[:12], batch_size=64)
+    verax.audit(problem, **QUICK, progress=lines.append)
+    *within, last = lines
+    counted = [int(line.removeprefix("your model: ").split(" model rows")[0].replace(",", "")) for line in within]
+    assert len(counted) > 10
+    assert counted == sorted(counted)
+    assert last == "1 of 1: your model, Baseline"
+    assert problem.scorer.counts.told is None
 
 
 def test_a_damaged_piece_is_named_and_made_anew(linear, tmp_path):

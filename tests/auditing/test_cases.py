@@ -138,7 +138,11 @@ def test_inputs_are_generic(name: str) -> None:
 
 
 def test_features_without_a_say_have_none() -> None:
-    for name, idle in (("uninformative", slice(6, 10)), ("duplicated", slice(4, 8))):
+    for name, idle in (
+        ("uninformative", slice(6, 10)),
+        ("duplicated", slice(4, 8)),
+        ("uncertainty-aware", slice(4, 6)),
+    ):
         for truth in (ALL[name].local, ALL[name].baseline):
             assert truth is not None
             assert not truth.attribution[:, idle].any()

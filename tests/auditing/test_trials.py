@@ -149,3 +149,14 @@ def test_a_metric_with_a_reduction_of_its_own_has_no_share_of_limits_that_are_no
     shares = {one.metric: one.value for one in found.findings if one.trial == "peaks_at_truth: of the exact limit"}
     assert set(shares) == {"pc", "deletion"}
     assert max(shares.values()) <= 1 + 1e-9
+
+
+def test_the_truth_of_a_sum_reaches_the_exact_limit_of_every_curve_metric_whatever_its_direction():
+    found = audit(
+        cases=[CASES["linear"]],
+        metrics=["pc", "srg", "insertion", "deletion"],
+        replacements=["baseline"],
+        trials=["peaks_at_truth"],
+    ).findings
+    shares = {one.metric: one.value for one in found if one.trial == "peaks_at_truth: of the exact limit"}
+    assert shares == {name: pytest.approx(1) for name in ("pc", "srg", "insertion", "deletion")}

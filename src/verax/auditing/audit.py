@@ -1,6 +1,8 @@
 """``verax.audit``: which metric can be trusted, on cases whose truth is known or on a model of one's own."""
 
+import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +49,7 @@ from verax.scoring.meter import Meter
 from verax.statistics.intervals import LEVEL
 
 Tell = Callable[[str], None]
+_EVERY = 5.0  # seconds between two lines of progress within a piece
 
 
 def benches_of(
@@ -171,7 +174,7 @@ def audit(
         trials: Names such as ``"truth_wins"``, or objects with thresholds of your own; all by default.
         seed: Same seed, same draws.
         store: A folder. Every finished piece is kept there, and the same call goes on where an earlier one stopped.
-        progress: Called with a line of text after every piece.
+        progress: Called with a line of text after every piece, and every few seconds while a model of your own runs.
 
     Returns:
         An ``Audit``: ``sentences``, ``to_frame()``, ``save(path)``, ``blind_spots``, ``inputs_needed``, ``notes``.
@@ -186,7 +189,8 @@ def audit(
     made, seed, folder = trials_asked(trials, own is not None), checked_seed(seed), _folder(store)
     rated = metrics_asked(metrics)
     moves = replacements_asked(replacements, own is not None and own.background is not None, own is not None)
-    with once_per_call():
+    tell = progress or (lambda line: None)
+    with once_per_call(), _watched(own, tell):
         if own is not None:
             subjects = [_own_subject(own, attributions)]
         elif attributions is not None:
@@ -210,15 +214,38 @@ def audit(
                 if folder is not None:
                     write_piece(folder, key, piece)
             findings += piece
-            if progress is not None:
-                label = f"{bench.subject.name}, {bench.replacement.short_form}"
-                progress(f"{number} of {len(benches)}: {label}{'' if kept is None else ' (kept)'}")
+            label = f"{bench.subject.name}, {bench.replacement.short_form}"
+            tell(f"{number} of {len(benches)}: {label}{'' if kept is None else ' (kept)'}")
         costs = [meter.total() for meter in meters]
         rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
         blind = {name: metric.known_limitations for bench in benches for name, metric in bench.metrics.items()}
         inputs = 0 if own is None else len(own)
         notes = tuple(left_out)
         return Audit(tuple(findings), notes, made, inputs, rows, seconds, LEVEL, blind, subjects[0].facts)
+
+
+@contextlib.contextmanager
+def _watched(problem: Problem | None, tell: Tell) -> Iterator[None]:
+    """Tell every few seconds how many rows a user's model has scored."""
+    if problem is None:
+        yield
+        return
+    counts = problem.scorer.counts
+    rows, start = counts.rows, time.monotonic()
+    last = start
+
+    def told() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _EVERY:
+            last = now
+            tell(f"{OWN}: {counts.rows - rows:,} model rows, {now - start:.0f} s")
+
+    counts.told = told
+    try:
+        yield
+    finally:
+        counts.told = None
 
 
 def _folder(store: Any) -> Path | None:

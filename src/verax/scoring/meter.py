@@ -1,7 +1,8 @@
 """What work cost: model rows, forward and backward, and seconds; counted by a model's sessions, read by a meter."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 
@@ -54,12 +55,14 @@ class Counts:
         rows_backward: Rows through which gradients were taken.
         rows_spared: Rows asked for that were not evaluated, because an identical one was.
         model_seconds: Wall clock inside the model; only on a CPU, where calls return when they are done.
+        told: Called after every batch, for whoever shows progress.
     """
 
     rows: int = 0
     rows_backward: int = 0
     rows_spared: int = 0
     model_seconds: float = 0.0
+    told: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

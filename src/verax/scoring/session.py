@@ -329,6 +329,8 @@ class Session:
             )
             if outputs is not None:
                 self.counts.rows += stop - start
+                if self.counts.told is not None:
+                    self.counts.told()
                 start = stop
                 yield outputs
 

@@ -7,9 +7,11 @@ from verax.auditing.known_truth.formulas import (
     duplicated,
     linear,
     logic,
+    pertinent_negatives,
     piecewise_linear,
     product,
     shattered_gradients,
+    uncertainty_aware,
     uninformative,
 )
 from verax.auditing.known_truth.structured import decision_tree, planted_patch, planted_word
@@ -30,6 +32,8 @@ _CASES = (
     piecewise_linear,
     planted_patch,
     planted_word,
+    pertinent_negatives,
+    uncertainty_aware,
 )
 
 

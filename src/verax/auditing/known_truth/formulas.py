@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from verax.attribution.shapley import exact_shapley
 from verax.auditing.known_truth.base import (
     Case,
     Formula,
@@ -100,6 +101,64 @@ def uninformative(inputs: int, seed: int) -> Case:
         nn.functional.pad(weights * (1 - bounded**2), (0, 4)),
         nn.functional.pad(weights * bounded, (0, 4)),
         background_rows("uninformative", 10, seed),
+    )
+
+
+_ABSENT = (3.0, -2.2, 1.6, -1.1)
+_PRESENT = (0.3, -0.24, 0.17, 0.1)
+
+
+def pertinent_negatives(inputs: int, seed: int) -> Case:
+    """``sum_i v_i exp(-x_i^2 / 2) + w . x_{4..7}``: what a feature says by being near its baseline counts most.
+
+    After the unit of this name of XAI-Units (Lee et al. 2025).
+    """
+    x, absent, present = normal_rows("pertinent negatives", inputs, 8, seed), double(_ABSENT), double(_PRESENT)
+    near = (-(x[:, :4] ** 2) / 2).exp()
+    return table_case(
+        "pertinent negatives",
+        "Four features count by being absent, four add a little.",
+        Formula(
+            lambda formula, rows: (-(rows[:, :4] ** 2) / 2).exp() @ formula.absent + rows[:, 4:] @ formula.present,
+            absent=_ABSENT,
+            present=_PRESENT,
+        ),
+        x,
+        torch.cat((-absent * x[:, :4] * near, present.expand(inputs, 4)), dim=1),
+        torch.cat((absent * (near - 1), present * x[:, 4:]), dim=1),
+        background_rows("pertinent negatives", 8, seed),
+    )
+
+
+_CLASSES = (1.4, 0.9, -0.7, 0.5)
+_COMMON = (1.1, -0.8)
+
+
+def uncertainty_aware(inputs: int, seed: int) -> Case:
+    """``softmax_0(w_k x_k + u . x_{4, 5})`` of four classes: what is added to all of them changes nothing.
+
+    After the unit of this name of XAI-Units (Lee et al. 2025). The truth of the two common features is 0.
+    """
+
+    def score(formula: Any, rows: Tensor) -> Tensor:
+        common = rows[:, 4:] @ formula.common
+        first: Tensor = (rows[:, :4] * formula.classes + common[:, None]).softmax(1)[:, 0]
+        return first
+
+    x, classes = normal_rows("uncertainty-aware", inputs, 6, seed), double(_CLASSES)
+    logits = x[:, :4] * classes
+    shares = logits.softmax(1)
+    slopes = (double((1, 0, 0, 0)) - shares) * shares[:, :1] * classes
+    kept = (torch.arange(16)[:, None] >> torch.arange(4)) % 2
+    scores = (logits[:, None] * kept).softmax(2)[:, :, 0]
+    return table_case(
+        "uncertainty-aware",
+        "The probability of one of four classes; two features are added to all four.",
+        Formula(score, classes=_CLASSES, common=_COMMON),
+        x,
+        nn.functional.pad(slopes, (0, 2)),
+        nn.functional.pad(exact_shapley(scores), (0, 2)),
+        background_rows("uncertainty-aware", 6, seed),
     )
 
 

@@ -171,7 +171,8 @@ def _shares_of_limits(
         return
     for name, limit in limits(subject.problem.with_replacement(bench.replacement), known).items():
         if limit.exact and not bool(limit.random.isnan().any()):
-            above, room = limit.above(scores[name][None])
+            upwards = 1 if limit.metric.higher_is_better else -1  # as all scores of an audit are
+            above, room = limit.above(upwards * scores[name][None])
             yield name, ratios_of_means(above, room, ground.level)[0]
 
 
