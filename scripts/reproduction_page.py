@@ -24,7 +24,10 @@ TODAY = ("claims.csv", "isic-linear/claims.csv", "images-and-tables.csv")
 DATED = "isic-2026-11-16.csv"
 BEGIN, END = "<!-- answers -->", "<!-- end -->"
 MODELS = tuple(PAPER)
-OTHERS = {ALL_MODELS: (MODELS[0], "together: "), "Inception on digits": (MODELS[3], "digits: ")}  # column and first words
+OTHERS = {  # the column and the first words
+    ALL_MODELS: (MODELS[0], "together: "),
+    "Inception on digits": (MODELS[3], "digits: "),
+}
 FIGURE = re.compile(r"[+-]?[\d.]+(?:e-?\d+)?%? \[[^\]]+\]x?(?: (?:mean|median))?")
 SHORT = {
     "AUROC on the test split": "Test AUROC",
