@@ -95,7 +95,7 @@ class StepSums(GuidedMetric):
 
     @property
     def experiment(self) -> Experiment:
-        return Experiment("signed", self.steps, sums=True)
+        return Experiment("signed", self.steps)
 
     def reduce(self, scores: GuidedScores) -> Tensor:
         attribution, direction = scores.attribution, scores.direction

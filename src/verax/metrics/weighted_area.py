@@ -62,9 +62,11 @@ class WeightedArea(GuidedMetric):
     ) -> Experiment:
         """The experiment in the metric's steps: as many as it says, or chosen until the error is small enough."""
         if self.steps != "adaptive":
-            return Experiment(order, self.steps, rule, area, replacement)
+            return Experiment(order, self.steps, rule, area, replacement, sums=False)
         guided_rule: Rule = "dot" if rule == "coherent" else rule  # equal for one feature
-        return AdaptiveExperiment(order, ONE_EACH, guided_rule, area, replacement, self.signing, self.form, tolerance)
+        return AdaptiveExperiment(
+            order, ONE_EACH, guided_rule, area, replacement, self.signing, self.form, tolerance, sums=False
+        )
 
     @property
     def version(self) -> int:

@@ -46,7 +46,7 @@ class GuidedScores:
         within: With the rule ``"coherent"``: class scores within each step, after the features that are predicted to
             lower it, and after those that are predicted to raise it.
         mixed: With the rule ``"sum"``: steps, of all curves of an input, that hold features of unlike predictions.
-        attribution: With ``Experiment(..., sums=True)``: the sum of the attributions removed in each step (A_t).
+        attribution: The sum of the attributions removed in each step (A_t); None with ``Experiment(..., sums=False)``.
         direction: Likewise the sum of ``x - baseline`` over the same features (D_t).
 
     Example: the first step removes the features with attributions 3 and 1, whose ``x - baseline`` is 2 and -1.
@@ -56,7 +56,7 @@ class GuidedScores:
         >>> @dataclass(frozen=True)
         ... class FirstSum(GuidedMetric):
         ...     name, higher_is_better, kind = "first_sum", True, "baseline"
-        ...     experiment = Experiment("signed", steps=2, sums=True)
+        ...     experiment = Experiment("signed", steps=2)
         ...     def reduce(self, scores):
         ...         return scores.attribution[:, :, 0, 0] * scores.direction[:, :, 0, 0]
         >>> x = torch.tensor([[5.0, 2.0, -1.0, 5.0]])

@@ -35,8 +35,8 @@ class Experiment:
             other.
         area: ``"between"`` runs the MoRF and the LeRF curve, ``"morf"`` the first alone.
         replacement: What removed features become; None for what the call says.
-        sums: Whether scores also hold what each step's attributions and ``x - baseline`` sum to; their signs are there
-            in any case.
+        sums: Whether scores also hold what each step's attributions and ``x - baseline`` sum to, beside their signs.
+            A metric that does without lets attributions that rank alike share their work.
     """
 
     order: Order
@@ -44,7 +44,7 @@ class Experiment:
     rule: Rule = "sum"
     area: Area = "between"
     replacement: Replacement | None = None
-    sums: bool = field(default=False, kw_only=True)
+    sums: bool = field(default=True, kw_only=True)
 
     @property
     def curves(self) -> int:
