@@ -150,6 +150,31 @@ def test_a_damaged_piece_is_named_and_made_anew(linear, tmp_path):
     assert not changed.to_frame().equals(whole.to_frame())  # what belongs to another model is not taken
 
 
+class Counted(torch.nn.Module):
+    """A network that counts the rows that it, and every copy of it, is called with."""
+
+    rows = 0
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, rows):
+        Counted.rows += len(rows)
+        return self.network(rows)
+
+
+@pytest.mark.parametrize("kind", ["module", "function"])
+def test_rows_hold_those_of_methods_and_of_randomised_models(module, kind, monkeypatch):
+    monkeypatch.setattr(Counted, "rows", 0)
+    counted, trials = Counted(module), ["tells_apart", "randomised_model"]
+    model = counted
+    if kind == "function":
+        model = verax.Scorer(lambda rows: counted(torch.as_tensor(rows)).detach().numpy(), returns="logits")
+    found = audit(model, X[:16], {"SHAP": KernelShap(40)}, metrics=["pc"], trials=trials)
+    assert found.rows == Counted.rows
+
+
 def test_ones_own_model_without_explanations(module):
     found = audit(module, X, **QUICK)
     about = {one.about.split(" from ")[0] for one in found.findings}

@@ -192,12 +192,13 @@ def audit(
     tell = progress or (lambda line: None)
     with once_per_call(), _watched(own, tell):
         if own is not None:
+            meters = [Meter(own.scorer.counts)]  # before methods are computed
             subjects = [_own_subject(own, attributions)]
         elif attributions is not None:
             raise ValueError("attributions: they are those of a model; pass a verax.Problem as well.")
         else:
             subjects = [case_subject(case, METHODS) for case in cases_asked(problem, seed)]
-        meters = [Meter(subject.problem.scorer.counts) for subject in subjects]
+            meters = [Meter(subject.problem.scorer.counts) for subject in subjects]
         left_out: list[LeftOut] = []
         benches: list[Bench] = []
         for subject in subjects:

@@ -81,7 +81,8 @@ class RandomisedModel(Trial):
         real = _explained(few.subject, few.subject.problem.scorer, method)
         stages = {
             stage: [
-                _explained(few.subject, _randomised(few.subject, stage, ground.seed, at), method) for at in range(many)
+                _explained_anew(few.subject, _randomised(few.subject, stage, ground.seed, at), method)
+                for at in range(many)
             ]
             for stage, many in self._stages(few.subject).items()
         }
@@ -145,6 +146,14 @@ def _shuffled(weights: Tensor, purpose: str) -> Tensor:
 def _explained(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
     values = method(subject.problem.with_model(scorer))
     return subject.problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
+
+
+def _explained_anew(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
+    """An explanation of a changed model, whose rows are part of the audit's cost."""
+    explanation, counts = _explained(subject, scorer, method), subject.problem.scorer.counts
+    counts.rows += scorer.counts.rows
+    counts.rows_backward += scorer.counts.rows_backward
+    return explanation
 
 
 def _kept(means: Float[Tensor, " r"], real: float, chance: float, level: float) -> Estimate:
