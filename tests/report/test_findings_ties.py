@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from report.synthetic import study
-from verax.report.findings import best
+from verax.report.answers import best
 from verax.report.view import View
 
 

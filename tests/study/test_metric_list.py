@@ -16,7 +16,7 @@ from verax.metrics import DirectedPredictionChange, Infidelity, LocalPredictionC
 from verax.metrics.base import METRICS, SampledMetric
 from verax.perturbation.sampled import Draws, Effects
 from verax.problem.replacement import Toward
-from verax.report.findings import one_line
+from verax.report.answers import one_line
 from verax.report.view import View
 from verax.study.matrices import matrix
 from verax.study.metrics import MetricsSpec, metrics_of, written

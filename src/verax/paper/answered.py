@@ -116,12 +116,7 @@ class AnsweredClaims:
 
 
 def answer_claims(folders: Sequence[Path], runtimes: Sequence[Path] = ()) -> AnsweredClaims:
-    """Answer the paper's claims over the models of all studies together.
-
-    Args:
-        folders: Of studies whose models have different names.
-        runtimes: Files of ``benchmarks/runtime_table.py``, beside ``runtime.json`` in the folders.
-    """
+    """Answer the paper's claims over the models of all studies together."""
     studies = [(folder, open_study(folder)) for folder in folders]
     places: dict[str, Path] = {}
     for folder, study in studies:
@@ -130,9 +125,11 @@ def answer_claims(folders: Sequence[Path], runtimes: Sequence[Path] = ()) -> Ans
                 raise ValueError(f"DIR: expected each model in one study, got {name} in {places[name]} and {folder}.")
             places[name] = folder
     timed = tuple(read_runtime(path) for path in runtimes)  # before any work
-    first, *rest = [_measured(folder, read_results(study).tables) for folder, study in studies]
-    several = [replace(first, runtimes=first.runtimes + timed), *rest]
-    return _answered(*several)
+    several = [read_results(study).tables for _, study in studies]
+    for folder, tables in zip(folders, several, strict=True):
+        if tables.scores.is_empty():
+            raise StoreError(f"{folder}: no finished unit yet, so there is nothing to answer.")
+    return _answered(replace(several[0], runtimes=several[0].runtimes + timed), *several[1:])
 
 
 def answer_report(tables: Tables) -> AnsweredClaims | None:
@@ -152,23 +149,26 @@ def _answered(*studies: Tables) -> AnsweredClaims:
     return AnsweredClaims(verdicts, read if read.metrics else None, evidences)
 
 
-def _measured(folder: Path, tables: Tables) -> Tables:
-    if tables.scores.is_empty():
-        raise StoreError(f"{folder}: no finished unit yet, so there is nothing to answer.")
-    return tables
-
-
 def small_tables(evidences: Sequence[Evidence]) -> Iterator[tuple[str, pl.DataFrame]]:
     """Tables by the names of their files: ``models``, ``ranks``, and of each model ``means`` and ``errors``.
 
     Numbers have six significant digits. References (Random, edges) have means, and take no part in ranks.
     """
-    yield "models", _rounded(_models(evidences))
+    figures = [
+        (info.name, info.dataset, info.inputs, info.features, part, name, value)
+        for info in (evidence.info for evidence in evidences)
+        for part, figures_of_part in info.metrics.items()
+        for name, value in figures_of_part.items()
+    ]
+    heads = ("model", "dataset", "inputs", "features", "split", "figure", "value")
+    yield "models", _rounded(pl.DataFrame(figures, schema=heads, orient="row"))
     yield "ranks", _rounded(pl.concat([ranks(evidence) for evidence in evidences]))
     for evidence in evidences:
         columns = [metric.column for metric in evidence.tables.metrics]
-        yield f"means-{evidence.info.name}", _by_configuration(evidence, [*columns, "attribution_norm"])
-        yield f"errors-{evidence.info.name}", _by_configuration(evidence, [f"{column}_error" for column in columns])
+        means, errors = [*columns, "attribution_norm"], [f"{column}_error" for column in columns]
+        for name, shown in (("means", means), ("errors", errors)):
+            table = evidence.configurations.select("configuration", "inputs", *shown)
+            yield f"{name}-{evidence.info.name}", _rounded(table)
 
 
 def ranks(evidence: Evidence) -> pl.DataFrame:
@@ -210,22 +210,6 @@ def _ranked(evidence: Evidence, metric: str, loss: str, *, lime: bool, higher: b
     for name, figure in named.items():
         facts |= {name: figure.mean, f"{name}_low": figure.low, f"{name}_high": figure.high}
     return facts | dict(zip(("ties", "infidelity_ties"), ranked.ties, strict=True))
-
-
-def _models(evidences: Sequence[Evidence]) -> pl.DataFrame:
-    """One row per model and figure of its quality."""
-    rows = [
-        (info.name, info.dataset, info.inputs, info.features, part, name, value)
-        for info in (evidence.info for evidence in evidences)
-        for part, figures in info.metrics.items()
-        for name, value in figures.items()
-    ]
-    columns = ("model", "dataset", "inputs", "features", "split", "figure", "value")
-    return pl.DataFrame(rows, schema=columns, orient="row")
-
-
-def _by_configuration(evidence: Evidence, columns: Sequence[str]) -> pl.DataFrame:
-    return _rounded(evidence.configurations.select("configuration", "inputs", *columns))
 
 
 def _rounded(table: pl.DataFrame) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from verax.paper.evidence import (
     below,
     judged,
 )
-from verax.paper.published import PAPER, PAPER_DPC, PAPER_INFIDELITY
+from verax.paper.published import PAPER, PAPER_DPC, PAPER_INFIDELITY, PaperModel
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.ranks import tie_count, tied
 from verax.study.matrices import Floats, Matrix, Places, interval
@@ -78,44 +78,31 @@ _VALUE = (
     "interval is about other inputs, not about other models.)"
 )
 _SIGN = "the interval reaches 0: cannot be told."
-QUESTIONS += [
-    Question(
-        7,
-        "DPC and local Infidelity agree, all methods but LIME: their Spearman correlation is negative",
-        f"Negative, as in the paper, and so is {INTERVAL}; {_SIGN}",
-        partial(_sign_of_correlation, lime=False),
-        paper=lambda model: f"{model.spearman:+.2f}",
-        reads=BOTH,
-    ),
-    Question(
-        7,
-        "Value of that correlation",
-        _VALUE,
-        partial(_value_of_correlation, lime=False),
-        paper=lambda model: f"{model.spearman:+.2f}",
-        only=tuple(PAPER),
-        reads=BOTH,
-    ),
-    Question(
-        8,
-        "Sign of the Spearman correlation of DPC with local Infidelity, LIME alone",
-        f"The paper's sign, negative for other models than the paper's, with {INTERVAL}; {_SIGN} Where the paper's "
-        f"value is below {WEAK} in size, the interval lies within -{WEAK} and {WEAK}, or outside (not reproduced), or "
-        "reaches across (cannot be told).",
-        partial(_sign_of_correlation, lime=True),
-        paper=lambda model: f"{model.lime_spearman:+.2f}",
-        reads=BOTH,
-    ),
-    Question(
-        8,
-        "Value of that correlation for LIME",
-        _VALUE,
-        partial(_value_of_correlation, lime=True),
-        paper=lambda model: f"{model.lime_spearman:+.2f}",
-        only=tuple(PAPER),
-        reads=BOTH,
-    ),
-]
+_AGREE = "DPC and local Infidelity agree, all methods but LIME: their Spearman correlation is negative"
+_AGREE_RULE = f"Negative, as in the paper, and so is {INTERVAL}; {_SIGN}"
+_LIME = "Sign of the Spearman correlation of DPC with local Infidelity, LIME alone"
+_LIME_RULE = (
+    f"The paper's sign, negative for other models than the paper's, with {INTERVAL}; {_SIGN} Where the paper's value "
+    f"is below {WEAK} in size, the interval lies within -{WEAK} and {WEAK}, or outside (not reproduced), or reaches "
+    "across (cannot be told)."
+)
+
+
+def _published(model: PaperModel, *, lime: bool) -> str:
+    return f"{model.lime_spearman if lime else model.spearman:+.2f}"
+
+
+for _number, _lime, _claim, _rule, _value in (
+    (7, False, _AGREE, _AGREE_RULE, "Value of that correlation"),
+    (8, True, _LIME, _LIME_RULE, "Value of that correlation for LIME"),
+):
+    _paper = partial(_published, lime=_lime)
+    QUESTIONS += [
+        Question(_number, _claim, _rule, partial(_sign_of_correlation, lime=_lime), _paper, reads=BOTH),
+        Question(
+            _number, _value, _VALUE, partial(_value_of_correlation, lime=_lime), _paper, only=tuple(PAPER), reads=BOTH
+        ),
+    ]
 
 
 def _pareto(evidence: Evidence) -> tuple[Estimate, int, str]:

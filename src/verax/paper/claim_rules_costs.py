@@ -64,12 +64,7 @@ class Runtime:
 
 
 def runtime_from(content: Any, name: str) -> Runtime:
-    """The runtime table that a file holds.
-
-    Args:
-        content: Of the JSON that ``benchmarks/runtime_table.py`` writes.
-        name: Of the file, for messages.
-    """
+    """The runtime table that a file holds."""
     try:
         shape, rows, seconds = content["shape"], content["rows"], content["seconds"]
         lengths = {len(seconds[case]) for case in (INFIDELITY, DPC, BOTH_INFIDELITIES)}
@@ -110,24 +105,11 @@ def _figure(evidence: Evidence, *, name: str, tolerance: float) -> Answer:
     return Answer(f"{value:.2%}", decided(round(abs(value - paper), 6) <= tolerance), note)
 
 
-QUESTIONS += [
-    Question(
-        0,
-        "AUROC on the test split",
-        "Within 1 percentage point of the paper's.",
-        partial(_figure, name="auroc", tolerance=0.01),
-        paper=lambda model: f"{model.auroc:.2%}",
-        only=tuple(PAPER),
-    ),
-    Question(
-        0,
-        "Accuracy on the test split",
-        "Within 2 percentage points of the paper's.",
-        partial(_figure, name="accuracy", tolerance=0.02),
-        paper=lambda model: f"{model.accuracy:.2%}",
-        only=tuple(PAPER),
-    ),
-]
+_FIGURES = (("auroc", "AUROC", 0.01, "1 percentage point"), ("accuracy", "Accuracy", 0.02, "2 percentage points"))
+for _name, _label, _tolerance, _points in _FIGURES:
+    _rule, _ask = f"Within {_points} of the paper's.", partial(_figure, name=_name, tolerance=_tolerance)
+    _published = partial(lambda model, name: f"{getattr(model, name):.2%}", name=_name)
+    QUESTIONS.append(Question(0, f"{_label} on the test split", _rule, _ask, _published, only=tuple(PAPER)))
 
 
 @QUESTIONS.decided_by(

@@ -56,13 +56,6 @@ def claims(
 
     Who asks more than once gives the ``evidences_of`` the studies, in which what was made for one question serves the
     next.
-
-    Args:
-        studies: Whose models have different names.
-        resamples: Of the bootstrap.
-        seed: Of the bootstrap.
-        questions: Those to ask.
-        evidences: Of the studies, where they are there.
     """
     evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
     timed = [table for tables in studies for table in tables.runtimes]
@@ -70,11 +63,18 @@ def claims(
     answered: list[Claim] = []
     for question in questions:
         if question.about == "all models":
-            answered.append(_claim(question, ALL_MODELS, str(question.paper), _answered(question, evidences)))
+            answered.append(_answered(question, ALL_MODELS, str(question.paper), evidences))
         elif question.about == "runtimes":
-            answered += _timed(question, runtimes)
+            concerned: list[Runtime | None] = [one for one in runtimes if question.concerns(one.subject, linear=False)]
+            for table in concerned or [None]:  # where there is none: it was not measured
+                subject = NOTHING if table is None else table.subject
+                answered.append(_answered(question, subject, str(question.paper), table))
         else:
-            answered += _asked(question, evidences)
+            for evidence in evidences:
+                name = evidence.info.name
+                if question.concerns(name, linear=evidence.info.architecture == "linear"):
+                    paper = question.paper_value(PAPER[name]) if name in PAPER else NOTHING
+                    answered.append(_answered(question, name, paper, evidence))
     return answered
 
 
@@ -115,31 +115,9 @@ def markdown_row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _asked(question: Question, evidences: Sequence[Evidence]) -> list[Claim]:
-    answered = []
-    for evidence in evidences:
-        name = evidence.info.name
-        if question.concerns(name, linear=evidence.info.architecture == "linear"):
-            paper = question.paper_value(PAPER[name]) if name in PAPER else NOTHING
-            answered.append(_claim(question, name, paper, _answered(question, evidence)))
-    return answered
-
-
-def _timed(question: Question, runtimes: Sequence[Runtime]) -> list[Claim]:
-    """One answer for each table that it concerns; where there is none, that it was not measured."""
-    concerned: list[Runtime | None] = [each for each in runtimes if question.concerns(each.subject, linear=False)]
-    return [
-        _claim(question, NOTHING if table is None else table.subject, str(question.paper), _answered(question, table))
-        for table in concerned or [None]
-    ]
-
-
-def _answered(question: Question, *about: object) -> Answer:
+def _answered(question: Question, model: str, paper: str, about: object) -> Claim:
     try:
-        return question.ask(*about)
+        answer = question.ask(about)
     except NotMeasuredError as missing:
-        return Answer(NOTHING, "not measured", str(missing))
-
-
-def _claim(question: Question, model: str, paper: str, answer: Answer) -> Claim:
+        answer = Answer(NOTHING, "not measured", str(missing))
     return Claim(question.number, question.claim, model, paper, answer.ours, answer.verdict, answer.note, question.rule)

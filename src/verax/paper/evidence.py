@@ -119,15 +119,7 @@ class Sample:
 
 
 class Evidence:
-    """Everything about one model that claims ask for; matrices and draws are made once, when they are asked for.
-
-    Args:
-        tables: The study.
-        info: The model.
-        configurations: The study's table of configurations, from ``summary.configurations``.
-        resamples: Of the bootstrap.
-        seed: Of the bootstrap.
-    """
+    """Everything about one model that claims ask for; matrices and draws are made once, when they are asked for."""
 
     def __init__(
         self, tables: Tables, info: ModelInfo, configurations: pl.DataFrame, resamples: int = 1000, seed: int = 0

@@ -138,7 +138,11 @@ def _cached(folder: Path) -> Table:
     """The table from the cache, which is filled first if it is empty or damaged."""
     path, checksum = folder / "heloc.csv", folder / "heloc.csv.sha256"
     if path.is_file():
-        if _has_checksum(path, checksum):
+        try:
+            expected = checksum.read_text("ascii").split(maxsplit=1)[0].lower()
+        except (OSError, ValueError, IndexError):  # not there, or not a checksum
+            expected = ""
+        if hashlib.sha256(path.read_bytes()).hexdigest() == expected:
             return _read(path)
         warn(f"{path} does not fit its checksum in {checksum.name}; it is downloaded again.")
     text = _from_openml()
@@ -154,14 +158,6 @@ def _cached(folder: Path) -> Table:
     write_atomically(path, content)
     write_atomically(checksum, f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode())
     return table
-
-
-def _has_checksum(path: Path, checksum: Path) -> bool:
-    try:
-        expected = checksum.read_text("ascii").split(maxsplit=1)[0]
-    except (OSError, ValueError, IndexError):  # not there, or not a checksum
-        return False
-    return hashlib.sha256(path.read_bytes()).hexdigest() == expected.lower()
 
 
 def _from_openml() -> str:

@@ -111,12 +111,20 @@ def load_isic_with_report(
             f"path: {len(reasons):,} images below {root} are damaged: {_first(reasons)}. Download them again"
             + _or_skip(on_damage)
         )
-    report = IsicReport(
-        labels.unknown, labels.repeated, entry.duplicates, labels.conflicts + entry.conflicts, missing, entry.damaged
-    )
-    _warn(report)
+    conflicts = labels.conflicts + entry.conflicts
+    report = IsicReport(labels.unknown, labels.repeated, entry.duplicates, conflicts, missing, entry.damaged)
+    left_out = [f"{isic_id} (missing)" for isic_id in missing]
+    left_out += [f"{isic_id} ({reason})" for isic_id, reason in entry.damaged.items()]
+    if left_out:
+        warn(f"Left out {len(left_out):,} images: {_first(left_out)}.")
+    if conflicts:
+        warn(f"{len(conflicts):,} images have contradicting labels: {_first(conflicts, '; ')}.")
     split = make_split(len(entry.ids), seed, entry.groups)
-    standardisation = _standardisation(entry.moments[split.train], SIZE * SIZE)
+    moments = entry.moments[split.train]
+    sums, squares = moments.sum(0) / (len(moments) * (SIZE * SIZE))
+    mean, variance = sums / 255, (squares - sums**2) / 255**2
+    std = np.sqrt(np.where(variance > 1e-12, variance, 1.0))  # a constant channel is only centred
+    standardisation = Standardisation(*(torch.from_numpy(value).float().reshape(-1, 1, 1) for value in (mean, std)))
     dataset = Dataset(
         "isic", entry.pixels, entry.labels, entry.ids, (), CLASS_NAMES, split, standardisation, entry.fingerprint
     )
@@ -219,25 +227,6 @@ def lesion_groups(ids: Sequence[str], lesions: Sequence[Iterable[str]]) -> list[
         for lesion in named:
             parents[top(image)] = top(f"lesion {lesion}")
     return [top(image) for image in groups]
-
-
-def _standardisation(moments: Int[np.ndarray, "n 2 channels"], area: int) -> Standardisation:
-    """Mean and standard deviation per channel of pixels in [0, 1], from each image's exact sums."""
-    sums, squares = moments.sum(0) / (len(moments) * area)
-    mean, variance = sums / 255, (squares - sums**2) / 255**2
-    std = np.sqrt(np.where(variance > 1e-12, variance, 1.0))  # a constant channel is only centred
-    return Standardisation(*(torch.from_numpy(value).float().reshape(-1, 1, 1) for value in (mean, std)))
-
-
-def _warn(report: IsicReport) -> None:
-    left_out = [f"{isic_id} (missing)" for isic_id in report.missing]
-    left_out += [f"{isic_id} ({reason})" for isic_id, reason in report.damaged.items()]
-    if left_out:
-        warn(f"Left out {len(left_out):,} images: {_first(left_out)}.")
-    if report.conflicts:
-        warn(
-            f"{len(report.conflicts):,} images have contradicting labels: {_first(report.conflicts, '; ')}.",
-        )
 
 
 def _first(names: Sequence[str], separator: str = ", ") -> str:

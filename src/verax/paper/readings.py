@@ -82,15 +82,7 @@ def readings(
     seed: int = 0,
     evidences: Sequence[Evidence] | None = None,
 ) -> Readings:
-    """Ask the claims that depend on how a metric is read again, under each other reading that a study measured.
-
-    Args:
-        studies: Whose models have different names.
-        own: The claims about their models as in the paper, from ``claims`` with the same ``resamples`` and ``seed``.
-        resamples: Of the bootstrap.
-        seed: Of the bootstrap.
-        evidences: From ``evidences_of`` the studies, where they are there.
-    """
+    """Ask the claims that depend on how a metric is read again, under each other reading that a study measured."""
     evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
     questions = [question for question in QUESTIONS if question.reads]
     numbers = {(question.number, question.claim) for question in questions}

@@ -1,17 +1,23 @@
-"""The first screen: for each model the explanation to trust, how sure that is, what it costs, and code to paste."""
+"""The first screen: for each model the explanation to trust, how sure that is, its cost and code; and findings."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 
+import polars as pl
+
 import verax.attribution
 import verax.metrics
+from verax.attribution.names import REFERENCE, kind_of, label_of
+from verax.core.display import counted
 from verax.report.facts import main_figure, share_of_possible
-from verax.report.html import MINUS, number, seconds
+from verax.report.html import DASH, MINUS, joined_words, number, seconds, signed
 from verax.report.view import View
 from verax.statistics.intervals import Estimate
+from verax.statistics.ranks import tied
 from verax.study.ranking import Price, Winner
 from verax.study.summary import method_of
 from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo, ModelInfo, Scale
@@ -21,7 +27,7 @@ QUESTIONS = {
     "baseline": "What made the score what it is, and not the baseline's?",
 }
 _LEADING = {"local": LEADING_DPC, "baseline": LEADING_PC}
-_ONE = "the only other one"
+_OTHER = "the only other one"
 _NAMED = 4  # methods that are listed before the rest is counted
 
 
@@ -52,82 +58,75 @@ class Card:
 
 def cards(view: View) -> list[Card]:
     """One card per model, in the study's order."""
-    return [
-        Card(model.name, _about(model), tuple(model.scope.items()), bool(model.weakness), tuple(_answers(view, model)))
-        for model in view.tables.models
-    ]
+    listed = []
+    for model in view.tables.models:
+        unit = "scores in the unit of what is predicted" if model.task == "regression" else ""
+        about = ", ".join(filter(None, (f"{model.architecture} on {model.dataset}", main_figure(model), unit)))
+        scope, found = tuple(model.scope.items()), tuple(_answers(view, model))
+        listed.append(Card(model.name, about, scope, bool(model.weakness), found))
+    return listed
 
 
 def _answers(view: View, model: ModelInfo) -> Iterable[Answer]:
     for kind, question in QUESTIONS.items():
-        metric = _deciding(view, kind)
-        winner = None if metric is None else view.winner(model.name, metric)
+        # DPC or PC decides, else the first metric of the kind that was measured
+        measured = [metric for metric in view.measured if metric.kind == kind]
+        measured.sort(key=lambda metric: metric.column != _LEADING[kind])
+        winner = view.winner(model.name, measured[0]) if measured else None
         if winner is not None:
             label = view.label(winner.configuration)
-            verdict = _verdict(winner, weak=bool(model.weakness))
-            facts = tuple(_facts(view, model.name, winner))
-            yield Answer(
-                question, winner.metric.label, verdict, label, winner.configuration, facts, pasted(model, label, winner)
-            )
+            if model.weakness:
+                verdict = "Most faithful to a model that has learnt nothing:"
+            elif winner.beats_chance is None:
+                verdict = "Best of those tried:"
+            else:
+                verdict = "Trust" if winner.beats_chance else "Trust none of those tried. The best was"
+            facts, code = tuple(_facts(view, model.name, winner)), pasted(model, label, winner)
+            yield Answer(question, winner.metric.label, verdict, label, winner.configuration, facts, code)
 
 
-def _deciding(view: View, kind: str) -> MetricInfo | None:
-    """The metric that answers this kind of question: DPC or PC, else the first that was measured."""
-    measured = [metric for metric in view.measured if metric.kind == kind]
-    return next((metric for metric in measured if metric.column == _LEADING[kind]), measured[0] if measured else None)
-
-
-def _verdict(found: Winner, weak: bool) -> str:
-    if weak:
-        return "Most faithful to a model that has learnt nothing:"
-    if found.beats_chance is None:
-        return "Best of those tried:"
-    return "Trust" if found.beats_chance else "Trust none of those tried. The best was"
-
-
-def _facts(view: View, model: str, found: Winner) -> Iterable[tuple[str, str]]:
-    yield "How sure", _sure(view, found)
-    yield "Above chance", _above_chance(found)
-    if words := share_of_possible(view, model, found.metric.column):
+def _facts(view: View, model: str, winner: Winner) -> Iterable[tuple[str, str]]:
+    yield "How sure", _sure(view, winner)
+    yield "Above chance", _above_chance(winner)
+    if words := share_of_possible(view, model, winner.metric.column):
         yield "Below the limit", words
-    yield "Cost", _cost(found.price)
-    if found.cheapest and not found.price.shared and found.inputs > 1:
-        name, price = found.cheapest
-        if price.rows < found.price.rows:
-            yield "Cheapest tie", f"{name}: {_rows(price)} per input."
+    price = winner.price
+    beside = ", shared with other settings of its method" if price.shared else ""
+    yield "Cost", f"{_rows(price)} and about {seconds(price.seconds)} per input{beside}."
+    if winner.cheapest and not price.shared and winner.inputs > 1:
+        name, cheapest = winner.cheapest
+        if cheapest.rows < price.rows:
+            yield "Cheapest tie", f"{name}: {_rows(cheapest)} per input."
 
 
-def _sure(view: View, found: Winner) -> str:
-    if not found.others:
+def _sure(view: View, winner: Winner) -> str:
+    others = winner.others
+    if not others:
         return "It was the only one."
-    if found.inputs < 2:
-        return f"Not at all: one input shows no significant difference from the {found.others:,} others."
-    over = f"paired over {found.inputs:,} inputs"
-    if not found.ties:
-        return f"Better than {f'each of {found.others:,} others' if found.others > 1 else _ONE}, {over}."
-    apart = f"{len(found.ties):,} of {found.others:,} others" if found.others > 1 else _ONE
-    return f"Not significantly different from {apart}, {over}: {_methods(view.label(name) for name in found.ties)}."
-
-
-def _methods(labels: Iterable[str]) -> str:
-    """Methods with the number of their settings, the first few of them."""
-    counts = Counter(labels)
+    if winner.inputs < 2:
+        return f"Not at all: one input shows no significant difference from the {others:,} others."
+    over = f"paired over {winner.inputs:,} inputs"
+    if not winner.ties:
+        return f"Better than {f'each of {others:,} others' if others > 1 else _OTHER}, {over}."
+    # methods with the number of their settings, the first few of them
+    counts = Counter(view.label(name) for name in winner.ties)
     words = [label + (f" ({many} settings)" if many > 1 else "") for label, many in counts.items()]
-    more = [f"{len(words) - _NAMED} more methods"] if len(words) > _NAMED + 1 else []
-    words = words[:_NAMED] + more if more else words
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    if len(words) > _NAMED + 1:
+        words = [*words[:_NAMED], f"{len(words) - _NAMED} more methods"]
+    ties = f"{len(winner.ties):,} of {others:,} others" if others > 1 else _OTHER
+    return f"Not significantly different from {ties}, {over}: {joined_words(words)}."
 
 
-def _above_chance(found: Winner) -> str:
-    score = f"{found.metric.label} {_interval(found.score)}"
-    if found.gain is None:
+def _above_chance(winner: Winner) -> str:
+    score = f"{winner.metric.label} {_interval(winner.score)}"
+    if winner.gain is None:
         return f"{score}. What chance gets is not known: the study has no random attributions."
-    chance = "random attributions" if found.random else f"{number(found.metric.chance)}, which is chance"
-    if found.beats_chance is None:
+    chance = "random attributions" if winner.random else f"{number(winner.metric.chance)}, which is chance"
+    if winner.beats_chance is None:
         return f"{score}. One input shows no significant difference from {chance}."
-    if not found.beats_chance:
+    if not winner.beats_chance:
         return f"{score}, not shown to be better than {chance}."
-    return f"{score}, better than {chance} by {_interval(found.gain)}."
+    return f"{score}, better than {chance} by {_interval(winner.gain)}."
 
 
 def _interval(estimate: Estimate) -> str:
@@ -135,19 +134,9 @@ def _interval(estimate: Estimate) -> str:
     return mean if low == high else f"{mean} ({low} to {high})"
 
 
-def _cost(price: Price) -> str:
-    beside = ", shared with other settings of its method" if price.shared else ""
-    return f"{_rows(price)} and about {seconds(price.seconds)} per input{beside}."
-
-
 def _rows(price: Price) -> str:
     rows = f"{number(price.forward)} model row{'' if price.forward == 1 else 's'}"
     return rows + (f" ({number(price.backward)} with gradients)" if price.backward else "")
-
-
-def _about(model: ModelInfo) -> str:
-    unit = "scores in the unit of what is predicted" if model.task == "regression" else ""
-    return ", ".join(filter(None, (f"{model.architecture} on {model.dataset}", main_figure(model), unit)))
 
 
 _MODULES: tuple[ModuleType, ...] = (verax.attribution, verax.metrics)
@@ -155,32 +144,30 @@ _CLASS = re.compile(r"\b([A-Z]\w*)\(")
 
 
 def pasted(model: ModelInfo, label: str, winner: Winner) -> str:
-    """Code that computes the winner and its score from a model and rows in their own units; empty where unknown.
-
-    Args:
-        model: What is explained.
-        label: What the method is called.
-        winner: The winner.
-    """
+    """Code that computes the winner and its score from a model and rows in their own units; empty where unknown."""
     scale = model.scale
     if scale is None or not winner.metric.code:
         return ""
-    method = _with_pixels(winner.configuration, scale)
-    imports = _imports(method, winner.metric.code)
-    if imports is None:
-        return ""
-    return "\n".join([*imports, "", *_scale(model, scale), *_call(label, method, winner.metric.code)])
-
-
-def _imports(*code: str) -> list[str] | None:
-    """The lines that import every class that the code names; None where one is not public, or is no plain value."""
-    names = [name for text in code for name in _CLASS.findall(text)]
-    if any("tensor(" in text or "array(" in text for text in code):
-        return None
+    method, metric = winner.configuration, winner.metric.code
+    if method_of(method) == "LimeImage":  # as the study runs it: the standardisation is undone before segments
+        method = method.replace("pixel_mean=None", f"pixel_mean={scale.mean!r}")
+        method = method.replace("pixel_std=None", f"pixel_std={scale.std!r}")
+    names = [name for text in (method, metric) for name in _CLASS.findall(text)]
     homes = {name: next((home for home in _MODULES if hasattr(home, name)), None) for name in names}
+    if None in homes.values() or any(word in text for text in (method, metric) for word in ("tensor(", "array(")):
+        return ""  # a class that is not public, or no plain value
     public = {home.__name__: sorted(name for name, place in homes.items() if place is home) for home in _MODULES}
-    lines = [f"from {home} import {', '.join(listed)}" for home, listed in public.items() if listed]
-    return None if None in homes.values() else ["import numpy as np", "import verax", *lines]
+    return "\n".join(
+        [
+            "import numpy as np",
+            "import verax",
+            *(f"from {home} import {', '.join(listed)}" for home, listed in public.items() if listed),
+            "",
+            *_scale(model, scale),
+            "problem = verax.Problem(model, x, background=train)",
+            f"print(verax.compare(problem, {{{label!r}: {method}}}, [{metric}]))",
+        ]
+    )
 
 
 def _scale(model: ModelInfo, scale: Scale) -> list[str]:
@@ -205,16 +192,103 @@ def _scale(model: ModelInfo, scale: Scale) -> list[str]:
     return [*lines, f"model = verax.Scorer(model, returns={returns!r})"]
 
 
-def _call(label: str, method: str, metric: str) -> list[str]:
+@dataclass(frozen=True)
+class Best:
+    """The configuration of a model that a metric rates best, with the standard error of its mean over inputs.
+
+    Its kind may be a naive reference, which no metric should prefer.
+    """
+
+    label: str
+    configuration: str
+    value: float
+    error: float | None
+    kind: str
+
+    def __str__(self) -> str:
+        return number(self.value) + (f" ± {number(self.error, 2)}" if self.error is not None else "")
+
+
+def ranked(view: View) -> list[MetricInfo]:
+    """The metrics whose best configurations the table by model names."""
+    return view.leading(LEADING_DPC, LEADING_PC, view.pair[1])
+
+
+def best(view: View, model: str, metric: MetricInfo) -> Best | None:
+    """The best configuration of a model, or None where the metric was not measured."""
+    column = metric.column
+    rows = view.summary.filter(pl.col("model") == model).drop_nulls(column)
+    if not rows.height:
+        return None
+    means = tied(rows[column].to_numpy())  # of those that differ by rounding alone the first
+    row = rows.row(int(means.argmax() if metric.higher_is_better else means.argmin()), named=True)
+    variant = (row["method"], row["local"])
+    return Best(label_of(*variant), row["configuration"], row[column], row[f"{column}_error"], kind_of(*variant))
+
+
+def one_line(view: View) -> str:
+    """What was run."""
+    models = view.tables.models
+    if not models:
+        return "No models."
+    data = list(dict.fromkeys(model.dataset for model in models))
+    inputs = sorted({model.inputs for model in models})
+    many = f"{inputs[0]:,}" if len(inputs) == 1 else f"{inputs[0]:,} to {inputs[-1]:,}"
+    text = f"{counted(len(models), 'model')} on {', '.join(data)}: {counted(view.summary.height, 'explanation')}"
+    limits = view.tables.settings.get("limits", {})
+    limited = [metric for metric in view.measured if metric.column in limits]
+    fewer = ", ".join(f"{metric.label} on the first {limits[metric.column]:,}" for metric in limited)
+    return f"{text} (configurations of attribution methods), each on {many} inputs{f'; {fewer}' if fewer else ''}."
+
+
+def sentences(view: View) -> list[str]:
+    """The most important findings, most important first."""
+    lines = [_preference(view, metric) for metric in view.leading(LEADING_DPC, LEADING_PC)]
+    lines += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
+    lines += view.paper.sentences() if view.paper else []
+    lines += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
+    return lines
+
+
+def _preference(view: View, metric: MetricInfo) -> str:
+    leaders = [leader for leader in (best(view, model, metric) for model in view.models) if leader is not None]
+    kind, many = Counter(leader.kind for leader in leaders).most_common(1)[0]
+    labels = Counter(leader.label for leader in leaders)
+    words = ", ".join(label + (f" ({count} times)" if count > 1 else "") for label, count in labels.items())
+    article = "a naive" if kind == REFERENCE else "a"
+    return f"{metric.label} rates {article} {kind} method best on {_of(many, len(leaders))}: {words}."
+
+
+def _agreement(view: View) -> str:
+    parts = []
+    for lime, where in ((False, "without LIME"), (True, "with LIME alone")):
+        values = [a.spearman.mean for (_, of_lime), a in view.agreements.items() if of_lime == lime]
+        known = [value for value in values if math.isfinite(value)]
+        if known:
+            span = f"{signed(min(known))} to {signed(max(known))}" if len(known) > 1 else signed(known[0])
+            parts.append(f"{where} on {_of(sum(value < 0 for value in known), len(known))} ({span})")
+    return f"DPC and Infidelity rank alike, that is with a negative Spearman correlation, {' and '.join(parts)}."
+
+
+def _sharing(view: View) -> str:
+    run, unshared = (float(view.tables.costs[name].sum()) for name in ("rows_forward", "rows_forward_unshared"))
+    text = f"Sharing model evaluations between configurations and metrics needed {number(run)} forward rows"
+    return f"{text} instead of {number(unshared)}, {number(unshared / run)} times fewer."
+
+
+def _of(many: int, total: int) -> str:
+    return f"{many} of {counted(total, 'model')}"
+
+
+def model_rows(view: View) -> list[dict[str, object]]:
+    """The table below the sentences: one row per model."""
     return [
-        "problem = verax.Problem(model, x, background=train)",
-        f"print(verax.compare(problem, {{{label!r}: {method}}}, [{metric}]))",
+        {
+            "model": model.name,
+            "quality": main_figure(model) or DASH,
+            "best": [best(view, model.name, metric) for metric in ranked(view)],
+            "others": view.agreements.get((model.name, False)),
+            "lime": view.agreements.get((model.name, True)),
+        }
+        for model in view.tables.models
     ]
-
-
-def _with_pixels(configuration: str, scale: Scale) -> str:
-    """LIME on segments as the study runs it: it undoes the standardisation before it looks for segments."""
-    if method_of(configuration) != "LimeImage":
-        return configuration
-    configuration = configuration.replace("pixel_mean=None", f"pixel_mean={scale.mean!r}")
-    return configuration.replace("pixel_std=None", f"pixel_std={scale.std!r}")

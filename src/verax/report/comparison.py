@@ -27,6 +27,7 @@ from verax.statistics.intervals import LEVEL
 
 _SIZE = 10  # points
 _NAMED = 5  # attributions in a sentence
+_SIDES = {"for": BLUE, "against": VERMILION}
 _RATES = {
     "local": "It rates explanations of the model near the input.",
     "baseline": "It rates explanations of the way from the baseline to the input.",
@@ -34,12 +35,7 @@ _RATES = {
 
 
 def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = None) -> str:
-    """The report as text. The same comparison gives the same text.
-
-    Args:
-        comparison: What is reported.
-        facts: What else was compared, by name, such as the files of model and inputs.
-    """
+    """The report as text. The same comparison gives the same text."""
     table = comparison.table()
     rows = [
         (name, [(cell, (place, column) in table.best) for column, cell in enumerate(cells, start=1)])
@@ -166,41 +162,30 @@ def shown_texts(comparison: Comparison) -> dict[str, Any] | None:
         roles[ranking[-1].name] = "least faithful"
     texts = []
     for row, words in enumerate(examples.words):
-        columns = []
+        columns: list[dict[str, Any]] = []
         for name, role in roles.items():
             which = comparison.names.index(name)
-            shown = _words(words, examples.attributions[which, row])
-            columns.append(
-                {"name": name, "role": role, "score": number(float(result.scores[which, row])), "words": shown}
-            )
+            shown, score = _words(words, examples.attributions[which, row]), float(result.scores[which, row])
+            columns.append({"name": name, "role": role, "score": number(score), "words": shown})
         texts.append(columns)
     return {
         "metric": comparison.evaluation.label(metric),
         "several": len(roles) > 1,
         "texts": texts,
         "left": comparison.inputs - len(texts),
-        "colours": {"for": _channels(BLUE), "against": _channels(VERMILION)},
+        # as CSS mixes them with the page's own: red, green and blue
+        "colours": {side: "{} {} {}".format(*bytes.fromhex(colour[1:])) for side, colour in _SIDES.items()},
     }
 
 
 def _words(words: tuple[str, ...], values: Float[Tensor, " length"]) -> list[Word]:
     """The tokens that people see: special ones and padding have no text."""
     largest = float(values.abs().max()) or 1.0
-    sentences = []
+    shown = []
     for word, value in zip(words, values.to(torch.float64).tolist(), strict=True):
         if word:
             text = word.lstrip()
             share = f"{abs(value) / largest:.2f}"
             side = "" if share == "0.00" else "for" if value > 0 else "against"
-            sentences.append(Word(word[: len(word) - len(text)], text, share, side, number(value)))
-    return sentences
-
-
-def _channels(colour: str) -> str:
-    """A colour as CSS mixes it with the page's own: red, green and blue.
-
-    Example:
-        >>> _channels("#0072B2")
-        '0 114 178'
-    """
-    return " ".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
+            shown.append(Word(word[: len(word) - len(text)], text, share, side, number(value)))
+    return shown

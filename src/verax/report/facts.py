@@ -17,12 +17,8 @@ from verax.statistics.intervals import Estimate
 from verax.study.summary import by_kind, crossover, sharing
 from verax.study.tables import BEST_BY, MetricInfo, ModelInfo, Trust
 
-_LABELS = {
-    "auroc": "AUROC",
-    "r2": "R\N{SUPERSCRIPT TWO}",
-    "rmse": "RMSE",
-    "accuracy": "accuracy",
-}  # the most telling first
+# the most telling first
+_LABELS = {"auroc": "AUROC", "r2": "R\N{SUPERSCRIPT TWO}", "rmse": "RMSE", "accuracy": "accuracy"}
 _SHARES = {"auroc", "accuracy"}
 
 
@@ -186,14 +182,13 @@ def trust(view: View) -> dict[str, Any] | None:
 def share_of_possible(view: View, model: str, column: str) -> str:
     """How much of what is possible the best explanation under a metric attains, a sentence; empty where not known."""
     trust = view.tables.trust
-    rows = [] if trust is None else list(trust.limits.iter_rows(named=True))
-    fact_row = next((row for row in rows if (row["model"], row["metric"]) == (model, column)), None)
-    if fact_row is None or math.isnan(fact_row["share"]):
+    limits = [] if trust is None else list(trust.limits.iter_rows(named=True))
+    row = next((row for row in limits if (row["model"], row["metric"]) == (model, column)), None)
+    if row is None or math.isnan(row["share"]):
         return ""
-    least = "" if fact_row["exact"] else "At most "
-    scores = f"{number(fact_row['score'])}, where an attribution can get {number(fact_row['possible'])}"
-    most = "" if fact_row["exact"] else " or more"
-    return f"{least}{_share(fact_row)} of what is possible, on {counted(fact_row['inputs'], 'input')}: {scores}{most}."
+    least, more = ("", "") if row["exact"] else ("At most ", " or more")
+    scores = f"{number(row['score'])}, where an attribution can get {number(row['possible'])}"
+    return f"{least}{_share(row)} of what is possible, on {counted(row['inputs'], 'input')}: {scores}{more}."
 
 
 def _model_audit(model: str, audit: Audit, labels: Mapping[str, str]) -> ModelAudit:

@@ -27,13 +27,7 @@ def own_file(name: str) -> str:
 
 
 def rendered(template: str, policy: str = _STILL, **values: Any) -> str:
-    """A page that shows these values as text, whatever they contain; a value that the template lacks is an error.
-
-    Args:
-        template: A file beside the templates.
-        policy: What the page may run and fetch.
-        values: What it shows.
-    """
+    """A page that shows these values as text, whatever they contain; a value that the template lacks is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(own_file), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -55,6 +49,11 @@ def number(value: float | None, digits: int = 3) -> str:
         return DASH
     text = f"{value:,.0f}" if abs(value) >= 100 and digits < 4 else f"{value:.{digits}g}"
     return text.replace("-", MINUS)
+
+
+def joined_words(words: Sequence[str]) -> str:
+    """A list in a sentence: ``a, b and c``."""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def signed(value: float | None) -> str:
@@ -95,20 +94,19 @@ def encoded(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         >>> encoded({"model": ["a", "b", "a"], "pc": [0.12345678, None, float("nan")]})
         {'model': {'words': ['a', 'b'], 'codes': [0, 1, 0]}, 'pc': [0.123457, None, None]}
     """
-    return {name: _column(list(values)) for name, values in columns.items()}
+    form: dict[str, Any] = {}
+    for name, values in columns.items():
+        if any(isinstance(value, str) for value in values):
+            places = {word: at for at, word in enumerate(dict.fromkeys(values))}
+            form[name] = {"words": [_json_value(word) for word in places], "codes": [places[word] for word in values]}
+        else:
+            form[name] = [_json_value(value) for value in values]
+    return form
 
 
 def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Rows with the same names as columns; no rows are no columns."""
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-
-
-def _column(values: list[Any]) -> Any:
-    if any(isinstance(value, str) for value in values):
-        words = list(dict.fromkeys(values))
-        places = {word: at for at, word in enumerate(words)}
-        return {"words": [_json_value(word) for word in words], "codes": [places[value] for value in values]}
-    return [_json_value(value) for value in values]
 
 
 def _json_value(value: Any) -> Any:

@@ -25,12 +25,7 @@ _HEAD = ("window", "label", "metric", "attribution", "rows", "mean", "evidence",
 
 
 def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) -> str:
-    """The page as text; it needs no network and runs no script.
-
-    Args:
-        monitor: What is reported.
-        facts: What else is known of what is watched, by name, such as the model's file and the tracked class.
-    """
+    """The page as text; it needs no network and runs no script."""
     if not monitor.windows:
         raise ValueError("report: no window is finished yet, so that there is nothing to show.")
     needed = -math.log10(monitor.tracks[0].rate / 2)
@@ -70,16 +65,8 @@ def _cells(window: "Window") -> list[str]:
     mean = Estimate(window.mean, math.nan, window.low, window.high)
     state = _state(window)
     evidence = "" if window.evidence is None else f"{window.evidence:.2f}"
-    return [
-        str(window.window),
-        window.label,
-        window.metric,
-        window.attribution,
-        f"{window.rows:,}",
-        str(mean),
-        evidence,
-        "" if state == "watched" else state,
-    ]
+    names = (str(window.window), window.label, window.metric, window.attribution)
+    return [*names, f"{window.rows:,}", str(mean), evidence, "" if state == "watched" else state]
 
 
 def _drawn(monitor: "Monitor") -> str:
@@ -97,13 +84,9 @@ def _draw_windows(track: "Track", ax: Axes) -> None:
     for state, colour in _COLOURS.items():
         windows = [window for window in track.windows if _state(window) == state]
         if windows:
-            places, means = [window.window for window in windows], [window.mean for window in windows]
-            reach = [
-                [window.mean - window.low for window in windows],
-                [window.high - window.mean for window in windows],
-            ]
-            known = np.nan_to_num(reach, posinf=0.0)  # one row has no interval
-            ax.errorbar(places, means, known, fmt="o", color=colour, markersize=4, elinewidth=0.8, label=state)
+            places, means, low, high = np.array([(each.window, each.mean, each.low, each.high) for each in windows]).T
+            reach = np.nan_to_num([means - low, high - means], posinf=0.0)  # one row has no interval
+            ax.errorbar(places, means, reach, fmt="o", color=colour, markersize=4, elinewidth=0.8, label=state)
     if track.test is not None:
         bound = track.test.bound if track.higher_is_better else -track.test.bound
         ax.axhline(bound, color=GREY, linewidth=1, linestyle="--")

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from verax.core.display import metric_head
 from verax.core.files import write_atomically
-from verax.report import answers, attributions, boxes, curves, facts, findings, scatter, sweeps
-from verax.report.html import encoded, fixed_style, own_file, rendered, save, script_json, signed
+from verax.report import answers, attributions, boxes, curves, facts, scatter, sweeps
+from verax.report.html import encoded, fixed_style, joined_words, own_file, rendered, save, script_json, signed
 from verax.report.view import View
 from verax.study.tables import LEADING_DPC, Example, Tables, joined
 
@@ -66,16 +66,11 @@ def page(view: View, provenance: Mapping[str, str]) -> str:
         charts=set(charts),
         **_head(view),
         **_body(view),
-        identity=_identity(provenance),
+        identity=", begun ".join(provenance[name] for name in ("study", "begun") if name in provenance),
         warning=provenance.get("warning", ""),
         incomplete=provenance.get("incomplete", ""),
         provenance=facts.settings(provenance, "Versions, hashes, seeds and commands"),
     )
-
-
-def _identity(provenance: Mapping[str, str]) -> str:
-    """Which study, and when it was begun."""
-    return ", begun ".join(provenance[name] for name in ("study", "begun") if name in provenance)
 
 
 @cache
@@ -128,21 +123,17 @@ def _head(view: View) -> dict[str, Any]:
     data = list(dict.fromkeys(model.dataset for model in view.tables.models))
     absent = {key for key, shown in (("claims", view.paper), ("trust", view.tables.trust)) if not shown}
     return {
-        "title": f"Which explanation should I trust on {_listed(data)}?" if data else "An empty study",
+        "title": f"Which explanation should I trust on {joined_words(data)}?" if data else "An empty study",
         "cards": answers.cards(view),
-        "one_line": findings.one_line(view),
-        "sentences": findings.sentences(view),
-        "model_rows": findings.model_rows(view),
-        "ranked": [metric.label for metric in findings.ranked(view)],
+        "one_line": answers.one_line(view),
+        "sentences": answers.sentences(view),
+        "model_rows": answers.model_rows(view),
+        "ranked": [metric.label for metric in answers.ranked(view)],
         "missing": [metric.label for metric in view.tables.metrics if metric not in view.measured],
         "agreements": view.agreements,
         "sections": [(key, name) for key, name in SECTIONS.items() if key not in absent],
         "signed": signed,
     }
-
-
-def _listed(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _body(view: View) -> dict[str, Any]:
@@ -216,18 +207,11 @@ def _drawn(folder: Path, figures: Iterator[tuple[str, Figure]]) -> list[Path]:
 
 
 def write_joint_figures(folder: Path, several: Sequence[Tables]) -> list[Path]:
-    """Draw the paper's figures over several studies, all models in one figure each, and return the files written.
-
-    Args:
-        folder: Where to write; made if need be.
-        several: What each study measured; their models have different names.
-    """
+    """Draw the paper's figures over several studies, all models in one figure each, and return the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     view = View(joined(several), ())
-    with (
-        fixed_style(_SIZE),
-        mpl.rc_context({"svg.fonttype": "none"}),
-    ):  # letters as outlines would take most of the file
+    # letters as outlines would take most of the file
+    with fixed_style(_SIZE), mpl.rc_context({"svg.fonttype": "none"}):
         return [save(figure, folder / f"{name}.svg") for name, figure in _over_configurations(view)]
 
 

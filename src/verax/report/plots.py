@@ -241,8 +241,8 @@ def _rows_of_dots(metrics: int, attributions: int, width: float, columns: int) -
     return chart, axes
 
 
-def _dots(ax: Axes, found: Sequence[Estimate | Ranked], colours: list[str]) -> None:
-    for place, (estimate, colour) in enumerate(zip(found, colours, strict=True)):
+def _dots(ax: Axes, estimates: Sequence[Estimate | Ranked], colours: list[str]) -> None:
+    for place, (estimate, colour) in enumerate(zip(estimates, colours, strict=True)):
         ax.plot([estimate.low, estimate.high], [place, place], color=colour, linewidth=2, solid_capstyle="butt")
         ax.plot([estimate.mean], [place], "o", color=colour, markersize=5)
 
@@ -266,10 +266,10 @@ def _title(result: Result, which: int) -> str:
     return f"{short(result.labels[which])}\nmean {result.metric.label} {significant(mean)}"
 
 
-def _cut(there: int, shown: int, by: Result | None = None) -> str:
+def _cut(total: int, shown: int, by: Result | None = None) -> str:
     """Say that not all are shown, and by which metric they were chosen where several are."""
     chosen = f" by {by.metric.label}" if by else ""
-    return f", the best {shown} of {there}{chosen}" if shown < there else ""
+    return f", the best {shown} of {total}{chosen}" if shown < total else ""
 
 
 def _finished(

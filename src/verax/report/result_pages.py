@@ -25,11 +25,7 @@ _MOST = 500  # failures on a page; the table in a file has all
 
 
 def audit_page(audit: "Audit") -> str:
-    """The page as text; it needs no network and runs no script.
-
-    Args:
-        audit: What was found.
-    """
+    """The page as text; it needs no network and runs no script."""
     table = audit.table()
     failed = [finding for finding in audit.findings if finding.passed is False]
     return rendered(
@@ -50,15 +46,13 @@ def audit_page(audit: "Audit") -> str:
 
 
 def _failure_cells(finding: "Finding") -> list[Any]:
-    value, low, high = (_figure(figure) for figure in (finding.value, finding.low, finding.high))
-    scale = "" if finding.scale is None else f", within {finding.scale:g}"
-    kind = f"{finding.kind}{scale}"
+    value, low, high = (  # none where no damage is found, or no number is enough
+        "none" if math.isinf(figure) else significant(figure, 3)
+        for figure in (finding.value, finding.low, finding.high)
+    )
+    kind = finding.kind + ("" if finding.scale is None else f", within {finding.scale:g}")
     where = (finding.metric, kind, finding.replacement, finding.case, finding.trial)
     return [*where, f"{value} [{low}, {high}]", f"{finding.inputs:,}", f"{100 * finding.ties:.0f} %", finding.says]
-
-
-def _figure(value: float) -> str:
-    return "none" if math.isinf(value) else significant(value, 3)  # no damage is found, or no number is enough
 
 
 POINTS = (
@@ -97,12 +91,7 @@ POINTS = (
 
 
 def check_page(check: "Check", record: Mapping[str, Any] | None = None) -> str:
-    """The page as text; it needs no network and runs no script.
-
-    Args:
-        check: What was found.
-        record: What it takes to compute it again, of checks that a file states.
-    """
+    """The page as text; it needs no network and runs no script."""
     table = check.table()
     counts = Counter(requirement.outcome for requirement in check.requirements)
     listed = [f"{counts[word]} {word}" for word in ("passed", "failed", "undecided") if counts[word]]
@@ -129,36 +118,34 @@ def check_page(check: "Check", record: Mapping[str, Any] | None = None) -> str:
 
 def _frozen(record: Mapping[str, Any] | None) -> tuple[bool, str]:
     """Whether everything was stated before the numbers were seen, and the sentence about it."""
+    no = "Not frozen: "
     if record is None:
-        return (
-            False,
-            "Not frozen: this page cannot show that the requirements were stated before the numbers were seen.",
-        )
+        return False, f"{no}this page cannot show that the requirements were stated before the numbers were seen."
     if record["frozen"] is None:
-        return False, "Not frozen: the requirements may have been written after the numbers were seen."
+        return False, f"{no}the requirements may have been written after the numbers were seen."
     since = f"Frozen on {record['frozen']['date']}, hash {record['frozen']['hash']}"
     if record["changed"]:
         return False, f"{since}. Changed since: {', '.join(record['changed'])}."
     return True, f"{since}. Nothing has changed since."
 
 
-def _required(check: "Check", number: int, one: "Requirement") -> dict[str, Any]:
+def _required(check: "Check", number: int, requirement: "Requirement") -> dict[str, Any]:
     """A requirement with what is known of its metric."""
-    held = {line.interval for line in check.requirements if line.requirement == number}
-    settings = {
-        "level": f"{100 * one.level:.4g} %",
-        "inputs": "all" if one.inputs is None else f"{one.inputs:,}, drawn by seed {one.seed}",
-        "until": one.until or "all of them are measured",
-        "segments": "none" if one.segments is None else f"{one.segments.words}, intervals corrected for their number",
-        "intervals": ", ".join(sorted(held)),
-        "metric": str(one.metric),
-    }
+    metric, inputs, segments = requirement.metric, requirement.inputs, requirement.segments
+    intervals = {line.interval for line in check.requirements if line.requirement == number}
     return {
-        "title": str(one),
-        "why": one.justification or "No justification was stated.",
-        "asks": one.metric.asks,
-        "misses": one.metric.known_limitations,
-        "settings": settings,
+        "title": str(requirement),
+        "why": requirement.justification or "No justification was stated.",
+        "asks": metric.asks,
+        "misses": metric.known_limitations,
+        "settings": {
+            "level": f"{100 * requirement.level:.4g} %",
+            "inputs": "all" if inputs is None else f"{inputs:,}, drawn by seed {requirement.seed}",
+            "until": requirement.until or "all of them are measured",
+            "segments": "none" if segments is None else f"{segments.words}, intervals corrected for their number",
+            "intervals": ", ".join(sorted(intervals)),
+            "metric": str(metric),
+        },
     }
 
 
@@ -166,12 +153,7 @@ _HEAD = ("state", "inputs", "model rows per input", "configuration", "reason of 
 
 
 def tuning_page(tuned: "Tuned", summary: str) -> str:
-    """The page as text; it needs no network and runs no script.
-
-    Args:
-        tuned: The search.
-        summary: What the page begins with.
-    """
+    """The page as text; it needs no network and runs no script."""
     vl_convert = optional_package("vl_convert", "verax[tune]", "The page of a search")
     drawn = vl_convert.vegalite_to_svg(tuned.plot().configure(background="white").to_json())
     best, *lines = summary.splitlines()
@@ -189,18 +171,12 @@ def tuning_page(tuned: "Tuned", summary: str) -> str:
 
 
 def _trial_cells(tuned: "Tuned", row: Mapping[str, Any]) -> list[str]:
-    scores = [str(_estimate(row, name)) if row[name] is not None else "" for name in tuned.metrics]
+    scores = [
+        str(Estimate(row[name], math.nan, row[f"{name}_low"], row[f"{name}_high"])) if row[name] is not None else ""
+        for name in tuned.metrics
+    ]
     cost = number(row["cost"] and float(row["cost"]))
     return [
-        str(row["trial"]),
-        *scores,
-        row["state"],
-        f"{row['inputs']:,}",
-        cost,
-        row["configuration"],
-        row["reason"] or "",
+        *(str(row["trial"]), *scores, row["state"], f"{row['inputs']:,}", cost),
+        *(row["configuration"], row["reason"] or ""),
     ]
-
-
-def _estimate(row: Mapping[str, Any], name: str) -> Estimate:
-    return Estimate(row[name], math.nan, row[f"{name}_low"], row[f"{name}_high"])

@@ -93,8 +93,8 @@ def epsilon_figure(view: View) -> Figure:
     return drawn
 
 
-def _epsilon_models(view: View, found: pl.DataFrame) -> list[str]:
-    return [model for model in view.models if model in set(found["model"])]
+def _epsilon_models(view: View, points: pl.DataFrame) -> list[str]:
+    return [model for model in view.models if model in set(points["model"])]
 
 
 ERRORS = {"resampled_sd": "resampled", "analytic_se": "analytic", "independent_sd": "independent draws"}

@@ -76,18 +76,25 @@ def open_lake(option: str, address: str, most: int | None = None) -> Lake:
         footers = list(pool.map(partial(_footer, folder), files))
     types = footers[0][1]
     for file, (_, columns) in zip(files, footers, strict=True):
-        _check_like(folder.name(file.path), columns, folder.name(files[0].path), types)
+        differences = {
+            "missing": [name for name in types if name not in columns],
+            "unknown": [name for name in columns if name not in types],
+            "of another type": [name for name in columns if name in types and columns[name] != types[name]],
+        }
+        if text := " and ".join(f"{word} {listed(names)}" for word, names in differences.items() if names):
+            raise ValueError(f"{folder.name(file.path)}: expected the columns of {folder.name(files[0].path)}; {text}.")
     rows = {file: rows for file, (rows, _) in zip(files, footers, strict=True) if rows}
     if not rows:
         raise ValueError(f"{option}: {address}: expected rows, got none.")
     return Lake(address, folder, tuple(rows), sum(rows.values()), types)
 
 
-def check_readable(lake: Lake, number: int) -> None:
+def check_readable(lake: Lake) -> None:
     """Raise for a file that is gone or damaged."""
-    with _opened(lake.folder, lake.files[number]) as opened:
-        for _ in opened.iter_batches():
-            pass
+    for file in lake.files:
+        with _opened(lake.folder, file) as opened:
+            for _ in opened.iter_batches():
+                pass
 
 
 def first_rows(lake: Lake, columns: Sequence[str], count: int = 2) -> pl.DataFrame:
@@ -132,17 +139,6 @@ def _opened(folder: Folder, file: File) -> Iterator[Any]:
         if str(error).startswith(name):
             raise
         raise ValueError(f"{name}: cannot be read as .parquet file ({first_line(error)}).") from None
-
-
-def _check_like(file: str, columns: dict[str, Any], first: str, expected: dict[str, Any]) -> None:
-    """Raise for a file that has other columns than the first one."""
-    differences = {
-        "missing": [name for name in expected if name not in columns],
-        "unknown": [name for name in columns if name not in expected],
-        "of another type": [name for name in columns if name in expected and columns[name] != expected[name]],
-    }
-    if text := " and ".join(f"{word} {listed(names)}" for word, names in differences.items() if names):
-        raise ValueError(f"{file}: expected the columns of {first}; {text}.")
 
 
 _SETTINGS = {"memory_limit": "2GB", "autoinstall_known_extensions": False, "autoload_known_extensions": False}
@@ -231,10 +227,6 @@ class Join:
         # on a cursor, so that other questions can be asked meanwhile
         yield from _cut(self.connection.cursor().sql(query).to_arrow_reader(scorer.batch_rows))
 
-    def close(self) -> None:
-        """Close the connection."""
-        self.connection.close()
-
     def _create(self, table: str, folder: Folder, files: Sequence[File], condition: str = "") -> None:
         key = _quoted(self.key)
         value = key if self.kind is None else f"CAST({key} AS {self.kind})"
@@ -247,15 +239,11 @@ class Join:
         """Files as a list in SQL; those of an object store through its file system."""
         if patterns := [file.path for file in files if MAGIC.search(file.path)]:
             raise ValueError(f"{patterns[0]}: a file's name with *, ? or [ is taken for a pattern; rename it.")
-        prefix = "" if folder.is_local else self._prefix(folder)
-        return f"[{', '.join(_text(prefix + file.path) for file in files)}]"
-
-    def _prefix(self, folder: Folder) -> str:
-        """What stands before the paths of an object store, whose file system is registered under it."""
-        if folder.address not in self.protocols:
+        if not folder.is_local and folder.address not in self.protocols:
             protocol = self.protocols[folder.address] = f"lake{len(self.protocols)}"
             self.connection.register_filesystem(_file_system(folder.system, protocol))
-        return f"{self.protocols[folder.address]}://"
+        prefix = "" if folder.is_local else f"{self.protocols[folder.address]}://"
+        return f"[{', '.join(_text(prefix + file.path) for file in files)}]"
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return list(self.connection.execute(query, values).fetchall())

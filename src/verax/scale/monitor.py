@@ -13,16 +13,9 @@ import numpy.typing as npt
 import torch
 
 from verax.core.arguments import checked_count
-from verax.core.files import (
-    digest,
-    read_sealed_json,
-    sealed_json,
-    tensor_hash,
-    write_atomically,
-)
+from verax.core.files import digest, read_sealed_json, sealed_json, tensor_hash, write_atomically
 from verax.core.warn import warn
 from verax.evaluation.result import Evaluation
-from verax.metrics.result import Result
 from verax.statistics.anytime import BettingTest
 from verax.statistics.intervals import Estimate
 from verax.statistics.totals import ScoreSums
@@ -91,19 +84,16 @@ class Track:
         start = 0
         while start < len(scores):
             stop = len(scores) if size is None else min(len(scores), start + size - self.open_sums.count)
-            self._take(scores[start:stop])
+            turned = scores[start:stop] if self.higher_is_better else -scores[start:stop]
+            self.open_sums += ScoreSums.of(torch.from_numpy(np.ascontiguousarray(turned)))
+            if self.test is None:
+                self.floor, self.ceiling = min(self.floor, float(turned.min())), max(self.ceiling, float(turned.max()))
+            else:
+                gains = self.test.gains(turned)
+                self.open_gains = (gains if self.open_gains is None else gains + np.array(self.open_gains)).tolist()
             start = stop
             if size is None or self.open_sums.count == size:
                 yield self._close(label)
-
-    def _take(self, scores: npt.NDArray[np.float64]) -> None:
-        turned = scores if self.higher_is_better else -scores
-        self.open_sums += ScoreSums.of(torch.from_numpy(np.ascontiguousarray(turned)))
-        if self.test is None:
-            self.floor, self.ceiling = min(self.floor, float(turned.min())), max(self.ceiling, float(turned.max()))
-        else:
-            gains = self.test.gains(turned)
-            self.open_gains = (gains if self.open_gains is None else gains + np.array(self.open_gains)).tolist()
 
     def _close(self, label: str) -> Window:
         """Finish the open window."""
@@ -116,7 +106,8 @@ class Track:
         else:
             self.test = self.test.after_gains(self.open_gains or [])
         mean = self.open_sums.estimate()
-        ends = (mean.low, mean.high) if self.higher_is_better else (-mean.high, -mean.low)
+        if not self.higher_is_better:
+            mean = Estimate(-mean.mean, mean.standard_error, -mean.high, -mean.low)
         test = None if within or self.test is None else self.test
         window = Window(
             window=len(self.windows) + 1,
@@ -124,9 +115,9 @@ class Track:
             metric=self.metric,
             attribution=self.attribution,
             rows=self.open_sums.count,
-            mean=mean.mean if self.higher_is_better else -mean.mean,
-            low=ends[0],
-            high=ends[1],
+            mean=mean.mean,
+            low=mean.low,
+            high=mean.high,
             reference=within,
             evidence=None if test is None else test.log_evidence / math.log(10),
             alarm=self.alarm or (test is not None and test.alarm),
@@ -149,13 +140,11 @@ class Track:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
-        held = {name: getattr(self, name) for name in _SETTINGS}
-        within = self.test is None
-        return held | {
+        return {name: getattr(self, name) for name in _SETTINGS} | {
             "windows": [asdict(window) for window in self.windows],
             "sums": self.sums.to_json(),
             "range": [self.floor, self.ceiling] if math.isfinite(self.floor) else None,
-            "test": None if within else asdict(self.test),  # type: ignore[arg-type]
+            "test": None if self.test is None else asdict(self.test),
             "open_sums": self.open_sums.to_json(),
             "open_gains": self.open_gains,
         }
@@ -233,7 +222,9 @@ class Monitor:
     ) -> None:
         self.reference = checked_count("reference", reference)
         self.window = None if window is None else checked_count("window", window)
-        self.alarm = _checked_alarm(alarm)
+        if isinstance(alarm, bool) or not isinstance(alarm, float) or not 0 < alarm < 1:
+            raise ValueError(f"alarm: expected a share of false alarms between 0 and 1, such as 0.05, got {alarm!r}.")
+        self.alarm = alarm
         self.about = dict(about or {})
         self.batches: list[str] = []
         self.tracks: list[Track] = []
@@ -353,25 +344,16 @@ class Monitor:
         return copy.deepcopy(self.tracks)
 
 
-def _checked_alarm(alarm: Any) -> float:
-    if isinstance(alarm, bool) or not isinstance(alarm, float) or not 0 < alarm < 1:
-        raise ValueError(f"alarm: expected a share of false alarms between 0 and 1, such as 0.05, got {alarm!r}.")
-    return alarm
-
-
 def _scores(parts: list[Evaluation]) -> dict[tuple[str, str], torch.Tensor]:
     """The scores of a batch by metric and attribution."""
     if not parts:
         raise ValueError("results: expected those of at least one row, got none.")
-    return {
-        (name, label): torch.cat([_finite(name, part[name], place) for part in parts])
+    scores = {
+        (name, label): torch.cat([part[name].scores[place].detach().to("cpu", torch.float64) for part in parts])
         for name, result in parts[0].items()
         for place, label in enumerate(result.labels)
     }
-
-
-def _finite(name: str, result: Result, place: int) -> torch.Tensor:
-    scores = result.scores[place].detach().to("cpu", torch.float64)
-    if not np.isfinite(scores.numpy()).all():
-        raise ValueError(f"results: expected finite scores, got others among those of {name}.")
+    for (name, _), values in scores.items():
+        if not values.isfinite().all():
+            raise ValueError(f"results: expected finite scores, got others among those of {name}.")
     return scores

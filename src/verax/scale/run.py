@@ -279,14 +279,13 @@ def _named_rows(lakes: Mapping[str, Lake], key: str, spill: str) -> Iterator[Joi
         raise
     except (duckdb.Error, OSError, ConnectionError) as error:
         for lake in lakes.values():
-            for number in range(len(lake.files)):
-                check_readable(lake, number)
+            check_readable(lake)
         if isinstance(error, OSError):
             raise
         raise OSError(f"the join by key failed: {first_line(error)}.") from error
     finally:
         if join is not None:
-            join.close()
+            join.connection.close()
 
 
 def _run(join: Join, scorer: BatchScorer, store: ScoreFolder, engine: Engine) -> LakeScores:

@@ -72,7 +72,11 @@ class ScoreFolder:
                 if not file.path.endswith(f"/{Sealed.name(_STEM, content, _SUFFIX)}"):
                     self.remove(file, "damaged: its content is not what its name says")
                     continue
-                self._totals[file.path] = _totals_of(pl.read_parquet(io.BytesIO(content)), self.metrics)
+                sums: Totals = {}
+                for (name,), rows in pl.read_parquet(io.BytesIO(content)).group_by("attribution", maintain_order=True):
+                    scores = {metric: torch.from_numpy(rows[metric].to_numpy().copy()) for metric in self.metrics}
+                    sums[str(name)] = {metric: ScoreSums.of(values) for metric, values in scores.items()}
+                self._totals[file.path] = sums
             files.append(file)
         return files
 
@@ -107,13 +111,6 @@ def score_file(table: Any) -> tuple[str, bytes]:
     table.write_parquet(buffer, compression="zstd", metadata={"verax": __version__, "torch": torch.__version__})
     content = buffer.getvalue()
     return Sealed.name(_STEM, content, _SUFFIX), content
-
-
-def _totals_of(table: pl.DataFrame, metrics: Sequence[str]) -> Totals:
-    return {
-        str(name): {metric: ScoreSums.of(torch.from_numpy(rows[metric].to_numpy().copy())) for metric in metrics}
-        for (name,), rows in table.group_by("attribution", maintain_order=True)
-    }
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from verax.core.files import BLANK_CHECKSUM, has_valid_checksum, with_checksum, write_atomically
 from verax.data.base import PARTS, Dataset
-from verax.paper.models.inception import Inception, load_googlenet_state
+from verax.paper.models.networks import Inception, load_googlenet_state
 from verax.paper.models.steps import Learner
 from verax.scoring.model_files.saved import Architecture, CheckpointError, stored
 
@@ -75,15 +75,6 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, state
 
 
-def _check_same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
-    """Raise for the checkpoint of another run, and say what differs between the identities."""
-    saved, expected = _flat("", found), _flat("", json.loads(json.dumps(wanted)))
-    for name in sorted(expected.keys() | saved.keys()):
-        if saved.get(name) != expected.get(name):
-            reason = f"belongs to another run: {name} is {saved.get(name)!r} there and {expected.get(name)!r} here"
-            raise CheckpointError(f"checkpoint: {path} {reason}. Delete it to start anew, or choose another path.")
-
-
 def identity(architecture: Architecture, dataset: Dataset, recipe: Any, init: Path | None) -> dict[str, Any]:
     """What makes a run the same run: architecture, recipe (a dataclass), data with their split, initial weights."""
     if init is not None and not init.is_file():
@@ -119,7 +110,11 @@ def read_run(path: Path, wanted: Mapping[str, Any], learner: Learner) -> tuple[d
     if not path.exists():
         return None
     tensors, state = _read(path)
-    _check_same_run(path, state.get("identity"), wanted)
+    saved, expected = _flat("", state.get("identity")), _flat("", json.loads(json.dumps(wanted)))
+    for key in sorted(expected.keys() | saved.keys()):
+        if saved.get(key) != expected.get(key):
+            reason = f"belongs to another run: {key} is {saved.get(key)!r} there and {expected.get(key)!r} here"
+            raise CheckpointError(f"checkpoint: {path} {reason}. Delete it to start anew, or choose another path.")
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in _group("optimizer", tensors).items():
         number, _, entry = name.partition(".")

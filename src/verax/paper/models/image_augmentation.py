@@ -50,22 +50,30 @@ class ImageAugmentation:
     def __call__(self, inputs: Images, generator: torch.Generator) -> Images:
         """Return the changed batch."""
         # Every number but the noise is drawn for every image, needed or not.
-        for part in (self._flipped, self._lit, self._softened, self._distorted, self._coloured, self._moved_and_cut):
-            inputs = part(inputs, generator)
-        return inputs
-
-    def _flipped(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        lots = uniform((3, len(images)), 0.0, 1.0, images, generator)
+        images, count = inputs, len(inputs)
+        lots = uniform((3, count), 0.0, 1.0, images, generator)
         if images.shape[2] == images.shape[3]:
             images = on_rows(lambda some: some.transpose(2, 3), images, chosen(self.transpose, lots[0]))
         images = on_rows(lambda some: some.flip(2), images, chosen(self.vertical_flip, lots[1]))
-        return on_rows(lambda some: some.flip(3), images, chosen(self.horizontal_flip, lots[2]))
-
-    def _lit(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        lots = uniform((2, len(images)), 0.0, 1.0, images, generator)
-        amount = uniform((2, len(images)), -0.2, 0.2, images, generator)
+        images = on_rows(lambda some: some.flip(3), images, chosen(self.horizontal_flip, lots[2]))
+        lots = uniform((2, count), 0.0, 1.0, images, generator)
+        amount = uniform((2, count), -0.2, 0.2, images, generator)
         images = on_rows(colour.brighten, images, chosen(self.brightness, lots[0]), amount[0])
-        return on_rows(colour.change_contrast, images, chosen(self.contrast, lots[1]), amount[1])
+        images = on_rows(colour.change_contrast, images, chosen(self.contrast, lots[1]), amount[1])
+        images = self._distorted(self._softened(images, generator), generator)
+        lots = uniform((2, count), 0.0, 1.0, images, generator)
+        clip = uniform((count,), 1.0, 4.0, images, generator)
+        hue, saturation, value = uniform((3, count), -1.0, 1.0, images, generator)
+        images = on_rows(colour.equalise, images, chosen(self.equalise, lots[0]), clip)
+        shifts = (hue * 10 / 180, saturation * 20 / 255, value * 10 / 255)
+        images = on_rows(colour.shift_colours, images, chosen(self.colours, lots[1]), *shifts)
+        lots = uniform((2, count), 0.0, 1.0, images, generator)
+        right, down, size = uniform((3, count), -0.1, 0.1, images, generator)
+        angle = uniform((count,), -math.pi / 12, math.pi / 12, images, generator)
+        centre = uniform((count, 2), 0.0, 1.0, images, generator)
+        shift = torch.stack([right, down], 1)
+        images = on_rows(shift_scale_rotate, images, chosen(self.move, lots[0]), shift, 1 + size, angle)
+        return on_rows(cutout, images, chosen(self.cutout, lots[1]), centre)
 
     def _softened(self, images: Tensor, generator: torch.Generator) -> Tensor:
         lots, angle, length, width, variance = uniform((5, len(images)), 0.0, 1.0, images, generator)
@@ -91,23 +99,6 @@ class ImageAugmentation:
         images = on_rows(optical_distortion, images, optical, strength)
         images = on_rows(grid_distortion, images, grid, steps)
         return on_rows(elastic_distortion, images, elastic, field)
-
-    def _coloured(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        lots = uniform((2, len(images)), 0.0, 1.0, images, generator)
-        clip = uniform((len(images),), 1.0, 4.0, images, generator)
-        hue, saturation, value = uniform((3, len(images)), -1.0, 1.0, images, generator)
-        images = on_rows(colour.equalise, images, chosen(self.equalise, lots[0]), clip)
-        shifts = (hue * 10 / 180, saturation * 20 / 255, value * 10 / 255)
-        return on_rows(colour.shift_colours, images, chosen(self.colours, lots[1]), *shifts)
-
-    def _moved_and_cut(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        lots = uniform((2, len(images)), 0.0, 1.0, images, generator)
-        right, down, size = uniform((3, len(images)), -0.1, 0.1, images, generator)
-        angle = uniform((len(images),), -math.pi / 12, math.pi / 12, images, generator)
-        centre = uniform((len(images), 2), 0.0, 1.0, images, generator)
-        shift = torch.stack([right, down], 1)
-        images = on_rows(shift_scale_rotate, images, chosen(self.move, lots[0]), shift, 1 + size, angle)
-        return on_rows(cutout, images, chosen(self.cutout, lots[1]), centre)
 
 
 def shift_scale_rotate(images: Images, shift: Float[Tensor, "b 2"], scale: Strengths, angle: Strengths) -> Images:

@@ -143,11 +143,6 @@ def check_recipe(model: str, variant: str | None) -> None:
 def varied(recipe: Recipe, model: str, variant: str | None) -> Recipe:
     """A model's recipe as a variant changes it; None leaves it as it is.
 
-    Args:
-        recipe: The shipped or the general one.
-        model: The architecture that it is for.
-        variant: ``"less-regularised"``, for perceptrons, or ``"balanced"``, all classes with the same total weight.
-
     Example:
         >>> varied(RECIPES["isic", "linear"], "linear", "balanced").class_weight
         True

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from verax.data.base import Dataset
 from verax.paper.models.checkpoints import Epoch
-from verax.paper.models.dense import MLP, Linear
-from verax.paper.models.inception import InceptionV1
+from verax.paper.models.networks import MLP, InceptionV1, Linear
 from verax.paper.models.objectives import outputs_for
 from verax.paper.models.recipes import RECIPES, Recipe, check_recipe, general_recipe, varied
 from verax.paper.models.training import Trained, train

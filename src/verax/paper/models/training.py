@@ -65,30 +65,17 @@ def train(
     objective_of(dataset)  # raises for labels that cannot be learnt
     place = checked_device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with one_thread_on_cpu(place):
-        return _trained(architecture, dataset, recipe, place, checkpoint, init, progress)
-
-
-def _trained(
-    architecture: Architecture,
-    dataset: Dataset,
-    recipe: Recipe,
-    place: torch.device,
-    checkpoint: Path | None,
-    init: Path | None,
-    progress: Callable[[Epoch], None] | None,
-) -> Trained:
-    """Train epoch by epoch, from the checkpoint on."""
-    identity = checkpoints.identity(architecture, dataset, recipe, init)
-    run = _Run(architecture, dataset, recipe, place, init)
-    if checkpoint is not None and (saved := checkpoints.read_run(checkpoint, identity, run.learner)):
-        run.best, run.history = saved
-    while not run.finished():
-        epoch = run.epoch()
-        if checkpoint is not None:
-            checkpoints.write_run(checkpoint, identity, run.learner, run.best, run.history)
-        if progress is not None:
-            progress(epoch)
-    return run.result()
+        identity = checkpoints.identity(architecture, dataset, recipe, init)
+        run = _Run(architecture, dataset, recipe, place, init)
+        if checkpoint is not None and (saved := checkpoints.read_run(checkpoint, identity, run.learner)):
+            run.best, run.history = saved
+        while not run.finished():
+            epoch = run.epoch()
+            if checkpoint is not None:
+                checkpoints.write_run(checkpoint, identity, run.learner, run.best, run.history)
+            if progress is not None:
+                progress(epoch)
+        return run.result()
 
 
 class _Run:
@@ -143,9 +130,9 @@ class _Run:
         self.learner.release()
         module = self.learner.result
         module.load_state_dict(self.best)
-        metrics: Metrics = {}
-        for part in PARTS:
-            metrics[part] = self.objective.figures(self._outputs(part), self.parts[part].labels)
+        metrics: Metrics = {
+            part: self.objective.figures(self._outputs(part), self.parts[part].labels) for part in PARTS
+        }
         module = lay_out(module.to("cpu"), torch.contiguous_format).eval()
         self.objective.finish(module)
         return Trained(module, tuple(self.history), metrics, self.recipe, sum(epoch.seconds for epoch in self.history))
