@@ -93,6 +93,12 @@ def test_values_that_sum_to_nothing_known_raise_and_name_what_to_pass(data: Any,
     calls.compare(model, x, {"shap": scaled}, ["pc"], target=1)
 
 
+def test_an_explanation_of_other_rows_is_told_by_its_shape(data: Any, explanation: Any) -> None:
+    model, x, _ = data
+    with pytest.raises(ValueError, match=r"shape \(169, 30\) does not fit inputs of shape \(5, 30\)"):
+        calls.evaluate(model, x[:5], explanation, ["pc"])
+
+
 def test_two_explanations_of_different_classes_raise(data: Any, explanation: Any) -> None:
     model, x, _ = data
     other = shap.Explanation(-explanation.values, -explanation.base_values, explanation.data)

@@ -27,8 +27,8 @@ class Known(NamedTuple):
 def with_known_class(attributions: Any, problem: Problem, per_row: bool = False) -> Known:
     """Follow the class that explanations explain, or raise where a problem says another one or none can be known."""
     explanations = explanations_of(attributions)
-    if not explanations:
-        return Known(attributions, problem)
+    if not explanations or any(len(explanation.values) != len(problem) for explanation in explanations.values()):
+        return Known(attributions, problem)  # of explanations of other rows, the check of shapes tells
     by_class = {  # those whose values of a row have an axis for classes behind those of the inputs
         label: explanation
         for label, explanation in explanations.items()
