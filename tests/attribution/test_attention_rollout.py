@@ -69,7 +69,7 @@ def test_it_is_the_loop_over_places_layers_and_heads(tokenizer: Any, bert: Any, 
         encoded = tokenizer(text, return_tensors="pt")
         with torch.inference_mode():
             attentions = bert(**encoded, output_attentions=True).attentions
-        there = problem.rows.there[row]
+        there = problem.rows.present[row]
         for found, place in ((first, 0), (last, int(there.sum()) - 1)):
             wanted = by_hand(attentions, place)
             wanted[[0, -1]] = 0  # special tokens are never removed
@@ -83,13 +83,13 @@ def test_a_continuation_is_read_where_it_is_predicted(tokenizer: Any) -> None:
     problem = verax.text.generation(model, tokenizer, ["the film was", "bad"], ["good", "story and film"])
     inputs, found = problem.rows, AttentionRollout()(problem)
     for row, count in enumerate((1, 3)):
-        ids = inputs.values[row][inputs.there[row]][None]
+        ids = inputs.values[row][inputs.present[row]][None]
         with torch.inference_mode():
             attentions = model(ids, output_attentions=True).attentions
         places = range(ids.shape[1] - count - 1, ids.shape[1] - 1)
         wanted = np.mean([by_hand(attentions, place) for place in places], axis=0)
-        wanted[inputs.features[row][inputs.there[row]] < 0] = 0
-        np.testing.assert_allclose(found[row, inputs.there[row]], wanted, atol=1e-6)
+        wanted[inputs.features[row][inputs.present[row]] < 0] = 0
+        np.testing.assert_allclose(found[row, inputs.present[row]], wanted, atol=1e-6)
 
 
 def test_a_tagger_is_read_at_the_word_in_question(tokenizer: Any) -> None:

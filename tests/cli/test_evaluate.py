@@ -526,7 +526,7 @@ def test_a_second_replacement_asks_whether_the_ranking_survives(folder, tmp_path
     assert "under Toward(epsilon=0.5)" in found.output
     facts = json.loads(ran(*command(folder), "--metric", "pc", *several, "--target", "1", "--json").output)
     assert facts["replacement"] == "Baseline"
-    assert [one["there"] for one in facts["survival"]] == ["Toward(epsilon=0.5)", "Nudge(epsilon=0.1)"]
+    assert [one["other"] for one in facts["ranking_stability"]] == ["Toward(epsilon=0.5)", "Nudge(epsilon=0.1)"]
     assert "Does the ranking survive another replacement?" in (tmp_path / "r.html").read_text()
 
 

@@ -117,14 +117,16 @@ class _Rollout:
 
     model: Any
 
-    def __call__(self, *values: Tensor, **given: Tensor) -> tuple[Float[Tensor, "n length length"], dict[str, Tensor]]:
-        ids = values[0] if values else given["input_ids"]
-        arguments = {name: value for name, value in given.items() if name not in ("labels", "asked")}
-        outputs = self.model(*values, **arguments, output_attentions=True)
+    def __call__(
+        self, *values: Tensor, **arguments: Tensor
+    ) -> tuple[Float[Tensor, "n length length"], dict[str, Tensor]]:
+        ids = values[0] if values else arguments["input_ids"]
+        model_arguments = {name: value for name, value in arguments.items() if name not in ("labels", "asked")}
+        outputs = self.model(*values, **model_arguments, output_attentions=True)
         layers = getattr(outputs, "attentions", None)
         if not layers or any(layer is None for layer in layers):
             raise ValueError(_NO_WEIGHTS.format(found="this one gives none"))
-        return rolled_out(layers), {_MASK: torch.ones_like(ids), **given}
+        return rolled_out(layers), {_MASK: torch.ones_like(ids), **arguments}
 
 
 def rolled_out(layers: Sequence[Float[Tensor, "n heads length length"]]) -> Float[Tensor, "n length length"]:
@@ -142,35 +144,37 @@ def rolled_out(layers: Sequence[Float[Tensor, "n heads length length"]]) -> Floa
     return rollout
 
 
-def _read(read: Read, rollout: Float[Tensor, "n length length"], given: dict[str, Tensor]) -> Float[Tensor, "n length"]:
+def _read(
+    read: Read, rollout: Float[Tensor, "n length length"], arguments: dict[str, Tensor]
+) -> Float[Tensor, "n length"]:
     """The row of the place, or the mean of those of the places, where the answer is read."""
-    return torch.einsum("nq,nqk->nk", _weights(read, given).to(rollout), rollout)
+    return torch.einsum("nq,nqk->nk", _weights(read, arguments).to(rollout), rollout)
 
 
-def _weights(read: Read, given: dict[str, Tensor]) -> Float[Tensor, "n length"]:
+def _weights(read: Read, arguments: dict[str, Tensor]) -> Float[Tensor, "n length"]:
     """How much each place counts."""
-    if "asked" in given:
-        return given["asked"].float()
-    if "labels" in given:  # a place predicts the next token
-        before = nn.functional.pad(given["labels"][:, 1:] >= 0, (0, 1)).float()
+    if "asked" in arguments:
+        return arguments["asked"].float()
+    if "labels" in arguments:  # a place predicts the next token
+        before = nn.functional.pad(arguments["labels"][:, 1:] >= 0, (0, 1)).float()
         return before / before.sum(1, keepdim=True)
-    mask = given[_MASK].bool()
+    mask = arguments[_MASK].bool()
     return nn.functional.one_hot(_first(mask) if read == "first" else _last(mask), mask.shape[1]).float()
 
 
-def _first(there: Bool[Tensor, "n length"]) -> Int[Tensor, " n"]:
-    return there.int().argmax(1)
+def _first(present: Bool[Tensor, "n length"]) -> Int[Tensor, " n"]:
+    return present.int().argmax(1)
 
 
-def _last(there: Bool[Tensor, "n length"]) -> Int[Tensor, " n"]:
-    return there.shape[1] - 1 - there.int().flip(1).argmax(1)
+def _last(present: Bool[Tensor, "n length"]) -> Int[Tensor, " n"]:
+    return present.shape[1] - 1 - present.int().flip(1).argmax(1)
 
 
 def _placed(
-    found: Float[Tensor, "n short"], given: dict[str, Tensor], there: Bool[Tensor, "n length"]
+    values: Float[Tensor, "n short"], arguments: dict[str, Tensor], present: Bool[Tensor, "n length"]
 ) -> Float[Tensor, "n length"]:
     """Numbers of the tokens at the places that they have in the inputs."""
-    return torch.zeros(there.shape, device=found.device).masked_scatter(there, found[given[_MASK].bool()])
+    return torch.zeros(present.shape, device=values.device).masked_scatter(present, values[arguments[_MASK].bool()])
 
 
 def _transformer(module: nn.Module | None) -> Any:

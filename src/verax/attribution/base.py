@@ -42,9 +42,9 @@ class Attributions(dict[str, Any]):
     """
 
     def __init__(
-        self, found: dict[str, Any], delta: dict[str, float], cost: Cost, errors: dict[str, Any] | None = None
+        self, values: dict[str, Any], delta: dict[str, float], cost: Cost, errors: dict[str, Any] | None = None
     ) -> None:
-        super().__init__(found)
+        super().__init__(values)
         self.delta, self.cost, self.standard_errors = delta, cost, errors or {}
         self.rows, self.rows_backward, self.seconds = cost.rows.forward, cost.rows.backward, cost.seconds
 

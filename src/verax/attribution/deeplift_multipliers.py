@@ -139,25 +139,27 @@ class Multipliers:
     def __init__(self, inputs: int, references: int) -> None:
         self.inputs, self.references = inputs, references
         self.waiting: Iterator[Call] = iter(())
-        self.found: list[_Multiplier | None] = []  # none for what works on something else than rows, such as weights
+        self.multipliers: list[
+            _Multiplier | None
+        ] = []  # none for what works on something else than rows, such as weights
 
     def call(self, values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
         """Call the function, whose derivative will be another for each set of references."""
         reference = self.next_call(name)
         if not self._of_rows(values, reference):
-            self.found.append(None)
+            self.multipliers.append(None)
             return function(values)[0]
         after, winners = function(values.detach())
         # of pairs, the first of each input: they are copies; copied, because what follows may change it in place
         seen = Call(name, values.detach(), after, winners)
         multiplier = _Multiplier(seen.apart(self.inputs, self.references).first(), function, axes)
-        self.found.append(multiplier)
+        self.multipliers.append(multiplier)
         return _Sloped.apply(values, (after, multiplier))  # type: ignore[no-any-return, no-untyped-call]
 
     def meet(self, calls: Sequence[Call]) -> None:
         """Take the slopes between the inputs and some references."""
         self.waiting = iter(calls)
-        for multiplier in self.found:
+        for multiplier in self.multipliers:
             if multiplier is None:
                 next(self.waiting, None)
             else:

@@ -122,11 +122,11 @@ class ShapleyFamily(Family):
         per_input += 8 * self._rows(members, most) * self._others(problem)
         for rows in pieces(len(problem.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
-            found = torch.zeros(2, len(members), count, most, dtype=torch.float64, device=device)
+            fits = torch.zeros(2, len(members), count, most, dtype=torch.float64, device=device)
             for features, which in by_count(fmap, rows, device):
                 for place, fit in enumerate(self._fits(members, problem, which, features)):
-                    found[:, place, which - rows.start, :features] = torch.stack((fit.values, fit.errors))
-            values, errors = (spread_evenly(fmap, one, rows) for one in found)
+                    fits[:, place, which - rows.start, :features] = torch.stack((fit.values, fit.errors))
+            values, errors = (spread_evenly(fmap, part, rows) for part in fits)
             yield Piece(rows, values, errors=errors)
 
     def _exact(self, members: Sequence[_Sampled], features: int) -> bool:

@@ -241,12 +241,12 @@ def raw_outputs(trees: Any, rows: Float[np.ndarray, "n features"]) -> Float[np.n
 
 
 def _check_sums(
-    found: Float[np.ndarray, "n features outputs"],
+    values: Float[np.ndarray, "n features outputs"],
     scores: Float[np.ndarray, "n outputs"],
     background: Float[np.ndarray, "m outputs"],
 ) -> None:
     """Raise where values do not sum to the score less its mean over the background."""
-    wrong = np.abs(found.sum(1)[:, -scores.shape[1] :] - (scores - background.mean(0)))
+    wrong = np.abs(values.sum(1)[:, -scores.shape[1] :] - (scores - background.mean(0)))
     largest = max(np.abs(scores).max(), np.abs(background).max())
     if not wrong.max() <= _ROUNDING * largest:
         raise ValueError(

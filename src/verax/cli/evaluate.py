@@ -137,7 +137,7 @@ def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
         "wins": {kind: dict(judgement.wins) for kind, judgement in comparison.judgements.items()},
         "saturation": comparison.saturation_words(),
         **{name: getattr(comparison, name) for name in ("seconds", "inputs", "rows", "level", "replacement")},
-        "survival": [judgement.facts() for judgement in comparison.survival()],
+        "ranking_stability": [stability.facts() for stability in comparison.ranking_stability()],
         "about": first.about.facts(first.class_counts),
         "notes": list(first.about.notes),
         **({} if distance is None else {"distance": distance.to_frame(comparison.level).to_dicts()}),

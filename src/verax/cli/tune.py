@@ -128,7 +128,7 @@ def _facts(tuned: "Tuned | TunedByQuestion") -> dict[str, Any]:
 
     if not isinstance(tuned, Tuned):
         cost = {"rows": tuned.rows, "seconds": tuned.seconds, "stopped": tuned.stopped}
-        return {question: _facts(answer) for question, answer in tuned.found.items()} | cost
+        return {question: _facts(answer) for question, answer in tuned.searches.items()} | cost
     best = tuned.pareto.row(0, named=True)
     return {
         "best": settings(tuned.best),
@@ -180,7 +180,7 @@ def _write(tuned: "Tuned | TunedByQuestion", folder: Path) -> list[Path]:
     best = (
         settings(tuned.best)
         if isinstance(tuned, Tuned)
-        else {question: settings(answer.best) for question, answer in tuned.found.items()}
+        else {question: settings(answer.best) for question, answer in tuned.searches.items()}
     )
     files = {
         folder / "table.csv": table_bytes(tuned.table, ".csv"),

@@ -12,10 +12,10 @@ from verax.evaluation.ranking import (
     REFERENCE,
     AlternativeResult,
     Difference,
-    Survival,
+    RankingStability,
     best_first,
     not_significantly_different,
-    survivals,
+    ranking_stabilities,
 )
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import Judgement, Verdict
@@ -181,13 +181,13 @@ class Comparison:
         pairs = (ranked.against_next for ranked in self.ranking(metric))
         return [f"{self.evaluation.label(metric)}: {pair}" for pair in pairs if pair is not None]
 
-    def survival(self, metric: str | None = None) -> list[Survival]:
+    def ranking_stability(self, metric: str | None = None) -> list[RankingStability]:
         """Whether the ranking survives each other replacement that was asked for, under one metric or under all."""
         chosen = self.evaluation if metric is None else {metric: self._result(metric)}
-        survival = survivals(self.evaluation, self.replacement, self.elsewhere, self.level)
-        return [each for each in survival if each.metric in chosen]
+        stabilities = ranking_stabilities(self.evaluation, self.replacement, self.elsewhere, self.level)
+        return [stability for stability in stabilities if stability.metric in chosen]
 
-    def survival_frame(self) -> "pl.DataFrame":
+    def ranking_stability_frame(self) -> "pl.DataFrame":
         """One row for each metric and other replacement, as a polars data frame.
 
         Columns: ``metric``, ``here`` and ``there`` (the replacements), ``word``, ``tau`` with ``low`` and ``high``
@@ -196,7 +196,7 @@ class Comparison:
         """
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
-        return pl.DataFrame([survival.facts() for survival in self.survival()])
+        return pl.DataFrame([stability.facts() for stability in self.ranking_stability()])
 
     def elsewhere_words(self) -> list[str]:
         """The same in words, and which metrics cannot be measured under which replacement; nothing without others."""
@@ -205,7 +205,7 @@ class Comparison:
             for other in self.elsewhere
             for name, why in other.unsupported.items()
         ]
-        return [*map(str, self.survival()), *unsupported]
+        return [*map(str, self.ranking_stability()), *unsupported]
 
     def distance_words(self) -> list[str]:
         """How far perturbed rows lie from the data, under each replacement; nothing where it was not asked for."""

@@ -153,7 +153,7 @@ def compare(
         321
         >>> two = {"x": x, "minus x": -x}  # does their ranking survive another replacement?
         >>> comparison = verax.compare(problem, two, ["pc"], replacements=[verax.replacement.Toward(0.5)])
-        >>> comparison.survival()[0].there, comparison.survival()[0].tau.mean
+        >>> comparison.ranking_stability()[0].other, comparison.ranking_stability()[0].tau.mean
         ('Toward(epsilon=0.5)', 1.0)
     """
     if isinstance(attributions, Mapping) and not all(isinstance(name, str) for name in attributions):

@@ -112,44 +112,44 @@ class AlternativeResult:
 class PairUnderBoth:
     """Two attributions under both replacements, first minus second each time."""
 
-    here: Difference  # their difference under the replacement of the comparison
-    there: Difference  # that under the other one
+    default: Difference  # their difference under the replacement of the comparison
+    other: Difference  # that under the other one
 
     @property
     def turns(self) -> bool:
         """Significantly different under both, in opposite directions."""
-        return self.here.significant and self.there.significant and self.here.word != self.there.word
+        return self.default.significant and self.other.significant and self.default.word != self.other.word
 
     @property
     def stays(self) -> bool:
         """Significantly different under both, in the same direction."""
-        return self.here.significant and self.here.word == self.there.word
+        return self.default.significant and self.default.word == self.other.word
 
 
 @dataclass(frozen=True)
-class Survival:
+class RankingStability:
     """One metric's ranking under two replacements.
 
     Attributes:
         metric: Its name among the results.
         label: What people read.
-        here: The replacement of the comparison.
-        there: The other one.
+        default: The replacement of the comparison.
+        other: The other one.
         tau: Kendall's tau-b of the two rankings, with a bootstrap interval over inputs.
         pairs: All pairs of attributions under both.
     """
 
     metric: str
     label: str
-    here: str
-    there: str
+    default: str
+    other: str
     tau: Estimate
     pairs: tuple[PairUnderBoth, ...]
 
     @property
     def significant(self) -> int:
         """Pairs that differ significantly under the replacement of the comparison."""
-        return sum(pair.here.significant for pair in self.pairs)
+        return sum(pair.default.significant for pair in self.pairs)
 
     @property
     def stay(self) -> int:
@@ -173,11 +173,11 @@ class Survival:
     def __str__(self) -> str:
         tau = f"Kendall's tau {self.tau}"
         if self.word == "is inconclusive":
-            none = f"no pair differs significantly under {self.here}"
-            return f"{self.label}: {none}, so {self.there} can turn nothing; {tau}"
-        kept = f"{self.stay} of {self.significant} pairs that differ significantly under {self.here} stay so"
-        text = f"{self.label}: the ranking {self.word} under {self.there} ({kept}; {tau})"
-        turned = [f"{pair.here}, and {pair.there.word} by {pair.there.size} there" for pair in self.turned[:_SHOWN]]
+            none = f"no pair differs significantly under {self.default}"
+            return f"{self.label}: {none}, so {self.other} can turn nothing; {tau}"
+        kept = f"{self.stay} of {self.significant} pairs that differ significantly under {self.default} stay so"
+        text = f"{self.label}: the ranking {self.word} under {self.other} ({kept}; {tau})"
+        turned = [f"{pair.default}, and {pair.other.word} by {pair.other.size} there" for pair in self.turned[:_SHOWN]]
         more = [f"{len(self.turned) - _SHOWN} more"] if len(self.turned) > _SHOWN else []
         return ": ".join([text, "; ".join([*turned, *more])]) if turned else text
 
@@ -185,8 +185,8 @@ class Survival:
         """The same as plain values."""
         return {
             "metric": self.metric,
-            "here": self.here,
-            "there": self.there,
+            "default": self.default,
+            "other": self.other,
             "word": self.word,
             "tau": self.tau.mean,
             "low": self.tau.low,
@@ -197,15 +197,15 @@ class Survival:
         }
 
 
-def survivals(
-    here: "Evaluation", replacement: str, others: tuple[AlternativeResult, ...], level: float
-) -> Iterator[Survival]:
+def ranking_stabilities(
+    evaluation: "Evaluation", replacement: str, others: tuple[AlternativeResult, ...], level: float
+) -> Iterator[RankingStability]:
     """Each metric's ranking under each other replacement; without the random explanation, and where there is one."""
-    ranked = [place for place, label in enumerate(here.labels) if label != REFERENCE]
-    for name in here if len(ranked) > 1 else ():
+    ranked = [place for place, label in enumerate(evaluation.labels) if label != REFERENCE]
+    for name in evaluation if len(ranked) > 1 else ():
         for other in (other_result for other_result in others if name in other_result.evaluation):
-            results = here[name], other.evaluation[name]
+            results = evaluation[name], other.evaluation[name]
             tau = rank_agreement(results[0].scores[ranked], results[1].scores[ranked], level)
             pairs = zip(*(all_pairs(result, name, level) for result in results), strict=True)
             shared = tuple(PairUnderBoth(*pair) for pair in pairs if REFERENCE not in (pair[0].first, pair[0].second))
-            yield Survival(name, here.label(name), replacement, other.replacement, tau, shared)
+            yield RankingStability(name, evaluation.label(name), replacement, other.replacement, tau, shared)

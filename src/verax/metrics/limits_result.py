@@ -215,11 +215,11 @@ class LimitsByMetric(dict[str, Limits]):
     """Limits by metric name; shown as a table.
 
     Args:
-        found: The limits of each metric.
+        limits: Of each metric, by its name.
     """
 
-    def __init__(self, found: Mapping[str, Limits]) -> None:
-        super().__init__(found)
+    def __init__(self, limits: Mapping[str, Limits]) -> None:
+        super().__init__(limits)
 
     def to_frame(self) -> "pl.DataFrame":
         """One row per input with the limits of all metrics, as a polars data frame."""
@@ -241,19 +241,19 @@ class LimitsByMetric(dict[str, Limits]):
         return _table(self).html()
 
 
-def limits_frame(found: Mapping[str, Limits]) -> "pl.DataFrame":
+def limits_frame(by_metric: Mapping[str, Limits]) -> "pl.DataFrame":
     """One row per input: ``input``, ``target``, and for each metric ``_best``, ``_worst`` and ``_chance``."""
     import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
     columns: dict[str, Any] = {}
-    for name, limits in found.items():
+    for name, limits in by_metric.items():
         columns |= {"input": range(len(limits.best_scores)), "target": limits.context.target.tolist()}
         for word, values in (("best", limits.best_scores), ("worst", limits.worst_scores), ("chance", limits.random)):
             columns[f"{name}_{word}"] = values.cpu().numpy()
     return pl.DataFrame(columns)
 
 
-def _table(found: Mapping[str, Limits]) -> TextTable:
+def _table(by_metric: Mapping[str, Limits]) -> TextTable:
     rows = [
         (
             name,
@@ -262,9 +262,9 @@ def _table(found: Mapping[str, Limits]) -> TextTable:
             str(limit._mean(limit.worst_scores)),
             _words(limit),
         )
-        for name, limit in found.items()
+        for name, limit in by_metric.items()
     ]
-    first = next(iter(found.values()))
+    first = next(iter(by_metric.values()))
     known, count = len(first.inputs), len(first.best_scores)
     many = counted(count, "input") if known == count else f"{known:,} of {counted(count, 'input')}"
     caption = f"What attributions could score, means over {many} with 95 % intervals; {cost(first.rows, first.seconds)}"

@@ -132,64 +132,64 @@ def _pieces(lines: CurveLines, whole: Intervals, excess: Float[Tensor, " m"]) ->
     return torch.minimum(number.long(), whole.length)
 
 
-def _doubts(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]:
+def _doubts(lines: CurveLines, intervals: Intervals) -> Float[Tensor, " m"]:
     """Standard error of what each interval adds; none for single features."""
     sums = (lines.numbers, lines.weights, lines.squares)
     number, weight, squares = (
-        lines.within(sums_of_sign, found.line, found.low, found.high)[:, :2] for sums_of_sign in sums
+        lines.within(sums_of_sign, intervals.line, intervals.low, intervals.high)[:, :2] for sums_of_sign in sums
     )
     spread = (squares - weight**2 / number.clamp(min=1)).clamp(min=0).sum(1)
-    typical = _typical_squares(lines, found)
-    uneven = torch.maximum(_variance(found, found.change, typical), _stairs(lines, found, typical)) * spread
-    cancelled = torch.maximum(_variance(found, found.stop - found.start, typical), typical)
-    hidden = torch.where(found.parted, 0.0, cancelled * weight.sum(1) ** 2)
-    depends = (_AGREE * found.conflict) ** 2
-    return torch.where(found.length > 1, uneven + depends + hidden, 0.0).sqrt()
+    typical = _typical_squares(lines, intervals)
+    uneven = torch.maximum(_variance(intervals, intervals.change, typical), _stairs(lines, intervals, typical)) * spread
+    cancelled = torch.maximum(_variance(intervals, intervals.stop - intervals.start, typical), typical)
+    hidden = torch.where(intervals.parted, 0.0, cancelled * weight.sum(1) ** 2)
+    depends = (_AGREE * intervals.conflict) ** 2
+    return torch.where(intervals.length > 1, uneven + depends + hidden, 0.0).sqrt()
 
 
-def _typical_squares(lines: CurveLines, found: Intervals) -> Float[Tensor, " m"]:
+def _typical_squares(lines: CurveLines, intervals: Intervals) -> Float[Tensor, " m"]:
     """Mean square of the change of one feature, over those intervals of both curves whose kinds are known apart."""
-    known = found.parted.double()
-    features = _per_pair(lines, found, known * found.length)
-    total = _per_pair(lines, found, known * found.squares)
-    return (total / features.clamp(min=1))[found.line // lines.curves]
+    known = intervals.parted.double()
+    features = _per_pair(lines, intervals, known * intervals.length)
+    total = _per_pair(lines, intervals, known * intervals.squares)
+    return (total / features.clamp(min=1))[intervals.line // lines.curves]
 
 
-def _stairs(lines: CurveLines, found: Intervals, typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+def _stairs(lines: CurveLines, intervals: Intervals, typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """Variance of the change of one feature if curves are stairs: their squared height, by how often they come.
 
     Where all points nearby are level, nothing tells of two stairs between them that cancel out, except those elsewhere
     on the curves of the pair. The squared height is a geometric mean: where a curve comes to rest little by little, as
     that of a network that is sure, it is small. And a curve has stairs as far as parts of it are level.
     """
-    moved = found.parted & (found.squares > _ROUNDING * typical)
-    counted = (moved, (found.parted & ~moved) * found.length, found.parted * found.length)
-    stairs, level, features = (_per_pair(lines, found, count.double()) for count in counted)
-    logarithms = _per_pair(lines, found, torch.where(moved, found.squares, 1.0).log())
+    moved = intervals.parted & (intervals.squares > _ROUNDING * typical)
+    counted = (moved, (intervals.parted & ~moved) * intervals.length, intervals.parted * intervals.length)
+    stairs, level, features = (_per_pair(lines, intervals, count.double()) for count in counted)
+    logarithms = _per_pair(lines, intervals, torch.where(moved, intervals.squares, 1.0).log())
     height = (logarithms / stairs.clamp(min=1)).exp()
     features = features.clamp(min=1)
-    return (height * stairs / features * level / features)[found.line // lines.curves]
+    return (height * stairs / features * level / features)[intervals.line // lines.curves]
 
 
-def _variance(found: Intervals, change: Float[Tensor, " m"], typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+def _variance(intervals: Intervals, change: Float[Tensor, " m"], typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """Variance of the change of one feature: the roughness nearby, drawn towards what is typical of the input.
 
     Intervals that are left are those whose roughness came out small, by chance among others, and the fewer are left the
     more so. Along a curve it varies by orders of magnitude, so that it is drawn by its geometric mean with the typical
     square: where a curve is flat it stays small.
     """
-    local = _roughness(found, change)
+    local = _roughness(intervals, change)
     return local + _TOWARDS * (local * typical).sqrt()
 
 
-def _roughness(found: Intervals, change: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+def _roughness(intervals: Intervals, change: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """How much the slopes of neighbouring intervals differ, as the variance of the change of one feature.
 
     The difference of two slopes varies with ``1 / length + 1 / length`` of them. Of the two differences to the left and
     the two to the right the largest is taken: one alone is small by chance too often.
     """
-    length = found.length.double()
-    slope, same = change / length, found.line.diff() == 0
+    length = intervals.length.double()
+    slope, same = change / length, intervals.line.diff() == 0
     jump = slope.diff() ** 2 / (1 / length[1:] + 1 / length[:-1]) * same
     left, right = _shifted(jump, 1), _shifted(jump, -1)
     nearby = torch.maximum(left, right)
@@ -204,60 +204,62 @@ def _shifted(between: Tensor, side: int) -> Tensor:
     return torch.cat((nothing, between) if side == 1 else (between, nothing))
 
 
-def _per_pair(lines: CurveLines, found: Intervals, values: Float[Tensor, " m"]) -> Float[Tensor, " pairs"]:
+def _per_pair(lines: CurveLines, intervals: Intervals, values: Float[Tensor, " m"]) -> Float[Tensor, " pairs"]:
     """Sums over the intervals of each attribution of each input."""
     total = values.new_zeros(len(lines.counts) // lines.curves)
-    return total.index_add(0, found.line // lines.curves, values)
+    return total.index_add(0, intervals.line // lines.curves, values)
 
 
-def _store(result: AdaptiveScores, lines: CurveLines, found: Intervals, error: Float[Tensor, " pairs"]) -> None:
+def _store(result: AdaptiveScores, lines: CurveLines, intervals: Intervals, error: Float[Tensor, " pairs"]) -> None:
     block = lines.block
     shape = block.attributions.shape[:2]
-    sign = torch.tensor((-1.0, 1.0), device=error.device, dtype=error.dtype)[found.line % lines.curves]
+    sign = torch.tensor((-1.0, 1.0), device=error.device, dtype=error.dtype)[intervals.line % lines.curves]
     steps = torch.zeros(len(lines.counts), dtype=torch.int64, device=error.device)
-    steps.index_add_(0, found.line, torch.ones_like(found.line))
-    result.value[block.which, block.rows] = _per_pair(lines, found, sign * found.value).reshape(shape).to(result.value)
+    steps.index_add_(0, intervals.line, torch.ones_like(intervals.line))
+    result.value[block.which, block.rows] = (
+        _per_pair(lines, intervals, sign * intervals.value).reshape(shape).to(result.value)
+    )
     result.error[block.which, block.rows] = error.reshape(shape).to(result.error)
     result.steps_used[block.which, block.rows] = steps.reshape(*shape, lines.curves).amax(-1)
     grid = send(cut_points(block.counts, SHOWN, block.attributions.shape[-1]), error.device)
     at = grid.expand(shape[1], -1)[lines.rows]
-    begin = found.start[_first_of_line(found)][found.line]
-    directed = begin + _running(found)
+    begin = intervals.start[_first_of_line(intervals)][intervals.line]
+    directed = begin + _running(intervals)
     for curves, start, change in (
-        (result.curves, found.start, found.stop - found.start),
-        (result.directed, directed, found.change),
+        (result.curves, intervals.start, intervals.stop - intervals.start),
+        (result.directed, directed, intervals.change),
     ):
-        drawn = _interpolated(found, start, change, at)
+        drawn = _interpolated(intervals, start, change, at)
         curves[block.which, block.rows] = drawn.reshape(*shape, lines.curves, -1).to(curves)
 
 
-def _first_of_line(found: Intervals) -> Int[Tensor, " lines"]:
+def _first_of_line(intervals: Intervals) -> Int[Tensor, " lines"]:
     """Where each line begins."""
-    return (found.low == 0).nonzero()[:, 0]
+    return (intervals.low == 0).nonzero()[:, 0]
 
 
-def _running(found: Intervals) -> Float[Tensor, " m"]:
+def _running(intervals: Intervals) -> Float[Tensor, " m"]:
     """Signed changes of a line, summed up to the beginning of each interval."""
-    total = found.change.cumsum(0) - found.change
-    return total - total[_first_of_line(found)][found.line]
+    total = intervals.change.cumsum(0) - intervals.change
+    return total - total[_first_of_line(intervals)][intervals.line]
 
 
 def _interpolated(
-    found: Intervals, start: Float[Tensor, " m"], change: Float[Tensor, " m"], at: Int[Tensor, "lines points"]
+    intervals: Intervals, start: Float[Tensor, " m"], change: Float[Tensor, " m"], at: Int[Tensor, "lines points"]
 ) -> Float[Tensor, "lines points"]:
     """Values after some features are gone, on straight lines through the intervals.
 
     Args:
-        found: Intervals, line by line.
+        intervals: Intervals, line by line.
         start: The value at the beginning of each.
         change: From there to its end.
         at: Features gone, of each line.
     """
     width = int(at.max()) + 1
     line = torch.arange(len(at), device=at.device)[:, None]
-    ends = found.line * width + found.high
+    ends = intervals.line * width + intervals.high
     which = torch.searchsorted(ends, line * width + at)
-    part = (at - found.low[which]).double() / found.length[which]
+    part = (at - intervals.low[which]).double() / intervals.length[which]
     return start[which] + part * change[which]
 
 

@@ -151,17 +151,17 @@ class Gathered(dict[str, Tensor]):
         super().__init__()
         self.inputs = inputs
 
-    def put(self, rows: slice, found: dict[str, Shaped[Tensor, "k b *rest"]]) -> None:
+    def put(self, rows: slice, results: dict[str, Shaped[Tensor, "k b *rest"]]) -> None:
         """Store a block's results, one row of axis 1 per input."""
-        for name, values in found.items():
+        for name, values in results.items():
             if name not in self:
                 k, _, *rest = values.shape
                 self[name] = torch.empty(k, self.inputs, *rest, dtype=values.dtype, device=values.device)
             self[name][:, rows] = values
 
-    def add(self, found: dict[str, Tensor]) -> None:
+    def add(self, results: dict[str, Tensor]) -> None:
         """Add up results that are sums over inputs."""
-        for name, values in found.items():
+        for name, values in results.items():
             self[name] = self[name].add_(values) if name in self else values
 
 

@@ -57,7 +57,7 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
         most=MOST_PANELS,
         texts=shown_texts(comparison),
         replacement=comparison.replacement,
-        survival=comparison.survival(),
+        stabilities=comparison.ranking_stability(),
         elsewhere=comparison.elsewhere_words(),
         distances=_distances(comparison),
     )

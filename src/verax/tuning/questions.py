@@ -25,21 +25,21 @@ class TunedByQuestion:
 
     Attributes:
         whole: The search, with the scores of every trial under both metrics.
-        found: What was found for each question.
+        searches: What was found for each question.
     """
 
     whole: Tuned
-    found: Mapping[Kind, Tuned]
+    searches: Mapping[Kind, Tuned]
 
     def __getitem__(self, question: Kind) -> Tuned:
-        if question not in self.found:
-            raise KeyError(f"question: expected one of {', '.join(map(repr, self.found))}, got {question!r}.")
-        return self.found[question]
+        if question not in self.searches:
+            raise KeyError(f"question: expected one of {', '.join(map(repr, self.searches))}, got {question!r}.")
+        return self.searches[question]
 
     @property
     def answers(self) -> dict[Kind, str]:
         """What to believe, a sentence for each question."""
-        return {question: tuned.answer for question, tuned in self.found.items()}
+        return {question: tuned.answer for question, tuned in self.searches.items()}
 
     @property
     def best(self) -> Any:
@@ -91,11 +91,11 @@ class TunedByQuestion:
 
     def __repr__(self) -> str:
         return "\n".join(
-            [*(f"{tuned.summary()}\n" for tuned in self.found.values()), *self.whole.cost_lines()],
+            [*(f"{tuned.summary()}\n" for tuned in self.searches.values()), *self.whole.cost_lines()],
         )
 
     def _repr_html_(self) -> str:
-        summaries = "".join(f"<pre>{html.escape(tuned.summary())}</pre>" for tuned in self.found.values())
+        summaries = "".join(f"<pre>{html.escape(tuned.summary())}</pre>" for tuned in self.searches.values())
         return f"{summaries}<pre>{html.escape(chr(10).join(self.whole.cost_lines()))}</pre>"
 
 

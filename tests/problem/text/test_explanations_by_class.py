@@ -24,7 +24,7 @@ def problem() -> verax.Problem:
 def explanation(problem: verax.Problem, seed: int = 0) -> Any:
     """One array per text, of unlike lengths, with an axis for classes."""
     draws, rows = np.random.default_rng(seed), np.empty(len(problem), dtype=object)
-    for row, there in enumerate(problem.rows.there):  # type: ignore[attr-defined]
+    for row, there in enumerate(problem.rows.present):  # type: ignore[attr-defined]
         rows[row] = draws.normal(size=(int(there.sum()), 2))
     return SimpleNamespace(values=rows, base_values=np.zeros((len(problem), 2)))
 

@@ -57,7 +57,7 @@ def test_explanations_of_texts_are_taken_as_shap_gives_them(tokenizer: Any, bert
     problem = verax.text.classification(bert, tokenizer, TEXTS, target=1)
     full = torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))
     rows = np.empty(len(TEXTS), dtype=object)
-    for row, there in enumerate(problem.rows.there):
+    for row, there in enumerate(problem.rows.present):
         rows[row] = np.stack([np.zeros(int(there.sum())), full[row][there].numpy()], axis=1)
     explanation = shap.Explanation(rows, base_values=np.zeros((len(TEXTS), 2)), data=problem.rows.tokens)
     wanted = PredictionChange()(problem, {"it": full}).value["it"]

@@ -84,7 +84,7 @@ def test_a_bag_of_words_has_a_closed_form(tokenizer: Any, replace: Any, side: st
     np.testing.assert_allclose(order, found[[3, 1]], atol=1e-6)
     for row, ids in enumerate(problem.inputs.numpy()):
         own = rows.features[row].numpy() >= 0
-        there = rows.there[row].numpy()
+        there = rows.present[row].numpy()
         gain = weights[ids[own]] - instead
         ranked = np.argsort(-attribution[row][own], kind="stable")
         wanted = bag_pc(weights[ids[there]], gain, ranked)
@@ -162,7 +162,7 @@ def test_a_deleted_token_is_not_there(tokenizer: Any, bert: Any) -> None:
 def test_ragged_attributions_are_padded_whatever_they_are(tokenizer: Any, bert: Any) -> None:
     problem = verax.text.classification(bert, tokenizer, TEXTS, target=0)
     full = torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(3))
-    ragged = [row[there] for row, there in zip(full, problem.rows.there, strict=True)]
+    ragged = [row[there] for row, there in zip(full, problem.rows.present, strict=True)]
     without_special = [row[numbers >= 0].tolist() for row, numbers in zip(full, problem.rows.features, strict=True)]
     wanted = PredictionChange()(problem, {"it": full}).value["it"]
     for given in (ragged, without_special, [row.half().float().numpy() for row in ragged]):
@@ -177,7 +177,7 @@ def test_methods_on_ids_and_on_vectors(tokenizer: Any, bert: Any) -> None:
     vectors = verax.text.embedded(problem)
     ids = verax.attribution.Occlusion()(problem)
     assert ids.shape == problem.inputs.shape
-    assert not ids[~problem.rows.there].any()
+    assert not ids[~problem.rows.present].any()
     on_vectors = verax.attribution.IntegratedGradients()(vectors)
     by_token = {
         "occlusion": ids,
@@ -336,7 +336,7 @@ def test_padding_is_not_computed(tokenizer: Any, bert: Any) -> None:
     assert all(mask.any(0).all() for mask in seen)
     for row, text in enumerate(TEXTS):
         alone = verax.text.classification(bert, tokenizer, [text], target=1)
-        own = attribution[row : row + 1][:, problem.rows.there[row]]
+        own = attribution[row : row + 1][:, problem.rows.present[row]]
         value = PredictionChange()(alone, {"a": own}).value["a"]
         torch.testing.assert_close(value[0], together[row], atol=1e-5, rtol=0)
 
@@ -347,7 +347,7 @@ def test_draws_do_not_know_the_padding(tokenizer: Any, bert: Any) -> None:
     metric = Infidelity(perturbation="baseline", samples=30)
     together = metric(problem, {"a": attribution}).value["a"]
     alone = verax.text.classification(bert, tokenizer, TEXTS[1:2], target=1)
-    own = attribution[1:2][:, problem.rows.there[1]]
+    own = attribution[1:2][:, problem.rows.present[1]]
     torch.testing.assert_close(metric(alone, {"a": own}).value["a"][0], together[1])
 
 
@@ -355,12 +355,12 @@ def test_drawn_attributions_do_not_know_the_padding(tokenizer: Any, bert: Any) -
     """Nor do they repeat: numbers of half precision would."""
     problem, alone = (verax.text.classification(bert, tokenizer, texts, target=1) for texts in (TEXTS, TEXTS[1:2]))
     found = verax.attribution.Random()(problem)
-    torch.testing.assert_close(verax.attribution.Random()(alone)[0], found[1, problem.rows.there[1]])
+    torch.testing.assert_close(verax.attribution.Random()(alone)[0], found[1, problem.rows.present[1]])
     assert found.half().float().ne(found)[problem.rows.features >= 0].any()
     method = verax.attribution.SmoothGrad(samples=4)
     found = method(verax.text.embedded(problem))
     own = method(verax.text.embedded(alone))
-    torch.testing.assert_close(own[0], found[1, problem.rows.there[1]], atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(own[0], found[1, problem.rows.present[1]], atol=1e-6, rtol=1e-4)
 
 
 def test_trim_keeps_what_belongs_together() -> None:

@@ -104,16 +104,16 @@ def open_problem(
 
 
 def open_explained(
-    files: ProblemFiles, attributions: Sequence[Path], asked: Mapping[str, Any]
+    files: ProblemFiles, attributions: Sequence[Path], settings: Mapping[str, Any]
 ) -> tuple[Problem, dict[str, Any]]:
     """A problem and attributions of its rows; what is quick to read is read, and fits, before a large model is opened.
 
     Args:
         files: Model, rows, and what is said about them.
         attributions: Files of attributions.
-        asked: Target, output, and what else ``verax.open_problem`` passes on to the problem.
+        settings: Target, output, and what else ``verax.open_problem`` passes on to the problem.
     """
-    settings = {**asked, "target": read_target(asked.get("target"))}
+    settings = {**settings, "target": read_target(settings.get("target"))}
     if files.model.is_dir():
         settings.pop("background_labels", None)
         return open_texts(files, attributions, settings)

@@ -36,7 +36,7 @@ class Trim:
 
     def __call__(self, rows: Tensor, others: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Trim a batch."""
-        present = self._there(rows, others)
+        present = self._present(rows, others)
         length = int(present.sum(1).max())
         place = (~present).to(torch.int8).argsort(dim=1, stable=True)[:, :length]
         kept = present.gather(1, place)
@@ -49,9 +49,9 @@ class Trim:
 
     def lengths(self, rows: Tensor, others: Mapping[str, Tensor]) -> Int[Tensor, " n"]:
         """How many tokens of each row are there."""
-        return self._there(rows, others).sum(1)
+        return self._present(rows, others).sum(1)
 
-    def _there(self, rows: Tensor, others: Mapping[str, Tensor]) -> Bool[Tensor, "n length"]:
+    def _present(self, rows: Tensor, others: Mapping[str, Tensor]) -> Bool[Tensor, "n length"]:
         present = others[self.mask].bool()
         return present & (rows != DELETED) if self.ids else present
 

@@ -102,14 +102,14 @@ class SharedPrefix:
         return {"logits_to_keep": last} if self.some else {}
 
 
-def beginning(ids: Int[Tensor, "n length"], there: Bool[Tensor, "n length"], most: int) -> int:
+def beginning(ids: Int[Tensor, "n length"], present: Bool[Tensor, "n length"], most: int) -> int:
     """How many tokens all rows begin with, at most so many.
 
     Example:
         >>> beginning(torch.tensor([[5, 6, 7, 8], [5, 6, 9, 8]]), torch.ones(2, 4, dtype=torch.bool), most=4)
         2
     """
-    same = ((ids == ids[:1]) & there).all(0)[:most]
+    same = ((ids == ids[:1]) & present).all(0)[:most]
     return int(same.long().cumprod(0).sum())
 
 
@@ -238,7 +238,7 @@ def _prompts(prompts: Sequence[str], prefix: str, suffix: str) -> list[str]:
 
 def _generated(model: Any, prompt: TextInputs, most: int) -> list[int]:
     """What a model continues a prompt with, the likeliest token each time."""
-    ids = prompt.values[prompt.there][None].to(model.device)
+    ids = prompt.values[prompt.present][None].to(model.device)
     with torch.inference_mode():
         generated = model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=most, do_sample=False, num_beams=1
@@ -254,7 +254,7 @@ def _beside(inputs: TextInputs, following: list[list[int]]) -> TextInputs:
 
 def _behind(tokenizer: Any, inputs: TextInputs, following: list[list[int]]) -> TextInputs:
     """Continuations stand behind their prompts in the same rows; they are never removed."""
-    present, rows = inputs.there, range(len(inputs))
+    present, rows = inputs.present, range(len(inputs))
     pad = inputs.collate.pad if isinstance(inputs.collate, Trim) else 0
     prompts = [inputs.values[row][present[row]].tolist() for row in rows]
     numbers = [inputs.features[row][present[row]].tolist() for row in rows]

@@ -109,7 +109,7 @@ def _fitted(one: TokenNumbers, inputs: TextInputs) -> Any:
 def _check_tokens(source: str, row: int, tokens: list[str], inputs: TextInputs) -> None:
     """Raise for attributions of other tokens, where the file names them one by one."""
     row_tokens = inputs.tokens[row]
-    numbers = inputs.features[row][inputs.there[row]].tolist()
+    numbers = inputs.features[row][inputs.present[row]].tolist()
     plain = [token for token, number in zip(row_tokens, numbers, strict=True) if number >= 0]
     expected = next((known for known in (row_tokens, plain) if len(known) == len(tokens)), None)
     if expected is None:  # of words or sentences, whose number is checked with that of the attributions

@@ -108,7 +108,7 @@ class TextInputs(Inputs):
         return replace(chosen, **parts)  # type: ignore[no-any-return]
 
     @property
-    def there(self) -> Any:
+    def present(self) -> Any:
         """Which places of each row hold a token, special ones included, ``(N, L)``."""
         return torch.as_tensor(self.model_kwargs["attention_mask"]).bool()
 
@@ -117,7 +117,7 @@ class TextInputs(Inputs):
         if not self.pieces:
             return ()
         words = []
-        for pieces, present in zip(self.pieces[:rows], self.there[:rows].tolist(), strict=True):
+        for pieces, present in zip(self.pieces[:rows], self.present[:rows].tolist(), strict=True):
             left = iter(pieces)
             words.append(tuple(next(left) if begins else "" for begins in present))
         return tuple(words)
@@ -142,7 +142,7 @@ class TextInputs(Inputs):
         if len(rows) != len(self) or any(row.ndim != 1 for row in rows):
             return attribution  # the array's own check says what is wrong
         features, present, prompt = (
-            np.asarray(row_values) for row_values in (self.features, self.there, self._prompt())
+            np.asarray(row_values) for row_values in (self.features, self.present, self._prompt())
         )
         padded = np.zeros(features.shape)
         for number, row in enumerate(rows):
@@ -152,7 +152,7 @@ class TextInputs(Inputs):
     def _prompt(self) -> Any:
         """Which places hold a token that does not belong to what follows a prompt in the same row."""
         follows = isinstance(self.collate, Trim) and "labels" in self.collate.along
-        return self.there & (torch.as_tensor(self.model_kwargs["labels"]) < 0) if follows else self.there
+        return self.present & (torch.as_tensor(self.model_kwargs["labels"]) < 0) if follows else self.present
 
 
 def tokenized(
@@ -180,7 +180,7 @@ def check_deletion(inputs: TextInputs) -> None:
     """Raise where nothing is left of a text without its features: no model has an answer for an empty one."""
     if inputs.baselines != DELETED:
         return
-    empty = ~(inputs.there & (inputs.features < 0)).any(1)
+    empty = ~(inputs.present & (inputs.features < 0)).any(1)
     if bool(empty.any()):
         raise ValueError(
             f'replace: "delete" leaves no token of row {int(empty.int().argmax())}, because the tokenizer adds no '

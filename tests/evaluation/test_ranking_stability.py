@@ -53,16 +53,16 @@ def turned():
 
 
 def test_a_ranking_that_turns_is_told_with_its_pairs(turned):
-    (found,) = turned.survival("pc")
-    assert (found.here, found.there, found.word) == ("Baseline", "Nudge(epsilon=0.1)", "turns")
+    (found,) = turned.ranking_stability("pc")
+    assert (found.default, found.other, found.word) == ("Baseline", "Nudge(epsilon=0.1)", "turns")
     assert found.tau.mean == -1
-    pairs = {(pair.here.first, pair.here.second): pair for pair in found.turned}
+    pairs = {(pair.default.first, pair.default.second): pair for pair in found.turned}
     pair = pairs["far", "near"]
-    assert (pair.here.word, pair.there.word) == ("better", "worse")
-    assert str(pair.here) == str(turned.pair("far", "near", "pc"))
+    assert (pair.default.word, pair.other.word) == ("better", "worse")
+    assert str(pair.default) == str(turned.pair("far", "near", "pc"))
     words = str(found)
     assert words.startswith("PC: the ranking turns under Nudge(epsilon=0.1) (0 of ")
-    assert f"{pair.here}, and worse by {pair.there.size} there" in words
+    assert f"{pair.default}, and worse by {pair.other.size} there" in words
     assert words in repr(turned)
 
 
@@ -72,7 +72,7 @@ def test_frames_hold_both_replacements(turned):
     assert frame["replacement"].unique(maintain_order=True).to_list() == ["Baseline", "Nudge(epsilon=0.1)"]
     assert frame.height == 2 * 4 * 18  # far, near, noise, and the random one
     assert turned.rows == turned.evaluation.rows + turned.elsewhere[0].evaluation.rows
-    (row,) = turned.survival_frame().to_dicts()
+    (row,) = turned.ranking_stability_frame().to_dicts()
     assert (row["metric"], row["tau"], row["stay"], row["turn"]) == ("pc", -1.0, 0, row["significant"])
 
 
@@ -97,15 +97,15 @@ def test_on_a_linear_model_the_truth_survives_and_what_cannot_be_asked_is_said(l
     others = {"half way": Toward(0.5), "rows": Marginal(train, draws=4), "fit": Conditional(train)}
     metrics = ["pc", "dpc", verax.metrics.LocalPredictionChange(), "infidelity"]
     drawn_ones = [verax.metrics.Infidelity(samples=20, perturbation="baseline")]
-    (one,) = calls.compare(model, x, attributions, drawn_ones, replacements=[Toward(0.5)]).survival()
+    (one,) = calls.compare(model, x, attributions, drawn_ones, replacements=[Toward(0.5)]).ranking_stability()
     assert (one.metric, one.word) == ("infidelity", "survives")
     found = calls.compare(model, x, attributions, metrics, samples=20, replacements=others)
-    assert [(one.metric, one.there) for one in found.survival()] == [
+    assert [(one.metric, one.other) for one in found.ranking_stability()] == [
         *(("pc", name) for name in others),
         ("dpc", "half way"),
         ("dpc", "rows"),
     ]
-    assert {one.word for one in found.survival("pc")} == {"survives"}
+    assert {one.word for one in found.ranking_stability("pc")} == {"survives"}
     halved = found.elsewhere[0].evaluation["pc"].scores
     torch.testing.assert_close(halved, found.evaluation["pc"].scores / 2)
     assert list(found.elsewhere[2].unsupported) == ["dpc"]
@@ -117,7 +117,7 @@ def test_on_a_linear_model_the_truth_survives_and_what_cannot_be_asked_is_said(l
 def test_nothing_told_apart_says_nothing(linear):
     model, x, _, attributions = linear
     same = {"a": attributions["truth"], "b": 2 * attributions["truth"]}
-    (found,) = calls.compare(model, x, same, ["pc"], replacements=[Toward(0.5)]).survival()
+    (found,) = calls.compare(model, x, same, ["pc"], replacements=[Toward(0.5)]).ranking_stability()
     assert found.word == "is inconclusive"
     assert str(found).startswith(
         "PC: no pair differs significantly under Baseline, so Toward(epsilon=0.5) can turn nothing"
@@ -127,7 +127,10 @@ def test_nothing_told_apart_says_nothing(linear):
 def test_one_explanation_has_no_ranking_that_could_survive(linear):
     """The random one, which is compared as well, is no part of the ranking that is asked about."""
     model, x, _, attributions = linear
-    assert calls.compare(model, x, {"a": attributions["truth"]}, ["pc"], replacements=[Toward(0.5)]).survival() == []
+    assert (
+        calls.compare(model, x, {"a": attributions["truth"]}, ["pc"], replacements=[Toward(0.5)]).ranking_stability()
+        == []
+    )
 
 
 def test_wrong_replacements_are_named(linear):
