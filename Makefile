@@ -11,7 +11,7 @@ $(VENV)/bin/pip install --quiet --constraint constraints.txt hatchling editables
 $(VENV)/bin/pip install --quiet --constraint constraints.txt --no-build-isolation --editable
 endef
 
-.PHONY: demo test test-fast check docs format bench clean
+.PHONY: demo test test-fast explore check docs format bench clean
 
 demo: $(DEMO)
 	$(VENV)/bin/verax study run demo --out demo-study
@@ -21,6 +21,10 @@ test: $(READY)
 
 test-fast: $(READY)  # what it leaves out stands in conftest.py
 	$(VENV)/bin/python -m pytest --fast --numprocesses auto --dist worksteal
+
+explore: $(READY)  # property tests on examples that no run has seen
+	$(VENV)/bin/python -m pytest --hypothesis-profile explore --numprocesses auto --dist worksteal \
+		$$(grep -rl "from hypothesis import" tests)
 
 check: $(READY)
 	$(VENV)/bin/ruff check .

@@ -20,6 +20,9 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile(  # `make explore`: other examples in every run, and those that failed once again
+    "explore", max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("verax")
 
 # What `make test-fast` leaves out: documentation, packaging, Ray, object stores, processes that are killed, browsers,

@@ -295,7 +295,7 @@ class Changed(nn.Module):
         return self.change(self.inner(x))
 
 
-REFUSED: dict[str, Any] = {
+UNUSABLE: dict[str, Any] = {
     "softmax": Changed(lambda y: 5 * torch.softmax(y, 1)),
     "product": Changed(lambda y: y * torch.sigmoid(y.flip(1))),
     "normalisation": Changed(lambda y: F.layer_norm(y, (3,))),
@@ -303,12 +303,12 @@ REFUSED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", UNUSABLE)
 def test_where_the_rule_does_not_apply(name: str) -> None:
     with pytest.raises(
         ValueError, match=r"model: DeepLiftSHAP's .* miss the difference of logits by 0\.\d+ of its size"
     ):
-        found_with(REFUSED[name])
+        found_with(UNUSABLE[name])
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")

@@ -224,7 +224,7 @@ def test_tuning_on_a_mixed_table(folder: Path) -> None:
     assert best["scores"]["pc"]["mean"] == pytest.approx(direct.score.mean, rel=1e-9)
 
 
-REFUSED = {
+UNUSABLE = {
     "a missing column": ({"inputs": "narrow.csv"}, [], "narrow.csv: expected the columns that the model was fitted on"),
     "a missing column of the background": ({"background": "narrow.csv"}, [], "fitted on; missing: town."),
     "gaps that were not wanted": ({}, ["--missing", "raise"], "rows.csv: expected a value in every row, missing"),
@@ -267,7 +267,7 @@ def wrong(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("files", "options", "message"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("files", "options", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_whatever_is_wrong_is_one_line(wrong: Path, files: dict[str, str], options: list[str], message: str) -> None:
     names = {"model": "m.skops", "inputs": "rows.csv", "background": "train.csv", "attributions": "shap.csv"} | files
     given = [word for name, file in names.items() for word in (f"--{name}", str(wrong / file))]

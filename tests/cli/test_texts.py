@@ -142,7 +142,7 @@ def test_tokens_that_are_named_must_be_the_tokenizers(folder: Path, tokenizer: A
     assert "row 2 is about other tokens: 'The' where the model's tokenizer has 'the' (place 1)" in said.stderr
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "another column": ({"text_column": "review"}, "expected a column 'review' with texts, got text, about"),
     "an unknown unit": ({"unit": "letter"}, "--unit: expected one of 'token', 'word', 'sentence', got 'letter'"),
     "an unknown replacement": (
@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("options", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_options_that_do_not_fit_are_refused(folder: Path, options: dict[str, Any], message: str) -> None:
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value) if word]
     found = run(folder, *words)

@@ -136,7 +136,7 @@ def test_the_task_can_be_said() -> None:
     assert read_labels([0.5, 1.5, 0.5, 1.5], 4, "labels", "classification").class_names == ("0.5", "1.5")
 
 
-REFUSED: dict[str, tuple[Any, Any, str]] = {
+UNUSABLE: dict[str, tuple[Any, Any, str]] = {
     "a gap": (["a", None, "b"], "auto", r"labels: expected a label in every row, missing in 1; leave these rows out"),
     "one class": (["a", "a", "a"], "auto", "labels: is a in every row.*nothing to predict"),
     "one value": ([1.5, 1.5, 1.5], "auto", "labels: is 1.5 in every row.*nothing to predict"),
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "task", "message"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("given", "task", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_labels_that_cannot_be_used(given: Any, task: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_labels(given, len(given), "labels", task)

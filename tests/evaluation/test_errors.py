@@ -440,7 +440,7 @@ def test_the_good_calls_that_the_cases_differ_from_are_good():
         call(function, {}, Counting())
 
 
-REFUSED = {  # what compare, evaluate and stream raise for, with the metrics and settings of the call
+UNUSABLE = {  # what compare, evaluate and stream raise for, with the metrics and settings of the call
     "unknown metric": (["sparsity"], {}, "metrics: expected"),
     "subset": ([Infidelity(subset=9)], {}, "subset: "),
     "sigma": (["infidelity"], {"sigma": "std"}, "sigma: "),
@@ -453,9 +453,9 @@ REFUSED = {  # what compare, evaluate and stream raise for, with the metrics and
 
 
 @pytest.mark.parametrize("call", [calls.compare, calls.evaluate])
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", UNUSABLE)
 def test_a_call_that_cannot_be_measured_is_refused_before_methods_are_computed(call, case):
-    metrics, settings, message = REFUSED[case]
+    metrics, settings, message = UNUSABLE[case]
     model = Counting()
     with pytest.raises(ValueError, match=message):
         call(model, X, {"occlusion": verax.attribution.Occlusion(), "x": X}, metrics, **settings)

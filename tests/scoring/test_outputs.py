@@ -130,7 +130,7 @@ WARNED = {
     "unbounded": lambda: Ended(lambda z: z),
     "one axis": lambda: Ended(lambda z: z[:, 0]),
 }
-REFUSED = {
+UNUSABLE = {
     "sigmoid last": lambda: nn.Sequential(nn.Linear(4, 1), nn.Sigmoid()),
     "sigmoid as a function": lambda: Ended(torch.sigmoid),
     "all in [0, 1]": lambda: Ended(lambda z: z.clamp(0, 1)),
@@ -148,7 +148,7 @@ def test_one_output_is_warned_about_once(make):
 
 
 @pytest.mark.filterwarnings("ignore:All scores are saturated")
-@pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("make", UNUSABLE.values(), ids=UNUSABLE)
 def test_one_output_that_may_be_a_probability_is_refused_until_it_is_said(make):
     scorer = verax.Scorer(make())
     for _ in range(2):

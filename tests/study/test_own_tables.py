@@ -138,7 +138,7 @@ def test_a_regressor_that_knows_nothing_is_warned_of(tmp_path: Path) -> None:
     assert any(line.startswith("WARNING: Line is worse than predicting the mean: R^2 -") for line in lines)
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "no label said": ({"label": None}, r"homes.csv: say which column is to be predicted, label = \"COLUMN\""),
     "no such column": ({"label": "lable"}, "label: expected .* got 'lable'; did you mean 'label'?"),
     "a label for the wrong task": ({"task": "regression"}, "got '.*'; say task = \"classification\""),
@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("wrong", "message"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("wrong", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_what_cannot_be_used_is_refused_before_any_work(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:
     data = table(LINEAR, others=FEW, name="file", path=str(data_file(tmp_path, mixed(), KINDS)), label="label")
     asked = {key: value for key, value in {**data, **wrong}.items() if value is not None}

@@ -163,6 +163,7 @@ def test_pages_and_notebooks_have_both_answers(found, tmp_path):
     page = (tmp_path / "search.html").read_text()
     for shown in (page, found._repr_html_()):
         assert all(
-            one.best.canonical.replace("'", "&#39;") in shown.replace("&#x27;", "&#39;") for one in found.searches.values()
+            one.best.canonical.replace("'", "&#39;") in shown.replace("&#x27;", "&#39;")
+            for one in found.searches.values()
         )
     assert found.plot().to_dict()

@@ -23,7 +23,7 @@ from verax.scoring.meter import Rows
 # Gaps between the sum of contributions and the difference of logits, relative to the mean size of these. Rounding
 # stays orders of magnitude below the first; networks in which the rule misses a part are far above the second.
 WARN_GAP = 1e-2
-REFUSE_GAP = 0.1
+LARGEST_GAP = 0.1
 _MOST_INPUTS = 256  # per block: a model to which the rule does not apply is found out early
 
 
@@ -208,7 +208,7 @@ _INCOMPLETE = (
     "DeepLiftSHAP: contributions miss the difference of logits by up to {gap:.2g} of its mean size, so some part of "
     "the model is not covered by the rescale rule, which covers activations, max pooling and linear layers."
 )
-_REFUSED = (
+_UNSUPPORTED = (
     "model: DeepLiftSHAP's contributions miss the difference of logits by {gap:.2g} of its size for the median input, "
     "so the rescale rule does not apply. It covers activations, max pooling and linear layers: not a softmax (let the "
     "model return logits), attention, products of activations, or what torch.jit and torch.compile hide. "
@@ -278,6 +278,6 @@ class _Pairs:
         floor = torch.finfo(self.inputs.dtype).eps ** 0.5 * self.clean.abs().clamp(min=1)
         size = torch.maximum(self.sizes / self.pairs, floor)
         typical = float((self.missing / self.pairs / size).median())
-        if typical > REFUSE_GAP:
-            raise ValueError(_REFUSED.format(gap=typical))
+        if typical > LARGEST_GAP:
+            raise ValueError(_UNSUPPORTED.format(gap=typical))
         return self.largest / size

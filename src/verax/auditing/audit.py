@@ -179,7 +179,7 @@ def audit(
     Returns:
         An ``Audit``: ``sentences``, ``to_frame()``, ``save(path)``, ``blind_spots``, ``inputs_needed``, ``notes``.
 
-    Example: PC and DPC in its default order cannot see a constant.
+    Example: PC and DPC in its default order are blind to a constant.
         >>> from verax.auditing import audit, cases
         >>> few = cases(inputs=16)[:1]
         >>> audit(few, metrics=["pc", "dpc"], replacements=["baseline"], trials=["truth_wins"]).blind_spots

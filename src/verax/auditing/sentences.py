@@ -1,4 +1,4 @@
-"""Three sentences to act on: what to use, what a metric cannot see, and with how many inputs."""
+"""Three sentences to act on: what to use, what a metric is blind to, and with how many inputs."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

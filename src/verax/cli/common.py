@@ -34,7 +34,7 @@ Imports = Annotated[
     ),
 ]
 
-FAILED, REFUSED, STOPPED = 1, 2, 130
+FAILED, UNUSABLE, STOPPED = 1, 2, 130
 
 EXIT_CODES = """\b
 Exit codes:
@@ -70,7 +70,7 @@ class Commands(TyperGroup):
             if not standalone_mode:
                 raise
             tell(_usage(error))
-            code = REFUSED
+            code = UNUSABLE
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
@@ -141,7 +141,7 @@ def one_line_errors(stopped: str = "Nothing was written.") -> Iterator[None]:
         raise
     except (ValueError, TypeError, OSError, EOFError, ImportError, MemoryError, FloatingPointError) as error:
         tell(f"verax: {_said(error)}")
-        raise typer.Exit(REFUSED) from None
+        raise typer.Exit(UNUSABLE) from None
     except KeyboardInterrupt:
         tell(f"verax: stopped. {stopped}")
         raise typer.Exit(STOPPED) from None

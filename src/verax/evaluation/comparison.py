@@ -230,7 +230,7 @@ class Comparison:
         ]
 
     def blind_spots(self) -> tuple[str, ...]:
-        """What each metric cannot see, where something is known of it."""
+        """What each metric is blind to, where something is known of it."""
         limitations = {metric: self._result(metric).metric.known_limitations for metric in self.metrics}
         return tuple(
             f"{self.evaluation.label(metric)}: {sentence}" for metric, sentence in limitations.items() if sentence

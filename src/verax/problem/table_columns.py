@@ -10,7 +10,7 @@ from verax.core.packages import optional_package
 from verax.scoring.adapters.encoded import column_positions, owners
 from verax.scoring.adapters.estimators import category_places, is_catboost
 
-_REFUSED = {"M": "dates", "m": "time spans", "c": "complex numbers", "V": "records"}
+_UNSUPPORTED = {"M": "dates", "m": "time spans", "c": "complex numbers", "V": "records"}
 
 
 def as_frame(label: str, table: Any) -> Any:
@@ -97,8 +97,8 @@ def read_columns(frame: Any, background: Any, categorical: Sequence[str]) -> tup
     for name in frame.columns:
         dtype = frame[name].dtype
         kind = getattr(dtype, "kind", "O")
-        if kind in _REFUSED:
-            raise TypeError(f"frame: column {name} holds {_REFUSED[kind]}; turn it into numbers or text first.")
+        if kind in _UNSUPPORTED:
+            raise TypeError(f"frame: column {name} holds {_UNSUPPORTED[kind]}; turn it into numbers or text first.")
         if hasattr(dtype, "sparse") or "Sparse" in str(dtype):
             raise TypeError(f"frame: column {name} is sparse; turn it into a dense one: frame.sparse.to_dense().")
         counted = kind in "iuf" and str(name) not in categorical

@@ -152,7 +152,7 @@ def test_copies_of_a_network_have_the_same_pc_and_dpc():
             np.testing.assert_allclose(measure(model, X, A).value, wanted.value, rtol=0, atol=1e-5)
 
 
-REFUSED = {
+UNUSABLE = {
     "two inputs": (
         lambda: graph([node("Add", ["x", "x1"], ["logits"])], {"logits": (FLOAT, ["batch", 4])}, inputs=2),
         ValueError,
@@ -171,7 +171,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("make", "error", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("make", "error", "message"), UNUSABLE.values(), ids=UNUSABLE)
 def test_models_that_do_not_fit_are_refused_before_any_work(make, error, message):
     with pytest.raises(error, match=message):
         verax.Scorer(make())
