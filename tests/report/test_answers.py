@@ -10,9 +10,12 @@ import pytest
 
 from report.html import Page
 from report.synthetic import PROVENANCE, examples, renamed, study, without
+from verax.metrics import DirectedPredictionChange, LocalPredictionChange, PredictionChange
+from verax.metrics.choose import COLUMNS
 from verax.report import write_report
 from verax.report.answers import QUESTIONS, Answer, cards
 from verax.report.view import View
+from verax.study.metrics import described
 from verax.study.ranking import winner
 from verax.study.tables import ALONE_SCHEMA, DISTANCE_SCHEMA, LIMITS_SCHEMA, Tables, Trust, empty
 
@@ -63,6 +66,63 @@ def test_each_kind_of_question_is_decided_by_its_own_metric(small: Tables) -> No
     assert baseline.verdict == "Trust"
     (alone,) = answered(without(small, ("pc", "infidelity_baseline", "dpc_signed", "dpc_magnitude", "dpc_literal")))
     assert alone.metric == "Infidelity, plain"
+
+
+def with_deciding(tables: Tables, best: str) -> Tables:
+    """The same study with the metrics that decide, which rate one method best."""
+    metrics = tuple(
+        described(column, metric, noisy=False)
+        for column, metric in (*COLUMNS.items(), ("lpc", LocalPredictionChange()))
+    )
+    truth = (pl.col("method").cast(pl.String) == best).cast(pl.Float64) + 0.01 * pl.col("input")
+    scores = tables.scores.with_columns(truth.alias(metric.column) for metric in metrics)
+    return replace(tables, scores=scores, metrics=(*tables.metrics, *metrics))
+
+
+def test_the_metrics_that_decide_do_so_wherever_a_study_has_them(small: Tables) -> None:
+    for answer, label in zip(
+        answered(with_deciding(small, "VarGrad")), ("Effect correlation", "Effect correlation (removal)"), strict=True
+    ):
+        assert (answer.metric, answer.label, answer.verdict) == (label, "VarGrad", "Trust")
+        assert "Known limitations" not in dict(answer.facts)
+
+
+def test_the_papers_metrics_follow_as_evidence_with_what_they_are_blind_to(small: Tables) -> None:
+    known = tuple(replace(metric, known_limitations=f"{metric.label} errs.") for metric in small.metrics)
+    local, baseline = answered(with_deciding(replace(small, metrics=known), "VarGrad"))
+    for answer, labels in ((local, ["DPC", "Infidelity, plain"]), (baseline, ["PC"])):
+        evidence = {name: words for name, words in answer.facts if words.endswith("errs.")}
+        assert [*evidence] == labels
+        for label in labels:
+            assert re.fullmatch(rf".+ is best: .+ \(.+ to .+\)\. {re.escape(label)} errs\.", evidence[label])
+
+
+def test_where_they_are_missing_the_screen_says_what_the_deciding_metric_misses(small: Tables, tmp_path: Path) -> None:
+    real = {
+        "pc": described("pc", PredictionChange(), noisy=False),
+        "dpc_signed": described("dpc_signed", DirectedPredictionChange("signed"), noisy=False),
+    }
+    told = replace(small, metrics=tuple(real.get(metric.column, metric) for metric in small.metrics))
+    local, baseline = answered(told)
+    for answer, label in ((local, "DPC"), (baseline, "PC")):
+        words = dict(answer.facts)["Known limitations"]
+        assert words.startswith(f"Decided by {label}, which verdicts should not rest on: It is blind to a constant")
+    assert "resized by how far each feature is from its baseline" in dict(local.facts)["Known limitations"]
+    write_report(tmp_path / "page.html", told, (), PROVENANCE)
+    first = Page((tmp_path / "page.html").read_text(encoding="utf-8").partition("<nav")[0])
+    assert dict(local.facts)["Known limitations"] in first.text
+
+
+def test_a_question_without_an_answer_is_not_ranked(small: Tables, tmp_path: Path) -> None:
+    flat = {"local": "the model is made of trees"}
+    trees = replace(small, models=tuple(replace(model, unanswered=flat) for model in small.models))
+    local, baseline = answered(trees)
+    assert (local.verdict, local.label, local.code) == ("There is no answer: the model is made of trees.", "", "")
+    assert baseline.label
+    write_report(tmp_path / "page.html", trees, (), PROVENANCE)
+    text = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<nav")[0]
+    assert "There is no answer: the model is made of trees." in Page(text).text
+    assert "decided by <" not in text
 
 
 def test_how_sure(small: Tables) -> None:

@@ -12,7 +12,14 @@ import tomli_w
 
 import verax
 from study.studies import HERE, ran, spec, table
-from verax.metrics import DirectedPredictionChange, Infidelity, LocalPredictionChange, PredictionChange, SensitivityN
+from verax.metrics import (
+    DirectedPredictionChange,
+    EffectCorrelation,
+    Infidelity,
+    LocalPredictionChange,
+    PredictionChange,
+    SensitivityN,
+)
 from verax.metrics.base import METRICS, SampledMetric
 from verax.perturbation.sampled import Draws, Effects
 from verax.problem.replacement import Toward
@@ -53,7 +60,11 @@ def own_metric(monkeypatch: pytest.MonkeyPatch) -> type[SampledMetric]:
     return Shift
 
 
-def test_without_a_list_it_is_the_papers() -> None:
+def test_without_a_list_it_is_the_papers_and_those_that_decide() -> None:
+    deciding = {
+        "effect_correlation": EffectCorrelation(samples=160),
+        "effect_correlation_baseline": EffectCorrelation(samples=160, perturbation="baseline"),
+    }
     assert metrics_of(MetricsSpec(steps=7, samples=9, sigma=0.5, subset=2, seed=3)) == {
         "pc": PredictionChange(steps=7),
         "dpc_magnitude": DirectedPredictionChange("magnitude", 7),
@@ -61,8 +72,10 @@ def test_without_a_list_it_is_the_papers() -> None:
         "dpc_literal": DirectedPredictionChange("literal", 7),
         "infidelity": Infidelity(0.5, 2, 9, seed=3),
         "infidelity_baseline": Infidelity(0.5, 2, 9, seed=3, perturbation="baseline"),
+        **deciding,
     }
-    assert list(metrics_of(MetricsSpec(infidelity=False))) == ["pc", "dpc_magnitude", "dpc_signed", "dpc_literal"]
+    guided = ["pc", "dpc_magnitude", "dpc_signed", "dpc_literal"]
+    assert list(metrics_of(MetricsSpec(infidelity=False))) == [*guided, *deciding]
 
 
 def test_keys_of_the_table_are_for_metrics_that_have_them() -> None:

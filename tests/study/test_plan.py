@@ -178,7 +178,7 @@ def test_unshared_rows_are_those_of_single_calls(study: Study) -> None:
     for one in explained.configurations:
         alone = replace(explained, configurations=(one,))
         costs = counted(alone, rows, metrics)
-        forward += costs["attribution_rows"] + 2 * (4 * 2 * 5 + 2 * (8 + 1))
+        forward += costs["attribution_rows"] + 2 * (4 * 2 * 5 + 2 * (8 + 1) + 2 * (160 + 1))
         backward += costs["rows_backward"]
     assert told.unshared == Rows(forward, backward)
 

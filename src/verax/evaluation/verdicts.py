@@ -12,7 +12,7 @@ from verax.core import noise
 from verax.core.shapes import Float
 from verax.evaluation.ranking import REFERENCE, best_first
 from verax.metrics.base import Kind
-from verax.metrics.choose import QUESTIONS
+from verax.metrics.choose import QUESTIONS, doubt
 from verax.metrics.effect_correlation import EffectCorrelationResult
 from verax.metrics.result import Result
 from verax.problem.attributed import Attributed
@@ -93,7 +93,8 @@ class Judgement:
     @property
     def answer(self) -> str:
         """What to believe, a sentence or two."""
-        return f'For "{QUESTIONS[self.kind]}", {self._belief()}.{self._doubt()}'
+        sentences = (f'For "{QUESTIONS[self.kind]}", {self._belief()}.', doubt(self.result.metric, self.label))
+        return " ".join(filter(None, sentences))
 
     def _belief(self) -> str:
         if self.flat:
@@ -117,14 +118,6 @@ class Judgement:
 
     def _figure(self, name: str) -> str:
         return f"{self.label} {self.means[name]}"
-
-    def _doubt(self) -> str:
-        """What is known against the metric that decided, where the audit did not find it fit to decide."""
-        metric = self.result.metric
-        if metric.decides:
-            return ""
-        known = metric.known_limitations or "It was not shown to know the truth."
-        return f" Decided by {self.label}, which verdicts should not rest on: {known}"
 
     def _above_random(self) -> dict[str, Verdict]:
         differences = -self._against(self.reference, self.names)

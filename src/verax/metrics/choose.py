@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from verax.attribution.tree_shap import made_of_trees
 from verax.core.registry import from_dict, unknown
@@ -15,6 +15,7 @@ QUESTIONS: dict[Kind, str] = {
     "local": "what would a small change of the input do",
     "baseline": "what made the score what it is",
 }
+_PAPER = {name: name for name in ("pc", "dpc", "infidelity")}
 SAMPLES = 160  # draws: 161 model rows per input and question for any number of attributions
 COLUMNS: dict[str, Metric] = {
     "effect_correlation": EffectCorrelation(samples=SAMPLES),
@@ -32,25 +33,55 @@ def paper_metrics(problem: Problem) -> dict[str, Metric | str]:
     """The metrics of the paper, as far as a problem has directions and small changes."""
     if _all_categories(problem):
         return {"pc": "pc", "infidelity": Infidelity(perturbation="baseline")}
-    return {name: name for name in ("pc", "dpc", "infidelity")}
+    return {**_PAPER}
 
 
 def why_not(problem: Problem) -> dict[Kind, str]:
     """The questions that have no metric to decide them, each with the reason."""
-    if _all_categories(problem):
+    return why_no_answer(problem.scorer.adapter, _all_categories(problem))
+
+
+def why_no_answer(adapter: Any, all_categories: bool) -> dict[Kind, str]:
+    """The questions that have no answer for a model and such values, each with the reason."""
+    if all_categories:
         return {"local": "all values are categories, such as ids of tokens, and a category has no small change"}
-    if made_of_trees(problem.scorer.adapter):
+    if made_of_trees(adapter):
         return {"local": "the model is made of trees, whose score is flat around almost every input"}
     return {}
 
 
-def decider(metrics: Mapping[str, Any], kind: Kind) -> str | None:
+@runtime_checkable
+class Decides(Protocol):
+    """What is known of a metric before it decides a question."""
+
+    @property
+    def kind(self) -> str:
+        """The question that it is about."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether verdicts may rest on it."""
+
+    @property
+    def known_limitations(self) -> str:
+        """What it is blind to, a sentence."""
+
+
+def decider(metrics: Mapping[str, Decides], kind: str) -> str | None:
     """Which of the metrics that were measured answers a question; None where none is about it.
 
     The first that may decide; where there is none, the first that is about the question.
     """
     about = [name for name, metric in metrics.items() if metric.kind == kind]
     return next((name for name in about if metrics[name].decides), about[0] if about else None)
+
+
+def doubt(metric: Decides, label: str) -> str:
+    """What is known against a metric that decided a question, a sentence or two; empty for one that may."""
+    if metric.decides:
+        return ""
+    known = metric.known_limitations or "It was not shown to know the truth."
+    return f"Decided by {label}, which verdicts should not rest on: {known}"
 
 
 def _all_categories(problem: Problem) -> bool:
@@ -63,11 +94,21 @@ Metrics = Sequence[str | Metric] | Mapping[str, str | Metric] | Literal["paper",
 
 def metrics_for(problem: Problem, metrics: Metrics | None) -> dict[str, Metric]:
     """The metrics that a call asks of a problem, by their columns."""
-    fewest = fewest_features(problem)
+    return _asked(metrics, deciding_metrics(problem), paper_metrics(problem), fewest_features(problem))
+
+
+def metrics_for_numbers(features: int, metrics: Metrics | None) -> dict[str, Metric]:
+    """The metrics that a call asks of models that take so many numbers, by their columns."""
+    return _asked(metrics, COLUMNS, _PAPER, features)
+
+
+def _asked(
+    metrics: Metrics | None, deciding: dict[str, Metric], paper: Mapping[str, Metric | str], fewest: int
+) -> dict[str, Metric]:
     if metrics == "paper":
-        return chosen(paper_metrics(problem), fewest)
+        return chosen(paper, fewest)
     if metrics is None or metrics == "all":
-        usual = deciding_metrics(problem) | chosen(paper_metrics(problem), fewest)
+        usual = deciding | chosen(paper, fewest)
         return usual if metrics is None else usual | _others(usual, fewest)
     return chosen(metrics, fewest)
 

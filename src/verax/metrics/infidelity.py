@@ -93,6 +93,13 @@ class Infidelity(EffectMetric):
         """Normalised and under noise it won against every false explanation; removal of few inputs rules its mean."""
         return self.normalize and self.kind == "local"
 
+    @property
+    def known_limitations(self) -> str:
+        """What it is blind to, a sentence."""
+        if not self.normalize:
+            return "The scale of an attribution counts, so that what explains a logit loses to what explains its score."
+        return "Its mean is ruled by the few inputs whose score moves most."
+
     def score_range(self, largest_change: float) -> ScoreRange:
         """Normalised, at most the mean square of the score changes; else what attributions predict has no bound."""
         if not self.normalize or math.isinf(largest_change):

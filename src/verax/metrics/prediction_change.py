@@ -17,6 +17,7 @@ _PAPER = (
 BLIND_TO_A_CONSTANT = (
     "It is blind to a constant added to all attributions, which leaves their order as it was."  # signed order
 )
+PREFERS_FAR_FEATURES = "It prefers slopes that are resized by how far each feature is from its baseline to the slopes."
 
 
 @dataclass(frozen=True)
@@ -173,13 +174,13 @@ class DirectedPredictionChange(DirectedArea):
         if self.order == "literal":
             return "It cannot tell an attribution from its negation."
         if self.order == "signed":
-            return BLIND_TO_A_CONSTANT
+            return f"{BLIND_TO_A_CONSTANT} {PREFERS_FAR_FEATURES}"
         if self.area == "between":
             return (
                 "It gives an attribution a and its negated inverse -1/a the same score (one feature per step), so a "
-                "false explanation can win; lpc distinguishes them."
+                f"false explanation can win; lpc distinguishes them. {PREFERS_FAR_FEATURES}"
             )
-        return ""
+        return PREFERS_FAR_FEATURES
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ import verax.attribution
 import verax.metrics
 from verax.attribution.names import REFERENCE, kind_of, label_of
 from verax.core.display import counted
+from verax.metrics.base import Kind
+from verax.metrics.choose import COLUMNS, decider, doubt
 from verax.report.facts import main_figure, share_of_possible
 from verax.report.html import DASH, MINUS, joined_words, number, seconds, signed
 from verax.report.view import View
@@ -22,11 +24,11 @@ from verax.study.ranking import Price, Winner
 from verax.study.summary import method_of
 from verax.study.tables import LEADING_DPC, LEADING_PC, MetricInfo, ModelInfo, Scale
 
-QUESTIONS = {
+QUESTIONS: dict[Kind, str] = {
     "local": "What would a small change of the input do?",
     "baseline": "What made the score what it is, and not the baseline's?",
 }
-_LEADING = {"local": LEADING_DPC, "baseline": LEADING_PC}
+_LEADING = (LEADING_DPC, LEADING_PC)
 _OTHER = "the only other one"
 _NAMED = 4  # methods that are listed before the rest is counted
 
@@ -36,11 +38,12 @@ class Answer:
     """Which explanation of one model answers one question best."""
 
     question: str
-    metric: str  # the label of what decided
-    verdict: str  # what to do, in front of the label
-    label: str  # the method
+    metric: str  # the label of what decided; empty where the question has no answer
+    verdict: str  # what to do, in front of the label; or why there is no answer
+    label: str  # the method; empty where there is no answer
     configuration: str  # with its settings
-    # names and sentences: how sure, how far above chance, below the limit where known, the cost
+    # names and sentences: how sure, how far above chance, below the limit where known, the cost, and as evidence what
+    # the paper's metrics of this question rate best, with what they are blind to
     facts: tuple[tuple[str, str], ...]
     code: str  # Python that computes it and its score; empty where that is not known
 
@@ -69,10 +72,11 @@ def cards(view: View) -> list[Card]:
 
 def _answers(view: View, model: ModelInfo) -> Iterable[Answer]:
     for kind, question in QUESTIONS.items():
-        # DPC or PC decides, else the first metric of the kind that was measured
-        measured = [metric for metric in view.measured if metric.kind == kind]
-        measured.sort(key=lambda metric: metric.column != _LEADING[kind])
-        winner = view.winner(model.name, measured[0]) if measured else None
+        if kind in model.unanswered:
+            yield Answer(question, "", f"There is no answer: {model.unanswered[kind]}.", "", "", (), "")
+            continue
+        metric = _deciding(view, kind)
+        winner = None if metric is None else view.winner(model.name, metric)
         if winner is not None:
             label = view.label(winner.configuration)
             if model.weakness:
@@ -81,8 +85,29 @@ def _answers(view: View, model: ModelInfo) -> Iterable[Answer]:
                 verdict = "Best of those tried:"
             else:
                 verdict = "Trust" if winner.beats_chance else "Trust none of those tried. The best was"
-            facts, code = tuple(_facts(view, model.name, winner)), pasted(model, label, winner)
+            facts = (*_facts(view, model.name, winner), *_evidence(view, model.name, winner.metric))
+            code = pasted(model, label, winner)
             yield Answer(question, winner.metric.label, verdict, label, winner.configuration, facts, code)
+
+
+def _deciding(view: View, kind: Kind) -> MetricInfo | None:
+    """The metric that answers a question: the usual one, else one that may decide, else PC or DPC, else the first."""
+    first = (*COLUMNS, *_LEADING)
+    measured = {
+        metric.column: metric for metric in sorted(view.measured, key=lambda metric: metric.column not in first)
+    }
+    column = decider(measured, kind)
+    return None if column is None else measured[column]
+
+
+def _evidence(view: View, model: str, deciding: MetricInfo) -> Iterable[tuple[str, str]]:
+    evidence = {"dpc", *_LEADING, view.pair[1]} - {deciding.column}
+    for metric in view.measured:
+        beside = metric.column in evidence and metric.kind == deciding.kind
+        winner = view.winner(model, metric) if beside else None
+        if winner is not None:
+            best = f"{view.label(winner.configuration)} is best: {_interval(winner.score)}."
+            yield metric.label, f"{best} {metric.known_limitations}".rstrip()
 
 
 def _facts(view: View, model: str, winner: Winner) -> Iterable[tuple[str, str]]:
@@ -90,6 +115,8 @@ def _facts(view: View, model: str, winner: Winner) -> Iterable[tuple[str, str]]:
     yield "Above chance", _above_chance(winner)
     if words := share_of_possible(view, model, winner.metric.column):
         yield "Below the limit", words
+    if words := doubt(winner.metric, winner.metric.label):
+        yield "Known limitations", words
     price = winner.price
     beside = ", shared with other settings of its method" if price.shared else ""
     yield "Cost", f"{_rows(price)} and about {seconds(price.seconds)} per input{beside}."

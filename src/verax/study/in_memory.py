@@ -13,7 +13,7 @@ from verax.core.registry import to_dict
 from verax.data.base import Dataset, Part, assembled
 from verax.data.columns import LabelTask, columns_of, numbers_of, read_labels
 from verax.data.file import held_out_rows, table_dataset
-from verax.metrics.choose import Metrics, chosen
+from verax.metrics.choose import Metrics, metrics_for_numbers
 from verax.study.data_spec import LIVE, configuration
 from verax.study.metrics import written
 from verax.study.models import Live
@@ -34,7 +34,7 @@ def run_study(
     models: Mapping[str, Any] | None = None,
     data: Any = None,
     attributions: Attributions | None = None,
-    metrics: Metrics = ("pc", "dpc", "infidelity"),
+    metrics: Metrics | None = None,
     task: LabelTask = "auto",
     held_out: Any = None,
     part: Part = "validation",
@@ -115,7 +115,7 @@ def run_study(
     table["models"] = [{"name": str(key), "live": True} for key in models]
     if limit is not None:
         table["limit"] = limit
-    named = chosen(metrics, dataset.inputs[0].size)
+    named = metrics_for_numbers(dataset.inputs[0].size, metrics)
     content = {
         "name": name,
         "data": [table],

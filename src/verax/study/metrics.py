@@ -11,7 +11,7 @@ from torch import Tensor
 from verax.core.registry import to_dict
 from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, GuidedMetric, Metric
-from verax.metrics.choose import metric_from
+from verax.metrics.choose import COLUMNS, metric_from
 from verax.metrics.monte_carlo import EffectMetric
 from verax.problem.replacement.words import needs_background
 from verax.study.data_spec import Count, Mistakes, SpecTable, plain_name, unknown_name
@@ -51,7 +51,8 @@ class MetricsSpec(SpecTable):
     # the key ``list``: names of metrics, and tables with ``metric``, its name, ``as``, its column (else its name),
     # ``limit``, on how many inputs of each model, the first that were drawn, it is computed (else on all), and settings
     # of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is PC, DPC in three
-    # readings of the paper, and normalised Infidelity.
+    # readings of the paper, normalised Infidelity, and the two effect correlations that decide which explanation the
+    # report recommends, of 160 draws each.
     listed: tuple[Any, ...] | None = Field(default=None, alias="list")
     # perturbation steps of PC and DPC, or ``"adaptive"``. This and the keys below are also for any other listed metric
     # that has such a setting and does not say its own, where the spec says them.
@@ -141,7 +142,9 @@ def metrics_of(spec: MetricsSpec) -> StudyMetrics:
         >>> [(column, metric.short_form) for column, metric in metrics_of(spec).items()]
         [('pc', 'pc(steps=10)'), ('dpc_magnitude', "dpc(order='magnitude', steps=10)")]
     """
-    listed = _GUIDED + (_SAMPLED if spec.infidelity else ()) if spec.listed is None else spec.listed
+    deciding = (written(column, metric) for column, metric in COLUMNS.items())
+    usual = (*_GUIDED, *(_SAMPLED if spec.infidelity else ()), *deciding)
+    listed = usual if spec.listed is None else spec.listed
     settings = {key: getattr(spec, key) for key in spec.model_fields_set.intersection(_SETTINGS)}
     mistakes = Mistakes()
     metrics = _read_list(listed, settings, mistakes)
@@ -164,7 +167,7 @@ def written(column: str, metric: Metric) -> dict[str, Any]:
 
 def described(column: str, metric: Metric, noisy: bool) -> MetricInfo:
     """What analysis and report need to know of a metric."""
-    label = metric.label if column == metric.name else _LABELS.get(column, column)
+    label = metric.label if column == metric.name else _LABELS.get(column) or metric.label_as(column)
     form = written("", metric)
     holder = form if "epsilon" in form else form.get("replacement", {})
     epsilon = holder.pop("epsilon", None)
@@ -179,6 +182,8 @@ def described(column: str, metric: Metric, noisy: bool) -> MetricInfo:
         epsilon=epsilon,
         series=series,
         code=repr(metric),
+        decides=metric.decides,
+        known_limitations=metric.known_limitations,
     )
 
 

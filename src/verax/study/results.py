@@ -1,7 +1,7 @@
 """The results of a study: its files read into the tables that reports work on, with the facts about each model."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from verax.attribution import Attribution, Rows
 from verax.core.display import counted
 from verax.core.shapes import Int, Shaped
 from verax.data.base import Part
+from verax.metrics.base import Kind
+from verax.metrics.choose import why_no_answer
 from verax.scoring.adapters import labels_of
 from verax.study.examples import choose, examples_stem, read_example
 from verax.study.explained_models import ExplainedModel
@@ -277,7 +279,13 @@ def _info(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> ModelInf
         measured_on=measured_on(model),
         scale=_scale(model),
         scope=scope_of(model, scores, label) if scores.width else {},
+        unanswered=_unanswered(model),
     )
+
+
+def _unanswered(model: ExplainedModel) -> Mapping[Kind, str]:
+    categories = model.material.codes
+    return why_no_answer(model.scorer(False).adapter, categories is not None and bool(categories.all()))
 
 
 def _scale(model: ExplainedModel) -> Scale | None:

@@ -10,6 +10,7 @@ import polars as pl
 
 from verax.auditing.result import Audit
 from verax.core.registry import unknown
+from verax.metrics.base import Kind
 from verax.study.matrices import Matrix, matrix
 
 Array = npt.NDArray[Any]
@@ -89,6 +90,8 @@ class MetricInfo:
     epsilon: float | None = None  # how far its perturbations reach, where that is a setting of it; None where it is not
     series: str = ""  # all that it is apart from epsilon, the same text for metrics that differ in nothing else
     code: str = ""  # what makes it in Python, with the names of ``verax.metrics``; empty where that is not known
+    decides: bool = False  # whether verdicts may rest on it
+    known_limitations: str = ""  # what it is blind to, a sentence; empty where nothing is known
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,8 @@ class ModelInfo:
     scale: Scale | None = None
     # of which score, baseline and rows the numbers are, by name, in words
     scope: Mapping[str, str] = field(default_factory=dict)
+    # the questions that have no answer for it, each with the reason
+    unanswered: Mapping[Kind, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
