@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
@@ -97,20 +97,22 @@ def recorded(model: nn.Module, look: Callable[[Tensor], Any] = len) -> Iterator[
         handle.remove()
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def interleaved(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def interleaved(
+    cases: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Time all cases in turn, so that a slow moment of the machine meets each; every round starts with another one."""
     found: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)
     for number in range(repeats):
         shift = number % len(order)
         for name in order[shift:] + order[:shift]:
-            found[name].append(seconds(cases[name]))
+            found[name].append(seconds(cases[name], clock))
     return found
 
 
@@ -221,3 +223,18 @@ def verdict(reached: bool) -> str:
 def memory_line(extra: int) -> str:
     reached = verdict(extra < WANTED_BYTES)
     return f"Peak extra memory of the Verax call: {extra / 2**20:,.0f} MiB ({reached}, wanted < 1 GiB)"
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *lines))
+
+
+def filled(text: str, tables: dict[str, str]) -> str:
+    """The page with each table between its two marks."""
+    for name, table in tables.items():
+        first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, rest = text.split(first)
+        _, after = rest.split(last)
+        text = f"{before}{first}\n\n{table}\n\n{last}{after}"
+    return text

@@ -6,10 +6,14 @@ First the audit's cases, whose true explanations are known, each with new rows f
 with the false explanations of the audit, 64 inputs at a time. It must be best or not significantly different from the
 best in at least 95 % of comparisons, and no false one may be significantly better. Then 1,000 comparisons of ten random
 explanations of a network: in at most 5 % any of them may be called better than random.
+
+Puts the table of docs/which-metric.md there, with the costs that verdict_cost.py measured.
 """
 
+import json
 from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import common
 import torch
@@ -22,6 +26,7 @@ from verax.auditing.known_truth.base import Case
 from verax.auditing.trials.base import false_explanations
 from verax.metrics import Kind
 
+PAGE = Path(__file__).parent.parent / "docs" / "which-metric.md"
 INPUTS, SEEDS, RANDOM = 64, 10, 10
 NAMED = ("best", "not significantly different from the best")
 
@@ -52,6 +57,45 @@ def main() -> None:
         most = float(beta.ppf(0.95, count + 1, repeats - count))
         print(f"{kind}: in {count} of {repeats} some random explanation is called better than random (< {most:.1%})")
     common.write_results("verdicts", options, verdicts=[one._asdict() for one in verdicts], wrong=wrong, of=repeats)
+    if not options.quick:
+        PAGE.write_text(common.filled(PAGE.read_text(encoding="utf-8"), {"verdicts": page_table()}), encoding="utf-8")
+
+
+def stored(name: str) -> dict[str, Any]:
+    """What the last run of a benchmark wrote."""
+    content: dict[str, Any] = json.loads((common.RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return content
+
+
+def page_table() -> str:
+    """The table of the page, from the results of the last runs."""
+    found, cost = stored("verdicts"), stored("verdict_cost")
+    verdicts = [Verdict(**one) for one in found["verdicts"]]
+    low, middle, high = cost["share"]
+    lines = [
+        (f"the truth is best, or not significantly different from it: {kind}", _of(_named(verdicts, kind)), "95 %")
+        for kind in KINDS
+    ]
+    above = [bool(one.above) for one in verdicts]
+    lines.append(("a false explanation is significantly better than the truth", _of(above), "never"))
+    lines += [
+        (f"one of ten random explanations is called better than random: {kind}", f"{count} of {found['of']:,}", "5 %")
+        for kind, count in found["wrong"].items()
+    ]
+    what = "of 46 attributions and 1,658 inputs of the paper's network for HELOC"
+    lines.append((f"model rows per input {what}", f"{cost['rows_per_input']:.0f}", "322"))
+    lines.append(
+        (f"speed beside the bare model on as many rows {what}", f"{middle:.2f} ({low:.2f} to {high:.2f})", "0.85")
+    )
+    return common.markdown(("what is counted", "found", "held to"), lines)
+
+
+def _named(verdicts: list[Verdict], kind: Kind) -> list[bool]:
+    return [one.truth in NAMED for one in verdicts if one.kind == kind]
+
+
+def _of(counted: list[bool]) -> str:
+    return f"{sum(counted)} of {len(counted)}"
 
 
 def of_case(case: Case, seed: int) -> Iterator[Verdict]:

@@ -2,9 +2,12 @@
 
 python benchmarks/which_metric.py
 
-Prints the tables of docs/which-metric.md, puts them there, and keeps every figure in results/which_metric.parquet.
+Prints the tables of docs/which-metric.md, puts them there, writes those of all metrics and readings beside the page as
+files, and keeps every figure in results/which_metric.parquet.
 """
 
+import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +25,7 @@ import verax
 from verax.auditing import cases
 from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, case_subject, unsupported_reason
 from verax.auditing.known_truth.base import Case, Truth
+from verax.auditing.trials.base import NOISES
 from verax.auditing.trials.damage import FallsWithDamage
 from verax.auditing.trials.truth import PeaksAtTruth, TruthWins, differs
 from verax.metrics import (
@@ -44,6 +48,7 @@ from verax.metrics import (
 from verax.problem.replacement import BASELINE
 
 PAGE = Path(__file__).parent.parent / "docs" / "which-metric.md"
+FILES = PAGE.parent / "results"
 KINDS: tuple[Kind, ...] = ("local", "baseline")
 TRIALS = (TruthWins(), FallsWithDamage(), PeaksAtTruth())
 WINS, DAMAGE, PEAK = "truth_wins: ", "smallest_damage_found", "peaks_at_truth"
@@ -57,8 +62,26 @@ FALSE = {
     "constant": ("a constant added",),
     "resized": ("sign(g) |g (x - b)|",),
     "other truth": ("the truth of the other kind",),
-    "noise": ("noise 1.0",),
+    **{f"noise {size:g}": (f"noise {size}",) for size in NOISES},
 }  # by column of the page, the false explanations of the trial
+SHOWN = (
+    "Effect correlation, 20 draws",
+    "Effect correlation, 160 draws",
+    "Infidelity, 640 draws",
+    "LPC",
+    "LPC, epsilon 0.2",
+    "DPC, signed",
+    "DPC, by magnitude",
+    "DPC, MoRF area",
+    "Effect correlation (removal), 20 draws",
+    "Effect correlation (removal), 160 draws",
+    "Infidelity (removal), 640 draws",
+    "Sensitivity-N, 3 x 64 draws",
+    "PC",
+    "SRG (plain area)",
+    "Deletion",
+    "Insertion",
+)  # on the page; the others are in the files
 
 
 DRAWS = (20, 160, 640, 1280)
@@ -124,19 +147,54 @@ def main() -> None:
     figures = path.with_suffix(".parquet")
     pl.DataFrame([asdict(one) for one in found]).write_parquet(figures)
     if not options.quick:
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        PAGE.write_text(common.filled(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        for name, text in files_of(found, costs).items():
+            (FILES / name).write_text(text, encoding="utf-8")
     print(f"\nAll figures: {figures}")
 
 
 def tables_of(found: Sequence[Finding], costs: dict[str, str]) -> dict[str, str]:
     """The tables of the page, by the name of their place on it."""
-    tables = {"cases": of_cases()}
-    for kind in KINDS:
-        ours = [name for name, metric in OURS.items() if metric.kind == kind]
-        metrics = ours + [peer.name for peer in peer_metrics.PEERS if peer.kind == kind]
-        tables[kind] = condensed(metrics + (list(SUMMARIES) if kind == "baseline" else []), found, costs)
-        tables[f"{kind} cases"] = by_case(metrics, found)
-    return tables | {"limits": of_limits(found)}
+    lines = [(name, kind, *shares(name, found), costs[name]) for name, kind in kinds().items() if name in SHOWN]
+    head = ("metric", "rates", *FALSE, "model rows")
+    return {"metrics": common.markdown(head, lines), "cases": of_cases()}
+
+
+def files_of(found: Sequence[Finding], costs: dict[str, str]) -> dict[str, str]:
+    """The tables of all metrics and readings, by file."""
+    lost = [f"cases lost: {name}" for name in FALSE]
+    head = ("metric", "rates", *FALSE, *lost, "finds damage of", "peak", "model rows")
+    metrics = [
+        (
+            name,
+            kind,
+            *(text.strip("*") for text in shares(name, found)),
+            *(cases_lost(own := [one for one in found if one.metric == name], false) for false in FALSE.values()),
+            damage_in_words([one.value for one in own if one.trial == DAMAGE]),
+            peak_in_words([one.value for one in own if one.trial == PEAK]),
+            costs.get(name, costs["PC"]),
+        )
+        for name, kind in kinds().items()
+    ]
+    return {
+        "which-metric.csv": as_csv([head, *metrics]),
+        "which-metric-cases.csv": as_csv(by_case(found)),
+        "which-metric-limits.csv": as_csv(of_limits(found)),
+    }
+
+
+def kinds() -> dict[str, str]:
+    """What each metric rates, those of slopes first."""
+    words = {"local": "slopes", "baseline": "contributions"}
+    every = [(name, metric.kind) for name, metric in OURS.items()]
+    every += [(peer.name, peer.kind) for peer in peer_metrics.PEERS] + [(name, "baseline") for name in SUMMARIES]
+    return {name: words[kind] for kind in KINDS for name, of in every if of == kind}
+
+
+def as_csv(lines: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
 
 
 def stored() -> tuple[list[Finding], dict[str, str]]:
@@ -186,36 +244,30 @@ def of_summaries(case: str, shown: dict[str, Tensor], scores: Mapping[str, Tenso
             yield Finding(metric, "baseline", case, WINS + false, *figures)
 
 
-def condensed(metrics: Sequence[str], found: Sequence[Finding], costs: dict[str, str]) -> str:
-    """One line for each metric: how often truth wins, what it falls for, what damage it finds, what it costs."""
-    lines = []
-    for metric in metrics:
-        own = [one for one in found if one.metric == metric]
-        shares = [one.value for one in own if one.trial.startswith(WINS) and metric not in SUMMARIES]
-        lines.append(
-            (
-                metric,
-                f"{fmean(shares):.0%}" if shares else "-",
-                *(cases_lost(own, names) for names in FALSE.values()),
-                damage_in_words([one.value for one in own if one.trial == DAMAGE]),
-                peak_in_words([one.value for one in own if one.trial == PEAK]),
-                costs.get(metric, costs["PC"]),
-            )
-        )
-    return markdown(("metric", "truth wins", *FALSE, "finds damage of", "peak", "model rows"), lines)
+def shares(metric: str, found: Sequence[Finding]) -> list[str]:
+    """By false explanation, on what share of inputs the truth is above it, a tie counting one half.
+
+    Bold where in most cases the truth does not win on more than half of the inputs.
+    """
+    cells = []
+    for names in FALSE.values():
+        own = [one for one in found if one.metric == metric and one.trial.removeprefix(WINS) in names]
+        if not own or metric in SUMMARIES:
+            cells.append("-")
+            continue
+        text = f"{fmean(one.value + one.ties / 2 for one in own):.0%}"
+        lost, _, cases = cases_lost(own, names).partition(" of ")
+        cells.append(f"**{text}**" if 2 * int(lost) > int(cases) else text)
+    return cells
 
 
 def cases_lost(own: Sequence[Finding], names: Sequence[str]) -> str:
-    """In how many cases the truth is not above on more than half of the inputs, in bold if that is most of them."""
+    """In how many cases the truth is not above on more than half of the inputs, by the 95 % interval of the share."""
     lost: dict[str, bool] = {}
     for one in own:
         if one.trial.removeprefix(WINS) in names and one.passed is not None:
             lost[one.case] = lost.get(one.case, False) or not one.passed
-    if not lost:
-        return "-"
-    count = sum(lost.values())
-    text = f"{count} of {len(lost)}" if count else ""
-    return f"**{text}**" if 2 * count > len(lost) else text
+    return f"{sum(lost.values())} of {len(lost)}"
 
 
 def damage_in_words(damages: Sequence[float]) -> str:
@@ -223,38 +275,35 @@ def damage_in_words(damages: Sequence[float]) -> str:
         return "-"
     middle, missed = median_high(damages), sum(math.isinf(one) for one in damages)
     if 2 * missed > len(damages):
-        return f"**none in {missed} of {len(damages)}**"
+        return f"none in {missed} of {len(damages)}"
     return f"{middle:g}" + (f", none in {missed}" if missed else "")
 
 
 def peak_in_words(shares: Sequence[float]) -> str:
     if not shares or math.isnan(fmean(shares)):  # where all explanations have the same score
         return "-"
-    text = f"{fmean(shares):.2f}"
-    return text if fmean(shares) >= PeaksAtTruth().share else f"**{text}**"
+    return f"{fmean(shares):.2f}"
 
 
 def of_cases() -> str:
     """What each model does, and in which sense its slopes are true."""
     lines = [(case.name, case.summary, "-" if case.local is None else case.local.says) for case in cases(inputs=1)]
-    return markdown(("case", "model", "truth of slopes"), lines)
+    return common.markdown(("case", "model", "truth of slopes"), lines)
 
 
-def by_case(metrics: Sequence[str], found: Sequence[Finding]) -> str:
-    """The share of inputs and alternatives on which truth wins, by metric and case."""
-    names = list(dict.fromkeys(one.case for one in found if one.metric in metrics))
-    lines = []
-    for metric in metrics:
-        cells = []
-        for case in names:
-            own = [one for one in found if (one.metric, one.case) == (metric, case)]
-            shares = [one.value for one in own if one.trial.startswith(WINS)]
-            cells.append(f"{fmean(shares):.0%}")
-        lines.append((metric, *cells))
-    return markdown(("metric", *names), lines)
+def by_case(found: Sequence[Finding]) -> list[Sequence[str]]:
+    """The share of inputs and alternatives on which truth wins, a tie counting one half, by metric and case."""
+    names = [case.name for case in cases(inputs=1)]
+    lines: list[Sequence[str]] = [("metric", *names)]
+    for metric in kinds():
+        own = [one for one in found if one.metric == metric and one.trial.startswith(WINS)]
+        by = {case: [one.value + one.ties / 2 for one in own if one.case == case] for case in names}
+        if metric not in SUMMARIES:
+            lines.append((metric, *(f"{fmean(by[case]):.0%}" if by[case] else "-" for case in names)))
+    return lines
 
 
-def of_limits(found: Sequence[Finding]) -> str:
+def of_limits(found: Sequence[Finding]) -> list[Sequence[str]]:
     """The share of the exact limit that the truth reaches, by metric and case, where the limit is known."""
     exact = {(one.metric, one.case): one.value for one in found if one.trial == LIMIT}
     metrics, names = (list(dict.fromkeys(key[place] for key in exact)) for place in (0, 1))
@@ -262,7 +311,7 @@ def of_limits(found: Sequence[Finding]) -> str:
         (metric, *("-" if (share := exact.get((metric, case))) is None else f"{share:.2f}" for case in names))
         for metric in metrics
     ]
-    return markdown(("metric", *names), lines)
+    return [("metric", *names), *lines]
 
 
 class Sum(nn.Module):
@@ -313,21 +362,6 @@ def line(one: float, more: float) -> str:
     shared = max(0, round(one - more))
     parts = (f"{round(more)} m" if round(more) else "", str(shared) if shared else "")
     return " + ".join(part for part in parts if part)
-
-
-def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rule = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *lines))
-
-
-def filled(text: str, tables: dict[str, str]) -> str:
-    """The page with each table between its two marks."""
-    for name, table in tables.items():
-        first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, rest = text.split(first)
-        _, after = rest.split(last)
-        text = f"{before}{first}\n\n{table}\n\n{last}{after}"
-    return text
 
 
 if __name__ == "__main__":

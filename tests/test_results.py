@@ -174,8 +174,35 @@ def test_a_number_that_nothing_printed_is_found():
     assert unknown(text, DOCS) == ["0.76", "13.5", "14"]
 
 
-def test_the_tables_of_metrics_are_those_of_the_result_files(monkeypatch):
+@pytest.fixture
+def benchmark(monkeypatch):
+    """A benchmark by its name."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    which_metric = importlib.import_module("which_metric")
+    return importlib.import_module
+
+
+def test_the_tables_of_metrics_are_those_of_the_result_files(benchmark):
+    which_metric, common = benchmark("which_metric"), benchmark("common")
     text = which_metric.PAGE.read_text(encoding="utf-8")
-    assert which_metric.filled(text, which_metric.tables_of(*which_metric.stored())) == text
+    assert common.filled(text, which_metric.tables_of(*which_metric.stored())) == text
+    for name, table in which_metric.files_of(*which_metric.stored()).items():
+        assert (which_metric.FILES / name).read_text(encoding="utf-8") == table
+
+
+def test_the_table_of_verdicts_is_that_of_the_result_files_and_holds_what_it_says(benchmark):
+    verdicts, common = benchmark("verdicts"), benchmark("common")
+    text = verdicts.PAGE.read_text(encoding="utf-8")
+    assert common.filled(text, {"verdicts": verdicts.page_table()}) == text
+    found, cost = verdicts.stored("verdicts"), verdicts.stored("verdict_cost")
+    for kind in ("local", "baseline"):
+        named = [one["truth"] in verdicts.NAMED for one in found["verdicts"] if one["kind"] == kind]
+        assert sum(named) >= 0.95 * len(named) >= 95
+        assert found["wrong"][kind] <= 0.05 * found["of"] == 50
+    assert not any(one["above"] for one in found["verdicts"])
+    assert cost["rows_per_input"] <= 322
+
+
+def test_the_table_of_what_methods_explain_is_that_of_the_result_file(benchmark):
+    explained, common = benchmark("explained"), benchmark("common")
+    text = explained.PAGE.read_text(encoding="utf-8")
+    assert common.filled(text, {"explained": explained.table(explained.stored())}) == text

@@ -239,7 +239,7 @@ def test_the_table_is_aligned_and_complete(found):
     )
     assert lines[10].startswith("Model: Sequential; tracked: probability of the predicted class: ")
     assert lines[11] == ""
-    assert len(lines) == 12 + 4 + 2  # DPC decides nothing, so it is in words; of PC and DPC it is said what is known
+    assert len(lines) == 12 + 4 + 3  # DPC decides nothing, so it is in words; of all three it is said what is known
     assert f"DPC: {found.ranking('dpc')[0].against_next}" in lines
 
 
