@@ -155,7 +155,8 @@ def main() -> None:
 
 def tables_of(found: Sequence[Finding], costs: dict[str, str]) -> dict[str, str]:
     """The tables of the page, by the name of their place on it."""
-    lines = [(name, kind, *shares(name, found), costs[name]) for name, kind in kinds().items() if name in SHOWN]
+    rated = kinds()
+    lines = [(name, rated[name], *shares(name, found), costs[name]) for name in SHOWN]
     head = ("metric", "rates", *FALSE, "model rows")
     return {"metrics": common.markdown(head, lines), "cases": of_cases()}
 
