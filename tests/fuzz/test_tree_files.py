@@ -12,6 +12,7 @@ import torch
 import xgboost
 
 from verax.models import open_model
+from verax.scoring.model_files.safe_loading import check_loads
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 
@@ -97,3 +98,34 @@ def test_absurd_trees_of_xgboost(
     path = tmp_path / f"odd{ending}"
     path.write_text(json.dumps(content))
     opened(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [("left_children", -99999, "got a child -99999"), ("right_children", 0, "got node 0 as the child of two nodes")],
+)
+def test_what_ends_a_process_only_by_bad_luck_is_found_in_the_file(
+    name: str, value: int, fault: str, xgboost_content: dict[str, Any], tmp_path: Path
+) -> None:
+    content = json.loads(json.dumps(xgboost_content))
+    content["learner"]["gradient_booster"]["model"]["trees"][0][name][0] = value
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(content))
+    assert fault in opened(path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"booster": "dart"},
+        {"booster": "gblinear"},
+        {"objective": "multi:softprob", "num_class": 3, "gamma": 5.0},  # prunes
+        {"multi_strategy": "multi_output_tree", "tree_method": "hist"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_trees_of_every_booster_pass(settings: dict[str, Any], tmp_path: Path) -> None:
+    labels = (X[:, 0] > 0) + (X[:, 1] > 0) if "num_class" in settings else X[:, : 2 if "tree_method" in settings else 1]
+    path = tmp_path / "model.json"
+    xgboost.train(settings, xgboost.DMatrix(X, labels), 4).save_model(path)
+    check_loads(path, "xgboost")

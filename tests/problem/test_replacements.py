@@ -118,19 +118,22 @@ def test_marginal_means_over_rows_of_the_background():
 
 @pytest.mark.filterwarnings("ignore:baselines. outside what the data hold")
 def test_the_error_of_draws_covers():
-    """Over inputs and seeds, t intervals from 12 draws hold the mean over all rows about 95 times in a hundred."""
+    """Over inputs and seeds, t intervals from 12 draws hold the mean over all rows about 95 times in a hundred.
+
+    DPC's scores over rows are skewed where a baseline on the other side turns the direction of a feature: 92 to 93.
+    """
     x, train = drawn(80, 4), drawn(30, 4, seed=1)
     model = scorer(lambda rows: rows.sum(1).sigmoid() + rows[:, 0] * rows[:, 1])
     metrics = {"pc": verax.metrics.PredictionChange(), "dpc": DirectedPredictionChange()}
     each = [calls.evaluate(model, x, x, metrics, baselines=row) for row in train]
-    for name, metric in metrics.items():
+    for name, metric, least in (("pc", metrics["pc"], 0.93), ("dpc", metrics["dpc"], 0.9)):
         truth = torch.stack([one[name].value for one in each]).mean(0)
         inside = []
-        for seed in range(5):
+        for seed in range(10):
             found = calls.evaluate(model, x, x, {name: metric}, replacement=Marginal(train, draws=12, seed=seed))
             reach = 2.2 * found[name].standard_error  # Student's t with 11 degrees of freedom
             inside.append(((found[name].value - truth).abs() <= reach).double().mean())
-        assert 0.91 < float(torch.stack(inside).mean()) < 0.985
+        assert least < float(torch.stack(inside).mean()) < 0.985
 
 
 def test_what_is_missing_is_said():

@@ -1,8 +1,4 @@
-"""Checks of model files before they are opened: classes and size of skops archives, and a trial of boosted trees.
-
-The C++ code of XGBoost and LightGBM follows whatever a file says: children that are no nodes, trees in a circle,
-features that do not exist. The trial opens the file in a process of its own, walks all trees, and scores a few rows.
-"""
+"""Checks of model files before they are opened: classes and size of skops archives, and a trial of boosted trees."""
 
 import functools
 import importlib
@@ -45,46 +41,7 @@ _KNOWN = frozenset((
 ))  # fmt: skip
 
 _SECONDS = 120
-_BEGIN = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-import numpy as np
-path, known = sys.argv[2], json.loads(sys.argv[3])
-def rows(count):
-    if count > 1_000_000:
-        raise ValueError(f"it takes {count:,} features")
-    draws = np.random.default_rng(0).normal(size=(16, count)) * 10.0 ** np.arange(-4, 12)[:, None]
-    return np.concatenate([draws, np.zeros((1, count)), np.full((1, count), np.nan)])
-"""
-_TRIALS = {
-    "lightgbm": """
-import lightgbm
-model = lightgbm.Booster(model_file=path)
-model.dump_model()
-model.predict(rows(model.num_feature()))
-""",
-    "xgboost": """
-import warnings, xgboost
-warnings.simplefilter("ignore")
-model = xgboost.Booster(model_file=path)
-model.get_dump()
-model.predict(xgboost.DMatrix(rows(model.num_features())), validate_features=False)
-model.save_config()
-""",
-    "skops": """
-import skops.io, warnings
-warnings.simplefilter("ignore")
-model = skops.io.load(path, trusted=known)
-for part in (model, *vars(model).values()):
-    if type(part).__module__ == "lightgbm.basic" and type(part).__name__ == "Booster":
-        part.dump_model()
-        part.predict(rows(part.num_feature()))
-    if type(part).__module__ == "xgboost.core" and type(part).__name__ == "Booster":
-        import xgboost
-        part.get_dump()
-        part.predict(xgboost.DMatrix(rows(part.num_features())), validate_features=False)
-""",
-}
+_TRIAL = Path(__file__).with_name("tree_trial.py")
 
 
 def is_known(name: str) -> bool:
@@ -147,8 +104,7 @@ def check_loads(path: Path, library: str, known: tuple[str, ...] = ()) -> None:
 
 @functools.lru_cache(maxsize=256)  # a file that was tried is not tried again until it is written anew
 def _fault(path: Path, library: str, known: tuple[str, ...], size: int, modified: int) -> str:
-    script = _BEGIN + _TRIALS[library]
-    command = [sys.executable, "-c", script, json.dumps(sys.path), str(path), json.dumps(known)]
+    command = [sys.executable, "-P", str(_TRIAL), library, json.dumps(sys.path), str(path), json.dumps(known)]
     try:
         trial = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603  # ours
     except subprocess.TimeoutExpired:
