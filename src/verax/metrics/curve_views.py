@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -151,7 +151,13 @@ class ShareView(CurveView):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, shares=_checked_shares(self.shares))
+        if self.shares == "every":
+            return
+        listed = () if isinstance(self.shares, str) else self.shares
+        shares = tuple(float(share) for share in (listed if isinstance(listed, Iterable) else (listed,)))
+        if not shares or not all(0 < share <= 1 for share in shares):
+            raise ValueError(f'shares: expected numbers above 0 and at most 1, or "every", got {self.shares!r}.')
+        settle(self, shares=shares)
 
     @property
     @abstractmethod
@@ -160,20 +166,16 @@ class ShareView(CurveView):
 
     def weights(self, points: int) -> Float[Tensor, "2 points"]:
         """1 for the unperturbed point, and what makes the mean of the others negative."""
-        weights = torch.zeros(2, points, dtype=torch.float64)
-        places = self._places(points - 1)
+        weights, steps = torch.zeros(2, points, dtype=torch.float64), points - 1
+        places = list(range(1, points))  # where so much of an input's features is gone, or is left
+        if isinstance(self.shares, tuple):  # a number has become one
+            # a share of a whole number of steps is that number, whatever rounding made of it
+            gone = [max(1, math.ceil(share * steps - 1e-9)) for share in self.shares]
+            places = [steps - place for place in gone] if self.alone else gone
         for place in places:
             weights[int(self.alone), place] -= 1 / len(places)
         weights[int(self.alone), 0] += 1
         return weights
-
-    def _places(self, steps: int) -> list[int]:
-        """Points of the curve where so much of an input's features is gone, or is left."""
-        if not isinstance(self.shares, tuple):  # every one: a number has become a tuple
-            return list(range(1, steps + 1))
-        # a share of a whole number of steps is that number, whatever rounding made of it
-        gone = [max(1, math.ceil(share * steps - 1e-9)) for share in self.shares]
-        return [steps - place for place in gone] if self.alone else gone
 
 
 @dataclass(frozen=True)
@@ -212,17 +214,6 @@ class Sufficiency(ShareView):
     asks: ClassVar[str] = "How much of the score is lost with the largest attributions alone?"
     higher_is_better: ClassVar[bool] = False
     alone: ClassVar[bool] = True  # the property of the base
-
-
-def _checked_shares(shares: Any) -> Shares:
-    if shares == "every":
-        return "every"
-    if isinstance(shares, str):
-        raise ValueError(f'shares: expected numbers above 0 and at most 1, or "every", got {shares!r}.')
-    checked = tuple(float(share) for share in (shares if isinstance(shares, Iterable) else (shares,)))
-    if not checked or not all(0 < share <= 1 for share in checked):
-        raise ValueError(f'shares: expected numbers above 0 and at most 1, or "every", got {shares!r}.')
-    return checked
 
 
 def _trapezoids(points: int) -> Float[Tensor, " points"]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from verax.core.arguments import checked_count, checked_level
 from verax.core.shapes import Float
-from verax.metrics.monte_carlo import EffectMetric, Moments, MonteCarloResult, Tile, tiles
+from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult, Tile, tiles
 from verax.metrics.result import Context
 from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange
@@ -96,12 +96,8 @@ class EffectCorrelation(EffectMetric):
 
     def result(self, gathered: Sequence[Gathered], context: Context) -> "EffectCorrelationResult":
         """Make the result of all inputs."""
-        (values_by_name,) = ({name: values.clone() for name, values in collected.items()} for collected in gathered)
-        self.check_finite(values_by_name["pp"], context)
-        moments = Moments(values_by_name["pp"], values_by_name["ps"], values_by_name["ss"])
-        return EffectCorrelationResult(
-            self, context, values_by_name["value"], values_by_name["error"], moments, values_by_name["flat"][0]
-        )
+        values, moments = self.collected(gathered, context, "pp")
+        return EffectCorrelationResult(self, context, values["value"], values["error"], moments, values["flat"][0])
 
 
 def _reduced(effects: Effects) -> dict[str, Float[Tensor, "k b"]]:

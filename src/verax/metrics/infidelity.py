@@ -11,7 +11,7 @@ from torch import Tensor
 from verax.core.arguments import checked_flag, checked_level
 from verax.core.shapes import Float
 from verax.core.warn import warn
-from verax.metrics.monte_carlo import FEW, EffectMetric, Moments, MonteCarloResult, tiles
+from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult, tiles
 from verax.metrics.result import Context
 from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange
@@ -117,12 +117,8 @@ class Infidelity(EffectMetric):
 
     def result(self, gathered: Sequence[Gathered], context: Context) -> "InfidelityResult":
         """Make the result of all inputs."""
-        (values_by_name,) = ({name: values.clone() for name, values in collected.items()} for collected in gathered)
-        self.check_finite(values_by_name["value"], context)
-        moments = Moments(values_by_name["pp"], values_by_name["ps"], values_by_name["ss"])
-        return InfidelityResult(
-            self, context, values_by_name["value"], values_by_name["error"], moments, values_by_name["carried"][0]
-        )
+        values, moments = self.collected(gathered, context, "value")
+        return InfidelityResult(self, context, values["value"], values["error"], moments, values["carried"][0])
 
 
 def reduced(effects: Effects, normalize: bool) -> dict[str, Float[Tensor, "k b"]]:
@@ -143,22 +139,15 @@ def reduced(effects: Effects, normalize: bool) -> dict[str, Float[Tensor, "k b"]
         errors = torch.addcmul(opposite[tile.rows], tile.predicted, scale[..., None], out=tile.spare).square_()
         value[at] = errors.sum(-1) / free
         if normalize:
-            errors.div_(_left_to_others(tile.predicted, sums))
+            # The share of the other draws in ``sum(P P)``, which fixes the scale; overwrites the predicted effects.
+            # Where one draw alone fixes it, its error is 0 whatever it is divided by. A scale of 0 is not fitted.
+            weight = torch.where(sums.beta > 0, -1 / torch.where(sums.beta > 0, sums.pp, 1), 0)
+            errors.div_(tile.predicted.square_().mul_(weight[..., None]).add_(1).clamp_(min=1e-9))
         squares = torch.linalg.vector_norm(errors, dim=-1).square()
         spread[at] = squares / draws - errors.mean(-1).square()
     spread.clamp_(min=0)  # 0 of equal errors may come out below it by rounding
     error = (spread * (draws - 1)).sqrt() / (free - 1) if free > 1 else torch.full_like(value, torch.nan)
     return {"value": value, "error": error, "pp": pp, "ps": ps, "ss": ss}
-
-
-def _left_to_others(predicted: Float[Tensor, "k b samples"], sums: Moments) -> Float[Tensor, "k b samples"]:
-    """The share of the other draws in ``sum(P P)``, which fixes the scale; overwrites the predicted effects.
-
-    Where one draw alone fixes it, its error is 0 whatever it is divided by. A scale of 0 is not fitted.
-    """
-    fitted = sums.beta > 0
-    weight = torch.where(fitted, -1 / torch.where(fitted, sums.pp, 1), 0)
-    return predicted.square_().mul_(weight[..., None]).add_(1).clamp_(min=1e-9)
 
 
 @dataclass(frozen=True, repr=False)

@@ -78,7 +78,9 @@ class InfidelityUncertainty(SampledMetric):
     def draws(self) -> tuple[Draws, ...]:
         """The pool, and the independent repetitions under seeds of their own."""
         pool = self.infidelity.draws
-        return (pool, *(self._repetition(pool, number) for number in range(self.independent)))
+        numbers = torch.arange(self.independent, dtype=torch.float32)[:, None]
+        seeds = noise.input_keys(numbers, pool.seed, "repetition").tolist() if self.independent else []
+        return (pool, *(replace(pool, seed=seed) for seed in seeds))
 
     def reduce(self, effects: Effects) -> Float[Tensor, "k b"]:
         """Infidelity of some inputs with the whole pool."""
@@ -87,7 +89,9 @@ class InfidelityUncertainty(SampledMetric):
     def collect(self, effects: Effects, gathered: Gathered) -> None:
         """Infidelity of every resample of the pool, or of the first draws of a repetition."""
         if effects.draws != self.infidelity.draws:
-            repeated = self._infidelity(effects, self._prefixes().to(effects.actual)[:, None])
+            position = torch.arange(self.infidelity.samples)
+            prefixes = torch.stack([(position < size).double() for size in self.sizes])
+            repeated = self._infidelity(effects, prefixes.to(effects.actual)[:, None])
             gathered.put(effects.rows, {"repeated": repeated[..., 0]})
             return
         whole = reduced(effects, self.infidelity.normalize)
@@ -149,14 +153,6 @@ class InfidelityUncertainty(SampledMetric):
         chosen = (noise.drawn_words(key, start, self.resamples, size)[0] & torch.iinfo(torch.int64).max) % samples
         counts = torch.zeros(self.resamples, samples, dtype=torch.float64, device=chosen.device)
         return counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.float64))
-
-    def _prefixes(self) -> Float[Tensor, "sizes samples"]:
-        position = torch.arange(self.infidelity.samples)
-        return torch.stack([(position < size).double() for size in self.sizes])
-
-    def _repetition(self, pool: Draws, number: int) -> Draws:
-        digest = noise.input_keys(torch.tensor([[float(number)]]), pool.seed, "repetition")
-        return replace(pool, seed=int(digest))
 
 
 @dataclass(frozen=True, repr=False)

@@ -53,13 +53,6 @@ class _Chains:
     place: Float[Tensor, "n w features"]  # of each feature placed, in the order of removal
     mark: Float[Tensor, "n w features"]  # sign of its attribution
 
-    @classmethod
-    def empty(cls, nothing: Bool[Tensor, "n 1 features"], ends: Float[Tensor, "n 2"]) -> "_Chains":
-        """One chain for each input, of which nothing is placed yet."""
-        blank = torch.zeros_like(nothing, dtype=torch.float64)
-        gone, scores = torch.stack((nothing, nothing), dim=2), torch.stack((ends, ends), dim=1)[:, None]
-        return cls(gone, scores, blank[..., 0], blank, blank)
-
 
 @dataclass(frozen=True)
 class _Search:
@@ -76,7 +69,9 @@ class _Search:
         inputs, features = self.direction.shape
         nothing = torch.zeros(inputs, 1, features, dtype=torch.bool, device=self.direction.device)
         ends = self.score(torch.cat((nothing, ~nothing), dim=1)).double()
-        chains = _Chains.empty(nothing, ends)
+        blank = torch.zeros_like(nothing, dtype=torch.float64)
+        gone, scores = torch.stack((nothing, nothing), dim=2), torch.stack((ends, ends), dim=1)[:, None]
+        chains = _Chains(gone, scores, blank[..., 0], blank, blank)  # one for each input, of which nothing is placed
         for placed in range(features):
             chains = self._extended(chains, side=placed % 2 if self.reading.both else int(self.reading.fall is None))
         rows, top = torch.arange(inputs, device=ends.device), chains.total.argmax(1)
@@ -89,7 +84,10 @@ class _Search:
         side_gone = chains.gone[:, :, side]
         feature = (~chains.gone.any(2)).nonzero()[:, 2].reshape(inputs, many, -1)  # as many for each chain
         removed = side_gone[:, :, None].expand(-1, -1, feature.shape[2], -1).scatter(3, feature[..., None], True)
-        scores = self._scores(removed)
+        sets = removed.flatten(1, 2)
+        scores = self.score(sets).double()  # and, where the LeRF curve counts, those of complements
+        others = self.score(~sets).double() if self.reading.both else scores
+        scores = torch.stack((scores, others), dim=-1).reshape(*removed.shape[:3], 2)
         size = int(side_gone[0, 0].sum())
         counted, upward = self._gains(chains.scores[:, :, None, side] - scores, feature, size + 1, side)
         total = (chains.total[..., None] + counted).flatten(1)
@@ -110,13 +108,6 @@ class _Search:
         extended.place[rows, at, feature] = float(size if side == 0 else features - 1 - size)
         extended.mark[rows, at, feature] = upward.flatten(1).gather(1, kept)
         return extended
-
-    def _scores(self, removed: Bool[Tensor, "n w choices features"]) -> Float[Tensor, "n w choices 2"]:
-        """Scores of sets and, where the LeRF curve counts, of their complements."""
-        sets = removed.flatten(1, 2)
-        scores = self.score(sets).double()
-        others = self.score(~sets).double() if self.reading.both else scores
-        return torch.stack((scores, others), dim=-1).reshape(*removed.shape[:3], 2)
 
     def _gains(
         self, change: Float[Tensor, "n w choices 2"], feature: Int[Tensor, "n w choices"], step: int, side: int

@@ -6,7 +6,7 @@ chain, and the best chain is a longest path through all sets, found layer by lay
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,7 +43,10 @@ class _Chains:
     def __init__(self, scores: Tensor, direction: Tensor, reading: ChainReading) -> None:
         self.scores, self.direction, self.reading = scores, direction, reading
         self.features = direction.shape[1]
-        self.layers = _layers(self.features, scores.device)
+        sizes = torch.zeros(1, dtype=torch.int64, device=scores.device)
+        for _ in range(self.features):
+            sizes = torch.cat((sizes, sizes + 1))
+        self.layers = torch.split(sizes.argsort(stable=True), sizes.bincount().tolist())  # all sets by their size
 
     def longest(self, sense: int) -> tuple[Float[Tensor, " n"], Float[Tensor, "n features"]]:
         """The highest score (``sense`` 1) or the lowest (-1), and an attribution that has it."""
@@ -89,10 +92,7 @@ class _Chains:
             factor = sense * torch.tensor(self.reading.phases, device=best.device)[phase]
             reached = [best[phase, rows, step.before[:, 0]] + factor * step.counted[:, 0] for step in steps]
             chosen = torch.stack(reached, dim=1).argmax(1, keepdim=True)
-            feature, before, upward = (
-                torch.cat(parts, dim=1).gather(1, chosen)
-                for parts in zip(*((step.feature, step.before, step.upward) for step in steps), strict=True)
-            )
+            feature, before, upward, _ = (torch.cat(each, dim=1).gather(1, chosen) for each in zip(*steps, strict=True))
             place.scatter_(1, feature, float(size - 1))
             free = self.reading.factor == "magnitude"
             mark.scatter_(1, feature, 2 * upward.double() - 1 if free else 1 - phase[:, None].double())
@@ -116,27 +116,18 @@ class _Chains:
             rise = None if beyond is None else _pick(self.scores, everything - before) - beyond
             gain = reading.gain(size, fall, rise)
             direction = _pick(self.direction, feature)
-            yield _Step(feature, before, reading.signed(gain, direction), gain * direction >= 0)
+            yield _Step(feature, before, gain * direction >= 0, reading.signed(gain, direction))
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """The last step to some sets."""
 
     feature: Int[Tensor, "r m"]  # which one goes
     before: Int[Tensor, "r m"]  # the sets before
-    counted: Float[Tensor, "n m"]  # what the step adds to the score
     upward: Bool[Tensor, "n m"]  # whether it adds to the score of a positive attribution
+    counted: Float[Tensor, "n m"]  # what the step adds to the score
 
 
 def _pick(values: Float[Tensor, "n c"], index: Int[Tensor, "r m"]) -> Float[Tensor, "n m"]:
     """Look up columns: the same in all rows, or each row's own."""
     return values.index_select(1, index[0]) if len(index) == 1 else values.gather(1, index)
-
-
-def _layers(features: int, device: torch.device) -> tuple[Int[Tensor, " sets"], ...]:
-    """All sets by their size."""
-    sizes = torch.zeros(1, dtype=torch.int64, device=device)
-    for _ in range(features):
-        sizes = torch.cat((sizes, sizes + 1))
-    return torch.split(sizes.argsort(stable=True), sizes.bincount().tolist())

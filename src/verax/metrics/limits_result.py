@@ -254,23 +254,14 @@ def limits_frame(by_metric: Mapping[str, Limits]) -> "pl.DataFrame":
 
 
 def _table(by_metric: Mapping[str, Limits]) -> TextTable:
-    rows = [
-        (
-            name,
-            str(limit.mean()),
-            significant(limit._mean(limit.random).mean),
-            str(limit._mean(limit.worst_scores)),
-            _words(limit),
-        )
-        for name, limit in by_metric.items()
-    ]
+    rows = []
+    for name, limit in by_metric.items():
+        words = limit.method if limit.exact else f"{limit.method}: bounds, the best may be better, the worst worse"
+        chance = significant(limit._mean(limit.random).mean)
+        rows.append((name, str(limit.mean()), chance, str(limit._mean(limit.worst_scores)), words))
     first = next(iter(by_metric.values()))
     known, count = len(first.inputs), len(first.best_scores)
     many = counted(count, "input") if known == count else f"{known:,} of {counted(count, 'input')}"
     caption = f"What attributions could score, means over {many} with 95 % intervals; {cost(first.rows, first.seconds)}"
     head = ("metric", "best possible", "chance", "worst possible", "found by")
     return TextTable(head, tuple(rows), caption, about=first.context.identity)
-
-
-def _words(limits: Limits) -> str:
-    return limits.method if limits.exact else f"{limits.method}: bounds, the best may be better, the worst worse"

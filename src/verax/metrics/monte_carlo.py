@@ -1,6 +1,6 @@
 """Metrics that compare predicted with actual effects of random draws: sums over draws, settings, results."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from verax.core.blocks import pieces
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.result import Context, Result
-from verax.perturbation.sampled import Draws, Effect, Effects, Perturbation, checked_sigma
+from verax.perturbation.sampled import Draws, Effect, Effects, Gathered, Perturbation, checked_sigma
 
 _CACHED = 1 << 19  # float64 numbers, four megabytes
 
@@ -142,13 +142,18 @@ class EffectMetric(SampledMetric):
             return ()
         return (f"samples: {self.label} from {self.samples} draws is uncertain; pass at least {FEW}, better 640.",)
 
-    def check_finite(self, found: Float[Tensor, "k n"], context: Context) -> None:
-        """Raise for sums that are too large for their numbers."""
-        if not torch.isfinite(found).all():
+    def collected(
+        self, gathered: Sequence[Gathered], context: Context, finite: str
+    ) -> tuple[dict[str, Float[Tensor, "k n"]], Moments]:
+        """What was kept of all inputs, and the sums over draws; raises for numbers that are too large."""
+        (draws,) = gathered
+        values = {name: kept.clone() for name, kept in draws.items()}
+        if not torch.isfinite(values[finite]).all():
             raise ValueError(
                 f"{self.name}: the predicted effects overflow; inputs, baselines or attributions are too large for "
                 f"{context.layout.dtype}: scale them, or pass inputs of torch.float64."
             )
+        return values, Moments(values["pp"], values["ps"], values["ss"])
 
 
 @dataclass(frozen=True, repr=False)

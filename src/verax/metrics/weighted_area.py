@@ -178,12 +178,12 @@ class DirectedArea(WeightedArea):
             "are categorical and have no direction": problem.given.codes,
             "become NaN, which is in no direction": _become_missing(problem),
         }
+        names = problem.given.names or tuple(map(str, range(problem.features.most)))
         for what, elements in why.items():
             if elements is not None and bool(elements.any()):
-                warn(
-                    f"{self.label} counts 0 for features that {what}: {_named(problem, elements)}. PC and baseline "
-                    "Infidelity see them.",
-                )
+                features = problem.features.reduce(elements[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
+                listed = ", ".join(names[feature] for feature in features)
+                warn(f"{self.label} counts 0 for features that {what}: {listed}. PC and baseline Infidelity see them.")
 
     def weights(self, points: int) -> Float[Tensor, "curves points"]:
         """Those of an undirected area, on curves of directed changes."""
@@ -197,26 +197,16 @@ class DirectedArea(WeightedArea):
         if scores.within is not None:
             fallen, risen = scores.within[which].unbind(-1)
             return (fallen - curves[..., :-1]) - (risen - fallen)
-        return self._factor(scores, which) * curves.diff(dim=-1)
-
-    def _factor(self, scores: GuidedScores, which: slice) -> Float[Tensor, "k n curves steps"]:
-        """The sign put on each step's change."""
         if scores.predicted_sign is not None:
-            return scores.predicted_sign[which].to(scores.curves)
+            return scores.predicted_sign[which].to(curves) * curves.diff(dim=-1)
         attribution, direction = scores.attribution_sign[which], scores.direction_sign[which]
-        return (attribution.abs() if self.reading == "signed" else attribution).to(scores.curves) * direction
+        sign = attribution.abs() if self.reading == "signed" else attribution
+        return sign.to(curves) * direction * curves.diff(dim=-1)
 
 
 def _become_missing(problem: Attributed) -> Bool[Tensor, "*shape"] | None:
     """Which elements of a row are NaN when they are removed, whatever the input; None where none can be."""
     return problem.baselines.isnan().all(0) if problem.given.missing else None
-
-
-def _named(problem: Attributed, elements: Bool[Tensor, "*shape"]) -> str:
-    """The features that some elements of a row belong to."""
-    features = problem.features.reduce(elements[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
-    names = problem.given.names or tuple(map(str, range(problem.features.most)))
-    return ", ".join(names[feature] for feature in features)
 
 
 @dataclass(frozen=True, repr=False)

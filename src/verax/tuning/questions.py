@@ -11,8 +11,7 @@ from verax.evaluation.verdicts import flat_share
 from verax.metrics.base import Kind
 from verax.scoring.meter import Meter
 from verax.statistics.paired import paired_p_values
-from verax.tuning.measure import Bench, RandomScores
-from verax.tuning.race import Candidate
+from verax.tuning.measure import Bench
 from verax.tuning.result import BesideRandom, Stopped, Tuned
 
 if TYPE_CHECKING:
@@ -80,14 +79,11 @@ class TunedByQuestion:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trials, or a page about them, as ``Tuned.save`` does; the page has both answers."""
-        save_as(path, self.to_frame, self._page)
+        save_as(path, self.to_frame, lambda: self.whole.page(str(self)))
 
     def plot(self) -> Any:
         """An Altair chart: the trials under one metric against the other."""
         return self.whole.plot()
-
-    def _page(self) -> str:
-        return self.whole.page(str(self))
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -107,25 +103,17 @@ def by_question(whole: Tuned, bench: Bench) -> Tuned | TunedByQuestion:
     whole = replace(whole, rows=whole.rows + spent.rows.total, seconds=whole.seconds + spent.seconds)
     by_kind: dict[Kind, Tuned] = {}
     for at, (column, metric) in enumerate(whole.metrics.items()):
-        views = _racing(whole, at)
-        tuned = replace(whole, candidates=views, metrics={column: metric}, rule=whole.rule.under(at))
-        by_kind[metric.kind] = replace(tuned, question=metric.kind, random=_beside_random(tuned, random[at]))
+        # all trials with the scores of this metric, alive where they may be the best under it
+        rule, views = whole.rule.under(at), [candidate.under(at) for candidate in whole.candidates]
+        best = rule.front([view for view in views if view.alive])[0]
+        for view in views:
+            view.alive = view.alive and (view is best or not rule.surely_no_better(view, best, view.inputs))
+        tuned = replace(whole, candidates=views, metrics={column: metric}, rule=rule, question=metric.kind)
+        winner = tuned.winner
+        scores = random[at].scores[: winner.inputs]
+        (p,) = paired_p_values(scores, winner.scores)
+        ahead = rule.signs[0] * float((winner.scores[0] - scores).mean()) > 0
+        measured = sum(bool(view.inputs) for view in views)  # of which the winner is the best
+        beaten = ahead and p * measured <= 1 - rule.level
+        by_kind[metric.kind] = replace(tuned, random=BesideRandom(beaten, flat_share(random[at].unmoved)))
     return next(iter(by_kind.values())) if len(by_kind) == 1 else TunedByQuestion(whole, by_kind)
-
-
-def _racing(whole: Tuned, metric: int) -> list[Candidate]:
-    """All trials with the scores of one metric, alive where they may be the best under it."""
-    rule, views = whole.rule.under(metric), [candidate.under(metric) for candidate in whole.candidates]
-    best = rule.front([view for view in views if view.alive])[0]
-    for view in views:
-        view.alive = view.alive and (view is best or not rule.surely_no_better(view, best, view.inputs))
-    return views
-
-
-def _beside_random(one: Tuned, random: RandomScores) -> BesideRandom:
-    """The best trial against a random explanation; corrected for the number of trials, of which it is the best."""
-    scores, sign = random.scores[: one.winner.inputs], one.rule.signs[0]
-    (p,) = paired_p_values(scores, one.winner.scores)
-    ahead = sign * float((one.winner.scores[0] - scores).mean()) > 0
-    measured = sum(bool(candidate.inputs) for candidate in one.candidates)
-    return BesideRandom(ahead and p * measured <= 1 - one.rule.level, flat_share(random.unmoved))

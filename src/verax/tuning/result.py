@@ -26,6 +26,7 @@ WHY = {
     "exhausted": "there is nothing left to try",
     "interrupted": "it was interrupted",
 }
+_PLAIN = bool | int | float | str | None  # kinds of values that a column holds as they are
 _SHOWN = 5
 _TABLE_ROWS = 10  # of the table in a notebook
 
@@ -92,16 +93,16 @@ class Tuned:
         if self.question is None or self.random is None:
             return ""
         best, score = self.best.canonical, f"{self.label(next(iter(self.metrics)))} {self.score}"
-        if self.random.flat:
-            return f'For "{QUESTIONS[self.question]}", there is no answer: {flat_words(self.random.flat)}.'
-        if self.winner.inputs < 2:
-            none = "there is no answer: one input shows no significant difference; pass several."
-            return f'For "{QUESTIONS[self.question]}", {none}'
-        if not self.random.beaten:
-            none = "believe none of those tried: none is significantly better than a random explanation"
-            return f'For "{QUESTIONS[self.question]}", {none} (the highest is {best}: {score}).'
         than = "significantly better than a random explanation"
-        return f'For "{QUESTIONS[self.question]}", believe {best} ({score}, {than}).'
+        if self.random.flat:
+            belief = f"there is no answer: {flat_words(self.random.flat)}"
+        elif self.winner.inputs < 2:
+            belief = "there is no answer: one input shows no significant difference; pass several"
+        elif not self.random.beaten:
+            belief = f"believe none of those tried: none is {than} (the highest is {best}: {score})"
+        else:
+            belief = f"believe {best} ({score}, {than})"
+        return f'For "{QUESTIONS[self.question]}", {belief}.'
 
     @property
     def winner(self) -> Candidate:
@@ -201,11 +202,12 @@ class Tuned:
         """What was found, with the code of the best."""
         best = self.winner
         means = [f"{self.label(name)} {self._estimate(best, at)}" for at, name in enumerate(self.metrics)]
+        limitation = self.best.known_limitation
         lines = [
             *filter(None, (self.answer,)),
             f"Best: {best.configuration.canonical}",
             f"{', '.join(means)} on {best.inputs:,} of {self.inputs:,} inputs; {_cost(best)}",
-            *self._caution(),
+            *([f"Caution: {type(self.best).__name__} {limitation}."] if limitation else []),
             *self._others(),
             *("", *self.code.splitlines()),
         ]
@@ -228,26 +230,15 @@ class Tuned:
     def _repr_html_(self) -> str:
         best, *lines = str(self).replace(f"\n{self.code}\n", "").splitlines()
         head = ("trial", *map(self.label, self.metrics), "inputs", "state", "configuration")
-        shown = [self.winner, *(candidate for candidate in self._ranked() if candidate is not self.winner)][
-            :_TABLE_ROWS
-        ]
-        rows = [
-            (
-                str(candidate.number),
-                *(str(self._estimate(candidate, at)) for at in range(len(self.metrics))),
-                f"{candidate.inputs:,}",
-                candidate.state(self.inputs),
-                candidate.configuration.canonical,
-            )
-            for candidate in shown
-        ]
+        shown = [self.winner, *(candidate for candidate in self._ranked() if candidate is not self.winner)]
+        rows = []
+        for trial in shown[:_TABLE_ROWS]:
+            means = (str(self._estimate(trial, at)) for at in range(len(self.metrics)))
+            state = trial.state(self.inputs)
+            rows.append((str(trial.number), *means, f"{trial.inputs:,}", state, trial.configuration.canonical))
         caption = f"{len(rows)} of {len(self.candidates)} trials, the best first; all of them: .table"
         paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in (best, *lines) if line)
         return f"{paragraphs}<pre>{html.escape(self.code)}</pre>{TextTable(head, tuple(rows), caption).html()}"
-
-    def _caution(self) -> list[str]:
-        limitation = self.best.known_limitation
-        return [f"Caution: {type(self.best).__name__} {limitation}."] if limitation else []
 
     def _others(self) -> list[str]:
         """The front, or what is not significantly different from the best."""
@@ -269,11 +260,8 @@ class Tuned:
         sign, measured = -self.rule.signs[0], [trial for trial in self.candidates if trial.values]
         return sorted(measured, key=lambda candidate: sign * candidate.values[0])
 
-    def _alive(self) -> list[Candidate]:
-        return [candidate for candidate in self.candidates if candidate.alive]
-
     def _front(self) -> list[Candidate]:
-        front = self.rule.front(self._alive())
+        front = self.rule.front([candidate for candidate in self.candidates if candidate.alive])
         return front if len(self.objectives) > 1 else front[:1]
 
     def _estimate(self, candidate: Candidate, metric: int) -> Estimate:
@@ -282,7 +270,8 @@ class Tuned:
     def _row(self, candidate: Candidate, settings: Sequence[str], winner: Candidate) -> dict[str, Any]:
         configuration = candidate.configuration
         row: dict[str, Any] = {"trial": candidate.number, "method": type(configuration).__name__}
-        row |= {name: _plain(getattr(configuration, name, None)) for name in settings}
+        values = {name: getattr(configuration, name, None) for name in settings}
+        row |= {name: value if isinstance(value, _PLAIN) else str(value) for name, value in values.items()}
         row |= {"state": candidate.state(self.inputs), "inputs": candidate.inputs}
         for at, name in enumerate(self.metrics):
             row |= _interval(name, self._estimate(candidate, at) if candidate.inputs else None)
@@ -305,10 +294,6 @@ def _interval(name: str, estimate: Estimate | None) -> dict[str, float | None]:
     """Columns of a figure and its interval."""
     ends = (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _one_kind(values: list[Any]) -> list[Any]:

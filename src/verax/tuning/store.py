@@ -137,13 +137,9 @@ class SearchSettings:
         signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
         limit = math.inf if seconds is None else checked_positive("seconds", seconds)
         rule = Rule(signs, cost, TOLERANCE, LEVEL, apart=metric is None and len(signs) > 1)
-        sigmas = [
-            draws.sigma
-            for metric_or_sigma in metrics.values()
-            if isinstance(metric_or_sigma, SampledMetric)
-            for draws in all_draws(metric_or_sigma)
-        ]
-        std = any(isinstance(metric_or_sigma, str) and metric_or_sigma == "std" for metric_or_sigma in sigmas)
+        sampled = [metric for metric in metrics.values() if isinstance(metric, SampledMetric)]
+        sigmas = [draws.sigma for metric in sampled for draws in all_draws(metric)]
+        std = any(isinstance(sigma, str) and sigma == "std" for sigma in sigmas)
         trials, seed, by_question = checked_count("trials", trials), checked_seed(seed), metric is None
         return cls(trials, limit, seed, metrics, rule, std, by_question, unanswered)
 
@@ -191,11 +187,7 @@ def facts_of(settings: SearchSettings, problem: Problem, space: Space) -> dict[s
         "background": tensor_hash(*background),
         "target": _target_fact(problem.target),
         "baselines": tensor_hash(baselines if baselines.stride(0) else baselines[:1]),
-        "methods": digest(
-            configurations=[
-                (configuration.canonical, configuration.family.version) for configuration in space.configurations
-            ]
-        ),
+        "methods": digest(configurations=[(each.canonical, each.family.version) for each in space.configurations]),
         "metric": repr((metrics, settings.rule.cost, *(["apart"] if settings.rule.apart else []), *_replaced(problem))),
         "seed": str(settings.seed),
         "tolerance": str(settings.rule.tolerance),

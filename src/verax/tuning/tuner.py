@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from verax.attribution.base import Modality
@@ -117,8 +118,8 @@ def search(
         about = stores.SearchFacts(facts_of(settings, shuffled, space), clean)
         metrics = list(settings.metrics)
         known = stores.read(path, about, space.configurations, metrics) if path and path.exists() else []
-        shown = _Progress(tell)
-        measured = (shuffled, settings.metrics, space.configurations, place, shown.within)
+        say = _progress(tell)
+        measured = (shuffled, settings.metrics, space.configurations, place, partial(say, within=True))
         bench = Bench(*measured, beside_random=settings.by_question)
 
         def save(candidates: list[Candidate]) -> None:
@@ -126,33 +127,27 @@ def search(
                 stores.write(path, about, candidates, metrics)
 
         under_way = _Search(settings, space, bench, known, meter, problem_facts(problem))
-        tuned = under_way.run(save, shown.batch)
+        tuned = under_way.run(save, say)
         return by_question(tuned, bench) if settings.by_question else tuned
 
 
-class _Progress:
-    """Lines to whom the call names, or on stderr, which short searches leave alone."""
+def _progress(tell: Tell | None) -> Callable[..., None]:
+    """What shows a line at the end of a batch, or within one: to whom the call names, or on stderr, but rarely."""
+    last = time.monotonic()
 
-    def __init__(self, tell: Tell | None) -> None:
-        self.tell, self.last = tell, time.monotonic()
-
-    def batch(self, line: str) -> None:
-        """A batch has ended."""
-        self._say(line, 0.0 if self.tell else 2 * _EVERY)
-
-    def within(self, line: str) -> None:
-        """A part of a batch has ended."""
-        self._say(f"... {line}", _EVERY if self.tell else 2 * _EVERY)
-
-    def _say(self, line: str, apart: float) -> None:
+    def say(line: str, within: bool = False) -> None:
+        nonlocal last
         now = time.monotonic()
-        if now - self.last < apart:
+        if now - last < (2 * _EVERY if tell is None else _EVERY if within else 0.0):
             return
-        self.last = now
-        if self.tell is not None:
-            self.tell(line)
+        last = now
+        line = f"... {line}" if within else line
+        if tell is not None:
+            tell(line)
         else:
             sys.stderr.write(escape(f"tune: {line}") + "\n")
+
+    return say
 
 
 class _Search:
@@ -202,8 +197,9 @@ class _Search:
 
         Returns whether there was time for any.
         """
-        reference = self._leader()
-        new = self._in_time(self._proposed())
+        reference, new = self._leader(), self._proposed()
+        while new and self.candidates and self._late(self.bench.seconds(new, rounds(self.inputs)[0])):
+            new.pop()  # there is no time for as many on the first inputs
         if not new:
             return False
         self.candidates = [*self.candidates, *new]
@@ -216,13 +212,6 @@ class _Search:
                 cost = [candidate.cost] if self.settings.rule.cost and candidate.cost else []
                 candidate.values = estimated(candidate, reference) + cost
         return True
-
-    def _in_time(self, proposals: list[Candidate]) -> list[Candidate]:
-        """The first of the proposals, as many as can be measured on the first inputs before the time is over."""
-        fitting = list(proposals)
-        while fitting and self.candidates and self._late(self.bench.seconds(fitting, rounds(self.inputs)[0])):
-            fitting.pop()
-        return fitting
 
     def _proposed(self) -> list[Candidate]:
         done, rule = len(self.candidates), self.settings.rule
