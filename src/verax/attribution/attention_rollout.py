@@ -12,7 +12,7 @@ from verax.attribution.family import Family, Piece, Place
 from verax.core import palette
 from verax.core.arguments import checked_choice
 from verax.core.blocks import block_bytes, pieces
-from verax.core.shapes import Bool, Float, Int
+from verax.core.shapes import Bool, Float
 from verax.problem.problem import Problem
 from verax.problem.text.continuation import ContinuationScore
 from verax.problem.text.problems import TokenLabelScore
@@ -76,7 +76,6 @@ class AttentionRolloutFamily(Family):
     """One forward pass per input."""
 
     def check(self, members: Sequence[AttentionRollout], problem: Problem) -> None:
-        """Raise for what has no attention, before the model runs."""
         if problem.inputs.is_floating_point() or problem.inputs.ndim != 2:
             raise TypeError("inputs: AttentionRollout takes ids of tokens, as verax.text.classification makes them.")
         config = _transformer(problem.scorer.adapter.module).config
@@ -91,24 +90,20 @@ class AttentionRolloutFamily(Family):
         return Rows(len(problem.inputs))
 
     def pieces(self, members: Sequence[AttentionRollout], problem: Problem) -> Iterator[Piece]:
-        """Yield what each member reads from the rollout of some texts after others."""
         session, inputs = problem.open_session, problem.inputs
         model = _transformer(session.module)
-        weights = 8 * _heads(model.config) * inputs.shape[1] ** 2
+        heads = [getattr(model.config, name, 12) for name in ("num_hidden_layers", "num_attention_heads")]
+        weights = 8 * heads[0] * heads[1] * inputs.shape[1] ** 2
         height = max(1, min(session.batch_size, block_bytes(session.device) // weights))
         for rows in pieces(len(inputs), height):
             block = inputs[rows].to(session.device)
-            beside = (session.row_arguments or RowArguments()).at(
-                torch.arange(rows.start, rows.stop, device=block.device)
-            )
+            which = torch.arange(rows.start, rows.stop, device=block.device)
+            beside = (session.row_arguments or RowArguments()).at(which)
             with session.clocked():
                 rollout, arguments = beside.call(_Rollout(model), block)
             session.counts.rows += len(block)
             mask = beside.model_kwargs.get(_MASK, torch.ones_like(block)).bool()
-            yield Piece(
-                rows,
-                torch.stack([_placed(_read(member.read, rollout, arguments), arguments, mask) for member in members]),
-            )
+            yield Piece(rows, torch.stack([_read(member.read, rollout, arguments, mask) for member in members]))
 
 
 @dataclass(frozen=True)
@@ -145,36 +140,24 @@ def rolled_out(layers: Sequence[Float[Tensor, "n heads length length"]]) -> Floa
 
 
 def _read(
-    read: Read, rollout: Float[Tensor, "n length length"], arguments: dict[str, Tensor]
+    read: Read,
+    rollout: Float[Tensor, "n short short"],
+    arguments: dict[str, Tensor],
+    mask: Bool[Tensor, "n length"],
 ) -> Float[Tensor, "n length"]:
-    """The row of the place, or the mean of those of the places, where the answer is read."""
-    return torch.einsum("nq,nqk->nk", _weights(read, arguments).to(rollout), rollout)
-
-
-def _weights(read: Read, arguments: dict[str, Tensor]) -> Float[Tensor, "n length"]:
-    """How much each place counts."""
+    """The row of the place where the answer is read, or the mean of those places, as tokens stand in the inputs."""
+    shown = arguments[_MASK].bool()
     if "asked" in arguments:
-        return arguments["asked"].float()
-    if "labels" in arguments:  # a place predicts the next token
-        before = nn.functional.pad(arguments["labels"][:, 1:] >= 0, (0, 1)).float()
-        return before / before.sum(1, keepdim=True)
-    mask = arguments[_MASK].bool()
-    return nn.functional.one_hot(_first(mask) if read == "first" else _last(mask), mask.shape[1]).float()
-
-
-def _first(present: Bool[Tensor, "n length"]) -> Int[Tensor, " n"]:
-    return present.int().argmax(1)
-
-
-def _last(present: Bool[Tensor, "n length"]) -> Int[Tensor, " n"]:
-    return present.shape[1] - 1 - present.int().flip(1).argmax(1)
-
-
-def _placed(
-    values: Float[Tensor, "n short"], arguments: dict[str, Tensor], present: Bool[Tensor, "n length"]
-) -> Float[Tensor, "n length"]:
-    """Numbers of the tokens at the places that they have in the inputs."""
-    return torch.zeros(present.shape, device=values.device).masked_scatter(present, values[arguments[_MASK].bool()])
+        weights = arguments["asked"].float()
+    elif "labels" in arguments:  # a place predicts the next token
+        weights = nn.functional.pad(arguments["labels"][:, 1:] >= 0, (0, 1)).float()
+        weights = weights / weights.sum(1, keepdim=True)
+    else:
+        last = shown.shape[1] - 1 - shown.int().flip(1).argmax(1)
+        place = shown.int().argmax(1) if read == "first" else last
+        weights = nn.functional.one_hot(place, shown.shape[1]).float()
+    values = torch.einsum("nq,nqk->nk", weights.to(rollout), rollout)
+    return torch.zeros(mask.shape, device=values.device).masked_scatter(mask, values[shown])
 
 
 def _transformer(module: nn.Module | None) -> Any:
@@ -183,8 +166,3 @@ def _transformer(module: nn.Module | None) -> Any:
     if not hasattr(inner, "config"):
         raise TypeError(_NO_WEIGHTS.format(found=f"a {type(inner).__name__} has no configuration of transformers"))
     return inner
-
-
-def _heads(config: Any) -> int:
-    """Attention matrices of a row, to tell the memory that they take."""
-    return int(getattr(config, "num_hidden_layers", 12)) * int(getattr(config, "num_attention_heads", 12))

@@ -23,7 +23,6 @@ from verax.core.display import TextTable, first_rows
 from verax.core.display import cost as spent
 from verax.core.registry import Registry, code_of
 from verax.core.shapes import Float
-from verax.problem.inputs import CheckedInputs
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter, Rows
 from verax.scoring.session import NOT_DIFFERENTIABLE
@@ -258,7 +257,10 @@ def explain(problem: Problem, methods: Mapping[str, Attribution] | Sequence[Attr
         (['True', 'False'], 192)
     """
     checked_problem(problem)
-    named = methods if isinstance(methods, Mapping) else {method.canonical: method for method in _listed(methods)}
+    if not isinstance(methods, Mapping):
+        listed: Any = [methods] if isinstance(methods, Attribution) else methods
+        methods = {method.canonical: method for method in listed}
+    named: Mapping[str, Attribution] = methods
     groups = families(list(named.values()))
     meter = Meter(problem.scorer.counts)
     length = problem.scorer.chunk_size(problem.rows.values, problem.batch_size, problem.device)
@@ -276,10 +278,6 @@ def explain(problem: Problem, methods: Mapping[str, Attribution] | Sequence[Attr
     gaps = {name: [part["delta"].get(method.canonical) for part in parts] for name, method in named.items()}
     delta = {name: max(gap for gap in some if gap is not None) for name, some in gaps.items() if some[0] is not None}
     return Attributions(values, delta, meter.total(), errors)
-
-
-def _listed(methods: Any) -> list[Attribution]:
-    return [methods] if isinstance(methods, Attribution) else list(methods)
 
 
 def _computed(groups: Groups, problem: Problem) -> dict[str, dict[str, Any]]:
@@ -324,12 +322,6 @@ def stream(groups: Groups, problem: Problem) -> Generator[tuple[Family, Piece], 
     with problem.explaining(gradients=gradients) as held:
         for family, members in groups.items():
             for piece in family.pieces(members, held):
-                yield family, _without_fixed(piece, problem.given)
-
-
-def _without_fixed(piece: Piece, asked: CheckedInputs) -> Piece:
-    """Attributions of what is never removed are 0."""
-    fixed = asked.fixed(piece.rows)
-    if fixed is None:
-        return piece
-    return replace(piece, values=piece.values.masked_fill(fixed.to(piece.values.device), 0))
+                if (fixed := problem.given.fixed(piece.rows)) is not None:  # what is never removed
+                    piece = replace(piece, values=piece.values.masked_fill(fixed.to(piece.values.device), 0))  # noqa: PLW2901
+                yield family, piece

@@ -23,46 +23,27 @@ def coalition_scores(
     problem: Problem, which: Int[Tensor, " b"], count: int, kept: Kept, over: Over = "baselines"
 ) -> Float[Tensor, "b {count}"]:
     """Score as many coalitions of each of some inputs, in bounded memory; over a background, their means."""
-    if over == "background":
-        return _background_scores(problem, which, count, kept)
     session, fmap = problem.open_session, problem.features
     at_home = which.to(problem.inputs.device)
-    inputs, baselines = (
-        values.index_select(0, at_home).to(session.device, session.dtype)
-        for values in (problem.inputs, problem.baselines)
-    )
-    chosen = must_choose(inputs, baselines)
-
-    def build(start: int, stop: int) -> Tensor:
-        row = torch.arange(start, stop, device=session.device)
-        at = row // count
-        removed = ~kept(at, row % count)
-        mask = fmap.expand(functional.pad(removed, (0, fmap.most - removed.shape[1])), which[at])
-        return replaced(inputs[at], baselines[at], mask, chosen=chosen)
-
-    scores = session.target_scores(build, which.repeat_interleave(count), problem.classes)
-    return scores.reshape(len(which), count)
-
-
-def _background_scores(
-    problem: Problem, which: Int[Tensor, " b"], count: int, kept: Kept
-) -> Float[Tensor, "b {count}"]:
-    """Mean scores of coalitions whose other features come from each row of the background in turn."""
-    session, fmap = problem.open_session, problem.features
-    inputs = problem.inputs.index_select(0, which.to(problem.inputs.device)).to(session.device, session.dtype)
-    others = problem.need_background("a mean over the background").to(session.device, session.dtype)
+    inputs = problem.inputs.index_select(0, at_home).to(session.device, session.dtype)
+    if over == "baselines":
+        others, each = problem.baselines.index_select(0, at_home), 1
+    else:  # features come from each row of the background in turn
+        others = problem.need_background("a mean over the background")
+        each = len(others)
+    others = others.to(session.device, session.dtype)
     chosen = must_choose(inputs, others)
 
     def build(start: int, stop: int) -> Tensor:
         row = torch.arange(start, stop, device=session.device)
-        coalition, other = row // len(others), row % len(others)
-        at = coalition // count
+        coalition, at = row // each, row // (each * count)
         removed = ~kept(at, coalition % count)
         mask = fmap.expand(functional.pad(removed, (0, fmap.most - removed.shape[1])), which[at])
-        return replaced(inputs[at], others[other], mask, chosen=chosen)
+        return replaced(inputs[at], others[at if over == "baselines" else row % each], mask, chosen=chosen)
 
-    scores = session.target_scores(build, which.repeat_interleave(count * len(others)), problem.classes)
-    return scores.double().reshape(len(which), count, len(others)).mean(2)
+    scores = session.target_scores(build, which.repeat_interleave(count * each), problem.classes)
+    scores = scores.reshape(len(which), count, each)
+    return scores[..., 0] if over == "baselines" else scores.double().mean(2)
 
 
 def by_count(features: FeatureMap, rows: slice, device: torch.device) -> Iterator[tuple[int, Int[Tensor, " b"]]]:

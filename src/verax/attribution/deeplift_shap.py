@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from verax.attribution.base import Attribution
-from verax.attribution.deeplift import Tile, pair_rows, tiles
+from verax.attribution.deeplift import pair_rows, tiles
 from verax.attribution.family import Family, Piece, Place
 from verax.core import noise, palette
 from verax.core.arguments import checked_count, checked_flag, checked_seed, settle
@@ -129,7 +129,6 @@ class DeepLiftFamily(Family):
     version: ClassVar[int] = 2
 
     def check(self, members: Sequence[DeepLiftSHAP], problem: Problem) -> None:
-        """Raise for a background that lacks a class which a member needs."""
         self.segments(members, problem)
 
     def rows(self, members: Sequence[DeepLiftSHAP], problem: Problem, place: Place) -> Rows:
@@ -143,7 +142,6 @@ class DeepLiftFamily(Family):
         return pieces(len(problem.inputs), max(1, min(_MOST_INPUTS, block_bytes(device) // per_input)))
 
     def pieces(self, members: Sequence[DeepLiftSHAP], problem: Problem) -> Iterator[Piece]:
-        """Yield the mean contributions or multipliers, and the largest gap to completeness."""
         background = problem.need_background("DeepLiftSHAP")
         used = self.segments(members, problem)
         references = background[torch.cat([segment.rows for segment in used]).to(background.device)]
@@ -169,7 +167,8 @@ class DeepLiftFamily(Family):
         segments: list[Segment] = []
         for name, pool in pools.items():
             drawn = [divmod(member.draws[name], max(1, len(pool))) for member in members]
-            order = pool[self._order(name, len(pool))]
+            key = noise.input_keys(torch.zeros(1, 1), self.seed, f"deepliftshap/{name}")
+            order = pool[noise.words(key, 0, len(pool))[0].argsort(stable=True)]
             ends = {part for _, part in drawn} | {len(pool) for times, _ in drawn if times}
             for start, stop in itertools.pairwise(sorted(ends | {0})):
                 segments.append(Segment(order[start:stop], tuple(times + (stop <= part) for times, part in drawn)))
@@ -198,10 +197,6 @@ class DeepLiftFamily(Family):
                     f"{name}, but background_labels has {len(pools[0])} of class 0 and {len(pools[1])} of class 1."
                 )
         return pools
-
-    def _order(self, name: int | None, count: int) -> Int[Tensor, " count"]:
-        key = noise.input_keys(torch.zeros(1, 1), self.seed, f"deepliftshap/{name}")
-        return noise.words(key, 0, count)[0].argsort(stable=True)
 
 
 _INCOMPLETE = (
@@ -251,17 +246,14 @@ class _Pairs:
                     places = slice(max(begin - start, 0), end - start)
                     segment[0, tile.rows] += tile.multipliers[:, places].sum(1, dtype=torch.float64)
                     segment[1, tile.rows] += contributions[:, places].sum(1, dtype=torch.float64)
-            self._compare(tile, contributions.flatten(2).sum(2, dtype=torch.float64))
+            total = contributions.flatten(2).sum(2, dtype=torch.float64)
+            difference = self.clean[tile.rows, None] - tile.reference_scores.double().T[self.target[tile.rows]]
+            gap = (total - difference).abs()
+            self.largest[tile.rows] = torch.maximum(self.largest[tile.rows], gap.amax(1))
+            self.missing[tile.rows] += gap.sum(1)
+            self.sizes[tile.rows] += torch.maximum(total.abs(), difference.abs()).sum(1)
         self.pairs += len(references)
         return sums
-
-    def _compare(self, tile: Tile, total: Float[Tensor, "b r"]) -> None:
-        bottom = tile.reference_scores.double().T[self.target[tile.rows]]
-        difference = self.clean[tile.rows, None] - bottom
-        gap = (total - difference).abs()
-        self.largest[tile.rows] = torch.maximum(self.largest[tile.rows], gap.amax(1))
-        self.missing[tile.rows] += gap.sum(1)
-        self.sizes[tile.rows] += torch.maximum(total.abs(), difference.abs()).sum(1)
 
     def checked_gap(self) -> Float[Tensor, " b"]:
         """The largest gap of each input, relative to the mean size of its differences; raises for what is no gap.

@@ -60,14 +60,8 @@ def input_gradients(problem: Problem) -> Iterator[tuple[slice, torch.Tensor]]:
     session, inputs = problem.open_session, problem.inputs
     height = max(session.batch_size, block_bytes(session.device) // (16 * inputs[0].numel()))
     for rows in pieces(len(inputs), height):
-        yield rows, _block_gradients(problem, rows)
-
-
-def _block_gradients(problem: Problem, rows: slice) -> torch.Tensor:
-    device = problem.open_session.device
-    block = problem.inputs[rows].to(device)
-    owner = torch.arange(rows.start, rows.stop, device=device)
-    return problem.open_session.target_gradients(lambda start, stop: block[start:stop], owner, problem.classes)
+        owner = torch.arange(rows.start, rows.stop, device=session.device)
+        yield rows, session.gradients_of(inputs[rows].to(session.device), owner, problem.classes)
 
 
 @dataclass(frozen=True)
@@ -186,7 +180,6 @@ class NoisyFamily(Family):
         keys = input_keys(problem, torch.arange(rows.start, rows.stop, device=session.device), self.seed, "smoothgrad")
         drawn = noise.normals(keys, part.start, draws, block[0].numel(), session.dtype).mul_(self.sigma)
         moved = block.to(session.dtype) + drawn.transpose(0, 1).reshape(draws, *block.shape)
-        flat = moved.flatten(0, 1)
         owner = torch.arange(rows.start, rows.stop, device=session.device).repeat(draws)
-        gradients = session.target_gradients(lambda start, stop: flat[start:stop], owner, problem.classes)
+        gradients = session.gradients_of(moved.flatten(0, 1), owner, problem.classes)
         return gradients.reshape(draws, count, *block.shape[1:])

@@ -208,7 +208,6 @@ class GuidedBackpropFamily(Family):
         return Rows(len(problem.inputs), len(problem.inputs))
 
     def pieces(self, members: Sequence[GuidedBackprop], problem: Problem) -> Iterator[Piece]:
-        """Yield the guided gradient, once for each member."""
         module = problem.open_session.module
         assert module is not None  # noqa: S101  # families that need gradients are given one
         _check_no_compiled(module)
@@ -307,7 +306,9 @@ def _check(watch: WatchedOperations, output: object) -> None:
     if not isinstance(output, Tensor) or output.grad_fn is None:
         return
     nodes = _nodes(output)
-    hidden = watch.unknown | {_name(node) for node in nodes if _hides(node)}
+    # ReLUs that were missed, and operations of autograd whose inside cannot be seen
+    custom = {_name(node) for node in nodes if isinstance(node, BackwardCFunction)} - {_GUIDED}
+    hidden = watch.unknown | custom | ({_name(node) for node in nodes} & _HIDDEN)
     if hidden:
         raise TypeError(_CANNOT_SEE.format(what=f"it has operations that may hide them ({', '.join(sorted(hidden))})"))
     if watch.activations and _GUIDED not in map(_name, nodes):
@@ -315,12 +316,6 @@ def _check(watch: WatchedOperations, output: object) -> None:
             f"model: GuidedBackprop is defined for networks of ReLUs; this one has none, but other activations "
             f"({', '.join(sorted(watch.activations))}). verax.attribution.Gradient and SmoothGrad work."
         )
-
-
-def _hides(node: Any) -> bool:
-    """Whether an operation of autograd is a ReLU that was missed, or one whose inside cannot be seen."""
-    custom = isinstance(node, BackwardCFunction) and _name(node) != _GUIDED
-    return custom or _name(node) in _HIDDEN
 
 
 def _name(node: Any) -> str:

@@ -78,7 +78,6 @@ class PathFamily(Family):
     version: ClassVar[int] = 3
 
     def check(self, members: Sequence[IntegratedGradients], problem: Problem) -> None:
-        """The baseline is a statistic of the background, or that of the call."""
         if self.baseline not in ("mean", "zero"):
             problem.need_background(f"IntegratedGradients(baseline={self.baseline!r})")
 
@@ -89,7 +88,6 @@ class PathFamily(Family):
         return Rows(along + (len(problem.inputs) if several else 1), along)
 
     def pieces(self, members: Sequence[IntegratedGradients], problem: Problem) -> Iterator[Piece]:
-        """Yield the mean gradient, multiplied or not, and the gap of the sum to the score difference."""
         session, inputs = problem.open_session, problem.inputs
         starts = self._starts(problem)
         if session.row_arguments is not None:  # what comes with an input has a say in the score of its baseline
@@ -104,7 +102,9 @@ class PathFamily(Family):
             mean = self._mean_gradient(block, start, along, share, rows, problem)
             product = mean * (block - start)
             below = bottom[rows].gather(1, problem.classes[rows][:, None])[:, 0]
-            gap = _relative_gap(product, problem.scores()[rows] - below)
+            # how far attributions are from summing to the score difference, relative to the larger of the two
+            total, expected = product.flatten(1).double().sum(1), (problem.scores()[rows] - below).double()
+            gap = (total - expected).abs() / torch.maximum(total.abs(), expected.abs()).clamp(min=1e-12)
             yield Piece(rows, torch.stack([product if member.multiply_by_inputs else mean for member in members]), gap)
 
     def _mean_gradient(
@@ -167,10 +167,3 @@ def _median(background: Float[Tensor, "m *shape"]) -> Float[Tensor, "*shape"]:
         ordered, count = background.sort(0).values, len(background)
         return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
     return (background.median(0).values - (-background).median(0).values) / 2
-
-
-def _relative_gap(product: Float[Tensor, "b *shape"], difference: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
-    """How far attributions are from summing to the score difference, relative to the larger of the two."""
-    total = product.flatten(1).double().sum(1)
-    expected = difference.double()
-    return (total - expected).abs() / torch.maximum(total.abs(), expected.abs()).clamp(min=1e-12)

@@ -182,15 +182,10 @@ def size_sequence(features: int, pairs: int) -> Int[np.ndarray, " pairs"]:
 def pair_weights(features: int, sizes: Int[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
     """Weights of pairs: those of one size share the weight that the regression gives to all of this size."""
     drawn = np.bincount(sizes, minlength=features // 2 + 1)
-    weights: np.ndarray = _mass(features)[sizes - 1] / drawn[sizes]
-    return weights
-
-
-def _mass(features: int) -> Float[np.ndarray, " sizes"]:
-    """The kernel's weight of all pairs of each size, up to a factor."""
     size = np.arange(1, features // 2 + 1)
-    mass: np.ndarray = 1 / (size * (features - size))
-    return np.where(2 * size == features, mass / 2, mass)
+    mass = 1 / (size * (features - size))  # the kernel's weight of all pairs of each size, up to a factor
+    weights: np.ndarray = np.where(2 * size == features, mass / 2, mass)[sizes - 1] / drawn[sizes]
+    return weights
 
 
 @functools.lru_cache(maxsize=64)

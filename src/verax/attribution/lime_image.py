@@ -225,8 +225,7 @@ class LimeImage(Attribution):
     @property
     def family(self) -> "LimeImageFamily":
         """Penalties, kernel widths and distances share their perturbed images."""
-        standardised = self.pixel_mean is not None and self.pixel_std is not None
-        scale = PixelScale(self.pixel_mean or (), self.pixel_std or ()) if standardised else None
+        scale = PixelScale(self.pixel_mean, self.pixel_std) if self.pixel_mean and self.pixel_std else None
         return LimeImageFamily(self.segmenter, self.replacement, self.samples, self.seed, scale)
 
 
@@ -240,11 +239,9 @@ class LimeImageFamily(Family):
     seed: int
     scale: PixelScale | None
 
-    needs_gradients: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
     def check(self, members: Sequence[LimeImage], problem: Problem) -> None:
-        """Only images have segments."""
         checked_images(problem.inputs, "LimeImage")
 
     def rows(self, members: Sequence[LimeImage], problem: Problem, place: Place) -> Rows:
@@ -256,7 +253,6 @@ class LimeImageFamily(Family):
         segment_ahead(inputs, self.segmenter, self.scale, threads)
 
     def pieces(self, members: Sequence[LimeImage], problem: Problem) -> Iterator[Piece]:
-        """Yield the members' attributions, on a CPU of one image after the other, on a GPU of some at once."""
         inputs, device = problem.inputs, problem.open_session.device
         # images are segmented together to keep the cores busy; a picture holds 24 bytes a pixel
         many = max(available_cores(), block_bytes(inputs.device) // (24 * inputs[0, 0].numel()))
@@ -269,9 +265,8 @@ class LimeImageFamily(Family):
                 shown = to_device(inputs[rows], device)
                 segmented = SegmentedImages.of(shown, maps[some], hidden[some], self.samples, self.seed)
                 parts = zip(images[some], maps[some], hidden[some], strict=True)
-                products = [
-                    _products(*arguments) for arguments in parts if any(each.distance == "inputs" for each in members)
-                ]
+                wanted = any(member.distance == "inputs" for member in members)
+                products = [_products(*arguments) for arguments in parts] if wanted else []
                 yield Piece(rows, self._explain(members, problem, rows, segmented, products))
 
     def _explain(
@@ -287,7 +282,8 @@ class LimeImageFamily(Family):
         build = segmented.rows(session.runner)
         scores = session.target_scores(build, owner, problem.classes, streamed=True).reshape(-1, self.samples)
         design = segmented.design()
-        distances: dict[Distance, Tensor] = {"masks": mask_distance(design, segmented.counts)}
+        # of a mask with m of S ones to the one with all segments on the cosine is sqrt(m / S)
+        distances: dict[Distance, Tensor] = {"masks": 1 - (design.sum(2) / segmented.counts[:, None]).sqrt()}
         if products:
             distances["inputs"] = image_distance(design, products)
         fitted = fit(design, torch.cat((problem.scores()[rows, None], scores), dim=1), distances, members)
@@ -301,11 +297,6 @@ class LimeImageFamily(Family):
 def together(device: torch.device) -> int:
     """Images whose regressions are solved at once: on a GPU many, for which one launch is as good as for one."""
     return 1 if device.type == "cpu" else 16
-
-
-def mask_distance(design: Float[Tensor, "b n segments"], counts: Int[Tensor, " b"]) -> Float[Tensor, "b n"]:
-    """Cosine distance of each mask to the one with all segments on; of m of S ones the cosine is sqrt(m / S)."""
-    return 1 - (design.sum(2) / counts[:, None]).sqrt()
 
 
 def image_distance(

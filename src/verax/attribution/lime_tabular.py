@@ -105,11 +105,9 @@ class LimeTabularFamily(Family):
 
     seed: int
 
-    needs_gradients: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
     def check(self, members: Sequence[LimeTabular], problem: Problem) -> None:
-        """Codes cannot be moved a little, and standard deviations are those of a background."""
         if any(member.sigma == "std" for member in members):
             problem.need_background('LimeTabular(sigma="std")')
         if problem.categorical is not None:
@@ -124,7 +122,6 @@ class LimeTabularFamily(Family):
         return Rows(len(problem.inputs) * sum(fit.sizes[-1] for fit in fits))
 
     def pieces(self, members: Sequence[LimeTabular], problem: Problem) -> Iterator[Piece]:
-        """Yield the coefficients of every member."""
         session, inputs = problem.open_session, problem.inputs
         features, samples = inputs[0].numel(), max(each.samples for each in members)
         fits = _shared_fits(members, features)
@@ -183,7 +180,7 @@ def _coefficients(
     neighbours = start + normals * step
     flat = neighbours.reshape(-1, *inputs.shape[1:])
     owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(normals.shape[1])
-    scores = session.target_scores(lambda first, last: flat[first:last], owner, problem.classes)
+    scores = session.scores_of(flat, owner, problem.classes)
     # What the model saw, rounded to its precision, is what its scores are fitted to.
     design = (neighbours.double() - start.double()).nan_to_num(0.0)  # a missing value cannot be moved
     unit = step.masked_fill(step == 0, 1).double() if isinstance(step, Tensor) else None
@@ -276,14 +273,11 @@ class LimeGroupsFamily(Family):
 
     seed: int
 
-    needs_gradients: ClassVar[bool] = False
-
     def rows(self, members: Sequence[LimeGroups], problem: Problem, place: Place) -> Rows:
         """One per mask of the largest member."""
         return Rows(len(problem.inputs) * max(member.samples for member in members))
 
     def pieces(self, members: Sequence[LimeGroups], problem: Problem) -> Iterator[Piece]:
-        """Yield the coefficients of every member."""
         fmap, device = problem.features, problem.open_session.device
         samples = max(member.samples for member in members)
         per_input = 40 * (samples + 1) * (fmap.most + 2)

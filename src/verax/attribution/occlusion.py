@@ -59,8 +59,6 @@ class Occlusion(Attribution):
 class OcclusionFamily(Family):
     """One feature after the other."""
 
-    needs_gradients: ClassVar[bool] = False
-
     def rows(self, members: Sequence[Occlusion], problem: Problem, place: Place) -> Rows:
         """One per feature, and the baseline where it is needed."""
         counts = problem.features.counts(slice(0, len(problem.inputs)))
@@ -68,7 +66,6 @@ class OcclusionFamily(Family):
         return Rows(sum(int(each) + len(problem.inputs) * (member.kind == "keep_one_in") for member in members))
 
     def pieces(self, members: Sequence[Occlusion], problem: Problem) -> Iterator[Piece]:
-        """Yield both kinds, as members ask."""
         fmap, device, shape = problem.features, problem.open_session.device, problem.inputs.shape[1:]
         per_input = 64 * (fmap.most + 1) + 16 * shape.numel()
         for rows in pieces(len(problem.inputs), max(1, block_bytes(device) // per_input)):

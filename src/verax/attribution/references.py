@@ -68,14 +68,11 @@ class Random(Attribution):
 class RandomFamily(Family):
     """Draws, without a model."""
 
-    needs_gradients: ClassVar[bool] = False
-
     def rows(self, members: Sequence[Random], problem: Problem, place: Place) -> Rows:
         """None."""
         return Rows(0)
 
     def pieces(self, members: Sequence[Random], problem: Problem) -> Iterator[Piece]:
-        """Yield the draws of each member."""
         inputs = problem.inputs
         height = max(1, block_bytes(problem.open_session.device) // (16 * len(members) * inputs[0].numel()))
         for rows in pieces(len(inputs), height):
@@ -144,10 +141,7 @@ class EdgesFamily(Family):
     detector: Detector
     smoothing: float | None
 
-    needs_gradients: ClassVar[bool] = False
-
     def check(self, members: Sequence[Edges], problem: Problem) -> None:
-        """Only images have edges."""
         checked_images(problem.inputs, "Edges")
 
     def rows(self, members: Sequence[Edges], problem: Problem, place: Place) -> Rows:
@@ -155,7 +149,6 @@ class EdgesFamily(Family):
         return Rows(0)
 
     def pieces(self, members: Sequence[Edges], problem: Problem) -> Iterator[Piece]:
-        """Yield the blurred maps of some images after others."""
         inputs = problem.inputs
         for rows in pieces(len(inputs), 64):  # together, to keep the cores busy
             images = on_host(inputs[rows])
@@ -165,16 +158,10 @@ class EdgesFamily(Family):
 
     def _maps(self, members: Sequence[Edges], image: Float[np.ndarray, "c h w"]) -> Float[np.ndarray, "k h w"]:
         """Edges of an image as each member blurs them, an even share of them for each channel."""
-        edges = self._edges(image.astype(np.float64).mean(0))
-        return np.stack([_blurred(edges, member.blur) for member in members]) / len(image)
-
-    def _edges(self, grey: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
+        grey = image.astype(np.float64).mean(0)
         if self.detector == "sobel":
             edges = need("skimage.filters").sobel(grey)
         else:
             edges = need("skimage.feature").canny(grey, sigma=self.smoothing)
-        return np.asarray(edges, dtype=np.float64)
-
-
-def _blurred(edges: Float[np.ndarray, "h w"], sigma: float) -> Float[np.ndarray, "h w"]:
-    return np.asarray(need("scipy.ndimage").gaussian_filter(edges, sigma)) if sigma else edges
+        edges, blur = np.asarray(edges, dtype=np.float64), need("scipy.ndimage").gaussian_filter
+        return np.stack([blur(edges, member.blur) if member.blur else edges for member in members]) / len(image)

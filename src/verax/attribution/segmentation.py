@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,16 +195,12 @@ def segment_ahead(
         key = _key(image, segmenter, scale)
         if CACHE.get(key) is None and key not in _BEGUN:
             _BEGUN[key] = threads.submit(_prepare, key, image, segmenter, scale)
-            _BEGUN[key].add_done_callback(partial(_forget, key))  # at once, if it is done already
+            # it is kept, it went wrong, or it was given up; called at once, if it is done already
+            _BEGUN[key].add_done_callback(lambda _, key=key: _BEGUN.pop(key, None))  # type: ignore[misc]
 
 
 def _prepare(key: Hashable, image: Float[np.ndarray, "c h w"], segmenter: Segmenter, scale: PixelScale | None) -> None:
     CACHE.put(key, segmenter.prepare(picture(image, scale)))
-
-
-def _forget(key: Hashable, done: Future[None]) -> None:
-    """It is kept, it went wrong, or it was given up."""
-    _BEGUN.pop(key, None)
 
 
 def _key(image: Float[np.ndarray, "c h w"], segmenter: Segmenter, scale: PixelScale | None) -> Hashable:

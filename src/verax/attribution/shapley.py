@@ -85,10 +85,7 @@ class ShapleyFamily(Family):
     seed: int
     over: Over
 
-    needs_gradients: ClassVar[bool] = False
-
     def check(self, members: Sequence[Any], problem: Problem) -> None:
-        """A mean over the background needs one."""
         if self.over == "background":
             problem.need_background(f"{type(members[0]).__name__}(over='background')")
 
@@ -115,10 +112,10 @@ class ShapleyFamily(Family):
         return 1 if self.over == "baselines" or problem.background is None else len(problem.background)
 
     def pieces(self, members: Sequence[_Sampled], problem: Problem) -> Iterator[Piece]:
-        """Yield the values of all budgets, block by block."""
         fmap, device = problem.features, problem.open_session.device
         most = fmap.most
-        per_input = (self._rows(members, most) + 1) * (64 if self._exact(members, most) else 24 * (most + 4))
+        exact = any(_is_exact(member, most) for member in members)
+        per_input = (self._rows(members, most) + 1) * (64 if exact else 24 * (most + 4))
         per_input += 8 * self._rows(members, most) * self._others(problem)
         for rows in pieces(len(problem.inputs), max(1, block_bytes(device) // per_input)):
             count = rows.stop - rows.start
@@ -129,11 +126,8 @@ class ShapleyFamily(Family):
             values, errors = (spread_evenly(fmap, part, rows) for part in fits)
             yield Piece(rows, values, errors=errors)
 
-    def _exact(self, members: Sequence[_Sampled], features: int) -> bool:
-        return any(_is_exact(member, features) for member in members)
-
     def _rows(self, members: Sequence[_Sampled], features: int) -> int:
-        if self._exact(members, features):
+        if any(_is_exact(member, features) for member in members):
             return int(2**features) - 1
         return 1 + max(self.used(features, member.samples) for member in members)
 
@@ -142,14 +136,18 @@ class ShapleyFamily(Family):
     ) -> list[Fit]:
         """Values of some inputs with equally many features, for each member."""
         budgets = [None if _is_exact(budget, features) else self.used(features, budget.samples) for budget in members]
-        draws = self.draws(
-            problem, which, features, max((budget for budget in budgets if budget is not None), default=0)
-        )
+        most = max((budget for budget in budgets if budget is not None), default=0)
+        draws, bits = self.draws(problem, which, features, most), torch.arange(features, device=which.device)
         full, exact = problem.scores()[which, None], torch.empty(0)
-        if None in budgets:
-            every = torch.cat((self._all_but_the_last(problem, which, features), full), dim=1)
+        if None in budgets:  # the coalition with all features is the input itself
+
+            def kept(_: Tensor, number: Tensor) -> Tensor:
+                return (number[:, None] >> bits) % 2 == 1
+
+            every = torch.cat((coalition_scores(problem, which, 2**features - 1, kept, self.over), full), dim=1)
             exact, empty = exact_shapley(every), every[:, :1]
-            scores = every.gather(1, _places(draws.masks(len(which), features, which.device)))
+            places = (draws.masks(len(which), features, which.device).long() << bits).sum(-1)
+            scores = every.gather(1, places)
         else:
             scores = coalition_scores(problem, which, draws.count, draws.kept, self.over)
             empty = coalition_scores(problem, which, 1, lambda at, _: at.new_zeros(len(at), features).bool(), self.over)
@@ -161,20 +159,6 @@ class ShapleyFamily(Family):
             for used in budgets
         ]
 
-    def _all_but_the_last(
-        self, problem: Problem, which: Int[Tensor, " b"], features: int
-    ) -> Float[Tensor, "b coalitions"]:
-        """Scores of all coalitions but the one with all features, which is the input."""
-        bits = torch.arange(features, device=which.device)
-        return coalition_scores(
-            problem, which, 2**features - 1, lambda _, number: (number[:, None] >> bits) % 2 == 1, self.over
-        )
-
 
 def _is_exact(member: _Sampled, features: int) -> bool:
     return features < 63 and 2**features <= member.samples
-
-
-def _places(masks: Bool[Tensor, "b n features"]) -> Int[Tensor, "b n"]:
-    """Places of coalitions among all of them."""
-    return (masks.long() << torch.arange(masks.shape[-1], device=masks.device)).sum(-1)

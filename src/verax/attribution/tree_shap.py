@@ -80,10 +80,7 @@ class TreeShapFamily(Family):
 
     interventional: bool
 
-    needs_gradients: ClassVar[bool] = False
-
     def check(self, members: Sequence[TreeShap], problem: Problem) -> None:
-        """Raise for models that are no trees."""
         if problem.inputs.ndim != 2:
             raise ValueError(f"inputs: TreeShap needs a table (N, columns), got shape {tuple(problem.inputs.shape)}.")
         if self.interventional:
@@ -98,7 +95,6 @@ class TreeShapFamily(Family):
         return Rows(0)
 
     def pieces(self, members: Sequence[TreeShap], problem: Problem) -> Iterator[Piece]:
-        """Yield the values of each input's class."""
         model = problem.scorer.adapter
         trees, (rows, places) = trees_of(model), as_the_trees_take(model, problem.inputs)
         if self.interventional:
@@ -140,11 +136,9 @@ def _numbers(rows: Any) -> Any:
 
 def trees_of(model: Any) -> Any:
     """The trees behind an adapter, or why they cannot be read."""
-    while hasattr(model, "model_rows") and hasattr(model, "adapter"):
-        model = model.adapter
-    held: Any = getattr(model, "booster", getattr(model, "estimator", None))
-    package, name = type(held).__module__.split(".")[0], type(held).__name__
-    if package not in _BOOSTERS and not (package == "sklearn" and name in _SKLEARN):
+    model, held = _behind(model)
+    name = type(held).__name__
+    if not _is_read(held):
         kind = type(model).__name__ if held is None else name
         raise TypeError(
             f"model: TreeShap reads trees of scikit-learn, XGBoost, LightGBM and CatBoost, got {kind}; pass "
@@ -159,13 +153,21 @@ def trees_of(model: Any) -> Any:
 
 def made_of_trees(model: Any) -> bool:
     """Whether a model's score is a sum of trees', also behind a pipeline's steps or a table's."""
-    while hasattr(model, "model_rows") and hasattr(model, "adapter"):
-        model = model.adapter
-    held: Any = getattr(model, "booster", getattr(model, "estimator", None))
+    _, held = _behind(model)
     while hasattr(held, "steps") and held.steps:
         held = held.steps[-1][1]
-    package, name = type(held).__module__.split(".")[0], type(held).__name__
-    return package in _BOOSTERS or (package == "sklearn" and name in _SKLEARN)
+    return _is_read(held)
+
+
+def _behind(model: Any) -> tuple[Any, Any]:
+    """The adapter of a model without what a table puts around it, and what it holds."""
+    while hasattr(model, "model_rows") and hasattr(model, "adapter"):
+        model = model.adapter
+    return model, getattr(model, "booster", getattr(model, "estimator", None))
+
+
+def _is_read(held: Any) -> bool:
+    return _is_booster(held) or (type(held).__module__.split(".")[0] == "sklearn" and type(held).__name__ in _SKLEARN)
 
 
 def has_trees(model: Any) -> bool:
