@@ -22,9 +22,8 @@ from verax.metrics import (
     Sufficiency,
     SymmetricRelevanceGain,
 )
-from verax.metrics.limit_beam import beam_extremes, beam_rows
 from verax.metrics.limit_reading import ChainReading, has_limits
-from verax.metrics.limits import exact_extremes
+from verax.metrics.limits import beam_extremes, beam_rows, exact_extremes
 from verax.metrics.weighted_area import AnyScores
 
 ORDERS = {"none": "magnitude", "magnitude": "magnitude", "signed": "signed", "literal": "literal"}

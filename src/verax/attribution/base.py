@@ -19,7 +19,7 @@ from torch import Tensor
 from verax.attribution.family import Family, Piece, Place, check_background, check_family
 from verax.core.arrays import Layout, joined_rows
 from verax.core.blocks import pieces
-from verax.core.display import TextTable, first_rows
+from verax.core.display import Shown, TextTable, first_rows
 from verax.core.display import cost as spent
 from verax.core.registry import Registry, code_of
 from verax.core.shapes import Float
@@ -28,7 +28,7 @@ from verax.scoring.meter import Cost, Meter, Rows
 from verax.scoring.session import NOT_DIFFERENTIABLE
 
 
-class Attributions(dict[str, Any]):
+class Attributions(Shown, dict[str, Any]):
     """Attributions by name, ready to be passed to ``verax.evaluate``, with what they cost.
 
     Attributes:
@@ -51,12 +51,6 @@ class Attributions(dict[str, Any]):
         gaps = {name: f"{gap:.2g}" for name, gap in self.delta.items()}
         rows = [(name, str(tuple(values.shape)), gaps.get(name, "")) for name, values in self.items()]
         return TextTable(("attribution", "shape", "largest gap"), first_rows(rows), spent(self.rows, self.seconds))
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 Modality = Literal["tabular", "image"]

@@ -13,7 +13,7 @@ from verax.checking.reason_effects import Direction, effects_scale, judged, remo
 from verax.checking.stability import KINDS, agreement
 from verax.core.arguments import checked_choice, checked_count, checked_level, checked_not_negative, checked_seed
 from verax.core.arrays import Layout
-from verax.core.display import TextTable, cost, counted, first_rows
+from verax.core.display import Shown, TextTable, cost, counted, first_rows
 from verax.core.shapes import Float, Int
 from verax.evaluation.engine import problem_facts
 from verax.evaluation.evaluate import prepared
@@ -34,7 +34,7 @@ TOTALS = ("false", "omitted", "share", "stability")
 
 
 @dataclass(frozen=True, repr=False)
-class Reasons:
+class Reasons(Shown):
     """The reasons of each input, and what is wrong with them; shown as a table of totals.
 
     Arrays have the form of the attributions: one, a stack, or a dict by name. The numbers of features are those of
@@ -206,11 +206,7 @@ class Reasons:
             f"stability: the part of the top {self.k} that stays, over {'; '.join(over) or 'nothing'}",
         )
 
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
+    _table = table  # what is shown
 
 
 def reasons(

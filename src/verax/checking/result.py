@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from torch import Tensor
 
 from verax.checking.requirement import Bound, Requirement
-from verax.core.display import TextTable, cost, counted, digits_of_interval, significant
+from verax.core.display import Shown, TextTable, cost, counted, digits_of_interval, significant
 from verax.core.files import save_as, write_atomically
 from verax.core.shapes import Float
 from verax.metrics.about import IDENTITY, fact_line
@@ -190,7 +190,7 @@ class Checked:
 
 
 @dataclass(frozen=True, repr=False)
-class Check:
+class Check(Shown):
     """What a check found; shown as a table.
 
     Attributes:
@@ -289,11 +289,7 @@ class Check:
 
         return check_page(self)
 
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
+    _table = table  # what is shown
 
 
 def _printable(text: str) -> str:

@@ -194,3 +194,16 @@ def counted(count: int, thing: str) -> str:
         ('1 input', '1,200 inputs')
     """
     return f"{count:,} {thing}{'s' if count != 1 else ''}"
+
+
+class Shown:
+    """What is shown as its table, in a terminal and in a notebook."""
+
+    def _table(self) -> TextTable:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from verax.core.display import TextTable, cost, counted
+from verax.core.display import Shown, TextTable, cost, counted
 from verax.core.files import save_as
 from verax.evaluation.ranking import (
     REFERENCE,
@@ -45,7 +45,7 @@ class Ranked(Estimate):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Comparison:
+class Comparison(Shown):
     """Attributions of one model compared on the same inputs; shown as a table.
 
     Attributes:
@@ -331,12 +331,6 @@ class Comparison:
         from verax.report.comparison import comparison_page  # noqa: PLC0415  # to keep ``import verax`` light
 
         return comparison_page(self)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
     def _result(self, metric: str) -> Result:
         if metric not in self.evaluation:

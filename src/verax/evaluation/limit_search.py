@@ -11,9 +11,8 @@ from verax.core import noise
 from verax.core.shapes import Float, Int
 from verax.evaluation.limit_parts import Part, by_element, part_of, parts, shared_out
 from verax.metrics.base import GuidedMetric
-from verax.metrics.limit_beam import beam_extremes, beam_rows
 from verax.metrics.limit_reading import ChainReading, Extremes, signing_of
-from verax.metrics.limits import exact_extremes
+from verax.metrics.limits import beam_extremes, beam_rows, exact_extremes
 from verax.metrics.weighted_area import DirectedArea
 from verax.perturbation.block import cut_points, ranks, removal_order
 from verax.perturbation.guided import GuidedScores, guided_scores

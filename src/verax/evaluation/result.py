@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from verax.core.display import TextTable, cost, counted, first_rows, metric_head
+from verax.core.display import Shown, TextTable, cost, counted, first_rows, metric_head
 from verax.core.files import save_as
 from verax.evaluation.distance import Distances
 from verax.evaluation.ranking import not_significantly_different
@@ -31,7 +31,7 @@ class Saturation:
     results: Mapping[str, Result]  # results on the logit by metric; none where the model has no logits
 
 
-class Evaluation(dict[str, Any]):
+class Evaluation(Shown, dict[str, Any]):
     """Results by metric name, with what the whole call cost; shown as a table.
 
     Attributes:
@@ -206,12 +206,6 @@ class Evaluation(dict[str, Any]):
         notes = (*self.distance_words(), *self.cautions(), *self.notes)
         whole = self.table(after=f"; {cost(self.rows, self.seconds)}", notes=notes)
         return replace(whole, rows=first_rows(whole.rows))
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 def part_of(evaluation: Evaluation, rows: slice) -> Evaluation:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from verax.core.arguments import checked_level, kind_in_words
 from verax.core.arrays import Layout
-from verax.core.display import TextTable, cost, counted, first_rows, metric_head
+from verax.core.display import Shown, TextTable, cost, counted, first_rows, metric_head
 from verax.core.files import save_as
 from verax.core.shapes import Float, Int
 from verax.evaluation.result import Evaluation
@@ -118,7 +118,7 @@ class Total:
         return Total(self.metric, self.labels, self.layout, sums, sketches)
 
 
-class Totals(dict[str, Total]):
+class Totals(Shown, dict[str, Total]):
     """Totals by metric name, as ``verax.stream(...).totals()`` gives them; shown as a table.
 
     Sums are exact, so that totals do not depend on the cutting into batches, nor on the order in which they are merged.
@@ -270,11 +270,7 @@ class Totals(dict[str, Total]):
         note = f" (of {', '.join(assumed)} if no score lies outside the range assumed)" if assumed else ""
         return f" that hold at any time of stopping{note}"
 
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
+    _table = table  # what is shown
 
 
 def _anytime_sums(result: Result, scores: list[Float[Tensor, " n"]]) -> tuple[AnytimeSums, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_choice
-from verax.core.display import TextTable, cost, counted, significant
+from verax.core.display import Shown, TextTable, cost, counted, significant
 from verax.core.files import save_as
 from verax.core.shapes import Float, Int
 from verax.metrics.result import Context, Result
@@ -22,7 +22,7 @@ Zero = Literal["chance", "worst"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Limits:
+class Limits(Shown):
     """How well attributions of each input could score. Arrays are of the inputs' kind.
 
     Where there are too many inputs for the model rows of the call, some were drawn at random; all others have NaN.
@@ -204,14 +204,8 @@ class Limits:
     def _table(self) -> TextTable:
         return _table({self.metric.label: self})
 
-    def __repr__(self) -> str:
-        return self._table().text()
 
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
-
-class LimitsByMetric(dict[str, Limits]):
+class LimitsByMetric(Shown, dict[str, Limits]):
     """Limits by metric name; shown as a table.
 
     Args:
@@ -232,13 +226,10 @@ class LimitsByMetric(dict[str, Limits]):
             path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
                 with their means.
         """
-        save_as(path, self.to_frame, lambda: _table(self).page())
+        save_as(path, self.to_frame, lambda: self._table().page())
 
-    def __repr__(self) -> str:
-        return _table(self).text()
-
-    def _repr_html_(self) -> str:
-        return _table(self).html()
+    def _table(self) -> TextTable:
+        return _table(self)
 
 
 def limits_frame(by_metric: Mapping[str, Limits]) -> "pl.DataFrame":

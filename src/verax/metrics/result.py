@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from verax.core.arrays import Layout
-from verax.core.display import TextTable, cost, counted, first_rows, significant
+from verax.core.display import Shown, TextTable, cost, counted, first_rows, significant
 from verax.core.files import save_as
 from verax.core.shapes import Float, Int
 from verax.metrics.about import NOTHING_KNOWN, About, TextExamples, class_counts
@@ -63,7 +63,7 @@ class Context:
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(Shown):
     """Scores of a metric. Arrays have the form of the attributions: one, a stack, or a dict by name.
 
     Attributes:
@@ -206,12 +206,6 @@ class Result:
         caption = f"{self.metric.short_form}: {better} is better; {many}; {cost(self.rows, self.seconds)}"
         notes = (*filter(None, (self.caution,)), *self.context.about.notes)
         return TextTable(head, first_rows(rows), caption, notes, about=self.context.identity)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 @dataclass(frozen=True, repr=False)
