@@ -20,7 +20,7 @@ def few_members(model):
 
 
 def asked_again(tables):
-    return readings(tables, own=claims(tables, resamples=FEW), resamples=FEW)
+    return readings(tables, as_in_paper=claims(tables, resamples=FEW), resamples=FEW)
 
 
 STUDY = study([HELOC_LINEAR, HELOC_MLP], inputs=6, members=few_members)
@@ -100,7 +100,7 @@ def test_readings_of_several_studies_are_those_that_some_study_measured():
     heloc = study([HELOC_MLP], inputs=4, members=few_members)
     isic = without_metrics(study([ISIC_LINEAR], inputs=4, members=few_members), "dpc_magnitude")
     own = claims(heloc, isic, resamples=FEW)
-    found = readings(heloc, isic, own=own, resamples=FEW)
+    found = readings(heloc, isic, as_in_paper=own, resamples=FEW)
     assert [metric.column for metric in found.metrics] == OTHERS
     assert cells(found, 7, "HELOC-MLP", "negative")["dpc_magnitude"] is not None
     assert cells(found, 7, "ISIC-Linear", "negative")["dpc_magnitude"] is None

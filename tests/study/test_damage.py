@@ -296,6 +296,6 @@ def test_examples_can_be_read_after_a_repair(copied: Path, finished: Path) -> No
 
 def test_a_directory_without_units_is_not_damaged(trained: Path) -> None:
     contents = Store(trained).contents("scores", ["x"])
-    assert (contents.found, contents.strange) == ({}, [])
+    assert (contents.files, contents.strange) == ({}, [])
     ran(spec(images()), trained)
     assert not (trained / "set-aside").exists()

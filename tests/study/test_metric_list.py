@@ -263,7 +263,7 @@ def test_a_study_with_limits_is_whole(trained: Path) -> None:
     assert verify(study, 1.0, HERE).passed
     assert one_line(View(results.tables, ())).endswith("10 inputs; Infidelity on the first 6, DPC on the first 4.")
     for unit in study.units:
-        rows = read_facts(study.store.contents("scores").found[unit.stem])["sampled_rows"]
+        rows = read_facts(study.store.contents("scores").files[unit.stem])["sampled_rows"]
         assert rows == forecast(study.models[unit.model], unit.rows, study.metrics, HERE).sampled
     assert ran(own, trained)[0].computed == 0
 
@@ -323,5 +323,5 @@ def test_adaptive_steps_and_replacements_of_the_training_data(trained: Path) -> 
     with pytest.raises(SpecError, match=r"metrics\.steps"):
         spec(metrics={"steps": "few"})
     unit = study.units[0]
-    rows = read_facts(study.store.contents("scores").found[unit.stem])["guided_rows"]
+    rows = read_facts(study.store.contents("scores").files[unit.stem])["guided_rows"]
     assert rows <= forecast(model, unit.rows, study.metrics, HERE).guided

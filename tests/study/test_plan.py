@@ -209,7 +209,7 @@ def test_forecasts_add_up(study: Study) -> None:
 
 
 def test_the_files_hold_what_was_told(study: Study, finished: Path) -> None:
-    found = study.store.contents("scores", [unit.stem for unit in study.units]).found
+    found = study.store.contents("scores", [unit.stem for unit in study.units]).files
     assert len(found) == len(study.units) == 8
     for unit in study.units:
         check(forecast(study.models[unit.model], unit.rows, study.metrics, HERE), read_facts(found[unit.stem]))

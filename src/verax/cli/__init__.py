@@ -37,11 +37,11 @@ app.command("train", epilog=train.EXAMPLES)(train.train)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 
 
-def _version(asked: bool) -> bool:
-    if asked:
+def _version(show: bool) -> bool:
+    if show:
         typer.echo(f"verax {__version__}")
         raise typer.Exit
-    return asked
+    return show
 
 
 @app.callback()

@@ -140,14 +140,14 @@ def one_line_errors(stopped: str = "Nothing was written.") -> Iterator[None]:
     except BrokenPipeError:  # whoever reads has read enough; typer ends quietly
         raise
     except (ValueError, TypeError, OSError, EOFError, ImportError, MemoryError, FloatingPointError) as error:
-        tell(f"verax: {_said(error)}")
+        tell(f"verax: {_message(error)}")
         raise typer.Exit(UNUSABLE) from None
     except KeyboardInterrupt:
         tell(f"verax: stopped. {stopped}")
         raise typer.Exit(STOPPED) from None
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:  # the system's words, without its number
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, MemoryError):
@@ -210,7 +210,6 @@ def show(facts: Any, text: str, *, as_json: bool, written: Iterable[Path] = ()) 
 
 
 def tell(line: str) -> None:
-    """Say on stderr what happens."""
     typer.echo(escape(line), err=True)
 
 

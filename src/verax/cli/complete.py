@@ -53,22 +53,18 @@ SPECS = ("demo", "paper-heloc", "paper-isic")
 
 
 def specs(incomplete: str) -> list[str]:
-    """Shipped specs, and TOML files."""
     return _beginning(incomplete, SPECS) + _below(incomplete, "*.toml")
 
 
 def studies(incomplete: str) -> list[str]:
-    """Directories of studies."""
     return [folder.removesuffix("/study.toml") for folder in _below(incomplete, "*/study.toml")]
 
 
 def devices(incomplete: str) -> list[str]:
-    """Kinds of devices."""
     return _beginning(incomplete, ("cpu", "cuda"))
 
 
 def metrics(incomplete: str) -> list[str]:
-    """Names of metrics."""
     return _beginning(incomplete, METRICS)
 
 
@@ -79,12 +75,10 @@ def methods(incomplete: str) -> list[str]:
 
 
 def datasets(incomplete: str) -> list[str]:
-    """Names of data sets."""
     return _beginning(incomplete, DATASETS)
 
 
 def architectures(incomplete: str) -> list[str]:
-    """Names of models that can be trained."""
     return _beginning(incomplete, ARCHITECTURES)
 
 

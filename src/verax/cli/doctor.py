@@ -102,7 +102,6 @@ class Checkup:
         return [f"{part.name}: {part.problem}" for part in parts if part.problem]
 
     def facts(self) -> dict[str, Any]:
-        """Everything as plain values."""
         return asdict(self) | {"problems": self.problems, "usable": not self.problems}
 
 

@@ -15,7 +15,6 @@ from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
     from verax.core.ray_engine import Cluster
-    from verax.lakes import LakeScores
     from verax.problem.files import ProblemFiles
     from verax.problem.problem import Problem
 
@@ -124,7 +123,10 @@ def lake(
     text = (
         f"{scores.table(level).text()}\n\n{scores.computed:,} of {scores.rows:,} rows scored now. Scores: {scores.out}"
     )
-    common.show(_facts(scores, level), text, as_json=as_json)
+    facts = {"out": scores.out, "rows": scores.rows, "computed": scores.computed, "level": level}
+    means = {name: scores.mean(name, level) for name in scores.metrics}
+    facts["metrics"] = {name: {label: asdict(mean) for label, mean in listed.items()} for name, listed in means.items()}
+    common.show(facts | {"about": dict(scores.facts)}, text, as_json=as_json)
 
 
 class _Lines(logging.Handler):
@@ -135,7 +137,6 @@ class _Lines(logging.Handler):
 
 
 def _cluster(engine: Engine, address: str | None, workers: int | None) -> "Cluster | None":
-    """The cluster to work on; None for this machine."""
     if engine == "ray":
         check_extra("--engine ray", "ray")
         from verax.core.ray_engine import Cluster
@@ -233,11 +234,3 @@ def _baselines_of(text: str | None, background: Path | None) -> float | str:
     if text == "zero" or text in STATISTICS:
         return text
     return number("--baselines", text, f"a number, zero, {', '.join(STATISTICS)}")
-
-
-def _facts(scores: "LakeScores", level: float) -> dict[str, Any]:
-    means = {
-        metric: {name: asdict(mean) for name, mean in scores.mean(metric, level).items()} for metric in scores.metrics
-    }
-    whole = {"out": scores.out, "rows": scores.rows, "computed": scores.computed, "level": level}
-    return whole | {"metrics": means, "about": dict(scores.facts)}

@@ -138,7 +138,6 @@ def _write(held: "Monitor", state: Path, report: Path | None, facts: dict[str, s
 
 
 def _line(window: "Window") -> str:
-    """A window in words."""
     from verax.statistics.intervals import Estimate
 
     mean = Estimate(window.mean, math.nan, window.low, window.high)
@@ -206,7 +205,6 @@ def _about(
 
 
 def _content(paths: list[Path]) -> str:
-    """The hash of the content of files."""
     whole = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

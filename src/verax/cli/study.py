@@ -249,7 +249,7 @@ def _status(study: "Study") -> dict[str, Any]:
 
     contents = study.store.contents("scores", study.stems)
     units = Counter(unit.model for unit in study.units)
-    finished = Counter(unit.model for unit in study.units if unit.stem in contents.found)
+    finished = Counter(unit.model for unit in study.units if unit.stem in contents.files)
     kinds = ("uncertainty", "trust", "examples", "attributions")
     strange = contents.strange + [entry for kind in kinds for entry in study.store.contents(kind).strange]
     cache = study.store.cache(study.spec.cache_gib)
@@ -257,7 +257,7 @@ def _status(study: "Study") -> dict[str, Any]:
         "study": study.spec.name,
         "finished": finished.total(),
         "units": len(study.units),
-        "seconds": sum(read_facts(path)["seconds"] for path in contents.found.values()),
+        "seconds": sum(read_facts(path)["seconds"] for path in contents.files.values()),
         "models": [{"name": name, "finished": finished[name], "units": units[name]} for name in study.models],
         "attribution_bytes": cache.size(),
         "attribution_bytes_at_most": cache.limit,

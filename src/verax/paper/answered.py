@@ -145,15 +145,12 @@ def of_the_paper(tables: Tables) -> bool:
 def _answered(*studies: Tables) -> AnsweredClaims:
     evidences = evidences_of(*studies)
     verdicts = claims(*studies, evidences=evidences)
-    read = readings(*studies, own=verdicts, evidences=evidences)
+    read = readings(*studies, as_in_paper=verdicts, evidences=evidences)
     return AnsweredClaims(verdicts, read if read.metrics else None, evidences)
 
 
 def small_tables(evidences: Sequence[Evidence]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Tables by the names of their files: ``models``, ``ranks``, and of each model ``means`` and ``errors``.
-
-    Numbers have six significant digits. References (Random, edges) have means, and take no part in ranks.
-    """
+    """Tables by the names of their files: ``models``, ``ranks``, and of each model ``means`` and ``errors``."""
     figures = [
         (info.name, info.dataset, info.inputs, info.features, part, name, value)
         for info in (evidence.info for evidence in evidences)
@@ -177,11 +174,13 @@ def ranks(evidence: Evidence) -> pl.DataFrame:
     ``spearman`` with its 95 % interval over inputs, ``ties`` and ``infidelity_ties`` (how many configurations share
     their rank with another), ``pareto`` with its interval (the size of the Pareto set of the metric and Infidelity).
     """
-    columns = [metric.column for metric in evidence.tables.metrics if _has_values(evidence, metric.column)]
+    tables, name = evidence.tables, evidence.info.name
+    measured = [metric.column for metric in tables.metrics if evidence.configurations[metric.column].count()]
+    columns = [column for column in measured if len(tables.matrix(name, column).inputs) > 1]
     losses = [column for column in (PAPER_INFIDELITY, NORMALISED_INFIDELITY) if column in columns]
-    higher = {metric.column: metric.higher_is_better for metric in evidence.tables.metrics}
+    higher = {metric.column: metric.higher_is_better for metric in tables.metrics}
     rows = [
-        {"model": evidence.info.name, "group": group, "metric": metric, "infidelity": loss}
+        {"model": name, "group": group, "metric": metric, "infidelity": loss}
         | _ranked(evidence, metric, loss, lime=lime, higher=higher[metric])
         for group, lime in GROUPS.items()
         for loss in losses
@@ -189,13 +188,6 @@ def ranks(evidence: Evidence) -> pl.DataFrame:
         if metric != loss
     ]
     return pl.DataFrame(rows, schema=dict(RANKS))
-
-
-def _has_values(evidence: Evidence, column: str) -> bool:
-    """Whether at least two inputs have values of a metric."""
-    if not evidence.configurations[column].count():
-        return False
-    return len(evidence.tables.matrix(evidence.info.name, column).inputs) > 1
 
 
 def _ranked(evidence: Evidence, metric: str, loss: str, *, lime: bool, higher: bool) -> dict[str, object]:

@@ -68,7 +68,11 @@ def runtime_from(content: Any, name: str) -> Runtime:
     try:
         shape, rows, seconds = content["shape"], content["rows"], content["seconds"]
         lengths = {len(seconds[case]) for case in (INFIDELITY, DPC, BOTH_INFIDELITIES)}
-        subject = content.get("model") or _subject(shape[1:])
+        subject = content.get("model")
+        if not subject:
+            sides = tuple(shape[1:])
+            words = f"a table of {sides[0]} features" if len(sides) == 1 else f"images of {' x '.join(map(str, sides))}"
+            subject = "ISIC-Inception" if sides == _LESIONS else words
         table = Runtime(str(subject), str(content["device"]), int(shape[0]), rows, seconds)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(
@@ -78,12 +82,6 @@ def runtime_from(content: Any, name: str) -> Runtime:
     if len(lengths) > 1 or min(lengths) < 2:
         raise ValueError(f"{name}: expected at least two runs of each case and as many of each, got {sorted(lengths)}.")
     return table
-
-
-def _subject(shape: Sequence[int]) -> str:
-    if tuple(shape) == _LESIONS:
-        return "ISIC-Inception"
-    return f"a table of {shape[0]} features" if len(shape) == 1 else f"images of {' x '.join(map(str, shape))}"
 
 
 def read_runtime(path: Path) -> Runtime:

@@ -52,11 +52,7 @@ def claims(
     questions: Sequence[Question] = QUESTIONS,
     evidences: Sequence[Evidence] | None = None,
 ) -> list[Claim]:
-    """Ask studies about claims of the paper, in its order: each model, all models at once, or each runtime table.
-
-    Who asks more than once gives the ``evidences_of`` the studies, in which what was made for one question serves the
-    next.
-    """
+    """Ask studies about claims of the paper, in its order: each model, all models at once, or each runtime table."""
     evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
     timed = [table for tables in studies for table in tables.runtimes]
     runtimes = [table if isinstance(table, Runtime) else read_runtime(table) for table in timed]
@@ -65,7 +61,7 @@ def claims(
         if question.about == "all models":
             answered.append(_answered(question, ALL_MODELS, str(question.paper), evidences))
         elif question.about == "runtimes":
-            concerned: list[Runtime | None] = [one for one in runtimes if question.concerns(one.subject, linear=False)]
+            concerned: list[Runtime | None] = [run for run in runtimes if question.concerns(run.subject, linear=False)]
             for table in concerned or [None]:  # where there is none: it was not measured
                 subject = NOTHING if table is None else table.subject
                 answered.append(_answered(question, subject, str(question.paper), table))
@@ -99,7 +95,6 @@ def as_markdown(claims: Sequence[Claim]) -> str:
 
 
 def as_frame(claims: Sequence[Claim]) -> pl.DataFrame:
-    """One row per claim and model."""
     columns = ("claim", "model", "paper", "ours", "verdict", "note", "rule")
     schema = {"number": pl.Int64(), **dict.fromkeys(columns, pl.String())}
     return pl.DataFrame([asdict(claim) for claim in claims], schema=schema)

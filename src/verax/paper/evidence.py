@@ -157,7 +157,6 @@ class Evidence:
         return common(self.sample(dpc).matrix, self.sample(infidelity).matrix)
 
     def sample(self, metric: str) -> Sample:
-        """One metric of the model."""
         self.require(metric)
         column, sign = read = self._reads.get(metric, (metric, 1))
         if read not in self._samples:
@@ -218,7 +217,6 @@ class Question:
         return (not self.only or name in self.only) and (linear or not self.linear_only)
 
     def paper_value(self, model: PaperModel) -> str:
-        """What the paper reports for one of its models."""
         return self.paper if isinstance(self.paper, str) else self.paper(model)
 
 

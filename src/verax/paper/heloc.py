@@ -43,7 +43,6 @@ class Table:
     rows: Int[np.ndarray, " n"]
 
     def take(self, chosen: Any) -> "Table":
-        """The chosen rows: a mask, or row numbers."""
         return Table(self.values[chosen], self.labels[chosen], self.rows[chosen])
 
 

@@ -165,7 +165,14 @@ def _build(folder: Path, rows: Sequence[Row], files: Sequence[Path], progress: i
     pixels = images.create_pixels(folder / "pixels.npy", (len(files), 3, SIZE, SIZE))
     decoded = images.decode_images(files, pixels, progress)
     del pixels
-    copies = _copies(rows, decoded.digests)
+    # for each image that could be read, the places of all with its pixels: the newest year's first, then by id
+    same: dict[str, list[int]] = {}
+    for place, digest in enumerate(decoded.digests):
+        if digest:
+            same.setdefault(digest, []).append(place)
+    for places in same.values():
+        places.sort(key=lambda place: -rows[place].year)
+    copies = {place: same[digest] for place, digest in enumerate(decoded.digests) if digest}
     kept = [place for place in range(len(rows)) if decoded.digests[place] and copies[place][0] == place]
     images.keep_rows(folder / "pixels.npy", kept)
     np.save(folder / "moments.npy", decoded.moments[kept])
@@ -179,7 +186,7 @@ def _build(folder: Path, rows: Sequence[Row], files: Sequence[Path], progress: i
         "groups": lesion_groups(ids, lesions),
         "fingerprint": fingerprint(pixels, np.array(labels, dtype=np.int64), ids),
         "damaged": {rows[place].isic_id: reason for place, reason in decoded.damaged.items()},
-        "duplicates": {rows[at].isic_id: rows[same[0]].isic_id for at, same in copies.items() if at != same[0]},
+        "duplicates": {rows[at].isic_id: rows[first].isic_id for at, (first, *_) in copies.items() if at != first},
         "conflicts": [
             conflict(rows[place] for place in copies[first])
             for first in kept
@@ -200,21 +207,8 @@ def _open(folder: Path) -> _Entry:
     return _Entry(pixels, moments, **content)
 
 
-def _copies(rows: Sequence[Row], digests: Sequence[str]) -> dict[int, tuple[int, ...]]:
-    """For each image that could be read, the places of all with its pixels: the newest year's first, then by id."""
-    same: dict[str, list[int]] = {}
-    for place, digest in enumerate(digests):
-        if digest:
-            same.setdefault(digest, []).append(place)
-    ordered = {digest: tuple(sorted(copies, key=lambda place: -rows[place].year)) for digest, copies in same.items()}
-    return {place: ordered[digest] for place, digest in enumerate(digests) if digest}
-
-
 def lesion_groups(ids: Sequence[str], lesions: Sequence[Iterable[str]]) -> list[str]:
-    """The group of each image: images that share a lesion, directly or through others, are in one group.
-
-    An image can have several lesion names when tables name it differently; without any it is its own group.
-    """
+    """The group of each image: images that share a lesion, directly or through others, are in one group."""
     parents: dict[str, str] = {}
 
     def top(name: str) -> str:

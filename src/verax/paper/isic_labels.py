@@ -178,11 +178,14 @@ def _label_rows(kind: _Kind, header: tuple[str, ...], lines: list[Line], name: s
             raise ValueError(f"{name}: {isic_id} is listed twice, in lines {first[isic_id]} and {line}; keep one.")
         first[isic_id] = line
         try:
-            label, year = kind.label(cells), kind.year or _year(cells)
+            label, year = kind.label(cells), cells.get("year", "")
+            if year and not kind.year and not re.fullmatch(r"\d{4}", year):
+                raise ValueError(f"year: expected a year such as 2018, got {year!r}.")
         except ValueError as error:
             raise ValueError(f"{name}, line {line} ({isic_id}): {error}") from error
         lesion = cells.get("lesion_id", "")
-        yield None if label is None else Row(isic_id, label, year, (lesion,) if lesion else (), name)
+        number = kind.year or int(year or 0)
+        yield None if label is None else Row(isic_id, label, number, (lesion,) if lesion else (), name)
 
 
 def _merged(rows: Iterable[Row], lesions: Mapping[str, list[str]]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
@@ -250,13 +253,6 @@ def _word(cells: Cells, column: str) -> bool:
     if word not in _WORDS:
         raise ValueError(f"{column}: expected benign, malignant, 0 or 1, got {cells[column]!r}.")
     return _WORDS[word]
-
-
-def _year(cells: Cells) -> int:
-    text = cells.get("year", "")
-    if text and not re.fullmatch(r"\d{4}", text):
-        raise ValueError(f"year: expected a year such as 2018, got {text!r}.")
-    return int(text or 0)
 
 
 def _shown(column: str) -> str:

@@ -77,7 +77,7 @@ class Readings:
 
 def readings(
     *studies: Tables,
-    own: Sequence[Claim],
+    as_in_paper: Sequence[Claim],
     resamples: int = 1000,
     seed: int = 0,
     evidences: Sequence[Evidence] | None = None,
@@ -86,12 +86,12 @@ def readings(
     evidences = evidences_of(*studies, resamples=resamples, seed=seed) if evidences is None else evidences
     questions = [question for question in QUESTIONS if question.reads]
     numbers = {(question.number, question.claim) for question in questions}
-    by_reading = {_key(claim): {OWN: claim} for claim in own if (claim.number, claim.claim) in numbers}
+    by_reading = {_key(claim): {OWN: claim} for claim in as_in_paper if (claim.number, claim.claim) in numbers}
     others: dict[str, MetricInfo] = {}
     for tables in studies:
         for metric in tables.metrics:
-            stands_for_one = any(_read_as(metric, question) for question in questions)
-            if stands_for_one and tables.scores[metric.column].count():
+            stands_for = any(_read_as(metric, question) for question in questions)
+            if stands_for and tables.scores[metric.column].count():
                 others.setdefault(metric.column, metric)
     for metric in others.values():
         measured = [evidence for evidence in evidences if metric.column in evidence.configurations.columns]

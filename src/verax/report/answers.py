@@ -65,8 +65,8 @@ def cards(view: View) -> list[Card]:
     for model in view.tables.models:
         unit = "scores in the unit of what is predicted" if model.task == "regression" else ""
         about = ", ".join(filter(None, (f"{model.architecture} on {model.dataset}", main_figure(model), unit)))
-        scope, found = tuple(model.scope.items()), tuple(_answers(view, model))
-        listed.append(Card(model.name, about, scope, bool(model.weakness), found))
+        scope, answered = tuple(model.scope.items()), tuple(_answers(view, model))
+        listed.append(Card(model.name, about, scope, bool(model.weakness), answered))
     return listed
 
 
@@ -273,7 +273,10 @@ def sentences(view: View) -> list[str]:
     lines = [_preference(view, metric) for metric in view.leading(LEADING_DPC, LEADING_PC)]
     lines += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
     lines += view.paper.sentences() if view.paper else []
-    lines += [_sharing(view)] if view.tables.costs["rows_forward"].sum() > 0 else []
+    run, unshared = (float(view.tables.costs[name].sum()) for name in ("rows_forward", "rows_forward_unshared"))
+    if run > 0:
+        text = f"Sharing model evaluations between configurations and metrics needed {number(run)} forward rows"
+        lines.append(f"{text} instead of {number(unshared)}, {number(unshared / run)} times fewer.")
     return lines
 
 
@@ -295,12 +298,6 @@ def _agreement(view: View) -> str:
             span = f"{signed(min(known))} to {signed(max(known))}" if len(known) > 1 else signed(known[0])
             parts.append(f"{where} on {_of(sum(value < 0 for value in known), len(known))} ({span})")
     return f"DPC and Infidelity rank alike, that is with a negative Spearman correlation, {' and '.join(parts)}."
-
-
-def _sharing(view: View) -> str:
-    run, unshared = (float(view.tables.costs[name].sum()) for name in ("rows_forward", "rows_forward_unshared"))
-    text = f"Sharing model evaluations between configurations and metrics needed {number(run)} forward rows"
-    return f"{text} instead of {number(unshared)}, {number(unshared / run)} times fewer."
 
 
 def _of(many: int, total: int) -> str:

@@ -188,7 +188,6 @@ def heat_map(attribution: Pixels) -> str:
 
 
 def grey_image(image: Pixels) -> str:
-    """A data URI of the image in grey."""
     return _data_uri(Image.fromarray(np.rint(smaller(grey(image)) * 255).astype(np.uint8)))
 
 

@@ -49,7 +49,7 @@ def comparison_page(comparison: Comparison, facts: Mapping[str, str] | None = No
         rows=rows,
         answers=list(comparison.answers.values()),
         sure=comparison.saturation_words(),
-        facts=_own_facts(comparison) | dict(facts or {}),
+        facts=_facts(comparison) | dict(facts or {}),
         notes=comparison.evaluation.notes,
         sections=[_section(comparison, metric) for metric in comparison.metrics],
         curves=list(zip(CURVES, ("morf", "lerf"), strict=True)),
@@ -69,7 +69,7 @@ def results_page(results: Mapping[str, Result], rows: int, seconds: float) -> st
     return comparison_page(Comparison(Evaluation(results, Cost(Rows(rows), seconds), distance), LEVEL))
 
 
-def _own_facts(comparison: Comparison) -> dict[str, str]:
+def _facts(comparison: Comparison) -> dict[str, str]:
     first = next(iter(comparison.evaluation.values())).context
     scores = dict.fromkeys(result.context.score for result in comparison.evaluation.values())
     others = [other.replacement for other in comparison.elsewhere]
@@ -146,11 +146,7 @@ class Word:
 
 
 def shown_texts(comparison: Comparison) -> dict[str, Any] | None:
-    """What the page says of the first texts; None where the inputs are no texts.
-
-    The metric that was asked for first decides which attribution is the most and which the least faithful. The random
-    one that every comparison has beside them is not shown.
-    """
+    """The first texts under the most and the least faithful attribution by the first metric; None for other inputs."""
     metric = comparison.metrics[0]
     result = comparison.evaluation[metric]
     examples: TextExamples | None = result.context.texts

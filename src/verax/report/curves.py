@@ -21,12 +21,10 @@ _FIELDS = ("pc_morf", "pc_lerf", "dpc_morf", "dpc_lerf")  # fields of an example
 
 
 def has_content(example: Example) -> bool:
-    """Whether there is anything to show."""
     return bool(len(example.input_ids) and example.configurations)
 
 
 def input_key(model: str, at: int) -> str:
-    """What stands for an input in the page's choices."""
     return f"{at} {model}"
 
 

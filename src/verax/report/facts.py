@@ -22,12 +22,6 @@ _LABELS = {"auroc": "AUROC", "r2": "R\N{SUPERSCRIPT TWO}", "rmse": "RMSE", "accu
 _SHARES = {"auroc", "accuracy"}
 
 
-def figure_names(models: Sequence[ModelInfo]) -> dict[str, str]:
-    """The figures that any of the models has, with what they are called."""
-    known = {name for name in _LABELS for model in models if figure_of(model, name) is not None}
-    return {name: label for name, label in _LABELS.items() if name in known}
-
-
 def main_figure(model: ModelInfo) -> str:
     """The most telling figure of a model in words, with its rows unless they are a test split; empty if unknown.
 
@@ -69,7 +63,11 @@ class Table:
 def models(view: View) -> Table:
     """The models, how good they are, and on how much they were explained."""
     counts = dict(view.summary.group_by("model").len().iter_rows())
-    figures = figure_names(view.tables.models)
+    figures = {  # those that any of the models has
+        name: label
+        for name, label in _LABELS.items()
+        if any(figure_of(model, name) is not None for model in view.tables.models)
+    }
     measured = ("measured on",) if figures else ()
     head = ("model", "data", "architecture", *figures.values(), *measured, "inputs", "features", "configurations")
     rows = [
@@ -90,7 +88,6 @@ def models(view: View) -> Table:
 
 
 def method_counts(view: View) -> Table:
-    """How many configurations of each method each model has."""
     counts = {(m, label): n for m, label, n in view.rows.group_by("model", "label").len().iter_rows()}
     rows = [(label, *(f"{counts.get((model, label), 0):,}" for model in view.models)) for label in view.labels]
     return Table("Configurations by method", ("method", *view.models), rows, range(1, len(view.models) + 1))

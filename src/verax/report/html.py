@@ -21,17 +21,16 @@ from verax.core.packages import __version__
 _STILL = "default-src 'none'; style-src 'unsafe-inline'"  # nothing runs, and nothing is fetched
 
 
-def own_file(name: str) -> str:
-    """The text of a file beside the templates."""
+def template_file(name: str) -> str:
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 def rendered(template: str, policy: str = _STILL, **values: Any) -> str:
     """A page that shows these values as text, whatever they contain; a value that the template lacks is an error."""
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(own_file), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FunctionLoader(template_file), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    css = Markup(own_file("page.css"))  # noqa: S704 - a file of this package
+    css = Markup(template_file("page.css"))  # noqa: S704 - a file of this package
     return environment.get_template(template).render(css=css, policy=policy, version=__version__, **values)
 
 
@@ -62,7 +61,6 @@ def signed(value: float | None) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share as a percentage."""
     return DASH if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
 
 

@@ -48,17 +48,16 @@ def monitoring_page(monitor: "Monitor", facts: Mapping[str, str] | None = None) 
 def _lead(monitor: "Monitor") -> str:
     fallen = [track for track in monitor.tracks if track.alarm]
     if fallen:
-        alarms = [f"{track.metric} of {track.attribution}, alarm in window {_first_alarm(track)}" for track in fallen]
+        alarms = []
+        for track in fallen:
+            first = next(window for window in track.windows if window.alarm)
+            label = f" ({first.label})" if first.label else ""
+            alarms.append(f"{track.metric} of {track.attribution}, alarm in window {first.window}{label}")
         return f"Yes: {'; '.join(alarms)}."
     watched = sum(not window.reference for window in monitor.tracks[0].windows)
     if not watched:
         return "Not asked yet: the windows so far are the reference."
     return f"No sign of it in {counted(watched, 'window')} after the reference."
-
-
-def _first_alarm(track: "Track") -> str:
-    window = next(window for window in track.windows if window.alarm)
-    return f"{window.window}{f' ({window.label})' if window.label else ''}"
 
 
 def _cells(window: "Window") -> list[str]:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from verax.core.display import metric_head
 from verax.core.files import write_atomically
 from verax.report import answers, attributions, boxes, curves, facts, scatter, sweeps
-from verax.report.html import encoded, fixed_style, joined_words, own_file, rendered, save, script_json, signed
+from verax.report.html import encoded, fixed_style, joined_words, rendered, save, script_json, signed, template_file
 from verax.report.view import View
 from verax.study.tables import LEADING_DPC, Example, Tables, joined
 
@@ -55,7 +55,7 @@ def write_report(path: Path, tables: Tables, examples: Sequence[Example], proven
 def page(view: View, provenance: Mapping[str, str]) -> str:
     """The report as text."""
     charts = _charts(view)
-    drawing, script = vega(), _safe_script(own_file("page.js"))
+    drawing, script = vega(), _safe_script(template_file("page.js"))
     return rendered(
         "page.html",
         policy=_policy(drawing, script),
@@ -196,7 +196,6 @@ def draw_figures(folder: Path, view: View) -> list[Path]:
 
 
 def draw_examples(folder: Path, examples: Sequence[Example]) -> list[Path]:
-    """Those of the examples."""
     return _drawn(folder, _of_examples(examples))
 
 

@@ -51,11 +51,7 @@ def panels(
     share: bool = False,
     narrowest: float = _NARROWEST,
 ) -> tuple[Chart, list[Axes]]:
-    """A figure of so many panels, each so many inches wide and high, and its axes row by row.
-
-    With ``share`` all panels have the scale of the first, to be compared by eye; the figure is at least ``narrowest``
-    inches wide.
-    """
+    """A figure of so many panels of so many inches, and its axes row by row; with ``share`` all have one scale."""
     columns = min(columns, count)
     lines = math.ceil(count / columns)
     chart = Chart(figsize=(max(narrowest, width * columns), height * lines + _TITLE), layout="constrained")

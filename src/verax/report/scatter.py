@@ -149,7 +149,11 @@ def figure(view: View, lime: bool) -> Figure:
     for model, ax in zip(shown, axes, strict=True):
         rows = view.comparable(model, lime)
         if lime:
-            _draw_lime(ax, rows, *view.pair)
+            usual = rows.filter(~pl.col("pareto"), ~pl.col("near_zero"))
+            nothing, best = rows.filter(pl.col("near_zero")), rows.filter(pl.col("pareto")).sort(infidelity)
+            ax.scatter(usual[infidelity], usual[dpc], s=5, color=GREY, alpha=0.6, label="configurations")
+            ax.scatter(nothing[infidelity], nothing[dpc], s=12, marker="x", color=PURPLE, label="near zero")
+            ax.scatter(best[infidelity], best[dpc], s=18, marker="D", color=VERMILION, label="Pareto set")
         else:
             names = [name for name in view.method_names if name in set(rows["name"])]
             for name, colour in zip(names, method_colours(names), strict=True):
@@ -162,11 +166,3 @@ def figure(view: View, lime: bool) -> Figure:
         ax.ticklabel_format(axis="both", style="sci", scilimits=(-3, 4))
     legend(drawn, axes, columns=5)
     return drawn
-
-
-def _draw_lime(ax: Any, rows: pl.DataFrame, dpc: str, infidelity: str) -> None:
-    usual = rows.filter(~pl.col("pareto"), ~pl.col("near_zero"))
-    nothing, best = rows.filter(pl.col("near_zero")), rows.filter(pl.col("pareto")).sort(infidelity)
-    ax.scatter(usual[infidelity], usual[dpc], s=5, color=GREY, alpha=0.6, label="configurations")
-    ax.scatter(nothing[infidelity], nothing[dpc], s=12, marker="x", color=PURPLE, label="near zero")
-    ax.scatter(best[infidelity], best[dpc], s=18, marker="D", color=VERMILION, label="Pareto set")

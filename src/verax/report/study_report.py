@@ -20,11 +20,7 @@ def need_study_extra() -> None:
 
 
 def write_study_report(study: Study, results: Results | None = None, *, workers: int = 1) -> Path:
-    """Write ``report.html`` and ``figures/*.svg`` into a study's directory.
-
-    For the paper's models also ``claims.md``, and ``claims-by-reading.csv``: the claims under each reading measured.
-    With more than one of ``workers`` another process draws the figures of examples, the slowest ones, meanwhile.
-    """
+    """Write ``report.html``, figures and, for the paper's models, claims; of several ``workers`` one draws."""
     need_study_extra()
     from verax.report.page import draw_figures, page, vega  # noqa: PLC0415  # needs packages of an extra
     from verax.report.view import View  # noqa: PLC0415
@@ -49,7 +45,6 @@ def write_study_report(study: Study, results: Results | None = None, *, workers:
 
 
 def _draw_examples(task: tuple[Path, Sequence[Example]], tell: object) -> None:
-    """What the other process does, where there is one."""
     from verax.report.page import draw_examples  # noqa: PLC0415  # needs packages of an extra
 
     draw_examples(*task)

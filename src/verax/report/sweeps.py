@@ -79,7 +79,6 @@ def epsilon_charts(view: View) -> dict[str, Any]:
 
 
 def epsilon_figure(view: View) -> Figure:
-    """The same as a figure."""
     points = epsilon_points(view)
     models, labels = _epsilon_models(view, points), [label for label in view.labels if label in set(points["label"])]
     drawn, axes = panels(len(models), width=4.4, height=2.8, columns=2)

@@ -15,10 +15,7 @@ WIDTH = 1040  # of all panels of a chart together
 
 
 def vega_lite(chart: Any, **choices: Any) -> dict[str, Any]:
-    """A chart in the language of Vega-Lite, and the names of the page's tables that it draws from.
-
-    The choices are parameters of the chart that the page sets, by name, with what they are at first.
-    """
+    """A chart in Vega-Lite with the names of the page's tables it draws from; the page sets the choices by name."""
     form = chart.to_dict()
     form.pop("$schema", None)  # an address, which nothing needs
     form["config"] = _config()
@@ -27,10 +24,7 @@ def vega_lite(chart: Any, **choices: Any) -> dict[str, Any]:
 
 
 def by_model(chart: Any, models: list[str], *, margin: int, columns: int = 4) -> Any:
-    """One panel per model, side by side, at most so many in a row; its width is set here.
-
-    The margin is what a panel needs beside its plot, in pixels, for an axis of its own.
-    """
+    """One panel per model, at most so many in a row; the margin is what each needs beside its plot, in pixels."""
     columns = min(columns, len(models))
     sized = chart.properties(width=WIDTH // max(columns, 2) - margin)
     if len(models) > columns:

@@ -35,7 +35,6 @@ class View:
 
     @property
     def models(self) -> list[str]:
-        """Names of the models, in the study's order."""
         return [model.name for model in self.tables.models]
 
     @cached_property
@@ -58,7 +57,6 @@ class View:
 
     @cached_property
     def measured(self) -> tuple[MetricInfo, ...]:
-        """Metrics of which the study has values."""
         return tuple(metric for metric in self.tables.metrics if self.summary[metric.column].count())
 
     def leading(self, *columns: str) -> list[MetricInfo]:
@@ -88,7 +86,6 @@ class View:
         return dict(self.rows.select("configuration", "label").iter_rows())
 
     def label(self, configuration: str) -> str:
-        """The method of a configuration, with its variant."""
         return self._labels[configuration]
 
     @cached_property
@@ -111,7 +108,6 @@ class View:
 
     @property
     def labels(self) -> list[str]:
-        """Methods with their variants, in reading order."""
         variants = self.summary.select("method", "local").unique().iter_rows()
         return list(dict.fromkeys(label_of(*variant) for variant in in_order(variants)))
 

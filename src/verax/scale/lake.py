@@ -57,7 +57,6 @@ class Lake:
         raise ValueError(f"{self.name()}: column {key} holds {kind}; keys are whole numbers or text.")
 
     def check_numbers(self, names: Sequence[str]) -> None:
-        """Raise for columns of something else than numbers."""
         kinds = {name: self.types[name] for name in names}
         other = [
             f"{n} ({kind})" for n, kind in kinds.items() if not kind.is_numeric() and kind not in (pl.Boolean, pl.Null)
@@ -106,10 +105,7 @@ def first_rows(lake: Lake, columns: Sequence[str], count: int = 2) -> pl.DataFra
 
 
 def feature_columns(lake: Lake, key: str, known: Sequence[str] | None, attributions: Mapping[str, Lake]) -> list[str]:
-    """The columns that a model takes: by name where it knows names, otherwise those that some attribution has.
-
-    Where no attribution is read, they are all but the key.
-    """
+    """The columns that a model takes: those it names, else those of some attribution, else all but the key."""
     explained = {name for attribution in attributions.values() for name in attribution.types} or set(lake.types)
     names = list(known or (name for name in lake.types if name in explained - {key}))
     if missing := [name for name in names if name not in lake.types]:

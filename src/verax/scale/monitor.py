@@ -96,7 +96,6 @@ class Track:
                 yield self._close(label)
 
     def _close(self, label: str) -> Window:
-        """Finish the open window."""
         within = self.test is None
         if self.test is None:
             self.sums += self.open_sums
@@ -139,7 +138,6 @@ class Track:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
         return {name: getattr(self, name) for name in _SETTINGS} | {
             "windows": [asdict(window) for window in self.windows],
             "sums": self.sums.to_json(),
@@ -151,7 +149,6 @@ class Track:
 
     @classmethod
     def from_json(cls, held: dict[str, Any]) -> "Track":
-        """What ``to_json`` gave."""
         known = {name: held[name] for name in _SETTINGS if name in held}  # states of 0.1 keep no chance
         test = held["test"]
         floor, ceiling = held["range"] or (math.inf, -math.inf)
@@ -206,8 +203,8 @@ class Monitor:
         ...     part = x[200 * day : 200 * day + 200]
         ...     problem = verax.Problem(model, part)
         ...     metric = verax.metrics.EffectCorrelation(sigma=2.0)
-        ...     found = verax.evaluate(problem, {"gradient": verax.attribution.Gradient()}, [metric])
-        ...     (window,) = monitor.fold(found, label=f"day {day}")
+        ...     results = verax.evaluate(problem, {"gradient": verax.attribution.Gradient()}, [metric])
+        ...     (window,) = monitor.fold(results, label=f"day {day}")
         >>> window.window, window.reference, window.alarm == monitor.alarmed
         (2, False, True)
     """

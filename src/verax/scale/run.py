@@ -52,7 +52,6 @@ class BatchWriter:
     out: Folder
 
     def __call__(self, rows: pl.DataFrame, tell: Tell) -> Stored:
-        """Score and write a batch."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             scores = self.scorer.scores(rows)
@@ -67,7 +66,6 @@ class BatchWriter:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the model runs on a GPU."""
         problem = self.scorer.problem
         device = problem.device or problem.scorer.device
         return device is not None and torch.device(device).type == "cuda"

@@ -81,12 +81,10 @@ class ScoreFolder:
         return files
 
     def remove(self, file: File, reason: str) -> None:
-        """Remove a file of scores, and say why."""
         self.folder.remove(file.path)
         _LOG.info("%s: %s; its rows are scored again", self.folder.name(file.path), reason)
 
     def totals(self, files: Sequence[File]) -> Totals:
-        """The sums over several files."""
         whole: Totals = {}
         for file in files:
             for name, metrics in self._totals[file.path].items():

@@ -112,7 +112,6 @@ class Cache:
         self._added += len(content)
 
     def size(self) -> int:
-        """Bytes on disk."""
         return sum(used for _, used, _ in self._entries())
 
     def _known(self) -> dict[str, list[Path]]:

@@ -21,7 +21,7 @@ from verax.scoring.meter import Cost, Mark, Rows
 from verax.study.cache import Cache
 from verax.study.explained_models import ExplainedModel
 from verax.study.metrics import StudyMetrics, described, is_drawn
-from verax.study.study_data import Machine, said_before
+from verax.study.study_data import Machine, known_warnings_silenced
 from verax.study.tables import COST_COLUMNS, scores_schema
 from verax.study.units import attributions_key
 
@@ -149,23 +149,26 @@ def compute(
     *,
     again: bool = False,
 ) -> UnitResult:
-    """Explain some inputs by every configuration of the model and measure every metric that some of them have.
-
-    A metric whose limit ends among the inputs is measured on all of them, so that its scores are the same bits as
-    without the limit; beyond it they are null. Attributions that were paid for by other scores of theirs (``again``)
-    and are still in the cache cost nothing.
-    """
+    """Explain some inputs by every configuration of the model and measure every metric that some of them have."""
     began = time.perf_counter()
     scorer = model.scorer(machine.compile)
     at_first = scorer.model_seconds
     explanations = explain(model, model.configurations, rows, machine, cache, tell, again=again)
     tell("metrics")
     before, spared = scorer.model_seconds, scorer.rows_spared
-    with said_before():
+    with known_warnings_silenced():
         problem = model.material.problem(scorer, rows, machine, background=False)
         evaluation = evaluate(problem, explanations.values, metrics.on_data(rows, model.background))
     guided, sampled = _costs(evaluation)
-    table = _within_limits(_table(model, rows, explanations, evaluation, metrics), rows, metrics)
+    table = _table(model, rows, explanations, evaluation, metrics)
+    # a metric whose limit ends among the inputs was measured on all of them, for the same bits as without the limit
+    place = pl.int_range(pl.len()) % (rows.stop - rows.start)
+    table = table.with_columns(
+        pl.when(place < count).then(pl.col(name)).alias(name)
+        for column, count in metrics.cut(rows).items()
+        for name in (column, f"{column}_se")
+        if name in table.columns
+    )
     costs = {
         "seconds": time.perf_counter() - began,
         "model_seconds": scorer.model_seconds - at_first if machine.device == "cpu" else None,
@@ -209,16 +212,6 @@ def _table(
     return whole.select(
         (pl.col(name) if name in whole.columns else pl.lit(None).alias(name)).cast(kind)
         for name, kind in schema.items()
-    )
-
-
-def _within_limits(table: pl.DataFrame, rows: slice, metrics: StudyMetrics) -> pl.DataFrame:
-    place = pl.int_range(pl.len()) % (rows.stop - rows.start)
-    return table.with_columns(
-        pl.when(place < count).then(pl.col(name)).alias(name)
-        for column, count in metrics.cut(rows).items()
-        for name in (column, f"{column}_se")
-        if name in table.columns
     )
 
 

@@ -63,11 +63,11 @@ class Mistakes(list[InitErrorDetails]):
     """All that is wrong in a table, because pydantic takes a single error from whatever else checks a value.
 
     Example:
-        >>> found = Mistakes()
+        >>> mistakes = Mistakes()
         >>> for place, word in enumerate(["1", "one", "two"]):
-        ...     with found.at("list", place):
+        ...     with mistakes.at("list", place):
         ...         number = int(word)
-        >>> found.validation_error().error_count()
+        >>> mistakes.validation_error().error_count()
         2
     """
 
@@ -82,12 +82,10 @@ class Mistakes(list[InitErrorDetails]):
             self.note(str(error), *place)
 
     def note(self, message: str, *place: str | int) -> None:
-        """Note what is wrong, and where."""
         kind = PydanticCustomError("value_error", "{message}", {"message": message})
         self.append(InitErrorDetails(type=kind, loc=place, input={}))
 
     def add(self, error: ValidationError) -> None:
-        """Note what pydantic found by itself."""
         for mistake in error.errors():
             custom: Any = PydanticCustomError  # whose types say that the name of a kind is known when it is written
             kind = custom(mistake["type"], "{message}", {"message": mistake["msg"]})

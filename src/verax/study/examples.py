@@ -19,7 +19,7 @@ from verax.study.cache import Cache, words
 from verax.study.compute import explain
 from verax.study.explained_models import ExplainedModel
 from verax.study.spec import StudySpec
-from verax.study.study_data import Machine, said_before
+from verax.study.study_data import Machine, known_warnings_silenced
 from verax.study.tables import LEADING_ORDER, Example
 from verax.study.units import other_key
 
@@ -38,7 +38,6 @@ def choose(model: ExplainedModel, best: dict[str, str], worst: dict[str, str]) -
 
 
 def examples_stem(model: ExplainedModel, spec: StudySpec, chosen: Chosen) -> str:
-    """The name of their file in the store."""
     methods, settings = [method for method, _ in chosen], {"roles": [role for _, role in chosen]}
     key = other_key("examples", model, _rows(model, spec), methods, _metrics(spec), settings)
     return f"{model.name}.{key[:16]}"
@@ -49,7 +48,7 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
     rows, metrics = _rows(model, spec), _metrics(spec)
     configurations = [method for method, _ in chosen]
     explanations = explain(model, configurations, rows, machine, cache)
-    with said_before():
+    with known_warnings_silenced():
         problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
         evaluation = verax.evaluate(problem, explanations.values, metrics)
     order = [method.canonical for method in configurations]
@@ -87,7 +86,6 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
 
 
 def read_example(path: Any) -> Example:
-    """Read what ``make_examples`` made."""
     with safe_open(path, framework="np") as file:
         facts = json.loads(file.metadata()["verax"])
         arrays = {name: file.get_tensor(name) for name in _ARRAYS}

@@ -44,12 +44,10 @@ class ExplainedModel:
 
     @property
     def name(self) -> str:
-        """What tables and figures call it."""
         return self.spec.name
 
     @property
     def dataset(self) -> Dataset:
-        """The data set."""
         return self.material.dataset
 
     @property
@@ -59,12 +57,10 @@ class ExplainedModel:
 
     @property
     def inputs(self) -> Float[Tensor, "n *shape"]:
-        """Standardised inputs."""
         return self.material.inputs
 
     @property
     def background(self) -> Float[Tensor, "m *shape"]:
-        """Standardised training rows."""
         return self.material.background
 
     @property
@@ -74,12 +70,10 @@ class ExplainedModel:
 
     @property
     def modality(self) -> Modality:
-        """The kind of data."""
         return modality_of(self.dataset)
 
     @property
     def features(self) -> FeatureMap:
-        """What one feature is."""
         groups = self.material.features
         return feature_map("auto" if groups is None else groups, self.inputs)
 
@@ -94,7 +88,6 @@ class ExplainedModel:
 
     @cached_property
     def background_hash(self) -> str:
-        """Hash of the background and its classes."""
         return tensor_hash(self.background, *(() if self.labels is None else (self.labels,)))
 
     @cached_property
@@ -179,7 +172,6 @@ def usable(
 
 
 def state_hash(module: nn.Module) -> str:
-    """Hash of a network's parameters and buffers."""
     state = sorted(module.state_dict().items())
     names = " ".join(name for name, _ in state)
     return hashlib.sha256((names + tensor_hash(*(tensor for _, tensor in state))).encode()).hexdigest()

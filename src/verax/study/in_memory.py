@@ -93,10 +93,10 @@ def run_study(
         >>> y = x @ [3.0, 1.0, 0.0]
         >>> methods = [verax.attribution.LimeTabular(samples=64), verax.attribution.Random()]
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = verax.run_study(
+        ...     study = verax.run_study(
         ...         models={"line": LinearRegression().fit(x, y)}, data=(x, y), attributions=methods, out=folder
         ...     )
-        ...     found.to_frame().shape[0]  # 12 rows by two methods
+        ...     study.to_frame().shape[0]  # 12 rows by two methods
         24
     """
     if out is None:

@@ -66,11 +66,7 @@ class Matrix:
 
 
 def matrix(scores: pl.DataFrame, model: str, metric: str) -> Matrix:
-    """The scores of one model under one metric.
-
-    Configurations and inputs without values (the study left the metric out for them) are left out; a configuration
-    that misses only some of the inputs that others have is an error.
-    """
+    """The scores of one model under one metric, without configurations and inputs that the metric was left out for."""
     columns = scores.select("model", "configuration", "input", pl.col(metric).alias("score"))
     rows = columns.filter(pl.col("model") == model, pl.col("score").is_not_null())
     names = rows["configuration"].cast(pl.Categorical)

@@ -89,7 +89,12 @@ class MetricsSpec(SpecTable):
             spec = handler(content)
         except ValidationError as error:
             mistakes.add(error)
-            _read_list(*_what_is_right(content, mistakes), mistakes)
+            # the list of a table in which something else is wrong, with those settings that are right
+            wrong = {mistake["loc"][0] for mistake in mistakes if mistake["loc"]}
+            table = content if isinstance(content, Mapping) else {}
+            right = {key: value for key, value in table.items() if key not in wrong}
+            settings = {key: right[key] for key in _SETTINGS if key in right}
+            _read_list(right.get("list") or (), settings, mistakes)
             raise mistakes.validation_error() from None
         metrics_of(spec)
         return spec
@@ -120,13 +125,18 @@ class StudyMetrics(dict[str, Metric]):
         return {column: metric for column, metric in self.items() if cut.get(column, 1)}
 
     def only(self, columns: Collection[str]) -> "StudyMetrics":
-        """Some of them."""
         limits = {column: limit for column, limit in self.limits.items() if column in columns}
         return StudyMetrics({column: self[column] for column in columns}, limits)
 
     def on_data(self, rows: slice, background: Tensor) -> dict[str, Metric]:
         """Those that some of these inputs have, with training rows for replacements that take some."""
-        return {column: _with_rows(metric, background) for column, metric in self.on(rows).items()}
+        metrics = self.on(rows)
+        for column, metric in metrics.items():
+            replacement = getattr(metric, "replacement", None)
+            if replacement is not None and needs_background(replacement):
+                filled = replace(replacement, background=background)
+                metrics[column] = replace(metric, replacement=filled)  # type: ignore[call-arg]
+        return metrics
 
     def form(self) -> list[dict[str, Any]]:
         """All of them in full, as the list of a spec."""
@@ -206,17 +216,9 @@ def _with_rows(metric: Metric, background: Tensor) -> Metric:
     return replace(metric, replacement=replace(replacement, background=background))  # type: ignore[call-arg]
 
 
-def _what_is_right(content: Any, mistakes: Mistakes) -> tuple[Sequence[Any], dict[str, Any]]:
-    """The list of a table in which something else is wrong, and its settings, without those that are wrong."""
-    table = content if isinstance(content, Mapping) else {}
-    wrong = {mistake["loc"][0] for mistake in mistakes if mistake["loc"]}
-    right = {key: value for key, value in table.items() if key not in wrong}
-    return right.get("list") or (), {key: right[key] for key in _SETTINGS if key in right}
-
-
-def _read_list(listed: Sequence[Any], said: Mapping[str, Any], mistakes: Mistakes) -> StudyMetrics:
+def _read_list(listed: Sequence[Any], settings: Mapping[str, Any], mistakes: Mistakes) -> StudyMetrics:
     """The metrics of a list, with those settings of the whole table that they take; notes all that is wrong."""
-    defaults = {key: value for key, value in said.items() if value is not None}
+    defaults = {key: value for key, value in settings.items() if value is not None}
     metrics: dict[str, Metric] = {}
     limits: dict[str, int] = {}
     columns: list[str] = []  # also of metrics that are wrong otherwise, so that clashes are told at once
@@ -233,8 +235,11 @@ def _read_list(listed: Sequence[Any], said: Mapping[str, Any], mistakes: Mistake
                 _check_column(table.get("as", column), columns)
             columns.append(column)
         if "limit" in table:
-            with mistakes.at("list", number):
-                limits[column] = _checked_limit(table["limit"])
+            limit = table["limit"]
+            if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+                limits[column] = limit
+            else:
+                mistakes.note(f"limit: expected a number of inputs, at least 1, got {limit!r}", "list", number)
     if len(metrics) == len(listed):
         with mistakes.at():
             _check_tolerance(metrics.values(), defaults)
@@ -252,12 +257,6 @@ def _read(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:
     none = dict.fromkeys(_names(table.get("none", [])))
     settings = {key: value for key, value in table.items() if key not in _OWN}
     return metric_from({**settings, **none}, defaults)
-
-
-def _checked_limit(limit: Any) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ValueError(f"limit: expected a number of inputs, at least 1, got {limit!r}")
-    return limit
 
 
 def _names(listed: Any) -> Sequence[str]:

@@ -159,7 +159,6 @@ def _adapter(spec: ModelSpec, live: Live | None, dataset: Dataset) -> tuple[Adap
 
 
 def _object(spec: ModelSpec, live: Live | None) -> Any:
-    """The object that a study was given under a name."""
     if live is None or spec.name not in live.models:
         raise ModelFileError(
             f"{spec.name}: was an object of a Python program; run the program again, verax.run_study(..., out=...) "
@@ -258,10 +257,7 @@ def obtain_model(
     device: str | None = None,
     progress: Callable[[Any, Any], None] = lambda epoch, recipe: None,
 ) -> SavedModel:
-    """The trained model of a spec, kept at ``path``; trained or copied there when it is not there yet.
-
-    A file that is damaged or another model is an error; the study sets it aside and asks again.
-    """
+    """The trained model of a spec, trained or copied to ``path`` when it is not there; raises for another file."""
     if path.is_file():
         kept = load(path)
         check_fits(model, dataset, kept)

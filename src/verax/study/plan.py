@@ -63,11 +63,9 @@ class Plan:
         return self.seconds < seconds and all(model.seconds is not None for model in self.models)
 
     def facts(self) -> dict[str, Any]:
-        """The plan as JSON can hold it."""
         return asdict(self) | {"seconds": self.seconds}
 
     def lines(self) -> list[str]:
-        """The plan in words."""
         lines = [f"{self.study}: {self.to_compute} of {self.units} units to compute"]
         for model in self.models:
             if model.inputs:
@@ -127,10 +125,7 @@ def _rows(plan: ModelPlan) -> str:
 
 
 def _seconds_per_input(study: Study, part: Part, rows: Rows, inputs: int, machine: Machine) -> float:
-    """From a trial of a few inputs where that is quick, otherwise from the speed of the model alone.
-
-    The trial knows how many rows are identical, which nothing else does.
-    """
+    """From a trial of a few inputs, which knows identical rows, where that is quick; else from the model's speed."""
     model = part.explained
     forward, backward = calibrate(model, machine)
     estimate = _OUTSIDE * (rows.backward * backward + (rows.forward - rows.backward) * forward) / inputs
@@ -182,9 +177,9 @@ def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine:
     count = len(problem)
     used = [model.used(method) for method in model.configurations]
     features = problem.features.most
-    metrics_here = list(metrics.on(rows).values())  # whoever has some of the inputs is computed on all of a unit's
-    guided, sampled = _rows_per_input(metrics_here, len(used), features)
-    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in metrics_here)
+    measured = list(metrics.on(rows).values())  # whoever has some of the inputs is computed on all of a unit's
+    guided, sampled = _rows_per_input(measured, len(used), features)
+    alone = sum(sum(_rows_per_input([metric], 1, features)) for metric in measured)
     singly = [_attribution_rows({method.family: [method]}, problem, place) for method in used]
     return Forecast(
         _attribution_rows(families(used), problem, place),

@@ -22,12 +22,10 @@ class Speed:
         self.began = time.monotonic()
 
     def add(self, rows: int) -> None:
-        """Count a unit."""
         self.finished += 1
         self.rows += rows
 
     def words(self) -> str:
-        """Rows per second and time left."""
         passed = max(1e-9, time.monotonic() - self.began)
         if not self.finished:
             return "measuring the pace"
@@ -50,7 +48,6 @@ class Watcher:
             self.done(event)
 
     def log(self, line: str) -> None:
-        """Print something worth a line."""
         print(escape(line), file=self.to, flush=True)  # this is what it is for
 
     def family(self, name: str) -> None:
@@ -85,7 +82,6 @@ class Bar(Watcher):
         self.task = self.bar.add_task("", total=units)
 
     def log(self, line: str) -> None:
-        """Print above the bar."""
         self.bar.console.print(escape(line), highlight=False, markup=False)
 
     def _show(self, last: bool = False) -> None:

@@ -1,6 +1,6 @@
 """The best configurations of a model under a metric, their cost, and whether two metrics rank configurations alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,6 @@ class Price:
 
     @property
     def rows(self) -> float:
-        """Rows forward and backward."""
         return self.forward + self.backward
 
 
@@ -81,6 +80,8 @@ def winner(tables: Tables, model: str, metric: MetricInfo) -> Winner | None:
     ]
     chance, random = _chance(scores, metric)
     costs = prices(tables, model)
+    # what is shared depends on what else the study has, and is not compared
+    cheapest = min((name for name in ties if not costs[name].shared), key=lambda name: costs[name].rows, default=None)
     return Winner(
         metric=metric,
         configuration=competing[first],
@@ -91,7 +92,7 @@ def winner(tables: Tables, model: str, metric: MetricInfo) -> Winner | None:
         gain=None if chance is None else paired_difference(best, sign * chance, level),
         random=random,
         price=costs[competing[first]],
-        cheapest=_cheapest(ties, costs),
+        cheapest=None if cheapest is None else (cheapest, costs[cheapest]),
     )
 
 
@@ -117,18 +118,14 @@ def prices(tables: Tables, model: str) -> dict[str, Price]:
     costs = pl.col("attribution_rows", "attribution_rows_backward", "attribution_seconds").cast(pl.Float64)
     means = tables.scores.filter(of_model).group_by("configuration").agg(costs.mean().fill_null(0.0))
     alone = {name: (forward, backward) for _, name, forward, backward in tables.alone.filter(of_model).iter_rows()}
-    return {
-        name: _price(forward, backward, seconds, alone.get(name))
-        for name, forward, backward, seconds in means.iter_rows()
-    }
-
-
-def _price(forward: float, backward: float, seconds: float, alone: tuple[float, float] | None) -> Price:
-    if alone is None:
-        return Price(forward, backward, seconds, shared=True)
-    shared = forward + backward
-    scale = sum(alone) / shared if shared else 1.0
-    return Price(alone[0], alone[1], seconds * scale, shared=False)
+    costs_by_name = {}
+    for name, forward, backward, seconds in means.iter_rows():
+        if name in alone:
+            scale = sum(alone[name]) / (forward + backward) if forward + backward else 1.0
+            costs_by_name[name] = Price(*alone[name], seconds * scale, shared=False)
+        else:
+            costs_by_name[name] = Price(forward, backward, seconds, shared=True)
+    return costs_by_name
 
 
 def _chance(scores: Matrix, metric: MetricInfo) -> tuple[Tensor | None, bool]:
@@ -139,12 +136,6 @@ def _chance(scores: Matrix, metric: MetricInfo) -> tuple[Tensor | None, bool]:
     if metric.chance is None:
         return None, False
     return torch.full((len(scores.inputs),), metric.chance, dtype=torch.float64), False
-
-
-def _cheapest(configurations: Sequence[str], costs: Mapping[str, Price]) -> tuple[str, Price] | None:
-    """Of equals the first; what is shared depends on what else the study has, and is not compared."""
-    known = [(name, costs[name]) for name in configurations if not costs[name].shared]
-    return min(known, key=lambda each: each[1].rows) if known else None
 
 
 SET_RESAMPLES = 200  # sets are found one by one
@@ -235,10 +226,7 @@ def front_size(maximise: Matrix, minimise: Matrix, resamples: int, seed: int) ->
 
 
 def near_zero(configurations: pl.DataFrame) -> pl.DataFrame:
-    """The LIME configurations whose mean attribution norm is below a tenth of the model's median.
-
-    Too strong a regularisation, or a kernel so narrow that no sample counts, leaves LIME with attributions near zero.
-    """
+    """The LIME configurations whose mean norm is below a tenth of the model's median: too much regularised."""
     norm = pl.col("attribution_norm")
     lime = configurations.filter(pl.col("method").cast(pl.String).is_in(lime_methods()))
     return lime.filter(norm / norm.median().over("model") < FRACTION)

@@ -70,44 +70,29 @@ def _weakness(model: ExplainedModel) -> str:
     parts: tuple[Part, ...] = ("test", "validation")
     for part in parts:
         figures = model.metrics.get(part, {})
+        rows = LEARNT if measured_on(model) == LEARNT else f"the {part} rows"
         if model.dataset.task == "regression":
             if "r2" in figures:
-                return _of_values(model, part, figures["r2"])
-        elif "auroc" in figures:
-            chance = 0.5 + _ERRORS * _error(model, part)
-            return _of_classes(model, part, "AUROC", figures["auroc"], chance)
-        elif "accuracy" in figures:
-            labels = model.dataset.labels[model.dataset.split.rows(part)]
-            return _of_classes(model, part, "accuracy", figures["accuracy"], float(_counts(labels).max() / len(labels)))
-    return ""
-
-
-def _of_classes(model: ExplainedModel, part: str, name: str, found: float, chance: float) -> str:
-    if found > chance:
+                value, chance = figures["r2"], 0.0
+                finding = f"worse than predicting the mean: R^2 {value:.3f} on {rows}"
+                break
+        elif "auroc" in figures or "accuracy" in figures:
+            name = "auroc" if "auroc" in figures else "accuracy"
+            value, counts = figures[name], _counts(model.dataset.labels[model.dataset.split.rows(part)])
+            chance = 0.5 + _ERRORS * _error(counts) if name == "auroc" else float(counts.max() / counts.sum())
+            label = "AUROC" if name == "auroc" else name
+            finding = (
+                f"no better than its base rate: {label} {value:.3f} on {rows}, where chance alone reaches {chance:.3f}"
+            )
+            break
+    else:
         return ""
-    return (
-        f"{model.name} is no better than its base rate: {name} {found:.3f} on {_part_rows(model, part)}, where chance "
-        f"alone reaches {chance:.3f}. What explains it best says nothing about a model that works; train it longer, or "
-        "on other data."
-    )
+    advice = "What explains it best says nothing about a model that works; train it longer, or on other data."
+    return "" if value > chance else f"{model.name} is {finding}. {advice}"
 
 
-def _of_values(model: ExplainedModel, part: str, found: float) -> str:
-    if found > 0:
-        return ""
-    return (
-        f"{model.name} is worse than predicting the mean: R^2 {found:.3f} on {_part_rows(model, part)}. What explains "
-        "it best says nothing about a model that works; train it longer, or on other data."
-    )
-
-
-def _part_rows(model: ExplainedModel, part: str) -> str:
-    return LEARNT if measured_on(model) == LEARNT else f"the {part} rows"
-
-
-def _error(model: ExplainedModel, part: Part) -> float:
+def _error(counts: Int[np.ndarray, " classes"]) -> float:
     """Standard error of the AUROC of a model that knows nothing (Mann and Whitney); of several classes at most."""
-    counts = _counts(model.dataset.labels[model.dataset.split.rows(part)])
     if len(counts) < 2:
         return 0.5
     total = int(counts.sum())
@@ -126,11 +111,23 @@ _CLASSES = 6  # that are named before the rest is counted
 
 def scope_of(model: ExplainedModel, scores: pl.DataFrame, label: str) -> dict[str, str]:
     """Names and sentences that a report needs to say of which model, class, baseline and rows its numbers are."""
-    scope = {"Explained": _followed(model, scores, label), "Baseline": _baseline(model), "Rows": _rows(model)}
-    return scope if model.dataset.task == "regression" else scope | {"Classes": _labels(model)}
+    if model.modality == "image":
+        baseline = "a removed pixel becomes the mean colour of the training images"
+    else:
+        words = ", a category the most frequent one" if model.material.categories else ""
+        rows = counted(len(model.background), "training row")
+        baseline = f"a removed number becomes its mean over the training rows{words} ({rows} in the background)"
+    scope = {"Explained": _tracked(model, scores, label), "Baseline": baseline, "Rows": _rows(model)}
+    if model.dataset.task == "regression":
+        return scope
+    classes = model.dataset.class_names  # rows that have none of them included
+    counts = np.bincount(model.dataset.labels[model.rows], minlength=len(classes)).tolist()
+    names = [*classes, *map(str, range(len(classes), len(counts)))]
+    labels = ", ".join(f"{name}: {count:,}" for name, count in zip(names, counts, strict=True))
+    return scope | {"Classes": f"labels of the explained rows: {labels}"}
 
 
-def _followed(model: ExplainedModel, scores: pl.DataFrame, label: str) -> str:
+def _tracked(model: ExplainedModel, scores: pl.DataFrame, label: str) -> str:
     if model.dataset.task == "regression":
         return f"the predicted value of {label}" if label else "the predicted value"
     inputs = scores.filter(pl.col("model") == model.name).select("input", "target").unique()
@@ -151,34 +148,14 @@ def _class_names(model: ExplainedModel) -> dict[int, str]:
     return dict(enumerate(names))  # numbers, or other words, in the order of the data's
 
 
-def _baseline(model: ExplainedModel) -> str:
-    rows = counted(len(model.background), "training row")
-    if model.modality == "image":
-        return "a removed pixel becomes the mean colour of the training images"
-    words = ", a category the most frequent one" if model.material.categories else ""
-    return f"a removed number becomes its mean over the training rows{words} ({rows} in the background)"
-
-
 def _rows(model: ExplainedModel) -> str:
     split, seed = model.dataset.split, model.data.seed
     part = split.rows(model.data.part)
-    whole = len(model.rows) == len(part)
-    many = (
-        f"all {len(part):,}"
-        if whole
-        else f"{len(model.rows):,} rows drawn at random with seed {seed} from {len(part):,}"
-    )
+    many = f"all {len(part):,}"
+    if len(model.rows) != len(part):
+        many = f"{len(model.rows):,} rows drawn at random with seed {seed} from {len(part):,}"
     how = "the rows that were named as held out" if split.named else f"a random split with seed {split.seed}"
     return f"{many} {model.data.part} rows of {how}, {len(model.dataset):,} rows in all"
-
-
-def _labels(model: ExplainedModel) -> str:
-    """How many of the rows are of each class of the data, those that have none included."""
-    classes = model.dataset.class_names
-    counts = np.bincount(model.dataset.labels[model.rows], minlength=len(classes)).tolist()
-    names = [*classes, *map(str, range(len(classes), len(counts)))]
-    words = [f"{name}: {count:,}" for name, count in zip(names, counts, strict=True)]
-    return f"labels of the explained rows: {', '.join(words)}"
 
 
 RUNTIME = "runtime.json"  # a runtime table that the user put into the study's folder
@@ -196,7 +173,7 @@ class Results:
 def read_results(study: Study) -> Results:
     """Read everything that is finished and whole; damaged files count as missing."""
     stems = {unit.stem: unit for unit in study.units}
-    files = study.store.contents("scores", study.stems).found
+    files = study.store.contents("scores", study.stems).files
     scores = study.scores()
     metrics = metric_infos(study, scores)
     tables = Tables(
@@ -251,7 +228,7 @@ def _examples(study: Study, scores: pl.DataFrame) -> tuple[Example, ...]:
         if scores.filter(pl.col("model") == model.name).is_empty():
             continue
         stem = examples_stem(model, study.spec, chosen_examples(study, model, scores))
-        path = study.store.contents("examples", [stem]).found.get(stem)
+        path = study.store.contents("examples", [stem]).files.get(stem)
         if path is not None:
             examples.append(read_example(path))
     return tuple(examples)
@@ -259,13 +236,16 @@ def _examples(study: Study, scores: pl.DataFrame) -> tuple[Example, ...]:
 
 def _uncertainty(study: Study) -> pl.DataFrame:
     stems = list(uncertainty_tables(study))
-    files = study.store.contents("uncertainty", stems).found
+    files = study.store.contents("uncertainty", stems).files
     table = read_tables([files[stem] for stem in stems if stem in files])
     return table if table.width else empty(UNCERTAINTY_SCHEMA)
 
 
 def _info(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> ModelInfo:
     label = model.data.label or (study.live.label if study.live else "")
+    moments = model.material.scale
+    mean, std = (tuple(part.flatten().tolist()) for part in (moments.mean, moments.std))
+    scale = Scale(mean, std, model.dataset.feature_names, wrapped=is_own(model.spec))
     return ModelInfo(
         name=model.name,
         dataset=model.dataset.name,
@@ -277,7 +257,7 @@ def _info(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> ModelInf
         task=model.dataset.task,
         weakness=" ".join(weak_models([model])),
         measured_on=measured_on(model),
-        scale=_scale(model),
+        scale=None if model.material.facts else scale,  # categories, which no mean and deviation standardises
         scope=scope_of(model, scores, label) if scores.width else {},
         unanswered=_unanswered(model),
     )
@@ -286,13 +266,6 @@ def _info(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> ModelInf
 def _unanswered(model: ExplainedModel) -> Mapping[Kind, str]:
     categories = model.material.codes
     return why_no_answer(model.scorer(False).adapter, categories is not None and bool(categories.all()))
-
-
-def _scale(model: ExplainedModel) -> Scale | None:
-    if model.material.facts:  # categories, which no mean and deviation standardises
-        return None
-    mean, std = (tuple(part.flatten().tolist()) for part in (model.material.scale.mean, model.material.scale.std))
-    return Scale(mean, std, model.dataset.feature_names, wrapped=is_own(model.spec))
 
 
 def _settings(study: Study) -> dict[str, Any]:

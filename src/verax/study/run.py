@@ -84,7 +84,7 @@ def run_study(
         for line in weak_models(study.models.values()):
             say(f"WARNING: {line}")
         contents = store.contents("scores", study.stems)
-        todo = [unit for unit in study.units if unit.stem not in contents.found]
+        todo = [unit for unit in study.units if unit.stem not in contents.files]
         for line in store.set_aside(contents.strange + store.contents("attributions").strange):
             say(line)
         with one_thread(machine):
@@ -113,7 +113,7 @@ def _disk_errors(store: Store) -> Iterator[None]:
 def plan_study(spec: StudySpec, folder: str | Path, machine: Machine = _HERE, workers: int = 1) -> Plan:
     """Say what a study would compute and cost; nothing is trained or written."""
     study = planned(spec, Store(folder))
-    finished = study.store.contents("scores", study.stems).found
+    finished = study.store.contents("scores", study.stems).files
     with one_thread(machine):
         return plan_of(study, [unit for unit in study.units if unit.stem not in finished], machine, workers)
 
@@ -154,4 +154,4 @@ def _lacking(study: Study, kind: str, stems: list[str], watcher: Watcher) -> lis
     contents = study.store.contents(kind, stems)
     for line in study.store.set_aside(contents.strange):
         watcher.log(line)
-    return [stem for stem in stems if stem not in contents.found]
+    return [stem for stem in stems if stem not in contents.files]

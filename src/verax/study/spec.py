@@ -154,7 +154,6 @@ def load_spec(
 
 
 def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] = ("MODULE",)) -> StudySpec:
-    """Check the content of a spec."""
     try:
         return StudySpec.model_validate(content)
     except ValidationError as error:

@@ -50,7 +50,7 @@ class EarlierStudyError(StoreError):
 class Contents:
     """What a folder of a study holds."""
 
-    found: dict[str, Path] = field(default_factory=dict)  # files that are what they say, by their stem
+    files: dict[str, Path] = field(default_factory=dict)  # files that are what they say, by their stem
     # files that are not wanted or not whole, with the reason
     strange: list[tuple[Path, str]] = field(default_factory=list)
 
@@ -74,15 +74,12 @@ class Store:
 
     @property
     def toml(self) -> Path:
-        """The frozen spec."""
         return self.folder / "study.toml"
 
     def model(self, name: str) -> Path:
-        """The file of a trained model."""
         return self.folder / "models" / f"{name}.safetensors"
 
     def cache(self, gib: float) -> Cache:
-        """The attribution cache."""
         return Cache(self.folder / "attributions", int(gib * 2**30))
 
     @contextlib.contextmanager
@@ -124,7 +121,6 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def freeze(self, spec: StudySpec, facts: Mapping[str, Any]) -> None:
-        """Write the frozen spec."""
         content = {"format": FORMAT, "study": spec.form(), "facts": dict(facts)}
         tomli_w = optional_package("tomli_w", "verax[study]", "a study")
         write_atomically(self.toml, with_checksum(tomli_w.dumps({"seal": BLANK_CHECKSUM, **content}).encode()))
@@ -183,10 +179,10 @@ class Store:
                 contents.strange.append((path, fault))
             elif wanted is not None and stem not in wanted:
                 contents.strange.append((path, "not part of this study"))
-            elif stem in contents.found:
-                contents.strange.append((path, f"holds the same unit as {contents.found[stem].name}"))
+            elif stem in contents.files:
+                contents.strange.append((path, f"holds the same unit as {contents.files[stem].name}"))
             else:
-                contents.found[stem] = path
+                contents.files[stem] = path
         return contents
 
     def table(self, paths: Collection[Path]) -> pl.DataFrame:
@@ -247,7 +243,6 @@ def read_tables(paths: Collection[Path]) -> pl.DataFrame:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts stored with a table."""
     facts: dict[str, Any] = json.loads(pl.read_parquet_metadata(path)["verax"])
     return facts
 

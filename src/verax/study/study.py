@@ -13,9 +13,9 @@ import polars as pl
 from verax.attribution.base import Modality
 from verax.data.base import Dataset
 from verax.data.catalogue import load_named, source_of
-from verax.scoring.model_files.saved import ModelFileError, SavedModel, load
+from verax.scoring.model_files.saved import ModelFileError, load
 from verax.study.cache import Cache
-from verax.study.data_spec import LIVE, DataSpec, ModelSpec
+from verax.study.data_spec import LIVE, DataSpec
 from verax.study.explained_models import ExplainedModel, explained_model, usable
 from verax.study.metrics import StudyMetrics, metrics_of, written
 from verax.study.models import Live, check_fits, is_own, keep_model, own_model, untrained
@@ -39,23 +39,25 @@ class Study:
 
     @cached_property
     def materials(self) -> tuple[Material, ...]:
-        """Inputs and background of each data set."""
         return tuple(material(data, self._dataset(data)) for data in self.spec.data)
 
     @cached_property
     def metrics(self) -> StudyMetrics:
-        """What is measured, by its column."""
         return metrics_of(self.spec.metrics)
 
     @cached_property
     def models(self) -> dict[str, ExplainedModel]:
-        """Every model with what it is explained on, by its name."""
-        return {
-            spec.name: self.own_models.get(spec.name)
-            or explained_model(data, spec, encoded, self._saved(spec, encoded.dataset))
-            for data, encoded in zip(self.spec.data, self.materials, strict=True)
-            for spec in data.models
-        }
+        models: dict[str, ExplainedModel] = {}
+        for data, encoded in zip(self.spec.data, self.materials, strict=True):
+            for spec in data.models:
+                if spec.name in self.own_models:
+                    models[spec.name] = self.own_models[spec.name]
+                    continue
+                path = self.store.model(spec.name)
+                saved = untrained(spec, encoded.dataset) if self.planning and not path.is_file() else load(path)
+                check_fits(spec, encoded.dataset, saved)
+                models[spec.name] = explained_model(data, spec, encoded, saved)
+        return models
 
     @cached_property
     def own_models(self) -> dict[str, ExplainedModel]:
@@ -93,8 +95,7 @@ class Study:
         return [*stages, Stage(model.configurations, self.metrics)]
 
     def scores(self) -> pl.DataFrame:
-        """The table of all scores that are there."""
-        files = self.store.contents("scores", self.stems).found
+        files = self.store.contents("scores", self.stems).files
         table = self.store.table([files[unit.stem] for unit in self.units if unit.stem in files])
         return one_table(table, self.models, self.metrics) if self.earlier and table.width else table
 
@@ -134,12 +135,6 @@ class Study:
                 "verax.run_study(..., out=...) with the same directory, to go on or to have the report written anew."
             )
         return self.live.dataset
-
-    def _saved(self, spec: ModelSpec, dataset: Dataset) -> SavedModel:
-        path = self.store.model(spec.name)
-        saved = untrained(spec, dataset) if self.planning and not path.is_file() else load(path)
-        check_fits(spec, dataset, saved)
-        return saved
 
 
 def prepare(
@@ -209,10 +204,7 @@ def _frozen(store: Store, log: Log) -> Frozen | None:
 
 
 def check_grown(frozen: Frozen, spec: StudySpec, store: Store, modality: Callable[[int], Modality]) -> None:
-    """Raise where a spec is of another study than the directory.
-
-    A study may get more rows, methods and metrics, and lose metrics; its files may be moved.
-    """
+    """Raise for a spec of another study; one may get more rows, methods and metrics, lose metrics, and be moved."""
     forms = [_identity(each) for each in (frozen.spec, spec)]
     for form, metrics in zip(forms, _changed_metrics(frozen, spec), strict=True):
         metrics_table = form.pop("metrics")  # named first, where it is the table that says a setting of all metrics
@@ -220,8 +212,11 @@ def check_grown(frozen: Frozen, spec: StudySpec, store: Store, modality: Callabl
         form["metrics"] = {name: metrics_table[name] for name in metrics_table.keys() & settings} | {"list": metrics}
     if len(frozen.spec.data) == len(spec.data):
         for place, (then, now) in enumerate(zip(frozen.spec.data, spec.data, strict=True)):
-            same = then.attributions == now.attributions
-            if then.name == now.name and (same or _has_all(then, now, modality(place))):
+            old_methods, new_methods = then.attributions, now.attributions
+            if then.name == now.name and (
+                old_methods == new_methods
+                or {*old_methods.configurations(modality(place))} <= {*new_methods.configurations(modality(place))}
+            ):
                 for form in forms:
                     form["data"][place].pop("attributions")
     old, new = (_flat("", form) for form in forms)
@@ -241,12 +236,12 @@ def earlier_specs(frozen: Frozen, spec: StudySpec, store: Store) -> tuple[StudyS
     """The specs of a directory whose scores are used by the next one; none where there are no scores."""
     if not any((store.folder / "scores").glob("*.parquet")):
         return ()
-    known = [_asked(each) for each in (*frozen.earlier, spec)]
-    return frozen.earlier if _asked(frozen.spec) in known else (*frozen.earlier, frozen.spec)
 
+    def scored(spec: StudySpec) -> tuple[Any, ...]:
+        return metrics_of(spec.metrics).form(), [data.attributions for data in spec.data]
 
-def _asked(spec: StudySpec) -> tuple[Any, ...]:
-    return metrics_of(spec.metrics).form(), [data.attributions for data in spec.data]
+    known = [scored(each) for each in (*frozen.earlier, spec)]
+    return frozen.earlier if scored(frozen.spec) in known else (*frozen.earlier, frozen.spec)
 
 
 def _changed_metrics(frozen: Frozen, spec: StudySpec) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -268,10 +263,6 @@ def _without(settings: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]
 
 def _columns(spec: StudySpec) -> dict[str, dict[str, Any]]:
     return {column: written(column, metric) for column, metric in metrics_of(spec.metrics).items()}
-
-
-def _has_all(then: DataSpec, now: DataSpec, modality: Modality) -> bool:
-    return set(then.attributions.configurations(modality)) <= set(now.attributions.configurations(modality))
 
 
 def _identity(spec: StudySpec) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Material:
 
 
 @contextlib.contextmanager
-def said_before() -> Iterator[None]:
+def known_warnings_silenced() -> Iterator[None]:
     """Silence what a study says of its categories once, and what is no doubt where the study itself explains."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\w+ counts 0 for features that are categorical")
@@ -126,7 +126,6 @@ def said_before() -> Iterator[None]:
 
 
 def modality_of(dataset: Dataset) -> Modality:
-    """Whether a data set holds tables or images."""
     return "tabular" if dataset.inputs.ndim == 2 else "image"
 
 
@@ -175,15 +174,11 @@ def _rows(data: DataSpec, dataset: Dataset) -> tuple[Int[np.ndarray, " n"], Int[
     if not len(rows):
         raise ValueError(f"data: {dataset.name} has no {data.part} rows.")
     data.attributions.configurations(modality_of(dataset))  # raises for what is not for such data, before any training
-    return rows, _background_rows(dataset, data.background)
-
-
-def _background_rows(dataset: Dataset, count: int | None) -> Int[np.ndarray, " m"]:
-    """Training rows, all of a table or some of many images, chosen by the seed of the split."""
-    rows = dataset.split.train
+    # training rows, all of a table or some of many images, chosen by the seed of the split
+    train, count = dataset.split.train, data.background
     if count is None:
-        count = len(rows) if dataset.inputs.ndim == 2 else _IMAGES_IN_BACKGROUND
-    return np.sort(_shuffled(rows, dataset.split.seed, "background")[:count])
+        count = len(train) if dataset.inputs.ndim == 2 else _IMAGES_IN_BACKGROUND
+    return rows, np.sort(_shuffled(train, dataset.split.seed, "background")[:count])
 
 
 def _shuffled(rows: Int[np.ndarray, " n"], seed: int, purpose: str) -> Int[np.ndarray, " n"]:

@@ -31,7 +31,11 @@ def configurations(scores: pl.DataFrame, metrics: Sequence[MetricInfo]) -> pl.Da
         pl.len().cast(pl.Int64).alias("inputs"),
         *(_wide(name).mean() for name in [*columns, *norm]),
         *((_wide(name).std() / pl.col(name).count().sqrt()).alias(f"{name}_error") for name in columns),
-        *(_monte_carlo_error(metric.column) for metric in metrics if metric.noisy),
+        *(
+            pl.when(squares.count() > 0).then(squares.sum().sqrt() / squares.count()).alias(f"{column}_mc_error")
+            for column in (metric.column for metric in metrics if metric.noisy)
+            for squares in (_wide(f"{column}_se").pow(2),)
+        ),
         *(_wide(name).sum() for name in costs),
         *(
             pl.col(name).count().cast(pl.Int64).alias(name.replace("_rows", "_inputs"))
@@ -69,12 +73,6 @@ def methods(
 
 def _wide(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Float64)  # sums of many single-precision numbers lose digits
-
-
-def _monte_carlo_error(name: str) -> pl.Expr:
-    squares = _wide(f"{name}_se").pow(2)
-    error = squares.sum().sqrt() / pl.col(f"{name}_se").count()
-    return pl.when(pl.col(f"{name}_se").count() > 0).then(error).alias(f"{name}_mc_error")
 
 
 def curves(uncertainty: pl.DataFrame) -> pl.DataFrame:
@@ -192,7 +190,6 @@ def settings_of(configuration: str) -> dict[str, Any]:
 
 
 def method_of(configuration: str) -> str:
-    """The name of the method."""
     return configuration.partition("(")[0]
 
 

@@ -221,15 +221,11 @@ def scores_schema(metrics: Sequence[MetricInfo]) -> Schema:
 
 
 def empty(schema: Schema) -> pl.DataFrame:
-    """A table of these columns without rows."""
     return pl.DataFrame(schema=dict(schema))
 
 
 def joined(several: Sequence[Tables]) -> Tables:
-    """One set of tables with the models of several studies, and the metrics that all of them measured.
-
-    Settings and costs belong to a single study each, and are left out.
-    """
+    """The models of several studies with the metrics that all of them measured; settings and costs are left out."""
     first, *others = several
     names = Counter(model.name for tables in several for model in tables.models)
     twice = [name for name, count in names.items() if count > 1]

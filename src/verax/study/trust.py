@@ -26,7 +26,7 @@ from verax.study.ranking import best_configuration
 from verax.study.spec import TrustSpec
 from verax.study.store import parquet, read_facts
 from verax.study.study import Study
-from verax.study.study_data import Machine, said_before
+from verax.study.study_data import Machine, known_warnings_silenced
 from verax.study.tables import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust, empty
 from verax.study.units import other_key
 
@@ -51,7 +51,6 @@ class Question(ABC):
 
     @property
     def title(self) -> str:
-        """Whom it asks, and about what."""
         return f"{self.model.name}: {self.name}"
 
     @property
@@ -60,26 +59,25 @@ class Question(ABC):
         return slice(0, min(self.spec.inputs, len(self.model.inputs)))
 
     @property
-    def own(self) -> dict[str, Metric]:
+    def concerned(self) -> dict[str, Metric]:
         """The metrics that the question is about, by column."""
         return {column: metric for column, metric in self.metrics.on(self.rows).items() if self.concerns(metric)}
 
     @property
     def shown(self) -> list[Attribution]:
         """The configurations that it is about, each once."""
-        return list(dict.fromkeys(self.best[column] for column in self.own if column in self.best))
+        return list(dict.fromkeys(self.best[column] for column in self.concerned if column in self.best))
 
     @property
     def stem(self) -> str:
         """The name of its file in the store."""
         best = {column: method.canonical for column, method in self.best.items()}
         settings = {"format": _FORMAT, "best": best, **self.settings}
-        key = other_key(f"trust {self.name}", self.model, self.rows, self.shown, self.own, settings)
+        key = other_key(f"trust {self.name}", self.model, self.rows, self.shown, self.concerned, settings)
         return f"{self.model.name}.{self.name}.{key[:16]}"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What else of the spec the answer depends on."""
         return {}
 
     @abstractmethod
@@ -99,7 +97,7 @@ class Question(ABC):
         why = self.why_not()
         if not why:
             try:
-                with said_before():
+                with known_warnings_silenced():
                     return self.answered(machine, cache)
             except ValueError as error:  # what the calls raise for, each with its reason, before they work
                 why = str(error)
@@ -108,7 +106,7 @@ class Question(ABC):
     def _measured(self) -> dict[str, Metric]:
         """The metrics that it is about, with training rows for replacements that take some."""
         whole = self.metrics.on_data(self.rows, self.model.background)
-        return {column: whole[column] for column in self.own if column in self.best}
+        return {column: whole[column] for column in self.concerned if column in self.best}
 
 
 class DistanceCheck(Question):
@@ -121,7 +119,6 @@ class DistanceCheck(Question):
         return isinstance(metric, GuidedMetric)
 
     def why_not(self) -> str:
-        """Asked where there is a metric that removes features."""
         return "" if self.shown else "distance: it is that of rows with removed features, and no metric removes some."
 
     def answered(self, machine: Machine, cache: Cache) -> Answer:
@@ -155,7 +152,7 @@ class DistanceCheck(Question):
         return pl.DataFrame(rows, schema=dict(DISTANCE_SCHEMA)), {}
 
     def _replacement(self, column: str) -> str:
-        metric = self.own.get(column)
+        metric = self.concerned.get(column)
         return (metric.experiment.replacement or BASELINE).short_form if isinstance(metric, GuidedMetric) else ""
 
 
@@ -166,11 +163,9 @@ class LimitsCheck(Question):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How many model rows may be spent."""
         return {"rows": self.spec.limit_rows}
 
     def concerns(self, metric: Metric) -> bool:
-        """Metrics whose limits are known."""
         return has_limits(metric) and not is_drawn(metric)
 
     def why_not(self) -> str:
@@ -222,11 +217,9 @@ class SignificanceCheck(Question):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The trials."""
         return {"trials": list(self.spec.trials)}
 
     def concerns(self, metric: Metric) -> bool:
-        """All of them."""
         return True
 
     @property
@@ -238,7 +231,7 @@ class SignificanceCheck(Question):
     def explanations(self) -> dict[str, Attribution]:
         """What the metrics are shown, by a name for people."""
         first: dict[str, str] = {}
-        for column, metric in self.own.items():
+        for column, metric in self.concerned.items():
             if column in self.best:
                 first.setdefault(metric.kind, column)
         named: dict[Attribution, str] = {}
@@ -247,7 +240,6 @@ class SignificanceCheck(Question):
         return {name: method for method, name in named.items()}
 
     def why_not(self) -> str:
-        """Asked wherever something was measured."""
         return ""
 
     def answered(self, machine: Machine, cache: Cache) -> Answer:
@@ -291,13 +283,12 @@ def questions(study: Study, scores: pl.DataFrame) -> dict[str, Question]:
 
 
 def to_ask(study: Study, unfinished: bool) -> int:
-    """How many questions have no answer yet."""
     if not study.spec.trust.inputs:
         return 0
     if unfinished:
         return len(QUESTIONS) * len(study.models)
     listed = questions(study, study.scores())
-    return len(listed) - len(study.store.contents(TRUST, listed).found)
+    return len(listed) - len(study.store.contents(TRUST, listed).files)
 
 
 def answer(study: Study, question: Question, machine: Machine) -> None:
@@ -312,7 +303,7 @@ def read_trust(study: Study, scores: pl.DataFrame) -> Trust | None:
     if not settings.inputs:
         return None
     listed = questions(study, scores)
-    files = study.store.contents(TRUST, listed).found
+    files = study.store.contents(TRUST, listed).files
     tables = {"distance": [empty(DISTANCE_SCHEMA)], "limits": [empty(LIMITS_SCHEMA)]}
     audits: dict[str, Audit] = {}
     left_out: dict[str, tuple[str, ...]] = {}

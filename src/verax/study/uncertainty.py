@@ -31,10 +31,7 @@ class Resampling:
 
 
 def uncertainty_tables(study: Study) -> dict[str, Resampling]:
-    """All tables by the names of their files; none where the study does not measure Infidelity near inputs.
-
-    One for each model, and where methods were added to the study another one for these.
-    """
+    """All tables by the names of their files: one for each model, and another for methods that were added later."""
     metric, uncertainty = local_infidelity(study.metrics), study.spec.uncertainty
     if metric is None or not uncertainty.inputs:
         return {}
@@ -62,7 +59,6 @@ def compute_uncertainty(study: Study, stem: str, machine: Machine) -> None:
 
 
 def uncertainty_stem(model: ExplainedModel, metric: Infidelity, settings: UncertaintySpec) -> str:
-    """The name of its file in the store."""
     configurations = thinned(model.configurations, settings.every)
     pool = {"infidelity": replace(metric, samples=settings.samples)}
     # tables without replacement keep the names that they had before there was a choice

@@ -96,12 +96,10 @@ class Unit:
 
     @property
     def stem(self) -> str:
-        """Its name in the store."""
         return f"{self.model}.{self.rows.start:06d}-{self.rows.stop:06d}.{self.key[:16]}"
 
     @property
     def inputs(self) -> int:
-        """How many."""
         return int(self.rows.stop - self.rows.start)
 
 

@@ -35,7 +35,6 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether all that was compared agrees."""
         return not self.different
 
 
@@ -48,7 +47,7 @@ def verify(
         file for kind in ("uncertainty", "trust", "examples") for file in study.store.contents(kind).strange
     ]
     different = [f"{path.parent.name}/{path.name}: {reason}" for path, reason in strange]
-    finished = [unit for unit in study.units if unit.stem in stored.found]
+    finished = [unit for unit in study.units if unit.stem in stored.files]
     if not finished:
         raise StoreError(f"{study.store.folder}: no finished unit to verify.")
     missing = len(study.units) - len(finished)
@@ -58,7 +57,7 @@ def verify(
     values, bitwise = 0, True
     for unit in sorted(sample, key=lambda unit: unit.stem):
         tell(unit.stem)
-        path = stored.found[unit.stem]
+        path = stored.files[unit.stem]
         facts, nothing = read_facts(path), Cache(path.parent, 0)
         with one_thread(machine):
             same = facts["versions"] == versions() and facts["device"] == machine.name

@@ -28,7 +28,6 @@ class TabularNoise:
         settle(self, sigma=checked_not_negative("sigma", self.sigma))
 
     def __call__(self, inputs: Float[Tensor, "n *shape"], generator: torch.Generator) -> Float[Tensor, "n *shape"]:
-        """Return the batch with noise."""
         if self.sigma == 0:
             return inputs
         return inputs + self.sigma * normal(tuple(inputs.shape), inputs, generator)
@@ -115,7 +114,6 @@ def key(seed: int, epoch: int, purpose: str) -> int:
 
 
 def generator(seed: int) -> torch.Generator:
-    """A generator on the CPU."""
     return torch.Generator().manual_seed(seed)
 
 

@@ -51,7 +51,6 @@ class Epoch:
 
     @property
     def words(self) -> str:
-        """That score, in words."""
         return f"validation {'R^2' if self.auroc is None else 'AUROC'} {self.score:.4f}"
 
 

@@ -18,12 +18,10 @@ _MEDIAN_OF_NINE = (
 
 
 def brighten(images: Images, amount: Strengths) -> Images:
-    """Add an amount to every pixel."""
     return (images + _per_image(amount)).clamp(0, 1)
 
 
 def change_contrast(images: Images, amount: Strengths) -> Images:
-    """Multiply every pixel by 1 + amount."""
     return (images * (1 + _per_image(amount))).clamp(0, 1)
 
 

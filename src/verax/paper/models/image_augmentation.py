@@ -48,7 +48,6 @@ class ImageAugmentation:
         return replace(self, **{name: getattr(self, name) * share for name in names})
 
     def __call__(self, inputs: Images, generator: torch.Generator) -> Images:
-        """Return the changed batch."""
         # Every number but the noise is drawn for every image, needed or not.
         images, count = inputs, len(inputs)
         lots = uniform((3, count), 0.0, 1.0, images, generator)
@@ -84,8 +83,8 @@ class ImageAugmentation:
         images = on_rows(colour.blur, images, gaussian, colour.gaussian_kernels(0.5 + width))
         sigma = (5 + 25 * variance).sqrt() / 255
 
-        def noised(some: Tensor, own: Tensor) -> Tensor:
-            return colour.add_noise(some, normal(tuple(some.shape), some, generator), own)
+        def noised(some: Tensor, deviations: Tensor) -> Tensor:
+            return colour.add_noise(some, normal(tuple(some.shape), some, generator), deviations)
 
         return on_rows(noised, images, noisy, sigma)
 

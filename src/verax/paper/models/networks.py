@@ -139,7 +139,6 @@ class InceptionBlock(nn.Module):
         self.branch4 = nn.Sequential(pool, Convolution(channels, pooled, 1))
 
     def forward(self, x: Float[Tensor, "n channels h w"]) -> Float[Tensor, "n width h w"]:
-        """All branches of the same input."""
         return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], 1)
 
 
@@ -153,7 +152,6 @@ class Convolution(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Float[Tensor, "n channels h w"]) -> Float[Tensor, "n filters a b"]:
-        """Convolve, normalise, cut off."""
         output: Tensor = self.relu(self.bn(self.conv(x)))
         return output
 
@@ -172,7 +170,6 @@ class AuxiliaryHead(nn.Module):
         self.fc2 = nn.Linear(1024, outputs)
 
     def forward(self, x: Float[Tensor, "n channels h w"]) -> Float[Tensor, "n outputs"]:
-        """Logits."""
         hidden = self.fc1(self.flatten(self.conv(self.pool(x))))
         logits: Tensor = self.fc2(self.dropout(self.relu(hidden)))
         return logits
@@ -191,7 +188,6 @@ class Loaded:
     unused: tuple[str, ...]
 
     def __str__(self) -> str:
-        """In a sentence."""
         left, unused = (", ".join(names) or "nothing" for names in (self.left, self.unused))
         return f"left at initial values: {left}; not used from the checkpoint: {unused}"
 
@@ -211,22 +207,22 @@ def load_googlenet_state(module: nn.Module, state: Mapping[str, Tensor]) -> Load
         >>> load_googlenet_state(InceptionV1().build(seed=1), thousand.state_dict()).left
         ('fc.weight', 'fc.bias')
     """
-    own_state = module.state_dict()
-    differ = {name for name in own_state if name in state and own_state[name].shape != state[name].shape}
-    fitting = {name for name in state if name in own_state and not (name in differ and _HEADS.fullmatch(name))}
-    missing = [name for name in own_state if name not in state and not name.endswith(_COUNT)]
+    current = module.state_dict()
+    differ = {name for name in current if name in state and current[name].shape != state[name].shape}
+    fitting = {name for name in state if name in current and not (name in differ and _HEADS.fullmatch(name))}
+    missing = [name for name in current if name not in state and not name.endswith(_COUNT)]
     if not any(name.startswith("aux") for name in state):
         missing = [name for name in missing if not name.startswith("aux")]
-    unknown = [name for name in state if name not in own_state and not name.startswith(("aux1.", "aux2."))]
-    wrong = [name for name in own_state if name in fitting and name in differ]
+    unknown = [name for name in state if name not in current and not name.startswith(("aux1.", "aux2."))]
+    wrong = [name for name in current if name in fitting and name in differ]
     for problem, names in (("lacks", missing), ("has beyond these", unknown)):
         if names:
             raise ValueError(f"state: not a checkpoint of googlenet; it {problem} {_some(names)}.")
     if wrong:
-        sizes = f"expected shape {tuple(own_state[wrong[0]].shape)}, got {tuple(state[wrong[0]].shape)}"
+        sizes = f"expected shape {tuple(current[wrong[0]].shape)}, got {tuple(state[wrong[0]].shape)}"
         raise ValueError(f"state: does not fit the network in {_some(wrong)}; {wrong[0]}: {sizes}.")
-    module.load_state_dict({name: state[name] for name in own_state if name in fitting}, strict=False)
-    left = tuple(name for name in own_state if name not in fitting and not name.endswith(_COUNT))
+    module.load_state_dict({name: state[name] for name in current if name in fitting}, strict=False)
+    left = tuple(name for name in current if name not in fitting and not name.endswith(_COUNT))
     return Loaded(left, tuple(name for name in state if name not in fitting))
 
 

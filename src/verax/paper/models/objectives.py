@@ -39,16 +39,13 @@ class TwoClasses(Objective):
     smoothing: float = 0.0
 
     def loss(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"], weight: Tensor) -> Tensor:
-        """Of labels that are so much less certain."""
         smooth = labels.float() * (1 - self.smoothing) + self.smoothing / 2
         return F.binary_cross_entropy_with_logits(outputs.reshape(len(labels)), smooth, weight[labels])
 
     def right(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Tensor:
-        """Those on the right side of 0."""
         return ((outputs.reshape(len(labels)) > 0) == (labels == 1)).sum()
 
     def figures(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Figures:
-        """AUROC and accuracy."""
         right = ((outputs.reshape(-1) > 0) == (labels == 1)).double().mean()
         return {"auroc": auroc(outputs.reshape(-1), labels), "accuracy": float(right)}
 
@@ -65,11 +62,9 @@ class SeveralClasses(Objective):
         return (each * weight[labels]).mean()
 
     def right(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Tensor:
-        """Those whose class has the largest logit."""
         return (outputs.argmax(1) == labels).sum()
 
     def figures(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Figures:
-        """Mean AUROC over the classes that are there, and accuracy."""
         return class_figures(outputs.softmax(1), labels)
 
 
@@ -81,11 +76,9 @@ class Values(Objective):
     std: float  # their standard deviation
 
     def loss(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"], weight: Tensor) -> Tensor:
-        """The network learns standardised labels."""
         return F.mse_loss(outputs.reshape(len(labels)), ((labels - self.mean) / self.std).to(outputs))
 
     def right(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Tensor:
-        """No value is simply right."""
         return torch.zeros((), device=outputs.device)
 
     def figures(self, outputs: Float[Tensor, "n outputs"], labels: Shaped[Tensor, " n"]) -> Figures:
@@ -94,7 +87,6 @@ class Values(Objective):
 
     @torch.no_grad()
     def finish(self, module: nn.Module) -> None:
-        """The last layer returns the labels' own unit."""
         last = module.get_submodule("fc")
         for numbers in (last.weight, last.bias):
             numbers.mul_(self.std)  # type: ignore[operator]

@@ -125,7 +125,6 @@ def _numbers(module: nn.Module) -> list[Tensor]:
 
 
 def copied(module: nn.Module) -> dict[str, Tensor]:
-    """A copy of all tensors of a network, by name."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
 
 

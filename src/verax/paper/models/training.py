@@ -126,7 +126,6 @@ class _Run:
         return epoch
 
     def result(self) -> Trained:
-        """The chosen weights, measured."""
         self.learner.release()
         module = self.learner.result
         module.load_state_dict(self.best)
