@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from verax.cli import app
-from verax.cli.common import _as_options
+from verax.cli.common import as_options
 
 skl2onnx = pytest.importorskip("skl2onnx", reason="needs the extra onnx")
 
@@ -144,7 +144,7 @@ def test_refusals_are_one_line(arguments, words):
 def test_warnings_speak_of_options() -> None:
     advice = 'Pass background=train_inputs, verax.Scorer(model, returns="logits") or output="logit".'
     advice += ' Give the metric sigma="std", and the problem background=train_inputs.'
-    assert _as_options(advice) == (
+    assert as_options(advice) == (
         "Pass --background FILE, --returns logits or --output logit. Give --metric 'NAME(sigma=std)', and "
         "--background FILE."
     )

@@ -74,6 +74,15 @@ def test_a_batch_a_day_until_the_fidelity_falls(folder) -> None:
     assert (folder / "state.json").read_bytes() == before
 
 
+def test_notes_speak_of_options(folder) -> None:
+    """Contributions against another baseline than that of the call, which is 0."""
+    weights = next(iter(Linear(4).build(seed=0).parameters())).detach().numpy()[0]
+    np.save(folder / "a0.npy", (np.load(folder / "x0.npy") + 0.5) * weights)
+    result = invoke(folder, 0, "--window", 100, "--target", 1)
+    assert result.exit_code == 0, result.stderr
+    assert "Pass what it was explained against as --baselines, or explain it against this baseline." in result.stderr
+
+
 def test_windows_of_so_many_rows(folder) -> None:
     early = invoke(folder, 3, "--window", "1000", "--state", folder / "early.json", "--report", folder / "early.html")
     assert early.exit_code == 0

@@ -83,7 +83,7 @@ def _warnings_in_a_line() -> Iterator[None]:
     def in_a_line(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
-        return escape(f"verax: warning: {_as_options(' '.join(str(message).split()))}") + "\n"
+        return escape(f"verax: warning: {as_options(' '.join(str(message).split()))}") + "\n"
 
     before = warnings.formatwarning
     warnings.formatwarning = in_a_line
@@ -93,13 +93,13 @@ def _warnings_in_a_line() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-def _as_options(text: str) -> str:
+def as_options(text: str) -> str:
     """The arguments that a message speaks of, as options of the command line.
 
     Example:
-        >>> _as_options('Pass baselines="mean" with background=train_inputs, or output="logit".')
+        >>> as_options('Pass baselines="mean" with background=train_inputs, or output="logit".')
         'Pass --baselines mean --background FILE, or --output logit.'
-        >>> _as_options('target: expected a class; pass background=FILE.'), _as_options("pc: no such thing.")
+        >>> as_options('target: expected a class; pass background=FILE.'), as_options("pc: no such thing.")
         ('--target: expected a class; pass --background FILE.', 'pc: no such thing.')
     """
 
@@ -108,6 +108,7 @@ def _as_options(text: str) -> str:
 
     text = re.sub(r'verax\.Scorer\(\w+, (returns="\w+")\)', r"\1", text)
     text = text.replace('the metric sigma="std", and the problem', "--metric 'NAME(sigma=std)', and")
+    text = text.replace("leave target out", "leave --target out")
     text = re.sub(r"( with)? background=[a-z]\w*", " --background FILE", text)
     text = re.sub(rf"^({_ARGUMENTS})(?=: )", lambda match: _option(match[1]), text)
     text = re.sub(rf'\b({_ARGUMENTS})="(\w+)"', option, text)
@@ -152,7 +153,7 @@ def _message(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, MemoryError):
         return f"not enough memory{f' ({error})' if str(error) else ''}; free some, or use a machine with more."
-    text = _as_options(str(error) or type(error).__name__)
+    text = as_options(str(error) or type(error).__name__)
     return re.sub(r"\s+", " ", text) if re.search(r"\n\s", text) else text  # an indented line goes on with the last
 
 

@@ -117,7 +117,7 @@ def monitor(
             followed = {} if measured.so_far is None else measured.so_far.facts
             common.tell(f"verax: {fact_line(followed)}.")
             for note in held.notes:
-                common.tell(f"verax: {note}")
+                common.tell(f"verax: {common.as_options(note)}")
         _write(held, state, report, {"model file": str(model)} | followed)
     for result in windows:
         typer.echo(json.dumps(finite(asdict(result)), allow_nan=False) if as_json else escape(_line(result)))
