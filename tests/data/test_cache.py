@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from verax.data.downloads import cache_folder
+from verax.paper.downloads import cache_folder
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 
 from verax.data.array_files import read_arrays
-from verax.data.downloads import DownloadError, bounded_downloads
 from verax.data.file import load_file
-from verax.data.images import read_image
+from verax.paper.downloads import DownloadError, bounded_downloads
+from verax.paper.images import read_image
 
 Image = pytest.importorskip("PIL.Image")
 

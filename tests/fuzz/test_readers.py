@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from verax.data.array_files import SUFFIXES, read_arrays, read_words
 from verax.data.file import load_file
-from verax.data.images import FAULTS, read_image
 from verax.models import load, save
 from verax.paper.heloc import load_heloc
+from verax.paper.images import FAULTS, read_image
 from verax.paper.isic_labels import read_labels
 from verax.paper.models import Linear
 from verax.study.spec import load_spec

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from verax.data import images
 from verax.data.base import as_numbers, fingerprint
 from verax.datasets import Dataset
+from verax.paper import images
 from verax.paper.isic import lesion_groups, load_isic, load_isic_with_report
 from verax.paper.isic_labels import read_labels
 

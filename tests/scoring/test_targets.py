@@ -152,7 +152,7 @@ def test_attributions_and_metrics_agree_about_the_class_at_a_tie():
     for output in ("probability", "logit"):
         assert calls.prediction_change(Tie(), x, x, output=output).target.tolist() == [1, 1, 1]
     with verax.Scorer(Tie()).session(x, "torch", "logit", gradients=True) as session:
-        assert session.begin(x, None)[0].tolist() == [1, 1, 1]
+        assert session.tracked(session.clean_outputs(x, decide=True), None)[0].tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("returns", ["logits", "probabilities"])

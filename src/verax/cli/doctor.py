@@ -110,7 +110,7 @@ def examine(needs: Sequence[str] | None = None) -> Checkup:
     import torch  # as everything that takes long to import
 
     import verax
-    from verax.data.downloads import cache_folder
+    from verax.paper.downloads import cache_folder
 
     needed = requirements() if needs is None else [Requirement(line) for line in needs]
     # a marker may speak of another system

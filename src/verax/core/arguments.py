@@ -48,21 +48,15 @@ def checked_seed(value: Any) -> int:
     return int(value)
 
 
-def kind_in_words(given: Any) -> str:
-    """What was found where something else was wanted, in a few words whatever its size: its type, length or shape.
-
-    Example:
-        >>> import numpy as np
-        >>> kind_in_words(np.zeros((5, 3))), kind_in_words([1, 2]), kind_in_words({"a": 1}), kind_in_words(3)
-        ('ndarray of shape (5, 3)', 'a list of 2', "a dict of 'a'", 'int')
-    """
-    words = type(given).__name__
-    if isinstance(given, Mapping):
-        names = ", ".join(map(repr, itertools.islice(given, 8)))
-        return f"a {words} of {names}{', ...' if len(given) > 8 else ''}" if given else f"an empty {words}"
-    if isinstance(given, tuple | list):
-        return f"a {words} of {len(given)}"
-    shape = getattr(given, "shape", None)
+def kind_in_words(value: Any) -> str:
+    """What was found where something else was wanted, in a few words whatever its size: its type, length or shape."""
+    words = type(value).__name__
+    if isinstance(value, Mapping):
+        names = ", ".join(map(repr, itertools.islice(value, 8)))
+        return f"a {words} of {names}{', ...' if len(value) > 8 else ''}" if value else f"an empty {words}"
+    if isinstance(value, tuple | list):
+        return f"a {words} of {len(value)}"
+    shape = getattr(value, "shape", None)
     return words if shape is None else f"{words} of shape {tuple(shape)}"
 
 

@@ -24,15 +24,7 @@ def block_bytes(device: torch.device) -> int:
 
 
 def rectangles(start: int, stop: int, width: int) -> Iterator[tuple[slice, slice]]:
-    """Cut cells ``start`` to ``stop`` of a table, counted row by row, into at most three rectangles, in their order.
-
-    Example:
-        >>> for rows, columns in rectangles(2, 15, width=4):
-        ...     print(list(range(4))[rows], list(range(4))[columns])
-        [0] [2, 3]
-        [1, 2] [0, 1, 2, 3]
-        [3] [0, 1, 2]
-    """
+    """Cut cells ``start`` to ``stop`` of a table, counted row by row, into at most three rectangles, in their order."""
     while start < stop:
         row, column = divmod(start, width)
         rows = 0 if column else (stop - start) // width
@@ -43,12 +35,7 @@ def rectangles(start: int, stop: int, width: int) -> Iterator[tuple[slice, slice
 
 
 def pieces(count: int, size: int, chunk: int | None = None) -> Iterator[slice]:
-    """Cut ``count`` things into slices of at most ``size``; with a ``chunk``, anew after each so many of them.
-
-    Example:
-        >>> [(piece.start, piece.stop) for piece in pieces(8, 3, chunk=5)]
-        [(0, 3), (3, 5), (5, 8)]
-    """
+    """Cut ``count`` things into slices of at most ``size``; with a ``chunk``, anew after each so many of them."""
     whole = chunk or max(1, count)
     for begin in range(0, count, whole):
         end = min(begin + whole, count)
@@ -61,21 +48,12 @@ def chunk_size(batch_size: int, row_bytes: int) -> int:
 
     The last bits of a model's answers may depend on the rows beside a row. A call makes the same model calls as one
     call for each of its chunks; that is what makes the numbers of ``verax.stream`` those of ``verax.evaluate``.
-
-    Example:
-        >>> chunk_size(2048, row_bytes=80), chunk_size(1024, row_bytes=4 * 3 * 224 * 224)
-        (32768, 6144)
     """
     return batch_size * max(1, min(_BATCHES, _CHUNK_BYTES // (batch_size * row_bytes)))
 
 
 def whole_batches(count: int, rows: int, batch_size: int) -> int:
-    """Reduce a number of things with some rows each, so that the last batch of their rows is nearly full.
-
-    Example:
-        >>> whole_batches(243, 38, 1024), 242 * 38 / 1024
-        (242, 8.98046875)
-    """
+    """Reduce a number of things with some rows each, so that the last batch of their rows is nearly full."""
     return count * rows // batch_size * batch_size // max(1, rows) or count
 
 
@@ -101,10 +79,6 @@ def deterministic_scatter_add(
 
     The whole numbers count ``2**-52`` of the power of two above the largest value of a line, and are rounded towards 0.
     A value that is not finite makes the sums of its line NaN.
-
-    Example:
-        >>> deterministic_scatter_add(torch.tensor([0.5, 3.0, 0.25]), torch.tensor([1, 0, 1]), torch.zeros(3))
-        tensor([3.0000, 0.7500, 0.0000])
     """
     largest = values.abs().amax(-1, keepdim=True)
     exponent = torch.frexp(largest).exponent.clamp(min=_LEAST)

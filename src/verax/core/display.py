@@ -20,31 +20,22 @@ _CAPTION_STYLE = 'style="color: inherit; text-align: left; padding: 4px 0"'
 
 
 def escape(text: str) -> str:
-    r"""Text with control characters written out, so that no name moves the cursor, colours or hides what is said.
+    """Text with control characters written out, so that no name moves the cursor, colours or hides what is said.
 
     Line breaks and tabs stay.
-
-    Example:
-        >>> print(escape("age\x1b[2J"))
-        age\x1b[2J
     """
     if text.isprintable():
         return text
     return "".join(_shown(sign) for sign in text)
 
 
-def _shown(one: str) -> str:
-    harmful = one not in "\n\t" and unicodedata.category(one) in _HARMFUL
-    return one.encode("unicode_escape").decode("ascii") if harmful else one
+def _shown(sign: str) -> str:
+    harmful = sign not in "\n\t" and unicodedata.category(sign) in _HARMFUL
+    return sign.encode("unicode_escape").decode("ascii") if harmful else sign
 
 
 def digits_of_interval(values: Sequence[float], reach: float) -> list[str]:
-    """Numbers that share an uncertainty, with the decimals that show two digits of it.
-
-    Example:
-        >>> digits_of_interval([0.3882, 0.3723, 0.4042], 0.016), digits_of_interval([206855.8, 204001.2], 2854.6)
-        (['0.388', '0.372', '0.404'], ['206900', '204000'])
-    """
+    """Numbers that share an uncertainty, with the decimals that show two digits of it."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if not (math.isfinite(reach) and reach > 0 and largest > 0):
         return [significant(value, 4) for value in values]
@@ -54,12 +45,7 @@ def digits_of_interval(values: Sequence[float], reach: float) -> list[str]:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number of so many significant digits; a large one is written out.
-
-    Example:
-        >>> significant(0.04321), significant(206855.8), significant(5e-7)
-        ('0.0432', '207000', '5e-07')
-    """
+    """A number of so many significant digits; a large one is written out."""
     if 10**digits <= abs(value) < _LARGEST:
         return f"{float(f'{value:.{digits}g}'):.0f}"
     return f"{value:.{digits}g}"
@@ -149,22 +135,12 @@ class TextTable:
 
 
 def metric_head(label: str, higher_is_better: bool) -> str:
-    """A metric as the head of a column.
-
-    Example:
-        >>> metric_head("PC", True), metric_head("mine", False)
-        ('PC (higher is better)', 'mine (lower is better)')
-    """
+    """A metric as the head of a column."""
     return f"{label} ({'higher' if higher_is_better else 'lower'} is better)"
 
 
 def first_rows(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """The first rows, and a last one that says how many are missing.
-
-    Example:
-        >>> first_rows([("a", "1")] * 100)[-2:]
-        (('a', '1'), ('... and 60 more', ''))
-    """
+    """The first rows, and a last one that says how many are missing."""
     if len(rows) <= MOST_ROWS:
         return tuple(rows)
     rest = (f"... and {len(rows) - MOST_ROWS} more", *[""] * (len(rows[0]) - 1))
@@ -172,12 +148,7 @@ def first_rows(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
 
 
 def cost(rows: int, seconds: float) -> str:
-    """What a call cost.
-
-    Example:
-        >>> cost(12345, 0.04567)
-        '12,345 model rows, 0.0457 s'
-    """
+    """What a call cost."""
     return f"{rows:,} model rows, {seconds:.3g} s"
 
 
@@ -187,12 +158,7 @@ def _one_line(cell: str) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """A number of things.
-
-    Example:
-        >>> counted(1, "input"), counted(1200, "input")
-        ('1 input', '1,200 inputs')
-    """
+    """A number of things."""
     return f"{count:,} {thing}{'s' if count != 1 else ''}"
 
 

@@ -50,13 +50,7 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, tasks: Iterable[Any], tell: Tell = nobody, name: Callable[[Any], str] = str) -> Iterator[Any]:
-        """Yield what comes of each task, the first to finish first; a task is taken when a worker is free.
-
-        Args:
-            tasks: What the function is applied to.
-            tell: Hears what the function tells.
-            name: Says which task it is, for errors.
-        """
+        """Yield what comes of each task, the first to finish first; a task is taken when a worker is free."""
 
     def __enter__(self) -> "Engine":
         return self
@@ -81,11 +75,7 @@ class ThisProcess(Engine):
 
 
 class Processes(Engine):
-    """Applies functions in processes of one thread each, which start with the first task and end with the block.
-
-    Args:
-        functions: One for each process, which is sent it when it starts, and again to the one that takes its place.
-    """
+    """Applies functions in processes of one thread each, which start with the first task and end with the block."""
 
     def __init__(self, functions: Sequence[Function]) -> None:
         self.functions = functions
@@ -103,17 +93,11 @@ class Processes(Engine):
     def _results(
         self, running: dict[int, Any], waiting: Iterator[Any], tell: Tell, name: Callable[[Any], str]
     ) -> Iterator[Any]:
-        """Hear all workers until nothing is left.
-
-        Args:
-            running: The task of each worker.
-            waiting: Those that follow.
-            tell: Hears what the function tells.
-            name: Says which task it is.
-        """
+        """Hear all workers until nothing is left."""
         deaths = dict.fromkeys(running, 0)
         while running:
-            for number in self._ready(running):
+            pipes: dict[Any, int] = {self.workers[number].pipe: number for number in running}
+            for number in [pipes[pipe] for pipe in wait(list(pipes))]:  # which sent something or died
                 try:
                     is_result, value = self.workers[number].receive()
                 except _WorkerDiedError:
@@ -131,11 +115,6 @@ class Processes(Engine):
                     running[number], deaths[number] = task, 0
                 yield value
 
-    def _ready(self, running: Iterable[int]) -> list[int]:
-        """Wait until some workers have sent something or have died."""
-        pipes: dict[Any, int] = {self.workers[number].pipe: number for number in running}
-        return [pipes[pipe] for pipe in wait(list(pipes))]
-
     def _started(self, number: int) -> "_Worker":
         """A new worker, in place of the one that died."""
         if number in self.workers:
@@ -144,7 +123,6 @@ class Processes(Engine):
         return self.workers[number]
 
     def __exit__(self, *error: object) -> None:
-        """End all workers at once."""
         for worker in self.workers.values():
             worker.end()
 

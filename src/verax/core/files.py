@@ -47,12 +47,7 @@ class DiskError(OSError):
 
 
 class Sealed:
-    """Names and reads sealed files.
-
-    Example:
-        >>> Sealed.name("unit", b"content", ".parquet")
-        'unit.ed7002b439e9ac84.parquet'
-    """
+    """Names and reads sealed files."""
 
     @staticmethod
     def name(stem: str, content: bytes, suffix: str) -> str:
@@ -212,13 +207,20 @@ def _as_text(cell: str | None) -> str | None:
     return f"'{cell}" if cell is not None and _FORMULA.match(cell) and not _NUMBER.match(cell) else cell
 
 
-def finite(value: Any) -> Any:
-    """A value with None for every number in it that JSON cannot hold.
+def entries(content: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values at every depth of what a JSON file holds."""
+    waiting = [content]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield from node.items()
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
 
-    Example:
-        >>> finite({"low": float("nan"), "means": [0.5, float("inf")]})
-        {'low': None, 'means': [0.5, None]}
-    """
+
+def finite(value: Any) -> Any:
+    """A value with None for every number in it that JSON cannot hold."""
     if isinstance(value, dict):
         return {name: finite(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -260,23 +262,13 @@ def stable_form(value: Any) -> str:
 
 
 def with_checksum(content: bytes) -> bytes:
-    """Put the hash of a file where it holds ``BLANK_CHECKSUM`` or an older checksum; it is taken with the blank there.
-
-    Example:
-        >>> with_checksum(b"values " + BLANK_CHECKSUM.encode())[:22]
-        b'values sealed:9bd70a89'
-    """
+    """Put the hash of a file where it holds ``BLANK_CHECKSUM`` or an older one; it is taken with the blank there."""
     blank = _CHECKSUM.sub(BLANK_CHECKSUM.encode(), content)
     return blank.replace(BLANK_CHECKSUM.encode(), f"sealed:{hashlib.sha256(blank).hexdigest()}".encode())
 
 
 def sealed_json(values: Mapping[str, Any]) -> bytes:
-    """Values as the content of a JSON file that holds the hash of itself.
-
-    Example:
-        >>> read_sealed_json(sealed_json({"rows": 3})), read_sealed_json(b"{}")
-        ({'rows': 3}, None)
-    """
+    """Values as the content of a JSON file that holds the hash of itself."""
     return with_checksum(f"{json.dumps({'seal': BLANK_CHECKSUM, **values}, indent=1)}\n".encode())
 
 
@@ -290,10 +282,5 @@ def read_sealed_json(content: bytes) -> dict[str, Any] | None:
 
 
 def has_valid_checksum(content: bytes) -> bool:
-    """Whether a file holds the hash of itself: every byte is what was written.
-
-    Example:
-        >>> has_valid_checksum(with_checksum(BLANK_CHECKSUM.encode())), has_valid_checksum(BLANK_CHECKSUM.encode())
-        (True, False)
-    """
+    """Whether a file holds the hash of itself: every byte is what was written."""
     return bool(_CHECKSUM.search(content)) and content == with_checksum(content)

@@ -34,17 +34,11 @@ class File:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder, wherever it is; workers are sent it.
+    """A folder, wherever it is; workers are sent it."""
 
-    Attributes:
-        address: Its path or URL.
-        base: Its path in the file system.
-        system: A file system of pyarrow.
-    """
-
-    address: str
-    base: str
-    system: Any = field(repr=False)
+    address: str  # its path or URL
+    base: str  # its path in the file system
+    system: Any = field(repr=False)  # a file system of pyarrow
 
     @property
     def is_local(self) -> bool:
@@ -112,12 +106,7 @@ class Folder:
 
 
 def open_folder(address: str) -> Folder:
-    """The folder at an address: a path of this machine, or a URL whose credentials are in the environment.
-
-    Example:
-        >>> open_folder("/lake/rows/").address
-        '/lake/rows'
-    """
+    """The folder at an address: a path of this machine, or a URL whose credentials are in the environment."""
     if "://" not in address or address.startswith("file://"):
         path = str(Path(address.removeprefix("file://")).expanduser().absolute())
         return Folder(path, path, _pyarrow_fs("a lake").LocalFileSystem())
@@ -129,14 +118,7 @@ def open_folder(address: str) -> Folder:
 
 
 def split_pattern(address: str) -> tuple[str, str]:
-    """Split an address into the folder above all that it matches, and a pattern below it.
-
-    Example:
-        >>> split_pattern("s3://lake/rows/2026-*/*.parquet"), split_pattern("rows/part-0.parquet")
-        (('s3://lake/rows', '2026-*/*.parquet'), ('rows', 'part-0.parquet'))
-        >>> split_pattern("rows/")
-        ('rows', '**/*.parquet')
-    """
+    """Split an address into the folder above all that it matches, and a pattern below it."""
     _check_url(address)
     words = address.rstrip("/").split("/")
     magic = next((at for at, word in enumerate(words) if MAGIC.search(word)), None)

@@ -26,15 +26,7 @@ def rows_by_rank(
     ranks: Int[Tensor, "lines pixels"],
     cuts: tuple[Int[Tensor, " m"], Int[Tensor, " m"], Bool[Tensor, " m"]],
 ) -> Shaped[Tensor, "m c h w"]:
-    """Inputs whose pixels before a cut of a ranking are replaced, or those behind it.
-
-    Args:
-        inputs: Channels last, dense.
-        baselines: Likewise; one for all inputs, or one each.
-        at: The input of each row.
-        ranks: Of each pixel.
-        cuts: For each row its line in ``ranks``, the rank where it is cut, and whether the pixels before stay.
-    """
+    """Inputs whose pixels before a cut of a ranking are replaced, or those behind it."""
     from verax.core import image_kernels  # noqa: PLC0415  # Triton is not everywhere
 
     _, channels, height, width = inputs.shape

@@ -103,11 +103,6 @@ def random_order(places: Int[Tensor, " m"], count: int, seed: int) -> Int[Tensor
     """The rows at some places of a random order of ``count`` rows; the same seed gives the same order.
 
     A Feistel network permutes the numbers of so many bits; what falls beyond ``count`` goes through it again.
-
-    Example:
-        >>> order = random_order(torch.arange(6), 6, seed=0)
-        >>> sorted(order.tolist()), torch.equal(random_order(torch.arange(2, 4), 6, seed=0), order[2:4])
-        ([0, 1, 2, 3, 4, 5], True)
     """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     (key,) = input_keys(torch.zeros(1, 1), seed, "shuffled").tolist()

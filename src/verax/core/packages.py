@@ -14,13 +14,7 @@ PIP_NAMES = {"skimage": "scikit-image", "sklearn": "scikit-learn", "PIL": "pillo
 
 
 def optional_package(module: str, install: str, purpose: str) -> Any:
-    """Import a module that Verax can do without, or say how to install it.
-
-    Example:
-        >>> optional_package("two_left_feet", "verax[dance]", "verax.dance")
-        Traceback (most recent call last):
-        ImportError: verax.dance needs two_left_feet: pip install 'verax[dance]'
-    """
+    """Import a module that Verax can do without, or say how to install it."""
     try:
         with warnings.catch_warnings():  # what it uses that its own dependencies deprecate is not the user's business
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -36,17 +30,14 @@ NEEDED = 1_500_000_000  # bytes; below it even ``verax doctor`` hangs or is ende
 
 def check_memory_limit() -> None:
     """End the command ``verax`` in a line where it may use too little; a program that imports the library goes on."""
-    if _is_command() and (limit := address_space_limit()) is not None and limit < NEEDED:
+    # by its name; while a package is being imported for ``python -m``, that is still to come
+    is_command = Path(sys.argv[0]).stem == "verax" or (sys.argv[0] == "-m" and "verax" in sys.orig_argv)
+    if is_command and (limit := address_space_limit()) is not None and limit < NEEDED:
         sys.stderr.write(
             f"verax: not enough memory to start: at most {limit / 1e9:.1f} GB of address space are allowed "
             f"(ulimit -v), at least {NEEDED / 1e9:.1f} GB are needed; raise the limit.\n"
         )
         raise SystemExit(2)  # as for all that cannot be done as asked
-
-
-def _is_command() -> bool:
-    """By its name; while a package is being imported for ``python -m``, that is still to come."""
-    return Path(sys.argv[0]).stem == "verax" or (sys.argv[0] == "-m" and "verax" in sys.orig_argv)
 
 
 check_memory_limit()

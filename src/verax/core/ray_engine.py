@@ -34,13 +34,7 @@ class Cluster:
 
 
 class RayTasks(Engine):
-    """Applies a function as tasks of a cluster, which starts lost ones again.
-
-    Args:
-        function: Sent with each task.
-        cluster: Where.
-        gpus: Of a task.
-    """
+    """Applies a function as tasks of a cluster, which starts lost ones again."""
 
     def __init__(self, function: Function, cluster: Cluster, gpus: int = 0) -> None:
         self.function, self.cluster, self.gpus = function, cluster, gpus
@@ -51,7 +45,6 @@ class RayTasks(Engine):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let go of the cluster, if it was not held before."""
         self._connection.__exit__(None, None, None)
 
     def run(self, tasks: Iterable[Any], tell: Tell = nobody, name: Callable[[Any], str] = str) -> Iterator[Any]:
@@ -85,17 +78,11 @@ class RayTasks(Engine):
 
 @dataclass(frozen=True)
 class RayWorker:
-    """What a worker of a cluster needs to know of the process that sends it work.
+    """What a worker of a cluster needs to know of the process that sends it work."""
 
-    Attributes:
-        threads: Its own.
-        modules: To import first.
-        path: Where modules are looked for.
-    """
-
-    threads: int
-    modules: tuple[str, ...] = field(default_factory=loaded_plugins)
-    path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+    threads: int  # its own
+    modules: tuple[str, ...] = field(default_factory=loaded_plugins)  # to import first
+    path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))  # where modules are looked for
 
     def begin(self) -> None:
         """Make a process ready for work."""
@@ -122,24 +109,19 @@ def connected(cluster: Cluster | None) -> Iterator[None]:
     with environment(_LOOPBACK if cluster.address == "local" else {}):  # which Ray reads when it is imported
         ray = load_ray()
     started = not ray.is_initialized()
-    if started:
-        _connect(ray, cluster)
+    if started and cluster.address == "local":
+        _start(ray, cluster)
+    elif started:
+        try:
+            ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
+        except (ConnectionError, ValueError) as error:
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ConnectionError(f"address: no Ray cluster found at {cluster.address!r} ({first}).") from None
     try:
         yield
     finally:
         if started:
             ray.shutdown()
-
-
-def _connect(ray: Any, cluster: Cluster) -> None:
-    if cluster.address == "local":
-        _start(ray, cluster)
-        return
-    try:
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
-    except (ConnectionError, ValueError) as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ConnectionError(f"address: no Ray cluster found at {cluster.address!r} ({first}).") from None
 
 
 def _start(ray: Any, cluster: Cluster) -> None:

@@ -25,17 +25,7 @@ _plugins: list[str] = []
 
 
 class Registry(Generic[Kind]):
-    """Classes that were defined, by name.
-
-    Example:
-        >>> shapes: Registry[object] = Registry("shape")
-        >>> shapes.add("circle", type("Circle", (), {}))
-        >>> "circle" in shapes, list(shapes)
-        (True, ['circle'])
-        >>> shapes.get("cirle")
-        Traceback (most recent call last):
-        ValueError: shape: expected circle, got 'cirle'; did you mean 'circle'?
-    """
+    """Classes that were defined, by name."""
 
     def __init__(self, noun: str) -> None:
         self.noun = noun
@@ -68,22 +58,12 @@ class Registry(Generic[Kind]):
 
 
 def file_name(kind: type) -> str:
-    """The name of a class as files and commands write it.
-
-    Example:
-        >>> file_name(type("NoisyLinear", (), {}))
-        'noisy_linear'
-    """
+    """The name of a class as files and commands write it."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def unknown(name: object, known: Iterable[str]) -> str:
-    """Say what was expected instead of a name, and which one may have been meant.
-
-    Example:
-        >>> unknown("helco", ["heloc", "isic"])
-        "expected heloc or isic, got 'helco'; did you mean 'heloc'?"
-    """
+    """Say what was expected instead of a name, and which one may have been meant."""
     *most, last = known
     listed = f"{', '.join(most)} or {last}" if most else last
     letters = re.sub(r"[^a-z]", "", str(name).lower())
@@ -130,14 +110,6 @@ def from_dict(kind: type[Any], settings: Mapping[str, Any]) -> Any:
 
     A class out of a few is said by ``method``. One of an open family, which is every class that derives from an
     abstract one, is said by ``name``, in small letters.
-
-    Example:
-        >>> from verax.attribution import LimeImage
-        >>> from_dict(LimeImage, {"alpha": 0.1, "segmenter": {"method": "Slic", "n_segments": 48}}).segmenter
-        Slic(n_segments=48, sigma=0.0)
-        >>> from verax.metrics import PredictionChange
-        >>> from_dict(PredictionChange, {"replacement": {"name": "nudge", "epsilon": 0.1}}).replacement
-        Nudge(epsilon=0.1)
     """
     allowed = [field.name for field in fields(kind)]
     if extra := [name for name in settings if name not in allowed]:
@@ -147,13 +119,7 @@ def from_dict(kind: type[Any], settings: Mapping[str, Any]) -> Any:
 
 
 def to_dict(value: Any) -> dict[str, Any]:
-    """The settings of a value as JSON and TOML can hold them, without those that are None; ``from_dict`` reads them.
-
-    Example:
-        >>> from verax.attribution import IntegratedGradients
-        >>> to_dict(IntegratedGradients("max"))
-        {'baseline': 'max', 'multiply_by_inputs': True, 'points': 64}
-    """
+    """The settings of a value as JSON and TOML can hold them, without those that are None; ``from_dict`` reads them."""
     settings = {field.name: getattr(value, field.name) for field in fields(value)}
     return {name: _field_to_dict(setting) for name, setting in settings.items() if setting is not None}
 
@@ -167,7 +133,8 @@ def _field_to_dict(value: Any) -> Any:
 
 
 def _field_from_dict(kind: type[Any], name: str, value: Any) -> Any:
-    parts = _union_members(typing.get_type_hints(kind)[name])
+    hint = typing.get_type_hints(kind)[name]
+    parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     kinds = [member for part in parts if is_dataclass(part) for member in _concrete_classes(part)]
     if not kinds or (value is None and type(None) in parts):
         return tuple(value) if isinstance(value, list) else value
@@ -195,21 +162,17 @@ def _concrete_classes(kind: Any) -> list[type[Any]]:
     return below if inspect.isabstract(kind) else [kind, *below]
 
 
-def _union_members(hint: Any) -> tuple[Any, ...]:
-    union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-    return typing.get_args(hint) if union else (hint,)
-
-
 def code_of(value: Any) -> str:
-    """The import lines and the constructor call of a dataclass, also where settings are dataclasses.
-
-    Example:
-        >>> from verax.attribution import SmoothGrad
-        >>> print(code_of(SmoothGrad(sigma=0.5)))
-        from verax.attribution import SmoothGrad
-        SmoothGrad(sigma=0.5, samples=64, seed=0)
-    """
-    imports = sorted({_import_line(kind) for kind in _dataclasses_of(value)})
+    """The import lines and the constructor call of a dataclass, also where settings are dataclasses."""
+    kinds = [(kind.__module__, kind.__name__) for kind in _dataclasses_of(value)]
+    imports = sorted(
+        {
+            f"# {name} is the class of your script"
+            if module == "__main__"
+            else f"from {_public_module(module, name)} import {name}"
+            for module, name in kinds
+        }
+    )
     settings = ", ".join(f"{field.name}={getattr(value, field.name)!r}" for field in fields(value))
     return "\n".join([*imports, f"{type(value).__name__}({settings})"])
 
@@ -218,13 +181,6 @@ def _dataclasses_of(value: Any) -> list[type]:
     if not is_dataclass(value):
         return []
     return [type(value), *(kind for field in fields(value) for kind in _dataclasses_of(getattr(value, field.name)))]
-
-
-def _import_line(kind: type) -> str:
-    module, name = kind.__module__, kind.__name__
-    if module == "__main__":
-        return f"# {name} is the class of your script"
-    return f"from {_public_module(module, name)} import {name}"
 
 
 def _public_module(module: str, name: str) -> str:
@@ -236,14 +192,7 @@ def _public_module(module: str, name: str) -> str:
 
 
 def parse_short_form(text: str) -> tuple[str, dict[str, Any]]:
-    """The name and the settings of a short form; values are those of TOML, and plain words may go without quotes.
-
-    Example:
-        >>> parse_short_form("dpc(order=signed, steps=10)")
-        ('dpc', {'order': 'signed', 'steps': 10})
-        >>> parse_short_form('lime_tabular(sigma="std", scale_kernel=true)')
-        ('lime_tabular', {'sigma': 'std', 'scale_kernel': True})
-    """
+    """The name and the settings of a short form; values are those of TOML, and plain words may go without quotes."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(f"expected NAME or NAME(SETTING=VALUE, ...), got {text}")

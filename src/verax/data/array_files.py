@@ -8,7 +8,7 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,27 +40,27 @@ class Array:
     values: Any
     source: str  # the file, and the array in it where there are several
     columns: tuple[str, ...] | None = None  # of a table
-    given: tuple[str, ...] | None = None  # the same as the file has them, which arrays without names go by
+    written: tuple[str, ...] | None = None  # the same as the file has them, which arrays without names go by
 
-    def ordered(self, wanted: Sequence[str], whose: str) -> "Array":
-        """The same table with its columns in the wanted order, or what is wrong with them."""
-        if self.columns is None or self.columns == tuple(wanted):
+    def ordered(self, expected: Sequence[str], whose: str) -> "Array":
+        """The same table with its columns in the expected order, or what is wrong with them."""
+        if self.columns is None or self.columns == tuple(expected):
             return self
-        unknown = [name for name in self.columns if name not in wanted]
-        missing = [name for name in wanted if name not in self.columns]
+        unknown = [name for name in self.columns if name not in expected]
+        missing = [name for name in expected if name not in self.columns]
         if unknown or missing:
             wrong = {"unknown": unknown, "missing": missing}
             parts = [f"{word} {listed(names)}" for word, names in wrong.items() if names]
             hint = "; leave out what is no input, such as the label" if unknown else ""
             raise ValueError(f"{self.source}: expected the columns of {whose}; {' and '.join(parts)}{hint}.")
-        places = [self.columns.index(name) for name in wanted]
-        return Array(self.values[:, places], self.source, tuple(wanted), self.columns)
+        places = [self.columns.index(name) for name in expected]
+        return Array(self.values[:, places], self.source, tuple(expected), self.columns)
 
     def like(self, other: "Array") -> "Array":
         """The same with its columns in the order of another table's: by name, or as that one's file has them."""
         if other.columns is None or self.columns is not None:
             return self if other.columns is None else self.ordered(other.columns, other.source)
-        names = other.given or other.columns
+        names = other.written or other.columns
         if names == other.columns or self.values.shape[-1:] != (len(names),):
             return self
         warn(
@@ -82,22 +82,29 @@ def read_inputs(path: Path) -> Array:
 
 def read_attributions(paths: Iterable[Path], inputs: Array) -> dict[str, Any]:
     """Read attributions of these inputs, by the name of their file or, where a file holds several, of each array."""
-    attributions: dict[str, Array] = {}
+    full = inputs.values.shape
+    arrays = {name: array.like(inputs) for name, array in named_attributions(paths, read_arrays).items()}
+    for array in arrays.values():
+        if array.values.shape[:1] != full[:1]:
+            raise ValueError(
+                f"{array.source}: expected one row for each of the {full[0] if full else 0} inputs of {inputs.source}, "
+                f"got shape {array.values.shape}."
+            )
+    return {name: array.values for name, array in arrays.items()}
+
+
+def named_attributions(paths: Iterable[Path], read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """What several files hold, by name; a name that occurs twice raises."""
+    attributions: dict[str, Any] = {}
     for path in paths:
-        for name, array in read_arrays(path).items():
+        for name, array in read(path).items():
             if name in attributions:
                 raise ValueError(
                     f"{array.source}: a second attribution called {name!r}, after {attributions[name].source}; "
                     "rename one."
                 )
-            attributions[name] = array.like(inputs)
-            shape, full = array.values.shape, inputs.values.shape
-            if shape[:1] != full[:1]:
-                raise ValueError(
-                    f"{array.source}: expected one row for each of the {full[0] if full else 0} inputs of "
-                    f"{inputs.source}, got shape {shape}."
-                )
-    return {name: array.values for name, array in attributions.items()}
+            attributions[name] = array
+    return attributions
 
 
 def read_words(path: Path) -> list[str] | None:
@@ -190,7 +197,10 @@ def read_table(path: Path, *, words: bool = False) -> Any:
         table = _csv(path, content, words) if path.suffix.lower() == ".csv" else _parquet(path, content)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # it panics over some damaged files
         raise ValueError(f"{path}: cannot be read as {path.suffix} file ({first_line(error)}).") from None
-    _check_shape(path, table)
+    if not table.height or not table.width:
+        raise ValueError(f"{path}: expected rows of numbers, got {table.height} rows of {table.width} columns.")
+    if index := [name for name in table.columns if name in _INDEX]:
+        raise ValueError(f"{path}: column {index[0]!r} looks like an index; save without it (pandas: index=False).")
     return table
 
 
@@ -229,14 +239,6 @@ def _text_bytes(column: Any) -> int:
     if column.dtype in (pl.Categorical, pl.Enum):
         return int(column.cat.len_bytes().sum())
     return int(column.str.len_bytes().sum()) if column.dtype == pl.String else 0
-
-
-def _check_shape(path: Path, table: Any) -> None:
-    """Raise for a table without rows, and one with an index among its columns."""
-    if not table.height or not table.width:
-        raise ValueError(f"{path}: expected rows of numbers, got {table.height} rows of {table.width} columns.")
-    if index := [name for name in table.columns if name in _INDEX]:
-        raise ValueError(f"{path}: column {index[0]!r} looks like an index; save without it (pandas: index=False).")
 
 
 def text_columns(table: Any) -> list[str]:

@@ -183,10 +183,10 @@ def names() -> list[str]:
     return list(_SOURCES)
 
 
-def source_of(name: str, argument: str = "data set") -> Source:
+def source_of(name: str) -> Source:
     """The data set of that name, or which ones there are instead."""
     if name not in _SOURCES:
-        raise ValueError(f"{argument}: {unknown(name, _SOURCES)}")
+        raise ValueError(f"data set: {unknown(name, _SOURCES)}")
     return _SOURCES[name]
 
 

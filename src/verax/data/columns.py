@@ -40,24 +40,15 @@ class Columns:
 
 
 def columns_of(frame: Any, source: str) -> Columns:
-    """Read the columns of a data frame of pandas or polars; truth values count as 0 and 1.
-
-    Example:
-        >>> import pandas as pd
-        >>> found = columns_of(pd.DataFrame({"age": [20.0, None], "town": ["Wien", "Graz"]}), "people")
-        >>> found.values.tolist(), found.categories
-        ([[20.0, 1.0], [nan, 0.0]], (None, ('Graz', 'Wien')))
-    """
+    """Read the columns of a data frame of pandas or polars; truth values count as 0 and 1."""
     names = tuple(str(name) for name in frame.columns)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{source}: expected each column once, got several called {twice[0]!r}.")
     read = [_column(frame[name], f"{source}: column {str(name)!r}") for name in frame.columns]
     categories = tuple(words for _, words in read)
-    kinds = {str(name): frame[name].dtype for name in frame.columns}
-    categories_by_name = {
-        name: kinds[name] for name, words in zip(names, categories, strict=True) if words and kinds[name] == "category"
-    }
-    return Columns(names, np.stack([values for values, _ in read], 1), categories, categories_by_name)
+    kinds = [(str(name), frame[name].dtype, words) for name, words in zip(frame.columns, categories, strict=True)]
+    dtypes = {name: dtype for name, dtype, words in kinds if words and dtype == "category"}
+    return Columns(names, np.stack([values for values, _ in read], 1), categories, dtypes)
 
 
 def numbers_of(values: np.ndarray, names: Sequence[str]) -> Columns:
@@ -131,31 +122,19 @@ _MOST_WHOLE = 20  # more different whole numbers than these are taken for amount
 
 @dataclass(frozen=True)
 class Labels:
-    """What is to be predicted, for each row.
+    """What is to be predicted, for each row."""
 
-    Attributes:
-        task: ``"classification"`` or ``"regression"``.
-        values: Numbers of classes, int64, or values, float64.
-        class_names: Names of the classes, in the order of their numbers; empty for values.
-    """
-
-    task: Task
-    values: Shaped[np.ndarray, " n"]
-    class_names: tuple[str, ...]
+    task: Task  # ``"classification"`` or ``"regression"``
+    values: Shaped[np.ndarray, " n"]  # numbers of classes, int64, or values, float64
+    class_names: tuple[str, ...]  # names of the classes, in the order of their numbers; empty for values
 
 
-def read_labels(given: Any, rows: int, where: str, task: LabelTask = "auto") -> Labels:
+def read_labels(labels: Any, rows: int, where: str, task: LabelTask = "auto") -> Labels:
     """Read labels of any kind: text, truth values, whole numbers, or amounts.
 
     With ``"auto"``, text, truth values and at most 20 different whole numbers are classes; other numbers are values.
-
-    Example:
-        >>> read_labels(["no", "yes", "no"], 3, "labels").values.tolist()
-        [0, 1, 0]
-        >>> read_labels([1.5, 2.25, 0.5], 3, "labels").task
-        'regression'
     """
-    array = cells(given)
+    array = cells(labels)
     if array.shape != (rows,):
         raise ValueError(f"{where}: expected one label for each of {rows} rows, got shape {array.shape}.")
     missing = np.array([is_missing(label) for label in array.tolist()])
@@ -164,17 +143,13 @@ def read_labels(given: Any, rows: int, where: str, task: LabelTask = "auto") -> 
     words = array.dtype == object and not all(isinstance(label, Real) for label in array.tolist())
     if array.dtype == object and not words:
         array = array.astype(np.float64)
-    if (task if task != "auto" else _task_of(array)) == "regression":
-        return Labels("regression", _values(array, where), ())
-    return _classes(array, where)
-
-
-def _task_of(array: np.ndarray) -> Task:
-    """What labels are taken for when nobody says."""
-    if array.dtype.kind in "Ob":
-        return "classification"
-    whole = bool(np.isfinite(array).all()) and bool((array == np.round(array)).all())
-    return "classification" if whole and len(np.unique(array)) <= _MOST_WHOLE else "regression"
+    if task == "auto":
+        numbers = array.dtype.kind not in "Ob"
+        whole = numbers and bool(np.isfinite(array).all()) and bool((array == np.round(array)).all())
+        amounts = numbers and not (whole and len(np.unique(array)) <= _MOST_WHOLE)
+    else:
+        amounts = task == "regression"
+    return Labels("regression", _values(array, where), ()) if amounts else _classes(array, where)
 
 
 def _values(array: np.ndarray, where: str) -> np.ndarray:
@@ -209,8 +184,8 @@ def _classes(array: np.ndarray, where: str) -> Labels:
     return Labels("classification", numbers.astype(np.int64).reshape(-1), _names(classes))
 
 
-def _names(found: np.ndarray) -> tuple[str, ...]:
+def _names(labels: np.ndarray) -> tuple[str, ...]:
     """Labels as names; bare numbers from 0 on say little alone."""
-    if found.dtype.kind in "fiu" and found.tolist() == list(range(len(found))):
-        return tuple(f"class {number}" for number in range(len(found)))
-    return tuple(f"{label:g}" if isinstance(label, float) else str(label) for label in found.tolist())
+    if labels.dtype.kind in "fiu" and labels.tolist() == list(range(len(labels))):
+        return tuple(f"class {number}" for number in range(len(labels)))
+    return tuple(f"{label:g}" if isinstance(label, float) else str(label) for label in labels.tolist())

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,31 +60,16 @@ def table_dataset(
 
 @dataclass(frozen=True)
 class Encoding:
-    """A table as numbers without gaps.
+    """A table as numbers without gaps."""
 
-    Attributes:
-        inputs: Rows of elements, in their own units.
-        features: The number of the column of each element.
-        baselines: The row that replaces removed features, in standardised units.
-        standardisation: Of numbers; elements of categories stay 0 and 1.
-    """
-
-    inputs: Float[np.ndarray, "n elements"]
-    features: Int[np.ndarray, " elements"]
-    baselines: Float[np.ndarray, " elements"]
-    standardisation: Standardisation
+    inputs: Float[np.ndarray, "n elements"]  # rows of elements, in their own units
+    features: Int[np.ndarray, " elements"]  # the number of the column of each element
+    baselines: Float[np.ndarray, " elements"]  # the row that replaces removed features, in standardised units
+    standardisation: Standardisation  # of numbers; elements of categories stay 0 and 1
 
 
 def encode(columns: Columns, split: Split, source: str) -> Encoding:
-    """Encode columns, with means and most frequent categories of the training rows.
-
-    Example:
-        >>> values = np.array([[1.0, 0.0], [np.nan, 1.0], [3.0, 1.0], [2.0, 1.0], [2.0, np.nan]])
-        >>> table = Columns(("age", "town"), values, (None, ("Graz", "Wien")))
-        >>> found = encode(table, Split(np.arange(4), np.array([4]), np.array([4]), 0), "people")
-        >>> found.inputs[1].tolist(), found.features.tolist(), found.baselines.tolist()
-        ([2.0, 0.0, 1.0, 0.0], [0, 1, 1, 1], [0.0, 0.0, 1.0, 0.0])
-    """
+    """Encode columns, with means and most frequent categories of the training rows."""
     parts: list[Any] = []
     baselines: list[float] = []
     for place, words in enumerate(columns.categories):
@@ -104,8 +89,10 @@ def encode(columns: Columns, split: Split, source: str) -> Encoding:
     inputs = np.concatenate(parts, 1)
     widths = [part.shape[1] for part in parts]
     features = np.repeat(np.arange(len(widths)), widths)
-    amounts = np.array([columns.categories[place] is None for place in features])
-    return Encoding(inputs, features, np.array(baselines), _of_amounts(inputs[split.train], amounts))
+    categories = torch.tensor([columns.categories[place] is not None for place in features])
+    scale = standardise_columns(inputs[split.train])
+    scale = Standardisation(scale.mean.masked_fill(categories, 0.0), scale.std.masked_fill(categories, 1.0))
+    return Encoding(inputs, features, np.array(baselines), scale)
 
 
 def column_values(dataset: Dataset) -> tuple[Float[np.ndarray, "n *shape"], Standardisation]:
@@ -131,7 +118,8 @@ def column_baselines(dataset: Dataset) -> Float[np.ndarray, " columns"] | None:
     baselines = np.zeros(train.shape[1])
     for place, words in enumerate(dataset.columns.categories):
         if words is not None:
-            baselines[place] = _usual(train[:, place], len(words))
+            usual = int(_one_hot(train[:, place], len(words)).sum(0).argmax())
+            baselines[place] = usual if usual < len(words) else math.nan  # where most rows have none
     return baselines
 
 
@@ -146,12 +134,6 @@ def element_names(dataset: Dataset) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _usual(codes: np.ndarray, count: int) -> float:
-    """The most frequent category; NaN where most rows have none."""
-    place = int(_one_hot(codes, count).sum(0).argmax())
-    return float(place) if place < count else math.nan
-
-
 def _one_hot(codes: np.ndarray, count: int) -> np.ndarray:
     """One element per category, and one more where a value is missing somewhere; exactly one of them is 1."""
     gaps = np.isnan(codes)
@@ -159,22 +141,9 @@ def _one_hot(codes: np.ndarray, count: int) -> np.ndarray:
     return np.eye(count + bool(gaps.any()))[places]
 
 
-def _of_amounts(train: np.ndarray, amounts: np.ndarray) -> Standardisation:
-    """Mean and standard deviation of numbers; categories are left alone."""
-    standardisation = standardise_columns(train)
-    mean, std = standardisation.mean.clone(), standardisation.std.clone()
-    mean[~amounts], std[~amounts] = 0.0, 1.0
-    return Standardisation(mean, std)
-
-
-def held_out_rows(given: Any, count: int, where: str) -> Bool[np.ndarray, " n"]:
-    """Which rows are held out.
-
-    Example:
-        >>> held_out_rows([4, 1], 5, "held_out").tolist()
-        [False, True, False, False, True]
-    """
-    values = np.asarray(given)
+def held_out_rows(rows: Any, count: int, where: str) -> Bool[np.ndarray, " n"]:
+    """Which rows are held out."""
+    values = np.asarray(rows)
     if values.ndim != 1 or values.dtype.kind not in "biu":
         raise ValueError(
             f"{where}: expected true or false (or 1 or 0) for each row, or row numbers, got {values.dtype} "
@@ -258,22 +227,17 @@ def _from_arrays(path: Path, label: str, task: LabelTask, seed: int, held_out: s
             raise ValueError(f"{path}: expected an array {name!r}, got {', '.join(sorted(arrays)) or 'none'}.")
     inputs = _checked(path, arrays["inputs"])
     ids = _column_names(path, arrays, "ids", len(inputs), "row")
-    labels = _labels(path, arrays, label, task)
+    labels = read_labels(arrays[label], len(inputs), f"{path}: {label}", task)
+    if "class_names" in arrays and labels.task != "regression":
+        labels = replace(
+            labels, class_names=_column_names(path, arrays, "class_names", len(labels.class_names), "class")
+        )
     kept = None if held_out is None else held_out_rows(arrays[held_out], len(inputs), f"{path}: held_out")
     if inputs.ndim == 4:
         words = {"class_names": labels.class_names}
         return assembled(path.stem, inputs, labels.values, ids, **words, seed=seed, task=labels.task, held_out=kept)
     names = _column_names(path, arrays, "feature_names", inputs.shape[1], "feature")
     return table_dataset(path.stem, numbers_of(inputs, names), labels, ids, seed, kept)
-
-
-def _labels(path: Path, arrays: dict[str, Any], label: str, task: LabelTask) -> Labels:
-    rows, class_names = len(arrays["inputs"]), arrays.get("class_names")
-    labels = read_labels(arrays[label], rows, f"{path}: {label}", task)
-    if class_names is None or labels.task == "regression":
-        return labels
-    names = _column_names(path, arrays, "class_names", len(labels.class_names), "class")
-    return Labels(labels.task, labels.values, names)
 
 
 def _checked(path: Path, inputs: Any) -> Any:

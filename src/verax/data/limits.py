@@ -1,18 +1,13 @@
 """How large a file may become when it is opened: a small one can unpack to more than the memory holds."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 MAX_GIB = "VERAX_MAX_GIB"
 """The environment variable that raises the limit on arrays, tables and downloads, in GiB."""
 
-MAX_PIXELS = "VERAX_MAX_PIXELS"
-"""The environment variable that raises the limit on the pixels of one image."""
-
 _GIB = 4.0
-_PIXELS = 178_956_970.0  # where Pillow itself raises for an image
 
 
 class LimitError(ValueError):
@@ -20,13 +15,7 @@ class LimitError(ValueError):
 
 
 def check_bytes(source: str | Path, count: int) -> None:
-    """Raise for what would take more room than the limit, before it is read.
-
-    Example:
-        >>> check_bytes("x.npz", 1 << 40)
-        Traceback (most recent call last):
-        verax.data.limits.LimitError: x.npz: holds 1,024 GiB, above the limit of 4 GiB; set VERAX_MAX_GIB to more.
-    """
+    """Raise for what would take more room than the limit, before it is read."""
     limit = max_gib()
     if count > limit * 2**30:
         raise LimitError(
@@ -36,15 +25,11 @@ def check_bytes(source: str | Path, count: int) -> None:
 
 def max_gib() -> float:
     """The limit on one file's arrays, and on a download, in GiB."""
-    return _positive(MAX_GIB, _GIB)
+    return positive_variable(MAX_GIB, _GIB)
 
 
-def max_pixels() -> int:
-    """The limit on the pixels of one image."""
-    return int(_positive(MAX_PIXELS, _PIXELS))
-
-
-def _positive(name: str, default: float) -> float:
+def positive_variable(name: str, default: float) -> float:
+    """A number of the environment."""
     text = os.environ.get(name, "")
     try:
         value = float(text) if text else default
@@ -61,30 +46,16 @@ _MANY = 15  # of a list: its length follows
 
 
 def unpacked_bytes(path: Path, content: bytes) -> int:
-    """Bytes of all columns: eight for each value, those in lists one by one, or what the file says of its pages.
-
-    Example:
-        >>> import io, polars as pl
-        >>> file = io.BytesIO()
-        >>> pl.DataFrame({"lists": [[0.5] * 1000, [0.5]]}).write_parquet(file)
-        >>> len(file.getvalue()) < 1000, unpacked_bytes(Path("x.parquet"), file.getvalue()) >= 8008
-        (True, True)
-    """
+    """Bytes of all columns: eight for each value, those in lists one by one, or what the file says of its pages."""
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     try:
         if start < 0:
             raise IndexError
-        footer = _Footer(content, start).struct()
-        return sum(_sizes(footer))
+        groups = _Footer(content, start).struct()[_ROW_GROUPS]
+        columns = [column[_META_DATA] for group in groups for column in group[_COLUMNS]]
+        return sum(max(8 * abs(about[_VALUES]), abs(about[_UNPACKED])) for about in columns)
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path}: cannot be read as .parquet file (its last page is damaged).") from None
-
-
-def _sizes(footer: dict[int, Any]) -> Iterator[int]:
-    for group in footer[_ROW_GROUPS]:
-        for column in group[_COLUMNS]:
-            about = column[_META_DATA]
-            yield max(8 * abs(about[_VALUES]), abs(about[_UNPACKED]))
 
 
 class _Footer:
@@ -119,12 +90,11 @@ class _Footer:
             return self._byte()
         if kind not in (_DOUBLE, _BYTES):
             raise TypeError
-        return self._skip(8 if kind == _DOUBLE else self._varint())
-
-    def _skip(self, length: int) -> None:
+        length = 8 if kind == _DOUBLE else self._varint()
         self.place += length
         if self.place > len(self.content):
             raise IndexError
+        return None
 
     def _byte(self) -> int:
         self.place += 1

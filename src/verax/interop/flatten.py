@@ -23,7 +23,6 @@ class FlatModel(nn.Module):
         self.forward_func, self.shapes, self.further, self.repeated = forward_func, shapes, further, repeated
 
     def forward(self, rows: Float[Tensor, "b elements"]) -> Any:
-        """Cut, shape and call."""
         sizes = [torch.Size(shape).numel() for shape in self.shapes]
         cut = zip(torch.split(rows, sizes, dim=1), self.shapes, strict=True)
         tensors = [part.reshape(len(rows), *shape) for part, shape in cut]
@@ -115,35 +114,35 @@ def _tensors(name: str, value: Any) -> tuple[Tensor, ...]:
     return tensors
 
 
-def _attributions(attributions: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _attributions(attributions: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     tensors = _tensors("attributions", attributions)
-    shapes, expected = ([tuple(tensor.shape) for tensor in group] for group in (tensors, given))
+    shapes, expected = ([tuple(tensor.shape) for tensor in group] for group in (tensors, inputs))
     if shapes != expected:
         raise ValueError(f"attributions: expected the shapes of the inputs, {expected}, got {shapes}.")
     return tensors
 
 
-def _baselines(baselines: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    values = baselines if isinstance(baselines, tuple) else (baselines,) * (len(given) if baselines is None else 1)
-    if len(values) != len(given):
-        raise ValueError(f"baselines: expected one for each of the {len(given)} inputs, got {len(values)}.")
-    pairs = zip(values, given, strict=True)
+def _baselines(baselines: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    values = baselines if isinstance(baselines, tuple) else (baselines,) * (len(inputs) if baselines is None else 1)
+    if len(values) != len(inputs):
+        raise ValueError(f"baselines: expected one for each of the {len(inputs)} inputs, got {len(values)}.")
+    pairs = zip(values, inputs, strict=True)
     return tuple(baseline_tensor(0.0 if value is None else value, tensor) for value, tensor in pairs)
 
 
-def _groups(feature_mask: Any, given: tuple[Tensor, ...]) -> Tensor:
+def _groups(feature_mask: Any, inputs: tuple[Tensor, ...]) -> Tensor:
     masks = feature_mask if isinstance(feature_mask, tuple) else (feature_mask,)
     shared = all(len(mask) == 1 for mask in masks)
-    groups = _flat(_expanded("feature_mask", masks, tuple(tensor[:1] for tensor in given) if shared else given))
+    groups = _flat(_expanded("feature_mask", masks, tuple(tensor[:1] for tensor in inputs) if shared else inputs))
     return groups[0] if shared else groups
 
 
-def _expanded(name: str, values: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _expanded(name: str, values: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Broadcast one value for each input to its shape."""
-    if len(values) != len(given):
-        raise ValueError(f"{name}: expected one for each of the {len(given)} inputs, got {len(values)}.")
+    if len(values) != len(inputs):
+        raise ValueError(f"{name}: expected one for each of the {len(inputs)} inputs, got {len(values)}.")
     expanded = []
-    for value, tensor in zip(values, given, strict=True):
+    for value, tensor in zip(values, inputs, strict=True):
         try:
             expanded.append(value.expand(tensor.shape))
         except RuntimeError:

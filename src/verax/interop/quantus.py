@@ -5,8 +5,6 @@ from typing import Any, ClassVar
 
 from verax import metrics
 from verax.core.packages import optional_package
-from verax.metrics.weighted_area import Reading
-from verax.perturbation.block import Order
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
@@ -28,7 +26,9 @@ class _QuantusMetric(_quantus.metrics.base.Metric):  # type: ignore[misc, name-d
     evaluation_category: ClassVar[Any] = _enums.EvaluationCategory.FAITHFULNESS
     measure: ClassVar[type[metrics.PredictionChange | metrics.DirectedPredictionChange]]
 
-    def __init__(self, order: Any, steps: int, baselines: Any, features: Any, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, order: Any = "signed", steps: int = 20, baselines: Any = 0.0, features: Any = "auto", **settings: Any
+    ) -> None:
         if unknown := sorted(settings.keys() - _SETTINGS):
             raise TypeError(f"{unknown[0]}: no such setting; those of Quantus are {', '.join(_SETTINGS)}.")
         super().__init__(**(_SETTINGS | settings))
@@ -99,11 +99,6 @@ class PredictionChange(_QuantusMetric):
     name: ClassVar[str] = "Prediction Change"
     measure = metrics.PredictionChange
 
-    def __init__(
-        self, order: Order = "signed", steps: int = 20, baselines: Any = 0.0, features: Any = "auto", **settings: Any
-    ) -> None:
-        super().__init__(order, steps, baselines, features, settings)
-
 
 class DirectedPredictionChange(_QuantusMetric):
     """Directed Prediction Change (DPC): rates local attributions. Higher is better.
@@ -116,13 +111,3 @@ class DirectedPredictionChange(_QuantusMetric):
 
     name: ClassVar[str] = "Directed Prediction Change"
     measure = metrics.DirectedPredictionChange
-
-    def __init__(
-        self,
-        order: Reading = "signed",
-        steps: int = 20,
-        baselines: Any = 0.0,
-        features: Any = "auto",
-        **settings: Any,
-    ) -> None:
-        super().__init__(order, steps, baselines, features, settings)

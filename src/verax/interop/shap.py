@@ -63,7 +63,6 @@ def _numbers(name: str, value: Any) -> Any:
 
 
 def _picked(values: Any, target: Any) -> Any:
-    """Take the class of each row."""
     count, classes = len(values), values.shape[-1]
     expected = f"one of 0 to {classes - 1}, or one for each of {count} rows"
     if target is None:

@@ -17,7 +17,7 @@ from verax.core.files import write_atomically
 from verax.core.shapes import Float, Int
 from verax.core.warn import warn
 from verax.data.base import Dataset, assembled
-from verax.data.downloads import DownloadError, bounded_downloads, cache_folder
+from verax.paper.downloads import DownloadError, bounded_downloads, cache_folder
 
 LABEL = "RiskPerformance"
 CLASS_NAMES = ("Good", "Bad")

@@ -15,9 +15,9 @@ from verax.core.arguments import checked_choice, checked_seed
 from verax.core.packages import optional_package
 from verax.core.shapes import Int, Shaped
 from verax.core.warn import warn
-from verax.data import images
 from verax.data.base import Dataset, Standardisation, fingerprint, make_split
-from verax.data.downloads import cache_folder
+from verax.paper import images
+from verax.paper.downloads import cache_folder
 from verax.paper.isic_labels import CLASS_NAMES, Labels, Row, conflict, read_labels
 
 SIZE = 224

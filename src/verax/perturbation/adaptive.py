@@ -50,23 +50,15 @@ _SIZES = (20, 256)  # of a pair's working memory: sequences and sums along its l
 
 @dataclass(frozen=True)
 class AdaptiveScores:
-    """What came out of an adaptive experiment. Curves are interpolated between the points that were scored.
+    """What came out of an adaptive experiment. Curves are interpolated between the points that were scored."""
 
-    Attributes:
-        curves: Class scores on a grid of steps, MoRF, then LeRF where it was run.
-        directed: The same with signed changes.
-        points: How many points of each input's curves are its own; those after them repeat the last one.
-        value: The estimated score.
-        error: How far it may be from the score at one feature per step; 0 where it is that score.
-        steps_used: Steps in which the curve went that took more of them.
-    """
-
-    curves: Float[Tensor, "k n curves points"]
-    directed: Float[Tensor, "k n curves points"]
+    curves: Float[Tensor, "k n curves points"]  # class scores on a grid of steps, MoRF, then LeRF where it was run
+    directed: Float[Tensor, "k n curves points"]  # the same with signed changes
+    # how many points of each input's curves are its own; those after them repeat the last one
     points: Int[Tensor, " n"]
-    value: Float[Tensor, "k n"]
-    error: Float[Tensor, "k n"]
-    steps_used: Int[Tensor, "k n"]
+    value: Float[Tensor, "k n"]  # the estimated score
+    error: Float[Tensor, "k n"]  # how far it may be from the score at one feature per step; 0 where it is that score
+    steps_used: Int[Tensor, "k n"]  # steps in which the curve went that took more of them
 
 
 def adaptive_scores(
@@ -223,8 +215,9 @@ def _store(result: AdaptiveScores, lines: CurveLines, intervals: Intervals, erro
     result.steps_used[block.which, block.rows] = steps.reshape(*shape, lines.curves).amax(-1)
     grid = send(cut_points(block.counts, SHOWN, block.attributions.shape[-1]), error.device)
     at = grid.expand(shape[1], -1)[lines.rows]
-    begin = intervals.start[_first_of_line(intervals)][intervals.line]
-    directed = begin + _running(intervals)
+    first = (intervals.low == 0).nonzero()[:, 0][intervals.line]  # where the line of each begins
+    total = intervals.change.cumsum(0) - intervals.change
+    directed = intervals.start[first] + (total - total[first])
     for curves, start, change in (
         (result.curves, intervals.start, intervals.stop - intervals.start),
         (result.directed, directed, intervals.change),
@@ -233,28 +226,10 @@ def _store(result: AdaptiveScores, lines: CurveLines, intervals: Intervals, erro
         curves[block.which, block.rows] = drawn.reshape(*shape, lines.curves, -1).to(curves)
 
 
-def _first_of_line(intervals: Intervals) -> Int[Tensor, " lines"]:
-    """Where each line begins."""
-    return (intervals.low == 0).nonzero()[:, 0]
-
-
-def _running(intervals: Intervals) -> Float[Tensor, " m"]:
-    """Signed changes of a line, summed up to the beginning of each interval."""
-    total = intervals.change.cumsum(0) - intervals.change
-    return total - total[_first_of_line(intervals)][intervals.line]
-
-
 def _interpolated(
     intervals: Intervals, start: Float[Tensor, " m"], change: Float[Tensor, " m"], at: Int[Tensor, "lines points"]
 ) -> Float[Tensor, "lines points"]:
-    """Values after some features are gone, on straight lines through the intervals.
-
-    Args:
-        intervals: Intervals, line by line.
-        start: The value at the beginning of each.
-        change: From there to its end.
-        at: Features gone, of each line.
-    """
+    """Values after some features are gone, on straight lines through the intervals."""
     width = int(at.max()) + 1
     line = torch.arange(len(at), device=at.device)[:, None]
     ends = intervals.line * width + intervals.high

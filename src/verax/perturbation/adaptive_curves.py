@@ -6,7 +6,7 @@ depend on each other. An interval of one kind is parted by itself.
 """
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -29,34 +29,21 @@ _KINDS = 3
 
 @dataclass(frozen=True)
 class AdaptiveExperiment(Experiment):
-    """A guided experiment whose steps are chosen as it runs, to estimate a score at one feature per step.
+    """A guided experiment whose steps are chosen as it runs, to estimate a score at one feature per step."""
 
-    Attributes:
-        signing: The sign put on the change of each feature: none, or that of DPC by its order.
-        form: Whether changes are summed up along a curve.
-        tolerance: The error of a score that is small enough.
-    """
-
-    signing: Signing = "none"
-    form: Form = "cumulative"
-    tolerance: float = 0.01
+    signing: Signing = "none"  # the sign put on the change of each feature: none, or that of DPC by its order
+    form: Form = "cumulative"  # whether changes are summed up along a curve
+    tolerance: float = 0.01  # the error of a score that is small enough
 
 
 @dataclass(frozen=True)
 class Sets:
-    """Removed sets: the first features of a line, and of those that follow some kinds.
+    """Removed sets: the first features of a line, and of those that follow some kinds."""
 
-    Attributes:
-        line: Which line.
-        low: Features that are gone altogether.
-        high: Features among which some are gone.
-        gone: Which kinds of these are, a bit for each.
-    """
-
-    line: Int[Tensor, " m"]
-    low: Int[Tensor, " m"]
-    high: Int[Tensor, " m"]
-    gone: Int[Tensor, " m"]
+    line: Int[Tensor, " m"]  # which line
+    low: Int[Tensor, " m"]  # features that are gone altogether
+    high: Int[Tensor, " m"]  # features among which some are gone
+    gone: Int[Tensor, " m"]  # which kinds of these are, a bit for each
 
 
 class CurveLines:
@@ -83,7 +70,8 @@ class CurveLines:
         counts = send(block.counts, device)
         ragged = int(block.counts.min()) < features
         sequence = removal_order(block.attributions, experiment.order, counts if ragged else None)
-        back = _backwards(counts[:, None], features).expand(sequence.shape)
+        place = torch.arange(features, device=device)  # features that an input does not have stay behind
+        back = torch.where(place < counts[:, None], counts[:, None] - 1 - place, place).expand(sequence.shape)
         self.sequence = torch.stack((sequence, sequence.gather(-1, back))[: self.curves], dim=2).flatten(0, 2)
         self.places = ranks(self.sequence)
         self.rows = torch.arange(b, device=device)[None, :, None].expand(k, b, self.curves).flatten()
@@ -131,12 +119,6 @@ def change_weights(counts: Int[Tensor, " c"], features: int, form: Form) -> Floa
 
     A point's weight falls with the cube of what is left; summed up along a curve, a change counts at its own point and
     at all later ones.
-
-    Example:
-        >>> change_weights(torch.tensor([2]), 2, "increments") * 9
-        tensor([[8., 1.]], dtype=torch.float64)
-        >>> change_weights(torch.tensor([2]), 2, "cumulative") * 9
-        tensor([[9., 1.]], dtype=torch.float64)
     """
     place = torch.arange(features, device=counts.device, dtype=torch.float64)
     points = (counts[:, None] - place).clamp(min=0) ** 3
@@ -154,43 +136,25 @@ def _feature_signs(block: Block, experiment: AdaptiveExperiment) -> Tensor:
     return (attribution.abs() if experiment.signing == "signed" else attribution) * block.direction.signs()
 
 
-def _backwards(counts: Int[Tensor, "c 1"], features: int) -> Int[Tensor, "c features"]:
-    """The places of a sequence from the last feature of an input to the first; those it does not have stay behind."""
-    place = torch.arange(features, device=counts.device)
-    return torch.where(place < counts, counts - 1 - place, place)
-
-
 def _bits(gone: Int[Tensor, " m"]) -> Int[Tensor, "m kinds"]:
     return (gone[:, None] >> torch.arange(_KINDS, device=gone.device)) & 1
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Pieces of lines.
+    """Pieces of lines."""
 
-    Attributes:
-        line: Whose.
-        low: Features gone at its beginning.
-        high: Features gone at its end.
-        start: Score at its beginning.
-        stop: Score at its end.
-        parted: Whether it is known what each kind changes.
-        change: Signed changes of its features, summed up.
-        value: The same, weighted.
-        conflict: How far the value is from what it would be if the kinds went in one of the two orders.
-        squares: Squared changes of its features, summed up, as if they were alike within each kind.
-    """
-
-    line: Int[Tensor, " m"]
-    low: Int[Tensor, " m"]
-    high: Int[Tensor, " m"]
-    start: Float[Tensor, " m"]
-    stop: Float[Tensor, " m"]
-    parted: Bool[Tensor, " m"]
-    change: Float[Tensor, " m"]
-    value: Float[Tensor, " m"]
+    line: Int[Tensor, " m"]  # whose
+    low: Int[Tensor, " m"]  # features gone at its beginning
+    high: Int[Tensor, " m"]  # features gone at its end
+    start: Float[Tensor, " m"]  # score at its beginning
+    stop: Float[Tensor, " m"]  # score at its end
+    parted: Bool[Tensor, " m"]  # whether it is known what each kind changes
+    change: Float[Tensor, " m"]  # signed changes of its features, summed up
+    value: Float[Tensor, " m"]  # the same, weighted
+    # how far the value is from what it would be if the kinds went in one of the two orders
     conflict: Float[Tensor, " m"]
-    squares: Float[Tensor, " m"]
+    squares: Float[Tensor, " m"]  # squared changes of its features, summed up, as if they were alike within each kind
 
     @property
     def length(self) -> Int[Tensor, " m"]:
@@ -199,13 +163,12 @@ class Intervals:
 
     def pick(self, which: Tensor) -> "Intervals":
         """Some of them, or all in another order."""
-        return Intervals(*(getattr(self, field.name)[which] for field in fields(self)))
+        return Intervals(*(values[which] for values in vars(self).values()))
 
     def joined(self, other: "Intervals") -> "Intervals":
         """These and others, line by line from the first feature to the last."""
-        both = Intervals(
-            *(torch.cat((getattr(self, field.name), getattr(other, field.name))) for field in fields(self))
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        both = Intervals(*(torch.cat(pair) for pair in pairs))
         by_place = both.low.argsort(stable=True)
         return both.pick(by_place[both.line[by_place].argsort(stable=True)])
 

@@ -28,12 +28,6 @@ def removal_order(
 
     Ties keep the order of the features (a stable sort), so the result is the same on every machine. With ``counts``,
     features beyond the count of their input (rows of a ragged group map) come last.
-
-    Example:
-        >>> removal_order(torch.tensor([[0.5, -2.0, 0.5, 1.0]]), "signed")
-        tensor([[3, 0, 2, 1]])
-        >>> removal_order(torch.tensor([[0.5, -2.0, 0.5, 1.0]]), "magnitude")
-        tensor([[1, 3, 0, 2]])
     """
     key = attributions.abs() if order == "magnitude" else attributions
     if counts is not None:
@@ -43,12 +37,7 @@ def removal_order(
 
 
 def ranks(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch features"]:
-    """Invert a removal order: the place of each feature in it, 0 for the first to go.
-
-    Example:
-        >>> ranks(torch.tensor([[3, 0, 2, 1]]))
-        tensor([[1, 3, 2, 0]], dtype=torch.int32)
-    """
+    """Invert a removal order: the place of each feature in it, 0 for the first to go."""
     places = torch.arange(sequence.shape[-1], device=sequence.device, dtype=torch.int32).expand(sequence.shape)
     return torch.empty_like(places, memory_format=torch.contiguous_format).scatter_(-1, sequence, places)
 
@@ -62,10 +51,6 @@ def cut_points(counts: Int[Tensor, " inputs"], steps: int, most: int) -> Int[Ten
     The cut points of n steps are among those of every multiple of n, and all are among those of one feature per step:
     in one call, the finer number brings the scores of the coarser one. Others share what happens to coincide, as 20 and
     24 do at every fourth part.
-
-    Example:
-        >>> cut_points(torch.tensor([7]), steps=3, most=7)
-        tensor([[0, 2, 4, 7]])
     """
     steps_of_row = counts.clamp(max=steps)[:, None]
     return torch.minimum(torch.arange(min(steps, most) + 1), steps_of_row) * counts[:, None] // steps_of_row
@@ -91,15 +76,7 @@ class Block:
 
 
 def load(session: Session, task: Task, rows: slice, which: slice, predicted: bool) -> Block:
-    """Bring one block to the device and reduce it from elements to features.
-
-    Args:
-        session: The model.
-        task: Inputs and attributions.
-        rows: Which inputs.
-        which: Which attributions.
-        predicted: Whether the change that an attribution predicts for each feature is needed, too.
-    """
+    """Bring one block to the device and reduce it from elements to features."""
     problem = task.problem
     inputs = to_device(problem.inputs[rows], session.device)
     baselines = task.replaced(rows, session.device)
@@ -158,13 +135,7 @@ Cuts = tuple[Int[Tensor, " m"], Int[Tensor, " m"], Bool[Tensor, " m"]]
 
 
 class PerturbedRows:
-    """Makes rows of a block's inputs from the features that go.
-
-    Args:
-        session: The model.
-        task: What removed features become.
-        block: The inputs.
-    """
+    """Makes rows of a block's inputs from the features that go."""
 
     def __init__(self, session: Session, task: Task, block: Block) -> None:
         self.task, self.block = task, block
@@ -196,12 +167,7 @@ class PerturbedRows:
         return self((ranks[line] < bound[:, None]) != least[:, None], at)
 
     def __call__(self, removed: Shaped[Tensor, "m features"], at: Int[Tensor, " m"]) -> Shaped[Tensor, "m *shape"]:
-        """Rows of their own, which a model may overwrite.
-
-        Args:
-            removed: Which features go, as truth values or as ones and zeros.
-            at: The place of each row's input in the block.
-        """
+        """Rows of their own, which a model may overwrite."""
         mask = self.task.problem.features.expand(removed, at + self.block.rows.start)
         if self.context is not None:
             return self._filled(mask.bool(), at)

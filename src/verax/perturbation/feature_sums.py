@@ -15,18 +15,14 @@ _ALIKE = 1 - 1e-12  # sums of numbers of one sign equal the sums of their sizes,
 
 @dataclass(frozen=True)
 class FeatureSums:
-    """A sum for each feature.
+    """A sum for each feature."""
 
-    Attributes:
-        values: The sums.
-        sizes: The same sums of numbers without their signs; None where each is of one number.
-        rounded: Numbers, added up, whose last digit was rounded to give those that are summed.
-        precision: Relative spacing of their format; one for all, or one for each attribution.
-    """
-
-    values: Float[Tensor, "*k b features"]
+    values: Float[Tensor, "*k b features"]  # the sums
+    # the same sums of numbers without their signs; None where each is of one number
     sizes: Float[Tensor, "*k b features"] | None
+    # numbers, added up, whose last digit was rounded to give those that are summed
     rounded: Float[Tensor, "*k b features"] | None
+    # relative spacing of their format; one for all, or one for each attribution
     precision: float | Float[Tensor, "k 1 1"]
 
     @property
@@ -45,7 +41,6 @@ class FeatureSums:
         return (self.size if self.rounded is None else self.rounded).double() * self.precision
 
     def signs(self) -> Shaped[Tensor, "*k b features"]:
-        """Sign of each sum."""
         return self.values.sign() if self.sizes is None else signs(self.values, self.sizes, self.rounding)
 
     def free_signs(self) -> Shaped[Tensor, "*k b features"]:
@@ -57,7 +52,6 @@ class FeatureSums:
 def attribution_sums(
     features: FeatureMap, stacked: Float[Tensor, "k b *rest"], precision: Float[Tensor, "k 1 1"], rows: slice
 ) -> FeatureSums:
-    """Attributions of each feature."""
     sizes = None if _one_each(features, stacked[0, 0].numel(), rows) else features.reduce(stacked.abs(), rows)
     return FeatureSums(features.reduce(stacked, rows), sizes, None, precision)
 
@@ -88,16 +82,7 @@ def predicted_sums(
     attribution: FeatureSums,
     direction: FeatureSums,
 ) -> FeatureSums:
-    """The drop that attributions predict where a feature goes: ``a (x - baseline)``, summed over its elements.
-
-    Args:
-        features: What one feature is.
-        stacked: Attributions, element by element.
-        moves: Inputs, baselines, and which elements have no direction.
-        rows: Which inputs.
-        attribution: Attributions of each feature.
-        direction: ``x - baseline`` of each feature.
-    """
+    """The drop that attributions predict where a feature goes: ``a (x - baseline)``, summed over its elements."""
     inputs, baselines, without = moves
     if _one_each(features, stacked[0, 0].numel(), rows):  # all elements of a feature share its number
         return size_times_sign(attribution, direction, attribution.signs())
@@ -154,17 +139,6 @@ def signs(
     """Signs of sums, 0 for those that cancel out but for rounding: theirs would be chance.
 
     Numbers of one sign do not cancel out, however small: a sum of one number has its sign.
-
-    Args:
-        sums: Of numbers.
-        sizes: Of the same numbers without their signs.
-        rounding: How far the rounding of these numbers may have moved each sum.
-
-    Example: 0.1 + 0.2 - 0.3 in float32 is not quite 0.
-        >>> terms = torch.tensor([0.1, 0.2, -0.3]).double()
-        >>> sums, sizes = terms.sum(0, keepdim=True), terms.abs().sum(0, keepdim=True)
-        >>> bool(sums == 0), signs(sums, sizes, sizes * torch.finfo(torch.float32).eps).tolist()
-        (False, [0.0])
     """
     size = sums.abs()
     return sums.sign().masked_fill((size <= rounding) & (size < sizes * _ALIKE), 0)

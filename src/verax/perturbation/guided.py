@@ -4,7 +4,7 @@ All curves of a call are one stream of model rows. A row is a set of removed fea
 cut points; rows of one input that remove the same set are scored once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -77,15 +77,10 @@ class GuidedScores:
 
 @dataclass(frozen=True)
 class SharedRankings:
-    """Attributions that rank features alike, with the same signs: their curves are the same and computed once.
+    """Attributions that rank features alike, with the same signs: their curves are the same and computed once."""
 
-    Attributes:
-        chosen: One of each kind; inputs that have fewer kinds repeat their first.
-        kind: The kind of each attribution, as a place among the chosen.
-    """
-
-    chosen: Int[Tensor, "kinds b"]
-    kind: Int[Tensor, "k b"]
+    chosen: Int[Tensor, "kinds b"]  # one of each kind; inputs that have fewer kinds repeat their first
+    kind: Int[Tensor, "k b"]  # the kind of each attribution, as a place among the chosen
 
     def only(self, block: Block) -> Block:
         """A block of the chosen ones."""
@@ -96,9 +91,9 @@ class SharedRankings:
         exact = torch.zeros(len(self.chosen), 1, 1, device=self.chosen.device)  # as signs of single numbers are
         return FeatureSums(_along(sums.values, self.chosen), None, None, exact)
 
-    def to_all(self, found: Shaped[Tensor, "kinds b *rest"]) -> Shaped[Tensor, "k b *rest"]:
-        """What was found for the chosen ones, for all."""
-        return _along(found, self.kind)
+    def to_all(self, results: Shaped[Tensor, "kinds b *rest"]) -> Shaped[Tensor, "k b *rest"]:
+        """Results of the chosen ones, for all."""
+        return _along(results, self.kind)
 
 
 def shared_rankings(block: Block, removals: Sequence[RemovedSets]) -> SharedRankings | None:
@@ -145,13 +140,7 @@ def _along(values: Shaped[Tensor, "k b *rest"], which: Int[Tensor, "m b"]) -> Sh
 
 
 def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
-    """Run several experiments on all attributions in one pass.
-
-    Args:
-        session: The model.
-        task: Inputs, attributions, baselines, features, classes.
-        experiments: What to run. Rows that occur in several are scored once.
-    """
+    """Run several experiments on all attributions in one pass."""
     scores_by_experiment: dict[Experiment, GuidedScores] = {}
     for replacement in dict.fromkeys(experiment.replacement for experiment in experiments):
         group = [experiment for experiment in experiments if experiment.replacement == replacement]
@@ -200,7 +189,9 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
             removal = RemovedSets(block, experiments[0])
             _store(results, [removal], block, _score_ranked(session, task, block, removal), replaced[rows])
     session.settle()
-    return [_at_home(result, problem.inputs.device) for result in results]
+    home = problem.inputs.device
+    brought = [{name: held.to(home) for name, held in vars(result).items() if held is not None} for result in results]
+    return [replace(result, **held) for result, held in zip(results, brought, strict=True)]
 
 
 def _sets(block: Block, experiment: Experiment) -> RemovedSets:
@@ -242,12 +233,13 @@ def _score_rectangles(session: Session, task: Task, block: Block, removal: Remov
     curves = removal.experiment.curves
     places = torch.stack((ranks, (counts - 1) - ranks)[:curves], dim=1)  # from the top for MoRF, the bottom for LeRF
     dtype, layout = session.runner.dtype, session.runner.layout
+    dense = layout if layout is torch.channels_last else torch.contiguous_format
     inputs, baselines = (tensor.to(dtype, memory_format=layout) for tensor in (block.inputs, block.baselines))
     owner = torch.arange(block.rows.start, block.rows.stop, device=session.device)
 
     def build(start: int, stop: int) -> Tensor:
         """Make rows in one go for each rectangle, straight into the batch."""
-        batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=_dense(layout))
+        batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=dense)
         done = 0
         for rows, points in rectangles(start, stop, curves * removal.inner):
             bound = cuts if len(cuts) == 1 else cuts[rows]
@@ -267,10 +259,6 @@ def _score_rectangles(session: Session, task: Task, block: Block, removal: Remov
 def _as_table(rows: Tensor, height: int) -> Tensor:
     """See rows as a table of rows, whatever their memory layout."""
     return rows.view(height, len(rows) // height, *rows.shape[1:])
-
-
-def _dense(layout: torch.memory_format) -> torch.memory_format:
-    return layout if layout is torch.channels_last else torch.contiguous_format
 
 
 def everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
@@ -294,7 +282,7 @@ def _store(
     same: SharedRankings | None = None,
 ) -> None:
     k, b = block.attributions.shape[:2]
-    to_all = same.to_all if same is not None else _as_they_are
+    to_all: Callable[[Tensor], Tensor] = same.to_all if same is not None else lambda values: values
     for result, removal, part in zip(
         results, removals, torch.split(scores, [removal.jobs for removal in removals], dim=1), strict=True
     ):
@@ -317,10 +305,6 @@ def _store(
         result.direction_sign[block.which, block.rows] = to_all(removal.signs(block.direction))
 
 
-def _as_they_are(found: Tensor) -> Tensor:
-    return found
-
-
 def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> GuidedScores:
     problem = task.problem
     k, n = len(problem.attributions), len(problem)
@@ -340,9 +324,3 @@ def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> G
         torch.zeros(k, n, dtype=torch.int32, device=device) if experiment.rule == "sum" else None,
         *(curves.new_empty(2, *shape, steps) if experiment.sums else (None, None)),
     )
-
-
-def _at_home(result: GuidedScores, device: torch.device) -> GuidedScores:
-    """Bring results to where the inputs are."""
-    held = {field: value.to(device) for field, value in vars(result).items() if value is not None}
-    return replace(result, **held)

@@ -63,12 +63,7 @@ def set_type(features: int) -> torch.dtype:
 
 
 def prefix_bits(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch points"]:
-    """The sets of the first 0, 1, ..., d features of a sequence. Feature 63 is the sign bit; sums of bits wrap rightly.
-
-    Example:
-        >>> prefix_bits(torch.tensor([2, 0, 1]))
-        tensor([0, 4, 5, 7], dtype=torch.int32)
-    """
+    """The sets of the first 0, 1, ..., d features of a sequence. Feature 63 is the sign bit; sums of bits wrap."""
     numbers = sequence.to(set_type(sequence.shape[-1]))
     return sums_before(torch.ones_like(numbers) << numbers)
 
@@ -218,7 +213,6 @@ class CoherentSets(RemovedSets):
         self.kinds = torch.where(signs > 0, 0, torch.where(signs < 0, 1, 2)).to(torch.int8)
 
     def only(self, block: Block, chosen: Int[Tensor, "kinds b"]) -> "CoherentSets":
-        """The same for some attributions of each input, which a block holds alone."""
         part = copy.copy(self)
         part.block, part.sequence = block, super().only(block, chosen).sequence
         part.kinds = self.kinds.take_along_dim(chosen[..., None], dim=0)
@@ -226,16 +220,13 @@ class CoherentSets(RemovedSets):
 
     @property
     def inner(self) -> int:
-        """Points between the two shared ends."""
         return _PARTS * (self.cuts.shape[1] - 1) - 1
 
     def write_bit_masks(self, out: Int[Tensor, "b jobs"], everything: Int[Tensor, "#b 1"]) -> None:
-        """Write every removed set as the bits of one integer."""
         numbers = self.sequence.to(set_type(self.sequence.shape[-1]))
         out.copy_(self._sums(torch.ones_like(numbers) << numbers))
 
     def digests(self, words: Int[Tensor, "b features"]) -> Int[Tensor, "b jobs"]:
-        """Write every removed set as the sum of its features' words; sums wrap around."""
         return self._sums(self._in_order(words))
 
     def _sums(self, values: Int[Tensor, "k b features"]) -> Int[Tensor, "b jobs"]:

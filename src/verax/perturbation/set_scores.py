@@ -14,7 +14,7 @@ from torch import Tensor
 
 from verax.core import noise
 from verax.core.arrays import to_device
-from verax.core.shapes import Bool, Float, Int, Shaped
+from verax.core.shapes import Float, Int, Shaped
 from verax.perturbation.block import Block, PerturbedRows, features_that_matter
 from verax.perturbation.removed_sets import RemovedSets
 from verax.problem.attributed import Task
@@ -29,7 +29,9 @@ def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b 
     Features that already equal their baseline are left out of the sets: removing them changes nothing.
     """
     clean, features = task.clean[block.rows], task.problem.features.most
-    keys = sets & _bits(features_that_matter(task, block.rows, block.inputs, block.baselines), sets.dtype)[:, None]
+    matter = features_that_matter(task, block.rows, block.inputs, block.baselines).to(sets.dtype)
+    place = torch.arange(features, dtype=sets.dtype, device=sets.device)
+    keys = sets & (matter << place).sum(1, dtype=sets.dtype)[:, None]
     ordered, owner, position = sorted_keys(keys, features)
     fresh = ordered != 0  # nothing removed: that score is known
     fresh[1:] &= (ordered[1:] != ordered[:-1]) | (owner[1:] != owner[:-1])
@@ -74,13 +76,6 @@ def sorted_keys(
 
     On a CPU, keys that leave room for it are put behind the number of their input and sorted in one go: torch sorts a
     flat array of whole numbers by their digits, the faster the shorter they are.
-
-    Example:
-        >>> for found in sorted_keys(torch.tensor([[5, 2, 7], [1, 0, 1]]), bits=3):
-        ...     print(found.tolist())
-        [2, 5, 7, 0, 1, 1]
-        [0, 0, 0, 1, 1, 1]
-        [1, 0, 2, 4, 3, 5]
     """
     count, jobs = keys.shape
     needed = bits + (count - 1).bit_length()
@@ -95,13 +90,7 @@ def sorted_keys(
 
 
 def unpacked(sets: Int[Tensor, " n"], features: int, dtype: torch.dtype) -> Shaped[Tensor, "n features"]:
-    """The features of each set, as weights 1 and 0.
-
-    Example:
-        >>> unpacked(torch.tensor([5, 2]), 3, torch.float32)
-        tensor([[1., 0., 1.],
-                [0., 1., 0.]])
-    """
+    """The features of each set, as weights 1 and 0."""
     octets = sets.contiguous().view(torch.uint8).reshape(len(sets), -1)[:, : (features + 7) // 8]
     return _octets(sets.device, dtype).index_select(0, octets.int().flatten()).reshape(len(sets), -1)[:, :features]
 
@@ -110,11 +99,6 @@ def unpacked(sets: Int[Tensor, " n"], features: int, dtype: torch.dtype) -> Shap
 def _octets(device: torch.device, dtype: torch.dtype) -> Shaped[Tensor, "256 8"]:
     """For every byte its eight bits: eight features in one look-up."""
     return ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).to(device, dtype)
-
-
-def _bits(present: Bool[Tensor, "b features"], dtype: torch.dtype) -> Int[Tensor, " b"]:
-    place = torch.arange(present.shape[1], dtype=dtype, device=present.device)
-    return (present.to(dtype) << place).sum(1, dtype=dtype)
 
 
 class SetScoreCache:
@@ -133,9 +117,9 @@ class SetScoreCache:
         first_words = torch.arange(len(inputs) + 1, device=device) << 32  # far apart: a stream of words for each
         self.words = noise.words(first_words[:1], 0, features.most) * matters
         self.salt = noise.words(first_words[1:], 0, 1)  # sets of different inputs differ
-        self.digests = torch.cat((self.salt[:, 0], self.salt[:, 0] + self.words.sum(1)))
-        self.scores = torch.cat((task.clean[rows].to(replaced), replaced))
-        self._sort()
+        self.digests, self.scores = self.salt[:0, 0], replaced[:0]
+        ends = torch.cat((self.salt[:, 0], self.salt[:, 0] + self.words.sum(1)))
+        self._add(ends, torch.cat((task.clean[rows].to(replaced), replaced)))
 
     def score(self, block: Block, removals: Sequence[RemovedSets]) -> Float[Tensor, "b jobs"]:
         """Score the sets of all removals, asking the model only for those that are not known."""
@@ -174,13 +158,8 @@ class SetScoreCache:
         return session.target_scores(build, row + block.rows.start, task.target, streamed=True)
 
     def _add(self, digests: Int[Tensor, " m"], scores: Float[Tensor, " m"]) -> None:
-        self.digests = torch.cat((self.digests, digests))
-        self.scores = torch.cat((self.scores, scores.to(self.scores)))
-        self._sort()
-
-    def _sort(self) -> None:
-        self.digests, order = self.digests.sort()
-        self.scores = self.scores[order]
+        self.digests, order = torch.cat((self.digests, digests)).sort()
+        self.scores = torch.cat((self.scores, scores.to(self.scores)))[order]
 
     def _place(self, digests: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
         """Where a digest is among those known, if it is."""

@@ -17,8 +17,6 @@ from verax.problem.inputs import CheckedInputs, check_finite, undirected
 from verax.problem.problem import Problem
 from verax.problem.replacement import Baseline, Replacement, Rows
 
-_Shape = tuple[int, ...]
-
 
 def plain_attributions(attributions: Any) -> Any:
     """Arrays in the place of a ``shap.Explanation``, a tuple of Captum's and a list of arrays; the rest as it is.
@@ -26,12 +24,6 @@ def plain_attributions(attributions: Any) -> Any:
     Of the pair that ``verax.interop.shap.from_explanation`` returns, the attributions.
 
     To be called before columns are put in the model's order, which needs arrays.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> explanation = SimpleNamespace(values=np.zeros((5, 3)), base_values=np.zeros(5))  # or explainer(x)
-        >>> plain_attributions({"shap": explanation, "captum": (torch.zeros(5, 3),)})["shap"].shape
-        (5, 3)
     """
     if isinstance(attributions, Mapping):
         return {name: _plain(f"attributions[{name!r}]", value) for name, value in attributions.items()}
@@ -51,28 +43,23 @@ def fitted_attributions(attributions: Any, fit: Callable[[Any], Any]) -> Any:
     return fit(attributions)
 
 
-def with_rows(array: Tensor, shapes: Collection[_Shape]) -> Tensor:
+def with_rows(array: Tensor, shapes: Collection[Shape]) -> Tensor:
     """The attribution of a single input without an axis for rows gets one; any other stays as it is."""
     shape = tuple(array.shape)
     fits = shape in shapes or shape[1:] in shapes
     return array[None] if not fits and (1, *shape) in shapes else array
 
 
-def advice(found: _Shape, inputs: _Shape) -> str:
-    """What to do with an array that does not fit, as the end of a message; empty where nothing is known.
-
-    Example:
-        >>> advice((5, 3, 2), (5, 3)).rpartition("; ")[2]
-        'if embeddings of tokens, verax.text.per_token(attributions) makes one number per token'
-    """
-    if found[:-1] == inputs:
+def advice(shape: Shape, inputs: Shape) -> str:
+    """What to do with an array that does not fit, as the end of a message; empty where nothing is known."""
+    if shape[:-1] == inputs:
         converter = "verax.interop.shap.from_explanation(explanation, target=...)"
         vectors = "verax.text.per_token(attributions)"
         return (
             f"; if its last axis are classes, {converter} takes one of them; if embeddings of tokens, {vectors} makes "
             "one number per token"
         )
-    if found[1:] == inputs:
+    if shape[1:] == inputs:
         return "; of several arrays give each a name of its own, of one per class take that of the class explained"
     return ""
 
@@ -110,25 +97,15 @@ _SMALL = 1 << 23  # elements of attributions that may be copied
 
 @dataclass(frozen=True)
 class Attributed:
-    """A problem with the attributions that are rated: what metrics and experiments work on.
+    """A problem with the attributions that are rated: what metrics and experiments work on."""
 
-    Attributes:
-        problem: The model, the rows, and what is asked about them.
-        attributions: One tensor per attribution, each of the inputs' shape or with one channel.
-        precision: Relative spacing of the numbers of each attribution, as the user gave it.
-        layout: The form in which results go back.
-        replacement: What removed features become, for metrics that do not say it themselves.
-        remarks: What results say of the call, a sentence each.
-        computed: Names of attributions that the call itself computed.
-    """
-
-    problem: Problem
-    attributions: tuple[Tensor, ...]
-    precision: Float[Tensor, "k 1 1"]
-    layout: Layout
-    replacement: Replacement
-    remarks: tuple[str, ...] = ()
-    computed: frozenset[str] = frozenset()
+    problem: Problem  # the model, the rows, and what is asked about them
+    attributions: tuple[Tensor, ...]  # one tensor per attribution, each of the inputs' shape or with one channel
+    precision: Float[Tensor, "k 1 1"]  # relative spacing of the numbers of each attribution, as the user gave it
+    layout: Layout  # the form in which results go back
+    replacement: Replacement  # what removed features become, for metrics that do not say it themselves
+    remarks: tuple[str, ...] = ()  # what results say of the call, a sentence each
+    computed: frozenset[str] = frozenset()  # names of attributions that the call itself computed
 
     @property
     def removed(self) -> str:
@@ -137,36 +114,29 @@ class Attributed:
 
     @property
     def given(self) -> CheckedInputs:
-        """The rows, what a feature is, what it becomes, and what travels along."""
         return self.problem.given
 
     @property
     def background(self) -> Shaped[Tensor, "m *shape"] | None:
-        """Rows of training data, if the user gave some."""
         return self.problem.background
 
     @property
     def spread(self) -> Float[Tensor, "*shape"] | None:
-        """Standard deviation of each element of a row over the background; None where there is no background."""
         return self.problem.spread
 
     def fitted(self, replacement: Replacement) -> Replacement:
-        """A replacement that has learnt what it needs of the background, once for all of the call."""
         return self.problem.fitted(replacement)
 
     @property
     def inputs(self) -> Shaped[Tensor, "n *shape"]:
-        """One row per input."""
         return self.given.values
 
     @property
     def baselines(self) -> Shaped[Tensor, "n *shape"]:
-        """What removed features become, seen in the inputs' shape."""
         return self.given.baselines
 
     @property
     def features(self) -> FeatureMap:
-        """What one feature is."""
         return self.given.features
 
     def __len__(self) -> int:
@@ -183,7 +153,6 @@ class Attributed:
         )
 
     def stacked(self, which: slice, rows: slice) -> Float[Tensor, "k b *rest"]:
-        """Some attributions of some inputs as one tensor."""
         if self._together is not None:
             return self._together[which, rows]
         return torch.stack([attribution[rows] for attribution in self.attributions[which]])
@@ -197,29 +166,19 @@ class Attributed:
 
 @dataclass(frozen=True)
 class Task:
-    """An attributed problem under one replacement, with the class and the score of each unperturbed input.
+    """An attributed problem under one replacement, with the class and the score of each unperturbed input."""
 
-    Attributes:
-        problem: The rows and their attributions.
-        target: The class or output of each input.
-        clean: Its score, unperturbed.
-        score: What that is called.
-        replacement: What removed features become, where it is not what the problem says.
-        draw: Which draw of a replacement that is drawn.
-        logits: Of each unperturbed input, where random perturbations are also followed on the logit.
-    """
-
-    problem: Attributed
-    target: Int[Tensor, " n"]
-    clean: Float[Tensor, " n"]
-    score: str = "class score"
-    replacement: Replacement | None = None
-    draw: int = 0
+    problem: Attributed  # the rows and their attributions
+    target: Int[Tensor, " n"]  # the class or output of each input
+    clean: Float[Tensor, " n"]  # its score, unperturbed
+    score: str = "class score"  # what that is called
+    replacement: Replacement | None = None  # what removed features become, where it is not what the problem says
+    draw: int = 0  # which draw of a replacement that is drawn
+    # of each unperturbed input, where random perturbations are also followed on the logit
     logits: Float[Tensor, " n"] | None = None
 
     @property
     def moves(self) -> Replacement:
-        """What removed features become."""
         return self.problem.fitted(self.replacement or self.problem.replacement)
 
     def replaced(self, rows: slice, device: torch.device) -> Shaped[Tensor, "b *shape"]:
@@ -265,17 +224,21 @@ def attributed(problem: Problem, attributions: Any, replacement: Replacement | N
 
 
 def _attribution_list(
-    attributions: Any, given: CheckedInputs
+    attributions: Any, checked: CheckedInputs
 ) -> tuple[tuple[Tensor, ...], Tensor, Any, tuple[str, ...]]:
     """Split one array, a stack or a dict into single attributions in the inputs' layout."""
-    inputs = given.values
-    shapes = _single_shapes(inputs, given.features)
+    inputs = checked.values
+    shapes = _single_shapes(inputs, checked.features)
     names: tuple[str, ...] = ()
     if isinstance(attributions, Mapping):
         if not attributions:
             raise ValueError("attributions: expected at least one, got an empty dict.")
         form, names = "dict", tuple(attributions)
-        arrays = tuple(_checked_attribution(name, attributions[name], inputs, shapes) for name in names)
+        labelled = {f"attributions[{name!r}]": value for name, value in attributions.items()}
+        arrays = tuple(with_rows(_numbers(label, value), shapes) for label, value in labelled.items())
+        for label, array in zip(labelled, arrays, strict=True):
+            if tuple(array.shape) not in shapes:
+                raise ValueError(_shape_message(label, array, inputs, shapes, stack=False))
     else:
         array = with_rows(_numbers("attributions", attributions), shapes)
         if array.shape[:1] != (1,) and tuple(array.shape) in shapes and tuple(array.shape[1:]) in shapes:
@@ -286,22 +249,18 @@ def _attribution_list(
             form, arrays = "stack", tuple(array)
         else:
             raise ValueError(_shape_message("attributions", array, inputs, shapes))
-    labels = [f"attributions[{name!r}]" for name in names] or [_stack_name(form, each) for each in range(len(arrays))]
+    numbered = [f"attributions[{place}]" for place in range(len(arrays))] if form == "stack" else ["attributions"]
+    labels = [f"attributions[{name!r}]" for name in names] or numbered
     check_finite(dict(zip(labels, arrays, strict=True)))
     dtype = reduce(torch.promote_types, (attribution.dtype for attribution in arrays))
     precision = torch.tensor([torch.finfo(attribution.dtype).eps for attribution in arrays], dtype=torch.float64)[
         :, None, None
     ]
-    shaped = tuple(_in_layout(attribution.to(dtype), given) for attribution in arrays)
-    return _alike(shaped, tuple(inputs.shape[1:])), precision, form, names
-
-
-def _checked_attribution(name: str, value: Any, inputs: Tensor, shapes: list[Shape]) -> Tensor:
-    label = f"attributions[{name!r}]"
-    array = with_rows(_numbers(label, value), shapes)
-    if tuple(array.shape) not in shapes:
-        raise ValueError(_shape_message(label, array, inputs, shapes, stack=False))
-    return array
+    shaped = tuple(_in_layout(attribution.to(dtype), checked) for attribution in arrays)
+    if len({attribution.shape for attribution in shaped}) > 1:  # where only some have channels, the others are shared
+        # out evenly: in float64, in which shares of different numbers differ
+        shaped = tuple(spread(attribution.double(), tuple(inputs.shape[1:])) for attribution in shaped)
+    return shaped, precision, form, names
 
 
 def _single_shapes(inputs: Tensor, features: FeatureMap) -> list[Shape]:
@@ -319,25 +278,15 @@ def _single_shapes(inputs: Tensor, features: FeatureMap) -> list[Shape]:
     return list(dict.fromkeys(shapes))
 
 
-def _in_layout(one: Tensor, given: CheckedInputs) -> Tensor:
+def _in_layout(values: Tensor, checked: CheckedInputs) -> Tensor:
     """An attribution in the inputs' shape, or with one channel; 0 where an element is never removed."""
-    if isinstance(given.features, Groups) and one.ndim == 2 and one.shape != given.values.shape:
-        return given.features.spread_out(one)
-    shaped = one[:, None] if one.ndim == given.values.ndim - 1 else one
-    fixed = given.fixed(slice(None))
+    if isinstance(checked.features, Groups) and values.ndim == 2 and values.shape != checked.values.shape:
+        return checked.features.spread_out(values)
+    shaped = values[:, None] if values.ndim == checked.values.ndim - 1 else values
+    fixed = checked.fixed(slice(None))
     if fixed is None:
         return shaped
-    return spread(shaped, tuple(given.values.shape[1:])).masked_fill(fixed.to(shaped.device), 0)
-
-
-def _alike(attributions: tuple[Tensor, ...], shape: Shape) -> tuple[Tensor, ...]:
-    """All of one shape: where only some have channels, the others are shared out evenly.
-
-    In float64, in which shares of different numbers differ.
-    """
-    if len({attribution.shape for attribution in attributions}) == 1:
-        return attributions
-    return tuple(spread(attribution.double(), shape) for attribution in attributions)
+    return spread(shaped, tuple(checked.values.shape[1:])).masked_fill(fixed.to(shaped.device), 0)
 
 
 def _numbers(label: str, value: Any) -> Tensor:
@@ -347,10 +296,6 @@ def _numbers(label: str, value: Any) -> Tensor:
     if not array.is_floating_point():
         return array.double()
     return array.float() if array.dtype in (torch.float16, torch.bfloat16) else array
-
-
-def _stack_name(form: str, index: int) -> str:
-    return f"attributions[{index}]" if form == "stack" else "attributions"
 
 
 def _two_readings(array: Tensor, shapes: list[Shape]) -> str:

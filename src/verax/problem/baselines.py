@@ -17,12 +17,10 @@ def typical_row(
     """One row that stands for the background, element by element; missing values are left out.
 
     Codes have no mean: theirs is the most frequent one.
-
-    Example:
-        >>> rows = torch.tensor([[1.0, 3.0], [2.0, 3.0], [6.0, torch.nan]])
-        >>> typical_row("mean", rows, rows), typical_row("mode", rows, rows)
-        (tensor([3., 3.]), tensor([1., 3.]))
     """
+    if statistic not in STATISTICS:
+        listed = ", ".join(f'"{known}"' for known in STATISTICS)
+        raise ValueError(f"baselines: expected a number, an array or one of {listed}, got {statistic!r}.")
     if statistic == "zero":
         return torch.zeros(inputs.shape[1:], dtype=inputs.dtype, device=inputs.device)
     if background is None:
@@ -37,10 +35,9 @@ def typical_row(
     if statistic == "mode" or (codes is not None and bool(codes.all())):
         return _modes(rows).to(inputs.dtype)
     amounts = rows.double()
-    row = amounts.nanmean(0) if statistic == "mean" else _medians(amounts)
-    if codes is not None:
-        row = torch.where(codes, _modes(rows).double(), row)
-    return row.to(inputs.dtype)
+    medians = (amounts.nanmedian(0).values - (-amounts).nanmedian(0).values) / 2  # of both in the middle
+    row = amounts.nanmean(0) if statistic == "mean" else medians
+    return (row if codes is None else torch.where(codes, _modes(rows).double(), row)).to(inputs.dtype)
 
 
 def spreads(background: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
@@ -50,27 +47,14 @@ def spreads(background: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
     return centred.square().nanmean(0).sqrt()
 
 
-def _medians(rows: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
-    return (rows.nanmedian(0).values - (-rows).nanmedian(0).values) / 2
-
-
 def _modes(rows: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
-    """The most frequent value of each element; torch's own may choose a rarer one where NaN is about."""
-    flat = rows.reshape(len(rows), -1)
-    modes = [_mode(flat[:, place]) for place in range(flat.shape[1])]
+    """The most frequent value of each element, the smallest of several; torch's own fails where NaN is about."""
+    modes = []
+    for column in rows.reshape(len(rows), -1).unbind(1):
+        present = column[~column.isnan()] if column.is_floating_point() else column
+        values, counts = torch.unique(present, return_counts=True)
+        modes.append(values[counts.argmax()] if len(values) else column[0])
     return torch.stack(modes).reshape(rows.shape[1:])
-
-
-def _mode(column: Shaped[Tensor, " m"]) -> Shaped[Tensor, ""]:
-    present = column[~column.isnan()] if column.is_floating_point() else column
-    if len(present) == 0:
-        return column[0]
-    ordered = present.sort().values
-    last = torch.cat(
-        ((ordered[1:] != ordered[:-1]).nonzero()[:, 0], torch.tensor([len(ordered) - 1], device=ordered.device))
-    )
-    counts = torch.diff(last, prepend=last.new_tensor([-1]))
-    return ordered[last[counts.argmax()]]
 
 
 def baseline_tensor(
@@ -95,7 +79,7 @@ def baseline_tensor(
             )
         baselines = 0.0
     if isinstance(baselines, str):
-        baselines = typical_row(_checked_statistic(baselines), inputs, background, codes)
+        baselines = typical_row(baselines, inputs, background, codes)
     tensor = as_tensor("baselines", _exact(baselines) if isinstance(baselines, int | float) else baselines)
     if tensor.is_complex():
         raise TypeError(f"baselines: expected real numbers, got {tensor.dtype}.")
@@ -127,13 +111,6 @@ def _exact(number: int | float) -> Tensor:
         raise ValueError("baselines: expected a number that float64 can hold, got a larger one.") from None
 
 
-def _checked_statistic(word: str) -> str:
-    if word not in STATISTICS:
-        listed = ", ".join(f'"{statistic}"' for statistic in STATISTICS)
-        raise ValueError(f"baselines: expected a number, an array or one of {listed}, got {word!r}.")
-    return word
-
-
 def differs(
     inputs: Shaped[Tensor, "*#shape"], baselines: Shaped[Tensor, "*#shape"], missing: bool
 ) -> Bool[Tensor, "*shape"]:
@@ -153,11 +130,6 @@ def replaced(
 
     With weights 0 and 1 ``lerp`` gives one of its ends, unless their difference overflows. A CPU does that much faster
     than ``where``, whose branches it cannot predict.
-
-    Example:
-        >>> x, b = torch.tensor([[0.1, 0.2]]), torch.tensor([[0.3, 0.4]])
-        >>> replaced(x, b, torch.tensor([[True, False]]), chosen=must_choose(x, b))
-        tensor([[0.3000, 0.2000]])
     """
     if chosen:
         return torch.where(mask.bool(), baselines, inputs)
@@ -173,12 +145,7 @@ def must_choose(inputs: Shaped[Tensor, "..."], baselines: Shaped[Tensor, "..."])
 
 
 def baseline_words(baselines: object) -> str:
-    """What removed features become, as people read it.
-
-    Example:
-        >>> baseline_words("mean"), baseline_words(0.5), baseline_words(torch.ones(3))
-        ('mean of the background', '0.5', 'given values')
-    """
+    """What removed features become, as people read it."""
     if baselines is None or (isinstance(baselines, str) and baselines == "zero"):
         return "0"
     if isinstance(baselines, str):

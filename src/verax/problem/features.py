@@ -33,11 +33,9 @@ class Grid:
         return int(torch.Size(self.cell).numel())
 
     def counts(self, rows: slice) -> Int[Tensor, "1"]:
-        """Features of each input; one number serves all."""
-        return torch.tensor([self.most])
+        return torch.tensor([self.most])  # one number serves all
 
     def at(self, order: Int[Tensor, " m"]) -> "Grid":
-        """The features of inputs in another order: the same."""
         return self
 
     def reduce(self, values: Float[Tensor, "..."], rows: slice) -> Float[Tensor, "*k b features"]:
@@ -70,11 +68,10 @@ class Groups:
 
     @property
     def most(self) -> int:
-        """The largest number of groups of any input."""
+        """The largest number of any input."""
         return int(self.map.max()) + 1
 
     def counts(self, rows: slice) -> Int[Tensor, " maps"]:
-        """Groups of each input."""
         return self._maps(rows).amax(1) + 1
 
     def numbers(self) -> Int[Tensor, "maps *shape"]:
@@ -83,7 +80,6 @@ class Groups:
         return numbers.reshape(-1, *self.shape)
 
     def at(self, order: Int[Tensor, " m"]) -> "Groups":
-        """The features of inputs in another order, or of some of them."""
         if len(self.map) == 1:
             return self
         places = order.to(self.map.device)
@@ -106,7 +102,6 @@ class Groups:
         return shared.reshape(-1, *numbers.shape[1:])
 
     def reduce(self, values: Float[Tensor, "..."], rows: slice) -> Float[Tensor, "*k b features"]:
-        """Sum the elements of each group."""
         lead = values.shape[: values.ndim - len(self.shape)]
         flat = spread(values, self.shape).reshape(*lead, -1)
         index = self._maps(rows).to(values.device).expand(flat.shape)
@@ -115,7 +110,6 @@ class Groups:
         return sums.scatter_add(-1, index, flat.double())
 
     def expand(self, chosen: Shaped[Tensor, "b features"], rows: Int[Tensor, " b"]) -> Shaped[Tensor, "b *shape"]:
-        """Turn chosen groups into chosen elements."""
         maps = self.map.to(chosen.device)
         index = maps[rows] if len(maps) > 1 else maps.expand(len(chosen), -1)
         return chosen.gather(1, index).reshape(-1, *self.shape)
@@ -138,7 +132,16 @@ def feature_map(features: object, inputs: Tensor) -> FeatureMap:
     """Read the ``features`` argument: ``"auto"``, ``"element"``, ``"pixel"`` or an array of group numbers."""
     shape = tuple(inputs.shape[1:])
     if isinstance(features, str):
-        return _grid(features, shape)
+        if features not in ("auto", "element", "pixel"):
+            raise ValueError(
+                f'features: expected "auto", "element", "pixel" or an array of group numbers, got {features!r}.'
+            )
+        if features == "pixel" and len(shape) < 2:
+            raise ValueError(
+                f'features: "pixel" needs inputs (N, channels, ...), got inputs with rows of shape {shape}.'
+            )
+        pixels = features == "pixel" or (features == "auto" and len(shape) == 3)
+        return Grid(shape, (1, *shape[1:]) if pixels else shape)
     if features is None:
         raise TypeError('features: expected "auto", "element", "pixel" or an array of group numbers, got None.')
     groups = as_tensor("features", features)
@@ -157,18 +160,6 @@ def _groups(maps: Int[Tensor, "maps elements"], shape: Shape) -> Groups:
         raise ValueError(f"features: negative numbers are never removed, and there is no other{where}.")
     numbered = _consecutive(maps.clamp(min=-1))
     return Groups((numbered - fixed.any(1, keepdim=True).long()).clamp(min=0), shape, fixed)
-
-
-def _grid(features: str, shape: Shape) -> Grid:
-    if features not in ("auto", "element", "pixel"):
-        raise ValueError(
-            f'features: expected "auto", "element", "pixel" or an array of group numbers, got {features!r}.'
-        )
-    if features == "pixel" and len(shape) < 2:
-        raise ValueError(f'features: "pixel" needs inputs (N, channels, ...), got inputs with rows of shape {shape}.')
-    if features == "pixel" or (features == "auto" and len(shape) == 3):
-        return Grid(shape, (1, *shape[1:]))
-    return Grid(shape, shape)
 
 
 def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:

@@ -22,18 +22,11 @@ _AUTO = "auto"
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Rows to explain, and all that belongs to them: what a problem holds of the arguments about its rows.
+    """Rows to explain, and all that belongs to them; what is not listed here is as in ``Problem``.
 
     Args:
         values: The rows, ``(N, ...)``, NumPy or torch. NaN is allowed where the model takes it; whole numbers are codes
-            such as ids of tokens.
-        features: What one feature is: ``"element"``, ``"pixel"`` (all channels of a position), an array of group
-            numbers (for all inputs or one each; ``(N, L)`` serves all that follows an axis), or ``"auto"``. Elements
-            with a negative number are never removed, and their attributions do not count.
-        baselines: What removed features become: a number, anything that broadcasts to the values, or ``"mean"``,
-            ``"median"``, ``"mode"``, ``"zero"`` of the call's background. By default 0; codes have no default.
-        names: Name of each feature.
-        model_kwargs: Arrays that follow their rows, ``(N, ...)`` each: the model gets them by name, unperturbed.
+            such as ids of tokens, for which baselines have no default.
         key: Name of the values, for models that are called by keywords.
         codes: Which values are codes and not amounts: True, False, or one truth value per element of a row. Codes have
             no direction: DPC counts them 0, and no noise is added to them. By default whole numbers are codes.
@@ -69,15 +62,16 @@ class Inputs:
         return len(self.values)
 
     def __getitem__(self, rows: Any) -> "Inputs":
-        """Some rows, with all that is held for each of them."""
-        chosen = _one(rows, len(self)) if isinstance(rows, Integral) else rows
+        if isinstance(rows, Integral):
+            place = range(len(self))[int(rows)]  # out of range, it raises, which ends a loop over the rows
+            rows = slice(place, place + 1)
         x = as_tensor("inputs", self.values)
         return replace(
             self,
-            values=_rows(self.values, chosen),
-            features=self._features_of(chosen, x),
-            baselines=self._baselines_of(chosen, x),
-            model_kwargs={name: _rows(value, chosen) for name, value in self.model_kwargs.items()},
+            values=_rows(self.values, rows),
+            features=self._features_of(rows, x),
+            baselines=self._baselines_of(rows, x),
+            model_kwargs={name: _rows(value, rows) for name, value in self.model_kwargs.items()},
         )
 
     def fitted(self, attribution: Any) -> Any:
@@ -125,12 +119,6 @@ class PlainInputs(Inputs):
     """Rows that were given as an array, and what was said beside them."""
 
 
-def _one(row: Integral, count: int) -> slice:
-    """One row as a slice; one that is not there ends a loop over the rows."""
-    place = range(count)[int(row)]  # raises where it is out of range, and counts negative ones from the end
-    return slice(place, place + 1)
-
-
 def _rows(values: Any, rows: Any) -> Any:
     if hasattr(values, "iloc"):
         return values.iloc[rows]
@@ -146,42 +134,28 @@ _READ = 5  # texts of a report
 
 @dataclass(frozen=True)
 class CheckedInputs:
-    """The rows of a call, ready for use.
+    """The rows of a call, ready for use."""
 
-    Attributes:
-        values: One row per input.
-        features: What one feature is.
-        baselines: What removed features become, seen in the values' shape; the value itself where it is never removed.
-        missing: Whether some value or baseline is NaN.
-        codes: Which elements of a row are codes; None where none is.
-        names: Of the features, if they have any.
-        row_arguments: What travels along with the rows.
-        kind: The array library that the user works with.
-        words: What people read at each place of the first rows, where rows are texts.
-        baseline_words: What removed features become, as people read it.
-    """
-
-    values: Shaped[Tensor, "n *shape"]
-    features: FeatureMap
+    values: Shaped[Tensor, "n *shape"]  # one row per input
+    features: FeatureMap  # what one feature is
+    # what removed features become, seen in the values' shape; the value itself where it is never removed
     baselines: Shaped[Tensor, "n *shape"]
-    missing: bool
-    codes: Bool[Tensor, "*shape"] | None
-    names: tuple[str, ...] | None
-    row_arguments: RowArguments | None
-    kind: ArrayKind
+    missing: bool  # whether some value or baseline is NaN
+    codes: Bool[Tensor, "*shape"] | None  # which elements of a row are codes; None where none is
+    names: tuple[str, ...] | None  # of the features, if they have any
+    row_arguments: RowArguments | None  # what travels along with the rows
+    kind: ArrayKind  # the array library that the user works with
+    # what people read at each place of the first rows, where rows are texts
     words: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    baseline_words: str = ""
+    baseline_words: str = ""  # what removed features become, as people read it
 
     def __len__(self) -> int:
         return len(self.values)
 
     def still(self, rows: slice) -> Bool[Tensor, "b *shape"] | None:
         """Which elements noise must not move: codes, and what is never removed. None where there are none."""
-        fixed = self.fixed(rows)
-        codes = None if self.codes is None else self.codes[None]
-        if fixed is None or codes is None:
-            return codes if fixed is None else fixed
-        return fixed | codes
+        fixed, codes = self.fixed(rows), None if self.codes is None else self.codes[None]
+        return fixed | codes if fixed is not None and codes is not None else codes if fixed is None else fixed
 
     def fixed(self, rows: slice) -> Bool[Tensor, "b *shape"] | None:
         """Which elements are never removed."""
@@ -190,57 +164,50 @@ class CheckedInputs:
         held = self.features.fixed
         return (held[rows] if len(held) > 1 else held).reshape(-1, *self.values.shape[1:])
 
-    def at(self, order: Int[Tensor, " m"], given: Inputs) -> "CheckedInputs":
-        """The same inputs in another order, or some of them; ``given`` holds those rows as they came."""
-        beside = None
-        if self.row_arguments is not None:
-            held = {name: value[order.to(value.device)] for name, value in self.row_arguments.model_kwargs.items()}
-            beside = RowArguments(held, self.row_arguments.key, self.row_arguments.collate)
+    def at(self, order: Int[Tensor, " m"], rows: Inputs) -> "CheckedInputs":
+        """The same inputs in another order, or some of them; ``rows`` holds them as they came."""
         places = order.to(self.values.device)
-        return CheckedInputs(
+        return replace(
+            self,
             values=self.values[places],
             features=self.features.at(order),
             baselines=self.baselines[places] if self.baselines.stride(0) else self.baselines[: len(order)],
-            missing=self.missing,
-            codes=self.codes,
-            names=self.names,
-            row_arguments=beside,
-            kind=self.kind,
-            words=given.words(_READ),
-            baseline_words=self.baseline_words,
+            row_arguments=None if self.row_arguments is None else self.row_arguments.at(order),
+            words=rows.words(_READ),
         )
 
 
-def undirected(given: CheckedInputs, values: Tensor, baselines: Tensor) -> Bool[Tensor, "..."] | None:
+def undirected(rows: CheckedInputs, values: Tensor, baselines: Tensor) -> Bool[Tensor, "..."] | None:
     """Where ``x - baseline`` of some rows means nothing: codes, and what is missing. None where there is neither."""
-    codes = None if given.codes is None else given.codes.to(values.device)
-    if not given.missing:
+    codes = None if rows.codes is None else rows.codes.to(values.device)
+    if not rows.missing:
         return codes
     gaps = values.isnan() | baselines.isnan()
     return gaps if codes is None else gaps | codes
 
 
-def checked_inputs(given: Inputs, background: Any = None, takes_missing: bool = False) -> CheckedInputs:
+def checked_inputs(rows: Inputs, background: Any = None, takes_missing: bool = False) -> CheckedInputs:
     """Read the rows of a call, or say what is wrong with them."""
-    gaps = takes_missing or not isinstance(given, PlainInputs)
-    whole = not isinstance(given, PlainInputs) or given.codes is not None
-    x = checked_values(given.values, whole=whole, missing=gaps)
-    features, codes = feature_map(given.features, x), _checked_codes(given.codes, x)
-    rows = background.values if isinstance(background, Inputs) else background
-    baselines = baseline_tensor(given.baselines, x, missing=gaps, background=rows, codes=codes)
+    gaps = takes_missing or not isinstance(rows, PlainInputs)
+    whole = not isinstance(rows, PlainInputs) or rows.codes is not None
+    x = checked_values(rows.values, whole=whole, missing=gaps)
+    features, codes = feature_map(rows.features, x), _checked_codes(rows.codes, x)
+    background = background.values if isinstance(background, Inputs) else background
+    baselines = baseline_tensor(rows.baselines, x, missing=gaps, background=background, codes=codes)
     if isinstance(features, Groups) and features.fixed is not None:
         baselines = torch.where(features.fixed.reshape(-1, *x.shape[1:]).to(x.device), x, baselines)
+    held = {name: as_tensor(f"model_kwargs[{name!r}]", value) for name, value in rows.model_kwargs.items()}
     return CheckedInputs(
         values=x,
         features=features,
         baselines=baselines,
         missing=gaps and x.is_floating_point() and bool(x.isnan().any() | baselines.isnan().any()),
         codes=codes,
-        names=_checked_names(given.names, features),
-        row_arguments=_row_arguments(given),
-        kind=kind_of(given.values),
-        words=given.words(_READ),
-        baseline_words=given.removed or baseline_words(given.baselines),
+        names=_checked_names(rows.names, features),
+        row_arguments=RowArguments(held, rows.key, rows.collate) if held or rows.key or rows.collate else None,
+        kind=kind_of(rows.values),
+        words=rows.words(_READ),
+        baseline_words=rows.removed or baseline_words(rows.baselines),
     )
 
 
@@ -310,10 +277,3 @@ def _checked_names(names: Any, features: FeatureMap) -> tuple[str, ...] | None:
     if len(checked) != features.most:
         raise ValueError(f"names: expected one for each of {features.most} features, got {len(checked)}.")
     return checked
-
-
-def _row_arguments(given: Inputs) -> RowArguments | None:
-    if not given.model_kwargs and given.key is None and given.collate is None:
-        return None
-    held = {name: as_tensor(f"model_kwargs[{name!r}]", value) for name, value in given.model_kwargs.items()}
-    return RowArguments(held, given.key, given.collate)

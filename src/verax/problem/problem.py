@@ -34,7 +34,6 @@ from verax.scoring.scorer import Scorer, checked_batch_size, checked_device, sco
 from verax.scoring.session import Session
 
 ReadRows = Callable[[Any], Inputs]
-_NO_BASELINE = 0.0  # a float: a whole number 0 is a category that somebody chose
 
 
 class Problem:
@@ -129,14 +128,14 @@ class Problem:
     def __getitem__(self, rows: Any) -> "Problem":
         """Some of the rows, with all that is said of each."""
         places = np.arange(len(self))[rows]
-        chosen: Any = slice(int(places), int(places) + 1) if places.ndim == 0 else rows
         order = torch.from_numpy(np.ascontiguousarray(places.reshape(-1)))
-        part = self._copy()
-        part.rows = self.rows[chosen]
-        part.given = self.given.at(order, part.rows)
-        part.target = target_of_rows(self.target, places.reshape(-1), len(self))
-        part._clean = None if self._clean is None else self._clean.at(order)
-        return part
+        rows = self.rows[slice(int(places), int(places) + 1) if places.ndim == 0 else rows]
+        return self._with(
+            rows=rows,
+            given=self.given.at(order, rows),
+            target=target_of_rows(self.target, places.reshape(-1), len(self)),
+            _clean=None if self._clean is None else self._clean.at(order),
+        )
 
     def on(self, inputs: Any, *, target: Any = None, model_kwargs: Mapping[str, Any] | None = None) -> "Problem":
         """The same question about other rows.
@@ -155,9 +154,7 @@ class Problem:
         """
         if target is None and self.target_per_row:
             raise ValueError("target: this problem has one class per row; pass target= for the other rows as well.")
-        part = self._copy()
-        part._clean = None
-        part.rows = self.read(inputs, model_kwargs)
+        part = self._with(_clean=None, rows=self.read(inputs, model_kwargs))
         if isinstance(inputs, Inputs):  # in the order of the model already, and so is what is said about them
             part.order = replace(self.order, places=None)
         part.given = checked_inputs(part.rows, self.background, self.scorer.takes_missing)
@@ -173,59 +170,48 @@ class Problem:
             return self._read(inputs)
         if self.rows.model_kwargs and model_kwargs is None:
             raise ValueError(f"model_kwargs: the model is called with {', '.join(self.rows.model_kwargs)}; pass them.")
-        values = self.order("inputs", inputs)
-        return replace(
-            _shared(self.rows, self.given), values=values, model_kwargs={} if model_kwargs is None else model_kwargs
-        )
+        lengths: tuple[int, ...] = tuple(getattr(self.rows.baselines, "shape", ()))
+        if len(self) > 1 and len(lengths) == self.inputs.ndim and lengths[0] == len(self):
+            raise ValueError("baselines: this problem has one per row; make another problem for other rows.")
+        if isinstance(self.features, Groups) and len(self.features.map) > 1:
+            raise ValueError("features: this problem has one map per row; make another problem for other rows.")
+        return replace(self.rows, values=self.order("inputs", inputs), model_kwargs=model_kwargs or {})
 
     def with_replacement(self, replacement: ReplacementLike) -> "Problem":
         """The same with something else in the place of removed features."""
-        part = self._copy()
-        part.replacement = checked_replacement(replacement) or BASELINE
-        return part
+        return self._with(replacement=checked_replacement(replacement) or BASELINE)
 
     def with_background_rows(self, rows: Int[Tensor, " m"]) -> "Problem":
         """The same with other rows of its background, some of them maybe more than once; baselines follow it."""
         if self.background is None:
             raise ValueError("background: this problem has none; pass background=train_inputs.")
-        part = self._copy()
-        part.background = self.background[rows]
-        part.background_labels = None if self.background_labels is None else self.background_labels[rows]
-        part.given = checked_inputs(self.rows, part.background, self.scorer.takes_missing)
-        return part
+        background = self.background[rows]
+        labels = None if self.background_labels is None else self.background_labels[rows]
+        given = checked_inputs(self.rows, background, self.scorer.takes_missing)
+        return self._with(background=background, background_labels=labels, given=given)
 
     def with_model(self, model: Any) -> "Problem":
         """The same question about another model that takes the same rows."""
-        part = self._copy()
-        part.scorer, part._clean = scorer_of(model), None
-        return part
+        return self._with(scorer=scorer_of(model), _clean=None)
 
     def moved(self, values: Shaped[Tensor, "n *shape"]) -> "Problem":
         """The same with other values in the same rows: features, baselines, classes and what travels along stay."""
-        part = self._copy()
-        part.given, part._clean = replace(self.given, values=values), None
-        return part
+        return self._with(given=replace(self.given, values=values), _clean=None)
 
     @property
     def predicted(self) -> Int[Tensor, " n"]:
         """The class that the model predicts for each row, whatever the target."""
         with self.session() as session:
-            self.begin(session)
-        assert self._clean is not None  # noqa: S101  # which begin has made
-        return self._clean.predicted
+            return self._clean_outputs(session).predicted
 
     def with_target(self, target: Any) -> "Problem":
         """The same with another class, or output, that is tracked; ``Columns`` says it by number, one for each row."""
-        part = self._copy()
-        part.target = checked_target(target, len(self))
-        return part
+        return self._with(target=checked_target(target, len(self)))
 
     def class_scores(self, output: Scale) -> Float[Tensor, "n classes"]:
         """Scores of all classes of the unperturbed rows, on the CPU in double precision."""
         with self.session(output) as session:
-            self.begin(session)
-            assert self._clean is not None  # noqa: S101  # which begin has made
-            return class_scores(self._clean.outputs, session.returns, output).double().cpu()
+            return class_scores(self._clean_outputs(session).outputs, session.returns, output).double().cpu()
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
@@ -233,10 +219,10 @@ class Problem:
         labels = labels_of(self.scorer.adapter) if self.scorer.labels is None else self.scorer.labels
         return None if labels is None else tuple(labels)
 
-    def _copy(self) -> "Problem":
+    def _with(self, **changed: Any) -> "Problem":
         part = object.__new__(type(self))
-        part.__dict__.update({name: value for name, value in vars(self).items() if name not in _DERIVED})
-        part._open = None  # which batches the rows of this one alone
+        kept = {name: value for name, value in vars(self).items() if name not in _DERIVED}
+        part.__dict__.update(kept | {"_open": None} | changed)  # an open session batches the rows of this one alone
         return part
 
     @property
@@ -371,9 +357,7 @@ class Problem:
         """
         with self.session(self.explained, gradients=gradients) as session:
             self.begin(session)
-            held = self._copy()
-            held._open = session
-            yield held
+            yield self._with(_open=session)
 
     @property
     def open_session(self) -> Session:
@@ -384,15 +368,18 @@ class Problem:
 
     def begin(self, session: Session) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
         """The class of each row and its unperturbed score; the model runs the first time alone."""
+        return session.tracked(self._clean_outputs(session), self.target)
+
+    def _clean_outputs(self, session: Session) -> CleanOutputs:
         if self._clean is None:
             self._clean = session.clean_outputs(self.inputs, decide=self.target is None)
-        return session.tracked(self._clean, self.target)
+        return self._clean
 
     def clean_logits(self, session: Session) -> Float[Tensor, " n"]:
         """The tracked logit of each unperturbed row, whatever the session scores; no model row is needed."""
         classes, _ = self.begin(session)
-        assert self._clean is not None  # noqa: S101  # which begin has made
-        return target_scores(self._clean.outputs.to(session.device), classes, session.returns, "logit")
+        outputs = self._clean_outputs(session).outputs
+        return target_scores(outputs.to(session.device), classes, session.returns, "logit")
 
 
 _DERIVED = ("spread", "_fitted", "_scored")  # caches that other rows, targets or replacements would not share
@@ -424,18 +411,7 @@ def _rows_of(
         return inputs
     if baselines is None:
         raise TypeError("baselines: expected a number or an array, got None.")
-    unsaid = categorical is not None and isinstance(baselines, float) and baselines == _NO_BASELINE
-    removed = None if unsaid and categorical is not False else baselines
-    return PlainInputs(
-        inputs, features, removed, names, {} if model_kwargs is None else model_kwargs, None, categorical
-    )
-
-
-def _shared(rows: Inputs, given: CheckedInputs) -> Inputs:
-    """Rows whose features and baselines are said once for all of them, so that they serve other rows as well."""
-    lengths: tuple[int, ...] = tuple(getattr(rows.baselines, "shape", ()))
-    if len(rows) > 1 and len(lengths) == given.values.ndim and lengths[0] == len(rows):
-        raise ValueError("baselines: this problem has one per row; make another problem for other rows.")
-    if isinstance(given.features, Groups) and len(given.features.map) > 1:
-        raise ValueError("features: this problem has one map per row; make another problem for other rows.")
-    return rows
+    # a float: a whole number 0 is a category that somebody chose
+    default = not (categorical is None or categorical is False) and isinstance(baselines, float) and baselines == 0
+    beside = {} if model_kwargs is None else model_kwargs
+    return PlainInputs(inputs, features, None if default else baselines, names, beside, None, categorical)

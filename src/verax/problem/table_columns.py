@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,12 @@ def as_frame(label: str, table: Any) -> Any:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes:
-        name: Its name.
-        dtype: Its type in the data frame.
-        categories: The values that codes stand for, gaps among them; None for a column of numbers.
-        label: What the data frame calls it: its name, or a number.
-    """
-
-    name: str
-    dtype: Any
-    categories: tuple[Any, ...] | None
-    label: Any
+    name: str  # its name
+    dtype: Any  # its type in the data frame
+    categories: tuple[Any, ...] | None  # the values that codes stand for, gaps among them; None for a column of numbers
+    label: Any  # what the data frame calls it: its name, or a number
 
     def encode(self, values: Any) -> Any:
         """Numbers in float64, gaps as NaN; or the code of each category."""
@@ -60,17 +54,16 @@ class Column:
 
     def decode(self, numbers: Any) -> Any:
         """What the data frame had: numbers of the column's type where it can hold them, or categories."""
-        pandas = optional_package("pandas", "pandas", "frame: a table with categories")
+        pandas = _pandas()
+        of_pandas = not isinstance(self.dtype, np.dtype)  # such types know gaps
         if self.categories is not None:
             looked_up = np.empty(len(self.categories), dtype=object)
             looked_up[:] = self.categories
             cells = looked_up[numbers.astype(np.int64)]
-            return pandas.Series(
-                cells, dtype=self.dtype if self.dtype.kind in "biuf" or _is_own(self.dtype) else object
-            )
+            return pandas.Series(cells, dtype=self.dtype if self.dtype.kind in "biuf" or of_pandas else object)
         gaps = np.isnan(numbers)
         whole = bool((gaps | (numbers == np.round(numbers))).all())
-        if self.dtype.kind in "iu" and not _is_own(self.dtype):
+        if self.dtype.kind in "iu" and not of_pandas:
             return pandas.Series(numbers.astype(self.dtype) if whole and not gaps.any() else numbers)
         if self.dtype.kind in "iu" and not whole:
             return pandas.Series(numbers).astype("Float64")
@@ -113,9 +106,17 @@ def _holding(dtype: Any, background: Any, categories: Sequence[Any]) -> Any:
     A category dtype of pandas turns what it does not list into NaN, its text turns None into NaN, plain flags turn both
     into True or False, and whole numbers hold neither parts nor NaN.
     """
-    pandas = optional_package("pandas", "pandas", "frame: a table with categories")
+    pandas = _pandas()
     if not isinstance(dtype, pandas.CategoricalDtype):
-        return dtype if _holds(dtype, categories, pandas) else np.dtype(object)
+        if dtype == np.dtype(bool):
+            holds = not any(_is_gap(value) for value in categories)
+        elif isinstance(dtype, pandas.StringDtype):
+            holds = not any(value is None for value in categories)
+        else:
+            kinds = int if getattr(dtype, "kind", "O") in "iu" else int | float
+            plain = isinstance(dtype, np.dtype) and dtype.kind != "O"
+            holds = not plain or all(isinstance(value, kinds) for value in categories)
+        return dtype if holds else np.dtype(object)
     values = [value for value in categories if not _is_gap(value)]
     if all(value in dtype.categories for value in values):
         return dtype
@@ -124,18 +125,9 @@ def _holding(dtype: Any, background: Any, categories: Sequence[Any]) -> Any:
     return pandas.CategoricalDtype(listed, ordered=dtype.ordered)
 
 
-def _holds(dtype: Any, categories: Sequence[Any], pandas: Any) -> bool:
-    if dtype == np.dtype(bool):
-        return not any(_is_gap(value) for value in categories)
-    if isinstance(dtype, pandas.StringDtype):
-        return not any(value is None for value in categories)
-    kinds = int if getattr(dtype, "kind", "O") in "iu" else int | float
-    return not isinstance(dtype, np.dtype) or dtype.kind == "O" or all(isinstance(value, kinds) for value in categories)
-
-
 def _categories(first: Any, second: Any) -> tuple[Any, ...]:
     known = {_identity(value): value for value in first.tolist()}
-    ordered = {one: known[one] for one in sorted(known, key=lambda one: (one[0], one[2]))}
+    ordered = {key: known[key] for key in sorted(known, key=lambda key: (key[0], key[2]))}
     ordered |= {_identity(value): value for value in second.tolist() if _identity(value) not in known}
     return tuple(ordered.values())
 
@@ -149,13 +141,11 @@ def _identity(value: Any) -> tuple[str, Any, str]:
 
 
 def _is_gap(value: Any) -> bool:
-    pandas = optional_package("pandas", "pandas", "frame: a table with categories")
-    return bool(pandas.isna(value)) if np.ndim(value) == 0 else False
+    return bool(_pandas().isna(value)) if np.ndim(value) == 0 else False
 
 
-def _is_own(dtype: Any) -> bool:
-    """Whether a type is one of pandas', which knows gaps."""
-    return not isinstance(dtype, np.dtype)
+def _pandas() -> Any:
+    return optional_package("pandas", "pandas", "frame: a table with categories")
 
 
 _Sources = frozenset[int]  # columns of the table that one column inside the model is computed from
@@ -203,7 +193,9 @@ class _Walk:
         if hasattr(step, "transformers_"):
             return self._column_transformer(step, columns)
         if hasattr(step, "transformer_list"):
-            return _joined([self.visit(part, columns) for _, part in step.transformer_list])
+            parts = [self.visit(part, columns) for _, part in step.transformer_list]
+            lists = [part for part in parts if isinstance(part, list)]
+            return [*chain(*lists)] if len(lists) == len(parts) else _union([_union(part) for part in parts])
         if _encodes(step):
             self.encoders.append(step)
             self._note(columns, None)
@@ -244,16 +236,10 @@ class _Walk:
         if (final := getattr(step, "final_estimator_", None)) is not None:  # of stacking: predictions, then columns
             passed = columns if isinstance(columns, list) and getattr(step, "passthrough", False) else []
             self.visit(final, [_NOTHING] * (int(getattr(final, "n_features_in_", 0)) - len(passed)) + passed)
-        for inner in _held_elsewhere(step):
-            self._visit_by_name(inner)
-
-    def _visit_by_name(self, model: Any) -> None:
-        """Visit a model that a class of somebody's own holds: what happens to the rows before is unknown."""
-        names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-        if names and set(names) <= set(self.names):
-            self.visit(model, [self.table[self.names.index(name)] for name in names])
-        else:
-            self.visit(model, _union(self.table))
+        for inner in _held_elsewhere(step):  # by a class of somebody's own: what happens to the rows before is unknown
+            names = [str(name) for name in getattr(inner, "feature_names_in_", ())]
+            known = names and set(names) <= set(self.names)
+            self.visit(inner, [self.table[self.names.index(name)] for name in names] if known else _union(self.table))
 
     def _note_trees(self, step: Any, columns: _Columns) -> None:
         """Trees that take numbers as categories themselves."""
@@ -290,13 +276,6 @@ def _outputs(step: Any, columns: _Columns) -> _Columns:
     if places is None and hasattr(step, "get_support"):  # it selects columns
         places = [int(place) for place in step.get_support(indices=True)]
     return _union(columns) if places is None else [columns[place] for place in places]
-
-
-def _joined(parts: list[_Columns]) -> _Columns:
-    lists = [part for part in parts if isinstance(part, list)]
-    if len(lists) < len(parts):
-        return _union([_union(part) for part in parts])
-    return [sources for part in lists for sources in part]
 
 
 def _union(columns: _Columns) -> _Sources:

@@ -1,6 +1,6 @@
 """Mixed tables: a model of data frames, and its rows as numbers whose features are the columns of the frame."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,12 +51,10 @@ class FrameModel:
 
     @property
     def feature_names(self) -> Sequence[str]:
-        """The columns of the data frame."""
         return [column.name for column in self.columns]
 
     @property
     def labels(self) -> Sequence[Any] | None:
-        """The classes, in the order of their probabilities."""
         return fitted_labels(self.estimator) if self.returns == "probabilities" else None
 
     def frame(self, rows: Any) -> Any:
@@ -67,11 +65,9 @@ class FrameModel:
         )
 
     def model_rows(self, batch: Tensor) -> Any:
-        """The data frame that a batch stands for."""
         return self.frame(as_numpy(batch.detach().double()))
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Ask the model about the data frame that a batch stands for."""
         return predictions(self.estimator, self.returns, self.model_rows(batch))
 
 
@@ -180,15 +176,15 @@ def _fitted_columns(label: str, model: Any, frame: Any) -> Any:
     return frame.iloc[:, places] if hasattr(frame, "iloc") else frame[:, places]
 
 
-def _numeric_categories(model: Any, frame: Any, said: Sequence[str | int] | None) -> list[str]:
+def _numeric_categories(model: Any, frame: Any, named: Sequence[str | int] | None) -> list[str]:
     """Columns of numbers that are categories: named by the caller, or found in the model."""
     names = [str(name) for name in frame.columns]
-    chosen = [str(name) for name in said or ()]
+    chosen = [str(name) for name in named or ()]
     if unknown := [name for name in chosen if name not in names]:
         raise ValueError(f"categorical: the frame has no column {', '.join(unknown)}; it has {', '.join(names)}.")
     known, mixed = category_columns(model, names)
     numbers = [names[place] for place in sorted(mixed) if getattr(frame.dtypes.iloc[place], "kind", "O") in "iuf"]
-    if numbers and said is None:
+    if numbers and named is None:
         raise ValueError(
             f"categorical: cannot tell which of the columns {', '.join(numbers)} an encoder of the model takes, "
             "because a step before it mixes or renames them; name those that are categories: categorical=[...] "
@@ -212,7 +208,7 @@ def _as_learnt(model: Any, columns: tuple[Column, ...]) -> tuple[Column, ...]:
     )
 
 
-def _check_there_and_back(model: FrameModel, values: Any, frame: Any, own: Any) -> None:
+def _check_there_and_back(model: FrameModel, values: Any, frame: Any, original: Any) -> None:
     """The model must see the very rows that were given, and so predict what it predicts on the caller's own frame."""
     again = model.frame(values)
     for name in frame.columns:
@@ -221,21 +217,19 @@ def _check_there_and_back(model: FrameModel, values: Any, frame: Any, own: Any) 
                 f"frame: column {name} ({frame[name].dtype}) does not survive being turned into numbers and back; "
                 "turn it into numbers or text first."
             )
-    if list(again.dtypes) != list(getattr(own, "dtypes", ())):
-        _check_predictions(model, again, own)
-
-
-def _check_predictions(model: FrameModel, rows: Any, own: Any) -> None:
+    if list(again.dtypes) == list(getattr(original, "dtypes", ())):
+        return
     try:
-        expected = predictions(model.estimator, model.returns, own)
+        expected = predictions(model.estimator, model.returns, original)
     except (TypeError, ValueError, AttributeError):  # it takes no frames of this kind, so there is nothing to compare
         return
-    got = np.asarray(predictions(model.estimator, model.returns, rows), dtype=np.float64)
+    got = np.asarray(predictions(model.estimator, model.returns, again), dtype=np.float64)
     if not np.allclose(got, np.asarray(expected, dtype=np.float64), rtol=1e-5, atol=1e-6, equal_nan=True):
         most = float(np.abs(got - expected).max())
         raise ValueError(
-            f"frame: the model's predictions on the {type(own).__module__.split('.')[0]} frame and on its columns as "
-            f"pandas has them differ by up to {most:.3g}; pass the frame with the types that the model was fitted on."
+            f"frame: the model's predictions on the {type(original).__module__.split('.')[0]} frame and on its columns "
+            f"as pandas has them differ by up to {most:.3g}; pass the frame with the types that the model was fitted "
+            "on."
         )
 
 
@@ -249,12 +243,19 @@ def _baseline_row(baselines: Any, columns: Sequence[Column], rows: Any, codes: A
             expected = '"mean", "median", "mode", "missing" or values by column'
             raise ValueError(f"baselines: expected {expected}, got {baselines!r}.")
         return _without_gaps(baselines, tensor, columns, codes)
+    if hasattr(baselines, "iloc") and getattr(baselines, "ndim", 1) == 2:
+        if len(baselines) != 1:
+            raise ValueError(f"baselines: expected a data frame of one row, got {len(baselines)}.")
+        baselines = baselines.iloc[0]
+    if not isinstance(baselines, Mapping) and not hasattr(baselines, "items"):
+        raise TypeError(f"baselines: expected a word or values by column, got {type(baselines).__name__}.")
     statistics = _without_gaps("mean", tensor, columns, codes)
     places = {column.name: place for place, column in enumerate(columns)}
-    for name, value in _by_column(baselines):
-        if name not in places:
+    for name, value in baselines.items():
+        if str(name) not in places:
             raise ValueError(f"baselines: there is no column {name}; there are {', '.join(places)}.")
-        statistics[places[name]] = columns[places[name]].encode([value])[0]
+        place = places[str(name)]
+        statistics[place] = columns[place].encode([value])[0]
     return statistics
 
 
@@ -268,14 +269,3 @@ def _without_gaps(statistic: str, rows: Tensor, columns: Sequence[Column], codes
     typical = typical_row(statistic, rows, marked, torch.from_numpy(codes)).numpy()
     empty = np.isnan(typical) & codes
     return np.where(empty, rows[0].numpy(), typical)
-
-
-def _by_column(baselines: Any) -> Iterator[tuple[str, Any]]:
-    if hasattr(baselines, "iloc") and getattr(baselines, "ndim", 1) == 2:
-        if len(baselines) != 1:
-            raise ValueError(f"baselines: expected a data frame of one row, got {len(baselines)}.")
-        baselines = baselines.iloc[0]
-    if not isinstance(baselines, Mapping) and not hasattr(baselines, "items"):
-        raise TypeError(f"baselines: expected a word or values by column, got {type(baselines).__name__}.")
-    for name, value in baselines.items():
-        yield str(name), value

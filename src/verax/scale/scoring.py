@@ -130,7 +130,7 @@ class BatchScorer:
         metrics = ", ".join(f"{name}: {metric!r}" for name, metric in self.chosen.items())
         groups = problem.features.map if isinstance(problem.features, Groups) else None
         return {
-            "model": model if opened is None else f"{opened.path.name}, SHA-256 {file_hash(opened.path)}",
+            "model": model if opened is None else f"{opened.args[0].name}, SHA-256 {file_hash(opened.args[0])}",
             "metrics": f"{metrics}, limits={self.limits}",
             "attributions": ", ".join(self.attributions),
             "methods": ", ".join(f"{name}: {method.canonical}" for name, method in self.methods.items()),

@@ -25,15 +25,6 @@ def folded(module: nn.Module) -> nn.Module:
     Found are convolutions or linear layers, batch norms and ReLUs that are parts of one module whose ``forward`` calls
     them one after the other, and that no other code uses; all else stays as it is. So does everything below a module
     whose ``forward`` cannot be traced, because it looks at values or shapes: nobody knows what it calls.
-
-    Example:
-        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
-        >>> folded(model)
-        Sequential(
-          (0): ConvolutionReLU(3, 8, kernel_size=(3, 3), stride=(1, 1))
-          (1): Identity()
-          (2): Identity()
-        )
     """
     copied = copy.deepcopy(module)
     parents = [part for part in copied.modules() if list(part.children())]
@@ -50,7 +41,6 @@ class ConvolutionReLU(nn.Conv2d):
     """A convolution followed by a ReLU, in one kernel where there is one for both."""
 
     def forward(self, input: Float[Tensor, "n c h w"]) -> Float[Tensor, "n filters a b"]:  # noqa: A002  # torch's name
-        """Convolve and cut off."""
         if not (_CUDNN and input.is_cuda) or input.dtype == torch.float64 or isinstance(self.padding, str):
             return F.relu(self._conv_forward(input, self.weight, self.bias))
         settings = (self.stride, self.padding, self.dilation, self.groups)
@@ -70,7 +60,6 @@ class FoldedLinear(nn.Module):
             _take_up(self.fused, norm)
 
     def forward(self, input: Float[Tensor, "n *shape"]) -> Float[Tensor, "n *others"]:  # noqa: A002  # torch's name
-        """Apply all of it."""
         # a batch norm scales the second axis, a linear layer makes the last one: the same only of tables
         output = self.fused(input) if input.ndim == 2 else self.norm(self.linear(input))
         return F.relu_(output) if self.relu else output
@@ -104,7 +93,8 @@ def _called_once(module: nn.Module, graphs: dict[nn.Module, fx.Graph]) -> set[nn
         calls.update(_layer(parent, node) for node in graph.nodes if node.op == "call_module")
         weights = (str(node.target) for node in graph.nodes if node.op == "get_attr")
         read.update(parent.get_submodule(name.rpartition(".")[0]) for name in weights)
-    read.update(filter(_has_hooks, list(calls)))
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+    read.update(part for part in calls if any(getattr(part, name) for name in hooks))
     return {part for part, count in calls.items() if count == places[part] == 1} - read
 
 
@@ -115,7 +105,7 @@ def _layer(parent: nn.Module, node: fx.Node) -> nn.Module:
 def _fold_children(parent: nn.Module, graph: fx.Graph, alone: set[nn.Module]) -> None:
     known = {node: _layer(parent, node) for node in graph.nodes if node.op == "call_module"}
     for node, first in known.items():
-        if first not in alone or not _can_take_up(first):
+        if first not in alone or type(first) not in _NORMS or getattr(first, "padding_mode", "zeros") != "zeros":
             continue
         chain = [node]
         for kind in (_NORMS[type(first)], nn.ReLU):
@@ -126,10 +116,6 @@ def _fold_children(parent: nn.Module, graph: fx.Graph, alone: set[nn.Module]) ->
             _put(parent, node, _joined(*(known[follower] for follower in chain)))
             for follower in chain[1:]:
                 _put(parent, follower, nn.Identity())
-
-
-def _can_take_up(layer: nn.Module) -> bool:
-    return type(layer) in _NORMS and (not isinstance(layer, nn.Conv2d) or layer.padding_mode == "zeros")
 
 
 def _fits(layer: nn.Module, kind: type[nn.Module], first: nn.Module) -> bool:
@@ -167,10 +153,6 @@ def _take_up(layer: Any, norm: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
 def _put(parent: nn.Module, node: fx.Node, layer: nn.Module) -> None:
     path, _, last = str(node.target).rpartition(".")
     setattr(parent.get_submodule(path), last, layer)
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
 
 
 class _ChildrenOnly(fx.Tracer):

@@ -57,10 +57,6 @@ def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Scal
 
     The logit of a probability is its log-odds. A forest that is sure says 0 or 1, whose logit is infinite, so
     probabilities are kept away from both by the resolution of their number format (float32: logits up to 15.9 in size).
-
-    Example:
-        >>> class_scores(torch.tensor([[0.0, 1.0], [0.5, 0.5]]), "probabilities", "logit")[:, 1]
-        tensor([15.9424,  0.0000])
     """
     if returns == "values":
         return raw
@@ -111,15 +107,10 @@ def _what(returns: Returns) -> str:
 
 @dataclass(frozen=True)
 class CleanOutputs:
-    """What a model returned for rows that nothing was done to.
+    """What a model returned for rows that nothing was done to."""
 
-    Attributes:
-        outputs: Its raw outputs.
-        predicted: The class that they mean.
-    """
-
-    outputs: Float[Tensor, "n outputs"]
-    predicted: Int[Tensor, " n"]
+    outputs: Float[Tensor, "n outputs"]  # its raw outputs
+    predicted: Int[Tensor, " n"]  # the class that they mean
 
     def at(self, rows: Int[Tensor, " m"]) -> "CleanOutputs":
         """Those of some of the rows."""
@@ -147,12 +138,7 @@ def resolve_target(
     labels: Sequence[Any] | None = None,
     values: bool = False,
 ) -> Int[Tensor, " n"]:
-    """Choose the column of each input: the predicted class unless given, a model's only value.
-
-    Example:
-        >>> resolve_target("yes", torch.tensor([0, 0]), 2, labels=["no", "yes"])
-        tensor([1, 1])
-    """
+    """Choose the column of each input: the predicted class unless given, a model's only value."""
     columns = columns_of(target, labels)
     if columns is None:
         if values and classes > 1:
@@ -199,7 +185,9 @@ def _columns_by_label(target: str | tuple[str, ...], labels: Sequence[Any] | Non
             f"target: got the label {texts[0]!r}, but the model does not know its labels; pass column numbers, or "
             "say them: verax.Scorer(model, labels=[...]), in the order of its outputs."
         )
-    known = {spelt: column for column, label in enumerate(labels) for spelt in _spellings(label)}
+    floats = [(label, column) for column, label in enumerate(labels) if isinstance(label, float)]
+    known = {str(label): column for column, label in enumerate(labels)}
+    known |= {str(int(label)): column for label, column in floats if label.is_integer()}  # people write 1.0 as 1
     for row, text in enumerate(texts):
         if text not in known:
             where = "" if isinstance(target, str) else f" in row {row}"
@@ -229,12 +217,6 @@ def _number(label: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-def _spellings(label: Any) -> set[str]:
-    """How people write a label: 1.0 is "1.0" and "1"."""
-    whole = isinstance(label, float) and label.is_integer()
-    return {str(label), str(int(label))} if whole else {str(label)}
 
 
 def _listed(labels: Sequence[Any]) -> str:
@@ -270,20 +252,16 @@ def _texts(target: Any) -> str | tuple[str, ...] | None:
         return None
     array = np.asarray(target)
     labels = array.reshape(-1).tolist()
-    if (
-        array.ndim > 1
-        or array.dtype.kind not in "OUT"
-        or not labels
-        or not all(isinstance(label, str) for label in labels)
-    ):
+    text = array.dtype.kind in "OUT" and all(isinstance(label, str) for label in labels)
+    if array.ndim > 1 or not labels or not text:
         return None
     return str(labels[0]) if array.ndim == 0 else tuple(labels)
 
 
-def _one_per_row(given: Any, shape: tuple[int, ...], count: int) -> Any:
+def _one_per_row(target: Any, shape: tuple[int, ...], count: int) -> Any:
     if shape != (count,):
         raise ValueError(f"target: expected one class per row, shape ({count},), got shape {shape}.")
-    return given
+    return target
 
 
 def target_of_rows(target: Any, rows: Any, count: int) -> Any:

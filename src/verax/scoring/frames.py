@@ -1,5 +1,6 @@
 """Data frames: columns are found by name, before they become plain numbers that are known by their place alone."""
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,21 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_SHOWN = 8  # names of a message
+from verax.data.array_files import listed
+
+_listed = functools.partial(listed, most=8)
 
 
 @dataclass(frozen=True)
 class ColumnOrder:
-    """The order in which columns are used, and where a plain array given beside a data frame has them.
+    """The order in which columns are used, and where a plain array given beside a data frame has them."""
 
-    Attributes:
-        names: The columns in the order that is used; None where nobody has names.
-        owner: Who has these names, for messages.
-        places: For each of them, its place in the inputs' data frame; None where they are in order already.
-    """
-
-    names: tuple[str, ...] | None
-    owner: str
+    names: tuple[str, ...] | None  # the columns in the order that is used; None where nobody has names
+    owner: str  # who has these names, for messages
+    # for each of them, its place in the inputs' data frame; None where they are in order already
     places: tuple[int, ...] | None
 
     def __call__(self, label: str, value: Any) -> Any:
@@ -37,7 +35,11 @@ class ColumnOrder:
             return [self(f"{label}[{place}]", item) for place, item in enumerate(value)]
         names = column_names(value)
         if names is not None and self.names is not None:
-            return _taken(value, names, _places(label, names, self.names, self.owner))
+            places = _places(label, names, self.names, self.owner)
+            if places == tuple(range(len(places))):
+                return value
+            chosen = [names[place] for place in places]
+            return value[chosen] if hasattr(value, "columns") else value.loc[chosen]
         return value if self.places is None else _permuted(value, self.places)
 
     def back(self, values: Any) -> Any:
@@ -48,14 +50,7 @@ class ColumnOrder:
 
 
 def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
-    """Find the order of columns: the model's, where it knows their names, otherwise that of the inputs' data frame.
-
-    Example:
-        >>> import pandas as pd
-        >>> order = column_order(["a", "b"], pd.DataFrame({"b": [1.0], "a": [2.0]}))
-        >>> order("baselines", [10.0, 20.0])  # beside the data frame: of b, then of a
-        array([20., 10.])
-    """
+    """Find the order of columns: the model's, where it knows their names, otherwise that of the inputs' data frame."""
     columns = column_names(inputs)
     if names is None:
         labels = None if columns is None else tuple(str(name) for name in columns)
@@ -67,18 +62,13 @@ def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
     return ColumnOrder(known, "the model knows", None if places == tuple(range(len(places))) else places)
 
 
-def fitted_places(label: str, found: Iterable[Any], wanted: Sequence[str]) -> list[int]:
-    """Where a table has the columns that a model was fitted on; others do not matter, missing ones raise by name.
-
-    Example:
-        >>> fitted_places("frame", ["town", "age", "name"], ["age", "town"])
-        [1, 0]
-    """
-    known = set(wanted)
-    place = {_as_known(str(name), known): index for index, name in enumerate(found)}
-    if missing := [name for name in wanted if name not in place]:
+def fitted_places(label: str, columns: Iterable[Any], expected: Sequence[str]) -> list[int]:
+    """Where a table has the columns that a model was fitted on; others do not matter, missing ones raise by name."""
+    known = set(expected)
+    place = {_as_known(str(name), known): index for index, name in enumerate(columns)}
+    if missing := [name for name in expected if name not in place]:
         raise ValueError(f"{label}: expected the columns that the model was fitted on; missing: {_listed(missing)}.")
-    return [place[name] for name in wanted]
+    return [place[name] for name in expected]
 
 
 def column_names(value: Any) -> list[Any] | None:
@@ -94,33 +84,26 @@ def column_names(value: Any) -> list[Any] | None:
     return None if names == list(range(len(names))) else names
 
 
-def _places(label: str, found: list[Any], wanted: tuple[str, ...], owner: str) -> tuple[int, ...]:
+def _places(label: str, columns: list[Any], expected: tuple[str, ...], owner: str) -> tuple[int, ...]:
     """Where each wanted column is; missing, unknown and repeated ones raise by name."""
-    known = set(wanted)
-    texts = [_as_known(str(name), known) for name in found]
+    known = set(expected)
+    texts = [_as_known(str(name), known) for name in columns]
     twice = [text for text, count in Counter(texts).items() if count > 1]
     if twice:
         raise ValueError(f"{label}: expected every column once, got more of {_listed(twice)}.")
     present = set(texts)
-    missing, unknown = [name for name in wanted if name not in present], [name for name in texts if name not in known]
+    missing, unknown = [name for name in expected if name not in present], [name for name in texts if name not in known]
     if missing or unknown:
         parts = [f"missing: {_listed(missing)}"] * bool(missing) + [f"unknown: {_listed(unknown)}"] * bool(unknown)
         raise ValueError(f"{label}: expected the columns that {owner}, in any order; {'; '.join(parts)}.")
     place = {text: index for index, text in enumerate(texts)}
-    return tuple(place[name] for name in wanted)
+    return tuple(place[name] for name in expected)
 
 
 def _as_known(name: str, known: set[str]) -> str:
     """A name as the model has it: LightGBM keeps no blanks."""
     joined = name.replace(" ", "_")
     return joined if name not in known and joined in known else name
-
-
-def _taken(value: Any, names: list[Any], places: tuple[int, ...]) -> Any:
-    if places == tuple(range(len(places))):
-        return value
-    chosen = [names[place] for place in places]
-    return value[chosen] if hasattr(value, "columns") else value.loc[chosen]
 
 
 def _permuted(value: Any, places: tuple[int, ...]) -> Any:
@@ -132,8 +115,3 @@ def _permuted(value: Any, places: tuple[int, ...]) -> Any:
         return value
     array = np.asarray(value)
     return array[..., list(places)] if array.ndim > 0 and array.shape[-1] == len(places) else value
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown

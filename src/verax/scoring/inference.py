@@ -3,9 +3,10 @@
 import contextlib
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -100,8 +101,8 @@ DTYPES: dict[Precision, torch.dtype] = {
 
 def checked_precision(precision: str | None) -> None:
     """Raise for an unknown precision."""
-    if precision is not None and precision not in get_args(Precision):
-        names = ", ".join(f'"{name}"' for name in get_args(Precision))
+    if precision is not None and precision not in DTYPES:
+        names = ", ".join(f'"{name}"' for name in DTYPES)
         raise ValueError(f"precision: expected None or one of {names}, got {precision!r}.")
 
 
@@ -130,19 +131,12 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 
 @dataclass(frozen=True)
 class Runner:
-    """What runs batches, and how it wants them.
+    """What runs batches, and how it wants them."""
 
-    Attributes:
-        adapter: The model.
-        dtype: The precision of batches.
-        layout: Their memory layout.
-        fixed: Whether all batches must have the same number of rows.
-    """
-
-    adapter: Adapter
-    dtype: torch.dtype
-    layout: torch.memory_format
-    fixed: bool = False
+    adapter: Adapter  # the model
+    dtype: torch.dtype  # the precision of batches
+    layout: torch.memory_format  # their memory layout
+    fixed: bool = False  # whether all batches must have the same number of rows
 
     def filled(self, batch: Shaped[Tensor, "n *shape"], size: int) -> Shaped[Tensor, "size *shape"]:
         """Fill a batch up with copies of its first row, which any model can take."""
@@ -184,18 +178,18 @@ class Inference:
         rows = inputs[:_COMPARED].to(device, plain.dtype, copy=True)
         beside = None if row_arguments is None else row_arguments.at(torch.arange(len(rows), device=device))
         with gradients_off():
-            module = make(_Trial(self.adapter, rows, beside), dtype, plain.layout)
+            module = make(partial(_agrees, self.adapter, rows, beside), dtype, plain.layout)
         taken = dtype if plain.dtype.is_floating_point else plain.dtype  # whole numbers stay what they are
         return Runner(replace(self.adapter, module=module), taken, plain.layout, fixed=self.compile)
 
-    def _compiled(self, trial: "_Trial", dtype: torch.dtype, layout: torch.memory_format) -> Any:
+    def _compiled(self, agrees: "_Check", dtype: torch.dtype, layout: torch.memory_format) -> Any:
         """The compiled copy, with new weights where they changed; to compare them is quicker than to fold them."""
-        module = trial.adapter.module
+        module: Any = self.adapter.module
         structure, weights = [self.folds, *_structure(module)], list(_tensors(module))
         same = self.kept is not None and structure == self.structure
         if same and _equal(weights, self.weights):
             return self.compiled
-        fresh = self._fast_copy(trial, dtype, layout)
+        fresh = self._fast_copy(agrees, dtype, layout)
         same, structure[0] = same and structure[0] == self.folds, self.folds
         if same and self.kept is not None:
             for old, new in zip(_tensors(self.kept), _tensors(fresh), strict=True):
@@ -205,10 +199,10 @@ class Inference:
         self.structure, self.weights = structure, [weight.detach().clone() for weight in weights]
         return self.compiled
 
-    def _fast_copy(self, trial: "_Trial", dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
-        module = trial.adapter.module
+    def _fast_copy(self, agrees: "_Check", dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
+        module: Any = self.adapter.module
         fresh = folded(module) if self.folds else copy.deepcopy(module)
-        if _kinds(fresh) != _kinds(module) and not trial.agree(fresh):
+        if _kinds(fresh) != _kinds(module) and not agrees(fresh):
             warn(
                 "The copy of the model with its batch norms folded gives other outputs than the model, so the model "
                 "runs without folding, more slowly: it uses some of its layers in a way that its forward does not "
@@ -223,27 +217,25 @@ def _kinds(module: nn.Module) -> list[type[nn.Module]]:
     return [type(part) for part in module.modules()]
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """Rows on which a copy of a module is compared with it."""
+_Check = Callable[[nn.Module], bool]
 
-    adapter: TorchModule
-    rows: Shaped[Tensor, "n *shape"]
-    row_arguments: RowArguments | None
 
-    def agree(self, fresh: nn.Module) -> bool:
-        """Whether a copy gives the outputs of the module, up to rounding, in the module's own precision."""
-        with single_precision("float32"):
-            outputs, expected = (self._outputs(module) for module in (fresh, self.adapter.module))
-        if outputs.shape != expected.shape:
-            return False
-        eps = torch.finfo(self.rows.dtype if self.rows.is_floating_point() else torch.float32).eps
-        slack = min(1e4 * eps, 0.05) * max(1.0, float(expected.abs().max()))
-        return bool(torch.allclose(outputs, expected, rtol=0, atol=slack, equal_nan=True))
+def _agrees(
+    adapter: TorchModule, rows: Shaped[Tensor, "n *shape"], beside: RowArguments | None, fresh: nn.Module
+) -> bool:
+    """Whether a copy of a module gives its outputs for some rows, up to rounding, in the module's own precision."""
 
-    def _outputs(self, module: nn.Module) -> Tensor:
-        outputs = replace(self.adapter, module=module)(self.rows.clone(), "torch", self.row_arguments)
+    def outputs_of(module: nn.Module) -> Tensor:
+        outputs = replace(adapter, module=module)(rows.clone(), "torch", beside)
         return outputs.to(torch.float64, copy=True) if isinstance(outputs, Tensor) else torch.zeros(0)
+
+    with single_precision("float32"):
+        outputs, expected = outputs_of(fresh), outputs_of(adapter.module)
+    if outputs.shape != expected.shape:
+        return False
+    eps = torch.finfo(rows.dtype if rows.is_floating_point() else torch.float32).eps
+    slack = min(1e4 * eps, 0.05) * max(1.0, float(expected.abs().max()))
+    return bool(torch.allclose(outputs, expected, rtol=0, atol=slack, equal_nan=True))
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -67,15 +67,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment in a model's work. On a GPU it is put into the queue, so that the host need not wait for it.
-
-    Example:
-        >>> counts = Counts()
-        >>> before = Mark.of(counts, torch.device("cpu"))
-        >>> counts.rows += 3
-        >>> Mark.of(counts, torch.device("cpu")).since(before).rows
-        Rows(forward=3, backward=0)
-    """
+    """A moment in a model's work. On a GPU it is put into the queue, so that the host need not wait for it."""
 
     rows: Rows
     seconds: float
@@ -100,15 +92,7 @@ class Mark:
 
 
 class Meter:
-    """Rows and seconds since the last reading, and in all.
-
-    Example:
-        >>> counts = Counts()
-        >>> meter = Meter(counts)
-        >>> counts.rows += 3
-        >>> meter.read().rows, meter.read().rows.forward, meter.total().rows.forward
-        (Rows(forward=3, backward=0), 0, 3)
-    """
+    """Rows and seconds since the last reading, and in all."""
 
     def __init__(self, counts: Counts) -> None:
         self.counts = counts
@@ -118,15 +102,11 @@ class Meter:
         """The cost since the last reading; work queued on the device is waited for."""
         wait_for(device)
         before, self.last = self.last, self._now()
-        return _between(before, self.last)
+        return self.last.since(before)
 
     def total(self) -> Cost:
         """The cost since the meter was made."""
-        return _between(self.start, self._now())
+        return self._now().since(self.start)
 
-    def _now(self) -> tuple[int, int, float]:
-        return self.counts.rows, self.counts.rows_backward, time.perf_counter()
-
-
-def _between(before: tuple[int, int, float], after: tuple[int, int, float]) -> Cost:
-    return Cost(Rows(after[0] - before[0], after[1] - before[1]), after[2] - before[2])
+    def _now(self) -> Mark:
+        return Mark.of(self.counts, torch.device("cpu"))

@@ -49,12 +49,7 @@ def extremes(outputs: Float[Tensor, "n outputs"]) -> Float[Tensor, "3"]:
 
 
 def are_probabilities(outputs: Float[Tensor, "n outputs"], rounding: float = 0.0) -> bool:
-    """Whether all values are in [0, 1] and, where there are several outputs, rows sum to 1.
-
-    Example:
-        >>> are_probabilities(torch.tensor([[0.2, 0.8]])), are_probabilities(torch.tensor([[0.9, 0.8]]))
-        (True, False)
-    """
+    """Whether all values are in [0, 1] and, where there are several outputs, rows sum to 1."""
     low, high, gap = extremes(outputs).tolist()
     return _inside(-low, high, rounding) and gap <= _slack(rounding)
 
@@ -110,8 +105,8 @@ _UNBOUNDED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 class OutputKindCheck:
     """What is asked once of a model: whether its outputs are what it is taken to return."""
 
-    def __init__(self, adapter: Adapter, said: bool) -> None:
-        open_question = not said and adapter.returns == "logits"  # a configuration may have said that it is a value
+    def __init__(self, adapter: Adapter, stated: bool) -> None:
+        open_question = not stated and adapter.returns == "logits"  # a configuration may have said that it is a value
         self.module = adapter.module if isinstance(adapter, TorchModule) and open_question else None
         self.done = self.module is None
 
@@ -130,8 +125,10 @@ class OutputKindCheck:
             )
 
     def _judge_single(self, outputs: Float[Tensor, "n 1"], rounding: float) -> None:
-        bounded = not isinstance(_last_layer(self.module), _UNBOUNDED)
-        if bounded and in_unit_interval(outputs, rounding):
+        last = self.module
+        while type(last) is nn.Sequential and len(last):  # what a chain of layers ends with
+            last = last[-1]
+        if not isinstance(last, _UNBOUNDED) and in_unit_interval(outputs, rounding):
             self.done = False  # to raise again
             raise ValueError(
                 "model: the torch module returns one number per row, all of them in [0, 1], which may be a "
@@ -141,13 +138,6 @@ class OutputKindCheck:
             "The torch module returns one number per row, which may be a logit, a probability or a regression value; "
             f"it is taken to be a logit. Say it: {_WAYS}.",
         )
-
-
-def _last_layer(module: nn.Module | None) -> nn.Module | None:
-    """What a chain of layers ends with; anything else is a layer of its own."""
-    while type(module) is nn.Sequential and len(module):
-        module = module[-1]
-    return module
 
 
 Report = Callable[[Tensor, int], str]

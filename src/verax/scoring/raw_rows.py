@@ -28,16 +28,12 @@ def on_standardised(
 
     Gradients go through a torch module. A model that was fitted on a data frame with categories gets a data frame. One
     that knows columns by name gets its own, in its order.
-
-    Example:
-        >>> from verax.scoring.adapters import adapt
-        >>> scale = Standardisation(torch.tensor([10.0]), torch.tensor([2.0]))
-        >>> on_standardised(adapt(nn.Identity(), "values", None), scale)(torch.tensor([[1.0]]), "torch")
-        tensor([[12.]])
     """
     if isinstance(adapter, TorchModule):
         return dataclasses.replace(adapter, module=Unstandardised(adapter.module, scale))
-    places = _places(adapter, names if columns is None else columns.names)
+    model_names, table_names = feature_names_of(adapter) or (), names if columns is None else columns.names
+    # a model that knows no names, or other ones, goes by the order of the columns
+    places = fitted_places("data", table_names, model_names) if set(model_names) & set(table_names) else None
     if columns is None or not any(columns.categories):
         return RawRows(adapter, scale, places)
     if not isinstance(adapter, Estimator):
@@ -46,7 +42,7 @@ def on_standardised(
             f"takes rows of numbers, but the table has categories ({', '.join(words[:5])}); take a scikit-learn "
             "pipeline that was fitted on such a table (.skops), or a shipped architecture."
         )
-    return FrameRows(adapter, scale, places, columns=columns)
+    return RawRows(adapter, scale, places, columns)
 
 
 def standardised(
@@ -75,12 +71,6 @@ def standardised(
     return Scorer(behind, returns=behind.returns if stated else None)
 
 
-def _places(adapter: Adapter, found: Sequence[str]) -> list[int] | None:
-    """Where the table has the model's columns; None for a model that goes by their order, or knows other names."""
-    names = feature_names_of(adapter)
-    return None if names is None or not set(names) & set(found) else fitted_places("data", found, names)
-
-
 class Unstandardised(nn.Module):
     """A network behind the inverse of a standardisation."""
 
@@ -91,42 +81,45 @@ class Unstandardised(nn.Module):
         self.register_buffer("std", scale.std, persistent=False)
 
     def forward(self, rows: Tensor) -> Any:
-        """The network's outputs for rows in their own units."""
         return self.module(rows * self.std.to(rows) + self.mean.to(rows))  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
 class RawRows:
-    """Any model but a torch module, behind the inverse of a standardisation."""
+    """Any model but a torch module, behind the inverse of a standardisation.
+
+    With columns it is one of scikit-learn that was fitted on a data frame: it gets one, with categories as text.
+    """
 
     adapter: Adapter
     scale: Standardisation
     places: list[int] | None = None  # of the model's columns in the table
+    columns: Columns | None = None
     module: None = None
 
     @property
     def returns(self) -> Returns:
-        """What the model returns."""
         return self.adapter.returns
 
     @property
     def labels(self) -> Sequence[Any] | None:
-        """The model's classes, if it knows them."""
         return labels_of(self.adapter)
 
     @property
-    def takes_missing(self) -> bool:
-        """Whether the model takes NaN."""
-        return bool(getattr(self.adapter, "takes_missing", False))
+    def takes_missing(self) -> bool:  # a pipeline says itself what it does with gaps, when it runs
+        return self.columns is not None or bool(getattr(self.adapter, "takes_missing", False))
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Run the model."""
+        if self.columns is not None and isinstance(self.adapter, Estimator):
+            return predictions(self.adapter.estimator, self.returns, self.model_rows(batch))
         return self.adapter(self.model_rows(batch), kind)
 
     def model_rows(self, batch: Tensor) -> Any:
-        """Rows as the model takes them."""
-        rows = self.own_units(batch)
-        return rows if self.places is None else rows[:, self.places]
+        if self.columns is None:
+            rows = self.own_units(batch)
+            return rows if self.places is None else rows[:, self.places]
+        frame = frame_of(self.own_units(batch.detach()).cpu().numpy(), self.columns)
+        return frame if self.places is None else frame[[self.columns.names[place] for place in self.places]]
 
     def own_units(self, batch: Tensor) -> Tensor:
         """Rows as they were, to the last bit where they are whole or half numbers: trees ask whether 0 is below 0.
@@ -140,46 +133,20 @@ class RawRows:
         return (rows / grid).round() * grid
 
 
-@dataclass(frozen=True)
-class FrameRows(RawRows):
-    """A scikit-learn model that was fitted on a data frame: it gets one, with categories as text."""
-
-    adapter: Estimator
-    columns: Columns = dataclasses.field(kw_only=True)
-
-    @property
-    def takes_missing(self) -> bool:
-        """A pipeline says itself what it does with gaps, when it runs."""
-        return True
-
-    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Run the model on a frame of the batch."""
-        return predictions(self.adapter.estimator, self.returns, self.model_rows(batch))
-
-    def model_rows(self, batch: Tensor) -> Any:
-        """The data frame that the batch stands for."""
-        frame = frame_of(self.own_units(batch.detach()).cpu().numpy(), self.columns)
-        return frame if self.places is None else frame[[self.columns.names[place] for place in self.places]]
-
-
 def frame_of(values: Any, columns: Columns) -> Any:
     """Rows as a data frame, of pandas where it is installed, else of polars; categories are what they were."""
     content: dict[str, Any] = {}
-    pandas = importlib.util.find_spec("pandas") is not None
     for place, (name, words) in enumerate(zip(columns.names, columns.categories, strict=True)):
         column = values[:, place]
         if words is None:
             content[name] = column
             continue
-        meant = (
-            {str(category): category for category in columns.dtypes[name].categories} if name in columns.dtypes else {}
-        )
+        categories = columns.dtypes[name].categories if name in columns.dtypes else ()
+        meant = {str(category): category for category in categories}
         known = np.array([*(meant.get(word, word) for word in words), None], dtype=object)
         codes = np.where(np.isnan(column), len(words), column.round().clip(0, len(words) - 1)).astype(np.int64)
         content[name] = known[codes]
-    if not pandas:
-        polars = optional_package("polars", "polars", "a data frame")
-        return polars.DataFrame(
-            {name: list(column) if column.dtype == object else column for name, column in content.items()}
-        )
-    return optional_package("pandas", "pandas", "a data frame").DataFrame(content).astype(dict(columns.dtypes))
+    if importlib.util.find_spec("pandas") is not None:
+        return optional_package("pandas", "pandas", "a data frame").DataFrame(content).astype(dict(columns.dtypes))
+    plain = {name: list(column) if column.dtype == object else column for name, column in content.items()}
+    return optional_package("polars", "polars", "a data frame").DataFrame(plain)

@@ -1,11 +1,10 @@
 """Scorer: the one place that runs a model. Batches, device, mode, precision and the count of rows live here."""
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,32 +42,6 @@ from verax.scoring.session import Session
 # and fits LIME's samples: 1,024 images of 3 x 224 x 224.
 _CPU_ELEMENTS, _CPU_ROWS = 3 << 18, (8, 2048)
 _GPU_ELEMENTS, _GPU_ROWS = 1 << 28, (32, 65536)
-
-
-@dataclass(frozen=True)
-class Reopened:
-    """How the scorer of a model file is opened again, in another process.
-
-    Attributes:
-        opener: Called with the path, and with the rest by name.
-        path: The model file.
-        returns: What the model returns; None where the file says it.
-        device: Where the model runs.
-        trust: Whether a file may be opened that can run code.
-        takes_missing: Whether the model takes NaN; None where it knows itself.
-    """
-
-    opener: Callable[..., "Scorer"]
-    path: Path
-    returns: Returns | None = None
-    device: str | torch.device | None = None
-    trust: bool = False
-    takes_missing: bool | None = None
-
-    def __call__(self) -> "Scorer":
-        """Open the file."""
-        settings = {"returns": self.returns, "device": self.device, "trust": self.trust}
-        return self.opener(self.path, takes_missing=self.takes_missing, **settings)
 
 
 class Scorer:
@@ -145,50 +118,49 @@ class Scorer:
         checked_precision(precision)
         self.adapter: Adapter = adapters.adapt(model, returns, takes, trust, score)
         self.inference = Inference(self.adapter, precision, compile)
-        self.output_kind_check = OutputKindCheck(self.adapter, said=returns is not None or score is not None)
+        self.output_kind_check = OutputKindCheck(self.adapter, stated=returns is not None or score is not None)
         self.labels = None if labels is None else tuple(labels)
         self._takes_missing = takes_missing
         self._feature_names = None if feature_names is None else tuple(feature_names)
         self.batch_size = checked_batch_size(batch_size)
         self.device = checked_device(device)
-        self.reopened: Reopened | None = None
+        self.reopened: functools.partial[Scorer] | None = None  # opens a scorer of a file again, in another process
         self._counts: dict[int, Counts] = {}  # by thread
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A scorer of a file is opened anew where it is unpickled; what the first rows have decided goes with it."""
         if self.reopened is None:
             return super().__reduce_ex__(protocol)
-        decided = getattr(self.adapter, "decided", True)
-        return (replace(self.reopened, returns=self.adapter.returns) if decided else self.reopened), ()
+        decided = {"returns": self.adapter.returns} if getattr(self.adapter, "decided", True) else {}
+        return functools.partial(self.reopened, **decided), ()
 
     @property
     def counts(self) -> Counts:
         """What the calling thread has done so far, so that the cost of a call is that of this call alone."""
         return self._counts.setdefault(threading.get_ident(), Counts())
 
-    @property
-    def _all_counts(self) -> list[Counts]:
-        return list(self._counts.values())
+    def _all(self, count: str) -> Any:
+        return sum(getattr(counts, count) for counts in list(self._counts.values()))
 
     @property
     def rows(self) -> int:
         """Model rows evaluated so far, over all calls."""
-        return sum(counts.rows for counts in self._all_counts)
+        return int(self._all("rows"))
 
     @property
     def rows_backward(self) -> int:
         """Rows through which gradients were taken so far."""
-        return sum(counts.rows_backward for counts in self._all_counts)
+        return int(self._all("rows_backward"))
 
     @property
     def rows_spared(self) -> int:
         """Rows asked for that were not evaluated, because an identical one was."""
-        return sum(counts.rows_spared for counts in self._all_counts)
+        return int(self._all("rows_spared"))
 
     @property
     def model_seconds(self) -> float:
         """Wall clock inside the model so far; only on a CPU, where calls return when they are done."""
-        return sum((counts.model_seconds for counts in self._all_counts), 0.0)
+        return float(self._all("model_seconds"))
 
     @property
     def differentiable(self) -> bool:
@@ -246,8 +218,13 @@ class Scorer:
 
         With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
         """
-        check_row_arguments(self.adapter, row_arguments)
         module = self.adapter.module
+        if row_arguments is not None and not isinstance(self.adapter, TorchModule | PlainCallable):
+            named = ", ".join(row_arguments.model_kwargs) or row_arguments.key or "collate"
+            raise TypeError(
+                f"model_kwargs: a model behind {type(self.adapter).__name__} takes rows alone, got {named}; "
+                "wrap it into a function: verax.Scorer(lambda values, ...: ..., returns=...)."
+            )
         if row_arguments is not None and isinstance(row_arguments.collate, ChecksModel):
             row_arguments.collate.check_model(module, inputs, row_arguments.model_kwargs)
         with contextlib.ExitStack() as held:
@@ -270,16 +247,6 @@ class Scorer:
             session = Session(self.counts, kind, output, place, dtype, size, runner, plain, *looks)
             yield session
             session.settle()
-
-
-def check_row_arguments(adapter: Adapter, row_arguments: RowArguments | None) -> None:
-    """Raise for what travels along with inputs, where the model is of a kind that takes rows alone."""
-    if row_arguments is not None and not isinstance(adapter, TorchModule | PlainCallable):
-        named = ", ".join(row_arguments.model_kwargs) or row_arguments.key or "collate"
-        raise TypeError(
-            f"model_kwargs: a model behind {type(adapter).__name__} takes rows alone, got {named}; "
-            "wrap it into a function: verax.Scorer(lambda values, ...: ..., returns=...)."
-        )
 
 
 def scorer_of(model: Any) -> Scorer:

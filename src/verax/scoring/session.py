@@ -38,12 +38,7 @@ class ModelError(ValueError, RuntimeError):
 
 
 def failure(error: RuntimeError, rows: int) -> ModelError:
-    r"""What to raise in the place of a model's own error: torch's may be pages long, and name no argument.
-
-    Example:
-        >>> failure(RuntimeError("mat1 and mat2 shapes cannot be\n multiplied"), 20)
-        ModelError('model: it failed on a batch of 20 rows: mat1 and mat2 shapes cannot be multiplied.')
-    """
+    """What to raise in the place of a model's own error: torch's may be pages long, and name no argument."""
     message = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
     compiling = type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
     advice = " torch.compile cannot do with it: leave compile out." if compiling else ""
@@ -51,7 +46,7 @@ def failure(error: RuntimeError, rows: int) -> ModelError:
 
 
 BuildRows = Callable[[int, int], Tensor]
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 NOT_DIFFERENTIABLE = (
     "model: {what}, so gradients cannot be taken through it. Methods that need none work, LIME among them."
 )
@@ -86,7 +81,6 @@ class Session:
 
     @property
     def returns(self) -> Returns:
-        """What the model's outputs are: logits, probabilities or values."""
         return self.plain.adapter.returns
 
     @property
@@ -116,9 +110,7 @@ class Session:
     def clean_outputs(self, inputs: Shaped[Tensor, "n *shape"], *, decide: bool = False) -> CleanOutputs:
         """Run the model on unperturbed rows: its first call, which checks what comes back.
 
-        Args:
-            inputs: The rows; where the model takes more than rows, row by row those of the inputs.
-            decide: Whether classes that half precision leaves undecided are predicted in single precision.
+        With ``decide``, classes that half precision leaves undecided are predicted in single precision.
         """
         owner = torch.arange(len(inputs), device=self.device)
         outputs = torch.cat(
@@ -144,12 +136,6 @@ class Session:
         check_labels(labels, self.classes, values)
         classes = resolve_target(target, clean.predicted.to(self.device), self.classes, labels, values)
         return classes, scores.gather(1, classes[:, None])[:, 0]
-
-    def begin(
-        self, inputs: Shaped[Tensor, "n *shape"], target: Target
-    ) -> tuple[Int[Tensor, " n"], Float[Tensor, " n"]]:
-        """Score unperturbed rows: the class of each, predicted unless it is given, and that class's score."""
-        return self.tracked(self.clean_outputs(inputs, decide=target is None), target)
 
     def class_scores(self, inputs: Shaped[Tensor, "n *shape"]) -> Float[Tensor, "n classes"]:
         """Score every class, or value, of rows; where the model takes more, row by row those of the inputs."""
@@ -229,11 +215,11 @@ class Session:
         followed = target[owner]
         done = 0
 
-        def gradient(batch: Tensor, own: Tensor) -> Tensor:
+        def gradient(batch: Tensor, inputs: Tensor) -> Tensor:
             leaf = batch.to(self.dtype, copy=True).requires_grad_()
             with torch.enable_grad():
                 # a copy again: a model that begins in place may not change a leaf
-                raw = self._run(leaf.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain, own)
+                raw = self._run(leaf.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain, inputs)
                 picked = followed[done : done + len(raw)]
                 scores = target_scores(raw, picked, self.returns, self.output)
                 if scores.grad_fn is None:
@@ -253,30 +239,26 @@ class Session:
         self, rows: Shaped[Tensor, "m *shape"], owner: Int[Tensor, " m"] | None, target: Int[Tensor, " n"]
     ) -> Float[Tensor, " m"]:
         """Score rows that are in memory; ``owner`` says which input each came from, one after the other without it."""
-        places = self._owners(rows, owner, len(target))
-        return self.target_scores(lambda start, stop: rows[start:stop].to(self.device), places, target)
+        return self.target_scores(*self._in_memory(rows, owner, len(target)), target)
 
     def gradients_of(
         self, rows: Shaped[Tensor, "m *shape"], owner: Int[Tensor, " m"] | None, target: Int[Tensor, " n"]
     ) -> Float[Tensor, "m *shape"]:
         """Gradients at rows that are in memory; arguments as in ``scores_of``."""
-        places = self._owners(rows, owner, len(target))
-        return self.target_gradients(lambda start, stop: rows[start:stop].to(self.device), places, target)
+        return self.target_gradients(*self._in_memory(rows, owner, len(target)), target)
 
-    def _owners(self, rows: Tensor, owner: Tensor | None, inputs: int) -> Int[Tensor, " m"]:
-        if owner is None:
-            if len(rows) != inputs:
-                raise ValueError(
-                    f"owner: {len(rows)} rows for {inputs} inputs; pass the number of the input that each row came "
-                    "from."
-                )
-            return torch.arange(inputs, device=self.device)
+    def _in_memory(self, rows: Tensor, owner: Tensor | None, inputs: int) -> tuple[BuildRows, Int[Tensor, " m"]]:
+        if owner is None and len(rows) != inputs:
+            raise ValueError(
+                f"owner: {len(rows)} rows for {inputs} inputs; pass the number of the input that each row came from."
+            )
+        owner = torch.arange(inputs) if owner is None else owner
         if owner.shape != rows.shape[:1] or (len(owner) and not 0 <= int(owner.min()) <= int(owner.max()) < inputs):
             raise ValueError(
                 f"owner: expected the number of an input, 0 to {inputs - 1}, for each of {len(rows)} rows, got shape "
                 f"{tuple(owner.shape)}."
             )
-        return owner.to(self.device)
+        return lambda start, stop: rows[start:stop].to(self.device), owner.to(self.device)
 
     def outputs(self, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
         """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller.
@@ -290,7 +272,7 @@ class Session:
             )
         return self._run(batch.to(self.dtype, copy=True, memory_format=self.plain.layout), self.plain, None)
 
-    def halving(self, work: Callable[[], Found], rows: int) -> Found | None:
+    def halving(self, work: Callable[[], Value], rows: int) -> Value | None:
         """Do some work on so many rows; None where memory ran out, and the batch size is now half of them."""
         try:
             return work()

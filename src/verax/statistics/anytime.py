@@ -71,30 +71,14 @@ class AnytimeSums(ScoreSums):
     The capital for all m follows from four sums of powers, by a lower bound of the logarithm:
     ``log(1 + y) >= y - y^2 / 2 + y^3 / 3 - c y^4`` for ``y >= -s``. So nothing but sums is kept, their order does not
     count, and those of independent streams may be added: their capitals multiply.
-
-    Attributes:
-        cubes: The sum of cubes, in units of ``2**-1130``.
-        fourths: The sum of fourth powers, in the same unit.
-        range: Where scores lie.
-
-    Example: a thousand zeros do not prove a mean of 0.
-        >>> zeros = AnytimeSums.of(torch.zeros(1000), ScoreRange(-1.0, 1.0, certain=True))
-        >>> print(zeros.estimate())
-        0.0000 [-0.0048, 0.0048]
     """
 
-    cubes: int = 0
-    fourths: int = 0
-    range: ScoreRange = ScoreRange()
+    cubes: int = 0  # the sum of cubes, in units of ``2**-1130``
+    fourths: int = 0  # the sum of fourth powers, in the same unit
+    range: ScoreRange = ScoreRange()  # where scores lie
 
     @classmethod
     def of(cls, scores: Float[Tensor, " n"], known: ScoreRange = ScoreRange()) -> "AnytimeSums":  # noqa: B008
-        """The sums of some scores.
-
-        Args:
-            scores: The scores.
-            known: What is known of their range.
-        """
         values = scores.detach().to("cpu", torch.float64)
         sums = ScoreSums.of(values.where(values.abs() < _LARGEST, torch.nan))
         kept = values[values.abs() < _LARGEST].numpy()
@@ -144,18 +128,8 @@ def mean_below(scores: Float[Tensor, " n"], bound: float, known: ScoreRange, lev
     """Whether the mean of scores is surely below a bound; it may be asked again after every further score.
 
     By the bets of ``AnytimeSums``, score by score: whether the interval at this level ends below the bound. Where all
-    scores are alike and nothing else is known of their range, nothing is sure.
-
-    Args:
-        scores: All scores so far.
-        bound: What their mean is compared with.
-        known: Where scores lie.
-        level: At most ``(1 - level) / 2`` of such tests are ever wrong, however often they are asked.
-
-    Example: the same share of tails in ten times as many tosses.
-        >>> tosses, coin = torch.tensor([0.0, 0.0, 1.0]), ScoreRange(0.0, 1.0, certain=True)
-        >>> mean_below(tosses.repeat(10), 0.5, coin), mean_below(tosses.repeat(100), 0.5, coin)
-        (False, True)
+    scores are alike and nothing else is known of their range, nothing is sure. At most ``(1 - level) / 2`` of such
+    tests are ever wrong, however often they are asked.
     """
     checked_level(level)
     if not known.width:
@@ -233,51 +207,25 @@ class BettingTest:
     ``1 / rate`` with a probability of at most ``rate``, ever (Ville's inequality; Waudby-Smith and Ramdas, Estimating
     means of bounded random variables by betting, 2024; e-detectors: Shin, Ramdas and Rinaldo, 2024). No distribution is
     assumed. Half of the rate goes to the bound m, which is Student's t and so takes a mean for about normal.
-
-    Attributes:
-        floor: The lowest score of the reference.
-        ceiling: The highest.
-        bound: The lower confidence bound m of its mean, in units of scores.
-        rate: False alarms of the bets, at most; with those of the bound twice that.
-        windows: Seen so far.
-        capitals: Logarithm of the capital on each stake, before it is divided by their number.
-
-    Example:
-        >>> draws = np.random.default_rng(0)
-        >>> test = BettingTest.against(draws.normal(0.5, 0.1, 500), rate=0.05)
-        >>> for mean in (0.5, 0.5, 0.4):
-        ...     test = test.after(draws.normal(mean, 0.1, 200))
-        ...     print(test.alarm)
-        False
-        False
-        True
     """
 
-    floor: float
-    ceiling: float
-    bound: float
-    rate: float
-    windows: int = 0
+    floor: float  # the lowest score of the reference
+    ceiling: float  # the highest
+    bound: float  # the lower confidence bound m of its mean, in units of scores
+    rate: float  # false alarms of the bets, at most; with those of the bound twice that
+    windows: int = 0  # seen so far
+    # logarithm of the capital on each stake, before it is divided by their number
     capitals: tuple[float, ...] = (-math.inf,) * len(_STAKES_ON_FALL)
 
     @classmethod
     def against(cls, reference: npt.NDArray[np.float64], rate: float) -> "BettingTest":
         """The test against some reference scores, all at hand."""
-        import torch  # noqa: PLC0415  # for the sums alone
-
         sums = ScoreSums.of(torch.from_numpy(reference))
         return cls.from_sums(sums, float(reference.min()), float(reference.max()), rate)
 
     @classmethod
     def from_sums(cls, sums: ScoreSums, floor: float, ceiling: float, rate: float) -> "BettingTest":
-        """The test against a reference of which sums and range are known.
-
-        Args:
-            sums: Of the scores of the reference.
-            floor: Its lowest score.
-            ceiling: Its highest.
-            rate: False alarms, at most, over all windows that will ever come.
-        """
+        """The test against a reference of which sums and range are known."""
         if not floor < ceiling:
             raise ValueError(
                 f"reference: all {sums.count} scores are {floor:.4g}, so that no fall can be told from it."

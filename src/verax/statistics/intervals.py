@@ -21,12 +21,7 @@ LEVEL = 0.95
 
 
 def resampled_means(values: Float[Tensor, "k n"], resamples: int, seed: int) -> Float[Tensor, "resamples k"]:
-    """Means over inputs drawn with replacement: how often each is drawn, times the values.
-
-    Example:
-        >>> resampled_means(torch.tensor([[1.0, 1.0], [2.0, 2.0]]), 3, seed=0).tolist()
-        [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
-    """
+    """Means over inputs drawn with replacement: how often each is drawn, times the values."""
     return means_of(values, times_drawn(values.shape[1], resamples, seed))
 
 
@@ -47,12 +42,7 @@ def times_drawn(count: int, resamples: int, seed: int) -> Iterator[Float[Tensor,
 
 
 def resampled_columns(means: Float[Tensor, "resamples k"], seed: int) -> Float[Tensor, "resamples k"]:
-    """In each resample the columns drawn with replacement: where what is averaged is a draw itself, not chosen.
-
-    Example:
-        >>> resampled_columns(torch.tensor([[1.0, 2.0]] * 8), seed=0).mean(1).unique().tolist()
-        [1.0, 1.5, 2.0]
-    """
+    """In each resample the columns drawn with replacement: where what is averaged is a draw itself, not chosen."""
     key = noise.input_keys(torch.zeros(1, 1), seed, "redrawn")
     drawn = noise.words(key, 0, means.numel()).reshape(means.shape) % max(1, means.shape[1])
     return means.gather(1, drawn)
@@ -141,10 +131,6 @@ def resampled_estimate(figure: float, resampled: Float[Tensor, " r"], level: flo
 
     A resample is noisier than the data, which draws figures such as a correlation or a largest median to one side;
     where the figure itself lies outside, the interval is widened to hold it. Resamples without a figure do not count.
-
-    Example:
-        >>> print(resampled_estimate(5.0, torch.tensor([1.0, 2.0, 3.0])))
-        5.0 [1.1, 5.0]
     """
     if math.isnan(figure):
         return Estimate(math.nan, math.nan, math.nan, math.nan)
@@ -154,12 +140,7 @@ def resampled_estimate(figure: float, resampled: Float[Tensor, " r"], level: flo
 
 
 def t_quantile(probability: float, degrees: int) -> float:
-    """The quantile of Student's t distribution; not a number without a degree of freedom.
-
-    Example:
-        >>> round(t_quantile(0.975, 10), 3)
-        2.228
-    """
+    """The quantile of Student's t distribution; not a number without a degree of freedom."""
     from scipy.special import stdtrit  # noqa: PLC0415  # to keep ``import verax`` light
 
     return float(stdtrit(degrees, probability)) if degrees > 0 else math.nan
@@ -168,14 +149,7 @@ def t_quantile(probability: float, degrees: int) -> float:
 def proportion(hits: Shaped[Tensor, " n"], level: float = LEVEL) -> Estimate:
     """The share of inputs that are hits, with Wilson's interval, which holds for few inputs and for shares near 0 or 1.
 
-    Args:
-        hits: One truth value per input, or the share of its draws that are hits.
-        level: Coverage of the interval.
-
-    Example:
-        >>> import torch
-        >>> print(proportion(torch.tensor([True, True, True, False])))
-        0.75 [0.30, 0.95]
+    An input may also be the share of its draws that are hits.
     """
     count = len(hits)
     if count == 0:
@@ -194,15 +168,6 @@ def ratios_of_means(parts: Float[Tensor, "k n"], whole: Float[Tensor, " n"], lev
     The mean of each input's ratio would hang on inputs whose whole is near 0; here they count little. The interval is
     Student's t on the residuals ``part - ratio * whole`` (the classical ratio estimator: Cochran, Sampling Techniques,
     chapter 6).
-
-    Args:
-        parts: One row per ratio, one column per input.
-        whole: What they are parts of.
-        level: Coverage of the intervals.
-
-    Example:
-        >>> print(ratios_of_means(torch.tensor([[1.0, 2.0, 3.5]]), torch.tensor([2.0, 4.0, 6.0]))[0])
-        0.54 [0.40, 0.68]
     """
     parts, whole = parts.double().cpu(), whole.double().cpu()
     count, mean = len(whole), float(whole.mean()) or math.nan

@@ -3,6 +3,7 @@
 Differences are paired, input by input.
 """
 
+import bisect
 import math
 from collections.abc import Sequence
 
@@ -24,16 +25,6 @@ def paired_difference(
 
     Scores that differ by no more than rounding (a millionth) count as equal: a bias of the last digit is no difference,
     however regular. One input shows no spread, so that its interval is not a number.
-
-    Args:
-        first: Scores of one attribution.
-        second: Scores of the other on the same inputs.
-        level: Coverage of the interval.
-        rounding: A difference that counts as none as well, where scores near 0 are rounding themselves.
-
-    Example:
-        >>> print(paired_difference(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 1.5, 2.5])))
-        0.5 [0.5, 0.5]
     """
     return paired_differences(first, second[None], level, rounding)[0]
 
@@ -46,14 +37,7 @@ def paired_differences(
 
 
 def paired_p_values(first: Float[Tensor, " n"], others: Float[Tensor, "k n"], rounding: float = 0.0) -> list[float]:
-    """Two-sided p-values of the paired t-tests of one against each of several others; NaN of one input.
-
-    Example:
-        >>> scores = torch.tensor([1.0, 2.0, 3.0, 4.0])
-        >>> found = paired_p_values(scores, torch.stack((scores, scores - 1, scores.flip(0))))
-        >>> [round(p, 3) for p in found]
-        [1.0, 0.0, 1.0]
-    """
+    """Two-sided p-values of the paired t-tests of one against each of several others; NaN of one input."""
     from scipy.special import stdtr  # noqa: PLC0415  # to keep ``import verax`` light
 
     differences = real_differences(first, others, rounding)
@@ -69,12 +53,7 @@ def paired_p_values(first: Float[Tensor, " n"], others: Float[Tensor, "k n"], ro
 def real_differences(
     first: Float[Tensor, " n"], others: Float[Tensor, "k n"], rounding: float = 0.0
 ) -> Float[Tensor, "k n"]:
-    """First minus each of the others, input by input; 0 where they differ by no more than rounding.
-
-    Example:
-        >>> real_differences(torch.tensor([1.0, 2.0]), torch.tensor([[1.0 + 1e-7, 1.0]])).tolist()
-        [[0.0, 1.0]]
-    """
+    """First minus each of the others, input by input; 0 where they differ by no more than rounding."""
     first, others = first.double().cpu(), others.double().cpu()
     difference = first - others
     same = difference.abs() <= (_ROUNDING * torch.maximum(first.abs(), others.abs())).clamp(min=rounding)
@@ -87,10 +66,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     ``max over smaller ones of min(1, (m - rank) p)``; a p-value that is not known counts as 1.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics, 1979.
-
-    Example:
-        >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-        [0.03, 0.06, 0.06]
     """
     known = [1.0 if math.isnan(p) else p for p in p_values]
     corrected, highest = [1.0] * len(known), 0.0
@@ -104,14 +79,6 @@ def signed_rank_p(differences: Float[Tensor, " n"]) -> float:
     """The p-value of Wilcoxon's signed-rank test that paired differences are spread evenly around 0, two-sided.
 
     Differences of 0 do not count; where all are 0 nothing speaks against it and the value is 1.
-
-    Args:
-        differences: One per input.
-
-    Example:
-        >>> import torch
-        >>> round(signed_rank_p(torch.arange(1.0, 7.0)), 4), signed_rank_p(torch.zeros(5))
-        (0.0312, 1.0)
     """
     from scipy.stats import wilcoxon  # noqa: PLC0415  # to keep ``import verax`` light
 
@@ -126,15 +93,6 @@ def effect_size(differences: Float[Tensor, " n"], level: float = LEVEL) -> Estim
     The error is that of large samples, ``sqrt(1/n + d^2 / (2n))`` (Hedges and Olkin, Statistical methods for
     meta-analysis, chapter 5). Differences that are all 0 have effect 0; equal ones of another size have an infinite
     one.
-
-    Args:
-        differences: One per input.
-        level: Coverage of the interval.
-
-    Example:
-        >>> import torch
-        >>> print(effect_size(torch.tensor([1.0, 2.0, 3.0, 2.0])))
-        2.4 [-0.7, 5.6]
     """
     values = differences.double().cpu()
     count = len(values)
@@ -151,17 +109,7 @@ def effect_size(differences: Float[Tensor, " n"], level: float = LEVEL) -> Estim
 
 
 def power(effect: float, inputs: int, level: float = LEVEL) -> float:
-    """The chance that a two-sided paired t-test finds an effect, to either side, with so many inputs.
-
-    Args:
-        effect: Mean over standard deviation of the differences.
-        inputs: How many.
-        level: One minus the test's rate of false alarms.
-
-    Example:
-        >>> round(power(0.5, 34), 2), round(power(0.0, 34), 2)
-        (0.81, 0.05)
-    """
+    """The chance that a two-sided paired t-test finds an effect, to either side, with so many inputs."""
     from scipy.special import nctdtr  # noqa: PLC0415  # to keep ``import verax`` light
 
     if inputs < 2 or math.isnan(effect):
@@ -173,24 +121,8 @@ def power(effect: float, inputs: int, level: float = LEVEL) -> float:
     return min(1.0, above + float(nctdtr(inputs - 1, centre, -bound)))
 
 
-def inputs_needed(effect: float, level: float = LEVEL, wanted: float = POWER) -> float:
-    """The fewest inputs with which a paired t-test finds an effect so often; infinity where no number is enough.
-
-    Args:
-        effect: Mean over standard deviation of the differences.
-        level: One minus the test's rate of false alarms.
-        wanted: The chance to find it.
-
-    Example:
-        >>> inputs_needed(0.5), inputs_needed(-0.5), inputs_needed(0.0)
-        (54.0, 54.0, inf)
-    """
-    if math.isnan(effect) or power(effect, _MOST, level) < wanted:
+def inputs_needed(effect: float, level: float = LEVEL) -> float:
+    """The fewest inputs with which a paired t-test finds an effect so often; infinity where no number is enough."""
+    if math.isnan(effect) or power(effect, _MOST, level) < POWER:
         return math.inf
-    low, high = 1, 2
-    while power(effect, high, level) < wanted:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(effect, middle, level) >= wanted else (middle, high)
-    return float(high)
+    return float(2 + bisect.bisect_left(range(2, _MOST), POWER, key=lambda inputs: power(effect, inputs, level)))

@@ -26,15 +26,8 @@ def tied(values: Floats, tolerance: float | None = None) -> Floats:
     Methods that agree on a model, as all gradients of a linear one do, would otherwise be ranked by their last bits.
     From the smallest value on, all that exceed it by no more than the tolerance become equal to it; the next value
     begins anew. So no two values further apart than the tolerance are ever equal, however dense those between them are.
-
-    Args:
-        values: Those to compare, along the last axis.
-        tolerance: ``TIE`` times the spread by default, which is the range of the middle half of the values: an outlier
-            does not count. (The range of all where that half is equal but for its last digits.)
-
-    Example:
-        >>> tied(np.array([0.3, 0.1, 0.1 + 1e-15, 0.5])).tolist()
-        [0.3, 0.1, 0.1, 0.5]
+    By default it is ``TIE`` times the range of the middle half of the values, so that an outlier does not count (the
+    range of all where that half is equal but for its last digits).
     """
     if values.shape[-1] < 2:
         return values
@@ -60,33 +53,18 @@ def _spread(ordered: Floats) -> Floats:
 
 
 def tie_count(values: Floats) -> int:
-    """How many of some values are ``tied`` with another.
-
-    Example:
-        >>> tie_count(np.array([0.3, 0.1, 0.1 + 1e-15, 0.5]))
-        2
-    """
+    """How many of some values are ``tied`` with another."""
     _, counts = np.unique(tied(values), return_counts=True)
     return int(counts[counts > 1].sum())
 
 
 def spearman(x: Floats, y: Floats) -> Any:
-    """Spearman correlation along the last axis; ties share their mean rank; NaN where all values are equal.
-
-    Example:
-        >>> float(spearman(np.array([1.0, 2.0, 3.0]), np.array([9.0, 8.0, 7.0])))
-        -1.0
-    """
+    """Spearman correlation along the last axis; ties share their mean rank; NaN where all values are equal."""
     return rank_correlation(ranks(x), ranks(y))
 
 
 def ranks(values: Floats) -> Floats:
-    """Ranks along the last axis, less their mean; ties share their mean rank; NaN throughout where a value is NaN.
-
-    Example:
-        >>> ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist()
-        [1.0, -1.5, 1.0, -0.5]
-    """
+    """Ranks along the last axis, less their mean; ties share their mean rank; NaN throughout where a value is NaN."""
     from scipy.stats import rankdata  # noqa: PLC0415  # to keep ``import verax`` light
 
     if not values.shape[-1]:
@@ -106,43 +84,20 @@ def kendall(first: Float[Tensor, "*batch k"], second: Float[Tensor, "*batch k"])
     """Kendall's tau-b: pairs that are ordered alike minus pairs that are not, as a share; ties count for neither.
 
     1 where both rank alike, -1 where one is the other upside down, not a number where one of them has no order.
-
-    Example:
-        >>> kendall(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])).item()  # one pair of three turns
-        0.3333333333333333
     """
     pairs = torch.triu_indices(first.shape[-1], first.shape[-1], offset=1)
     first_signs, other = ((values[..., pairs[0]] - values[..., pairs[1]]).sign().double() for values in (first, second))
     return (first_signs * other).sum(-1) / (first_signs.abs().sum(-1) * other.abs().sum(-1)).sqrt()
 
 
-def rank_agreement(
-    first: Float[Tensor, "k n"],
-    second: Float[Tensor, "k n"],
-    level: float = LEVEL,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> Estimate:
-    """Kendall's tau of the means of two tables of scores, with a percentile bootstrap over their common inputs.
-
-    Args:
-        first: One row for each thing that is ranked, one column per input.
-        second: The same things and inputs, measured otherwise.
-        level: Coverage of the interval.
-        resamples: Of the bootstrap.
-        seed: Of the bootstrap.
-
-    Example:
-        >>> scores = torch.arange(5.0)[:, None] + torch.zeros(5, 9)
-        >>> print(rank_agreement(scores, -scores))
-        -1 [-1, -1]
-    """
+def rank_agreement(first: Float[Tensor, "k n"], second: Float[Tensor, "k n"], level: float = LEVEL) -> Estimate:
+    """Kendall's tau of the means of two tables of scores, with a percentile bootstrap over their common inputs."""
     first, second = first.double().cpu(), second.double().cpu()
     tau = float(kendall(first.mean(1), second.mean(1)))
     if first.shape[1] < 2:  # one input says nothing about others
         return Estimate(tau, math.nan, math.nan, math.nan)
-    means = resampled_means(torch.cat((first, second)), resamples, seed)
-    parts = pieces(resamples, max(1, _TOGETHER // len(first) ** 2))
+    means = resampled_means(torch.cat((first, second)), _RESAMPLES, seed=0)
+    parts = pieces(_RESAMPLES, max(1, _TOGETHER // len(first) ** 2))
     taus = [kendall(*means[part].chunk(2, dim=1)) for part in parts]
     return resampled_estimate(tau, torch.cat(taus), level)
 
@@ -156,15 +111,6 @@ def krippendorff_alpha(scores: Float[Tensor, "k n"], level: float = LEVEL, seed:
 
     Source: Krippendorff, Computing Krippendorff's alpha-reliability, 2011; for inputs as raters: Tomsett et al., Sanity
     checks for saliency metrics, AAAI 2020.
-
-    Args:
-        scores: One per attribution and input.
-        level: Coverage of the interval.
-        seed: Of the resampling.
-
-    Example:
-        >>> print(krippendorff_alpha(torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])).mean)
-        1.0
     """
     from scipy.stats import rankdata  # noqa: PLC0415  # to keep ``import verax`` light
 
@@ -191,15 +137,6 @@ def split_half_agreement(scores: Float[Tensor, "k n"], level: float = LEVEL, see
 
     The mean over a hundred random splits, with the middle of their values as an interval. NaN with fewer than four
     inputs, or where a half ties all attributions.
-
-    Args:
-        scores: One per attribution and input.
-        level: Coverage of the interval.
-        seed: Of the splits.
-
-    Example:
-        >>> print(split_half_agreement(torch.tensor([[1.0] * 8, [2.0] * 8, [3.0] * 8])).mean)
-        1.0
     """
     kinds, count = scores.shape
     if kinds < 2 or count < 4:

@@ -32,17 +32,6 @@ def bounded_mean(scores: Float[Tensor, " n"], low: float, high: float, level: fl
     that of Clopper and Pearson where scores are 0 or 1, and close to Student's t for many scores of a normal kind. That
     it covers every distribution is proven for scores of two values, and otherwise conjectured; no counterexample is
     known (Learned-Miller and Thomas 2019; Phan, Thomas and Learned-Miller 2021).
-
-    Args:
-        scores: One per input; not a number gives no interval.
-        low: The least that a score can be.
-        high: The greatest.
-        level: Coverage of the interval.
-
-    Example: fifty zeros do not prove a mean of 0.
-        >>> import torch
-        >>> print(bounded_mean(torch.zeros(50), 0.0, 1.0))
-        0.000 [0.000, 0.071]
     """
     checked_level(level)
     values = scores.detach().double().cpu().numpy()
@@ -100,13 +89,6 @@ def participation_ratio(effects: Float[Tensor, "n draws"]) -> Float[Tensor, " n"
     """How many draws carry an effect S, ``sum(S^2)^2 / sum(S^4)``: one if it is one draw's alone, all if all are equal.
 
     It is called the participation ratio, or the effective sample size of weights; 0 where nothing happens.
-
-    Args:
-        effects: The effect of each draw.
-
-    Example:
-        >>> participation_ratio(torch.tensor([[0.0, 0.0, 0.0, 3.0], [1.0, -1.0, 1.0, 1.0]])).tolist()
-        [1.0, 4.0]
     """
     size = effects.abs().amax(1, keepdim=True)
     squares = (effects / torch.where(size > 0, size, 1)).square()  # the fourth power of 1e-80 would be 0
@@ -134,14 +116,6 @@ def mean_square_interval(
     hang on draws that none of these is like. What n draws have not shown has a probability of at most ``1 - (alpha /
     2)^(1 / n)`` (the rule of three: Hanley and Lippman-Hand 1983); that much, times the largest square there can be, is
     added to the upper end.
-
-    Args:
-        mean: Means over draws.
-        error: Their standard errors.
-        carried: How many draws carry the effect of each input (``participation_ratio``).
-        draws: How many there are.
-        most: The largest effect there can be; infinity where there is no bound.
-        level: Share of such intervals that hold the mean.
     """
     relative = torch.where(mean > 0, error / mean, torch.zeros_like(error))
     reach = t_quantile((1 + level) / 2, draws - 1) * relative

@@ -29,29 +29,15 @@ class ScoreSums:
     Sums of floating-point numbers depend on their order. These are whole numbers: to add is associative and
     commutative to the last bit, and the mean is the sum rounded once. A square is rounded to float64 before it is
     added; squares of float32 scores are exact.
-
-    Attributes:
-        count: Scores.
-        total: Their sum, in units of ``2**-1130``.
-        squares: The sum of their squares, in the same unit.
-        unknown: Scores among them that are not finite; with one of them nothing is known of the mean.
-
-    Example:
-        >>> values = torch.tensor([1e16, 1.0, -1e16], dtype=torch.float64)
-        >>> float(values.sum()), (ScoreSums.of(values[:2]) + ScoreSums.of(values[2:])).mean * 3
-        (0.0, 1.0)
-        >>> print(ScoreSums.of(torch.tensor([1.0, 2.0, 3.0])).estimate())
-        2.0 [-0.5, 4.5]
     """
 
-    count: int = 0
-    total: int = 0
-    squares: int = 0
-    unknown: int = 0
+    count: int = 0  # scores
+    total: int = 0  # their sum, in units of ``2**-1130``
+    squares: int = 0  # the sum of their squares, in the same unit
+    unknown: int = 0  # scores among them that are not finite; with one of them nothing is known of the mean
 
     @classmethod
     def of(cls, scores: Float[Tensor, " n"]) -> "ScoreSums":
-        """The sums of some scores."""
         values = scores.detach().to("cpu", torch.float64).numpy()
         known = np.isfinite(values) & (np.abs(values) < 1e150)  # beyond, squares overflow
         values = values[known]
@@ -90,7 +76,6 @@ class ScoreSums:
 
     @classmethod
     def from_json(cls, texts: list[str]) -> "ScoreSums":
-        """What ``to_json`` wrote."""
         return cls(*(int(text, 16) for text in texts))
 
 
@@ -112,15 +97,6 @@ class QuantileSketch:
 
     It counts scores in bins of growing width, so that two sketches merge exactly and in any order. The library adds
     scores one at a time; here equal ones are counted first, which is 20 times faster.
-
-    Args:
-        scores: What to begin with.
-
-    Example:
-        >>> import torch
-        >>> first, second = QuantileSketch(torch.arange(1.0, 51.0)), QuantileSketch(torch.arange(51.0, 102.0))
-        >>> abs(first.merged(second).quantile(0.5) / 51 - 1) < 0.01
-        True
     """
 
     def __init__(self, scores: Float[Tensor, " n"]) -> None:

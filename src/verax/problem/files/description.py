@@ -59,12 +59,10 @@ def check_model(files: ProblemFiles) -> None:
 
 
 def check_returns(word: Any) -> None:
-    """Raise for what no model returns."""
     check_word("returns", word, _RETURNS)
 
 
 def check_word(argument: str, word: Any, known: tuple[str, ...]) -> None:
-    """Raise for a word that an argument does not know."""
     if word is not None and word not in known:
         raise ValueError(f"{argument}: expected {', '.join(known[:-1])} or {known[-1]}, got {word}.")
 
@@ -121,7 +119,7 @@ def check_no_texts(files: ProblemFiles) -> None:
 
 
 def open_texts(
-    files: ProblemFiles, attributions: Sequence[Path], asked: Mapping[str, Any]
+    files: ProblemFiles, attributions: Sequence[Path], settings: Mapping[str, Any]
 ) -> tuple[Problem, dict[str, Any]]:
     """Check the folder, read and tokenize the texts, read attributions; the model itself is opened last."""
     _check(files)
@@ -147,7 +145,7 @@ def open_texts(
     numbers = read_token_attributions(attributions, rows)
     model = open_classifier(files.model, words=tagger)
     scorer = Scorer(TokenLabelScore(model) if tagger else model, returns=files.returns, device=files.device)
-    return problem_of(scorer, rows, None if tagger else read, **asked), numbers
+    return problem_of(scorer, rows, None if tagger else read, **settings), numbers
 
 
 def _check(files: ProblemFiles) -> None:

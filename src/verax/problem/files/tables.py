@@ -22,7 +22,7 @@ from verax.data.array_files import (
 )
 from verax.problem.files.description import STATISTICS, ProblemFiles, check_model, is_file, number, whole_numbers
 from verax.problem.inputs import Inputs, checked_values
-from verax.problem.problem import Problem, ReadRows, problem_of
+from verax.problem.problem import Problem, problem_of
 from verax.problem.table_columns import as_frame, learnt_categories
 from verax.problem.tables import problem
 from verax.scoring.adapters.estimators import fitted_names
@@ -35,25 +35,8 @@ _WORDS = ("mean", "median", "mode", "missing")
 _BOOSTERS = ("xgboost", "lightgbm")  # take categories themselves, as a type of pandas
 
 
-@dataclass(frozen=True)
-class MixedTable:
-    """A model and a table as ``verax.tables.problem`` holds them.
-
-    Attributes:
-        scorer: The model.
-        rows: The rows, one feature per column.
-        read: Makes such rows of another data frame.
-        background: Rows of the training data, if they were given.
-    """
-
-    scorer: Scorer
-    rows: Inputs
-    read: ReadRows
-    background: Any
-
-
-def mixed_table(estimator: Any, table: Any, files: ProblemFiles) -> MixedTable | None:
-    """Open a table to a model that was fitted on such; None where it holds nothing but numbers."""
+def mixed_table(estimator: Any, table: Any, files: ProblemFiles) -> Problem | None:
+    """A table for a model that was fitted on such; None where it holds nothing but numbers."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     source, background = files.inputs, files.background
     tables = {source: table} | ({} if background is None else {background: read_table(background)})
@@ -62,12 +45,15 @@ def mixed_table(estimator: Any, table: Any, files: ProblemFiles) -> MixedTable |
     read = problem(estimator, frames[source], background=train)
     if not read.rows.codes.any() and not any(frame.isna().any(axis=None) for frame in frames.values()):
         return None
-    if files.missing == "raise":
-        _check_mixed_gaps(source, frames[source])
+    gaps = [str(name) for name in frames[source].columns if frames[source][name].isna().any()]
+    if files.missing == "raise" and gaps:
+        raise ValueError(
+            f"{source}: expected a value in every row, missing values in {listed(gaps)}, and missing is raise."
+        )
     if files.baselines is not None:
         instead = _mixed_baselines(files.baselines, read.rows)
         read = problem(estimator, frames[source], background=train, baselines=instead)
-    return MixedTable(read.scorer, read.rows, read.read, read.background)
+    return read
 
 
 def _frames(estimator: Any, tables: dict[Path, Any]) -> dict[Path, Any]:
@@ -86,9 +72,13 @@ def _frames(estimator: Any, tables: dict[Path, Any]) -> dict[Path, Any]:
 def _as_learnt(estimator: Any, frames: dict[Path, Any], words: list[str]) -> dict[Path, Any]:
     """Columns of text as the model knows them: as categories of pandas, or with its encoders' word for a gap."""
     pandas = optional_package("pandas", "pandas", "a table for a model of scikit-learn")
-    native = type(estimator).__module__.split(".")[0] in _BOOSTERS
-    if native and words:
-        _check_keeps_categories(estimator)
+    library = type(estimator).__module__.split(".")[0]
+    native = library in _BOOSTERS
+    if words and library == "xgboost" and not hasattr(estimator.get_booster(), "get_categories"):
+        raise ImportError(  # it knows categories by their place in a list that is in no file
+            "model: XGBoost keeps the words for categories from 3.1 on; install it and fit the model again, or put "
+            "an encoder before it in a pipeline."
+        )
     none = any(category is None for known in learnt_categories(estimator) for category in known)
     for name in words:
         known = pandas.CategoricalDtype(
@@ -102,37 +92,21 @@ def _as_learnt(estimator: Any, frames: dict[Path, Any], words: list[str]) -> dic
     return frames
 
 
-def _check_keeps_categories(estimator: Any) -> None:
-    """Raise for a model that knows categories by their place in a list that is in no file."""
-    if type(estimator).__module__.startswith("xgboost") and not hasattr(estimator.get_booster(), "get_categories"):
-        raise ImportError(
-            "model: XGBoost keeps the words for categories from 3.1 on; install it and fit the model again, or put "
-            "an encoder before it in a pipeline."
-        )
-
-
-def _check_mixed_gaps(source: Path, frame: Any) -> None:
-    if gaps := [str(name) for name in frame.columns if frame[name].isna().any()]:
-        raise ValueError(
-            f"{source}: expected a value in every row, missing values in {listed(gaps)}, and missing is raise."
-        )
-
-
-def _mixed_baselines(said: Any, inputs: Inputs) -> Any:
+def _mixed_baselines(baselines: Any, inputs: Inputs) -> Any:
     """Read ``baselines`` for a mixed table: a word, a table of one row, or a number where all columns are numbers."""
-    if said in _WORDS:
-        return said
-    if isinstance(said, str | Path) and Path(said).suffix.lower() in TABLES:
-        table = read_table(Path(said))
-        if table.height != 1:
-            raise ValueError(f"baselines: {said}: expected one row, by the names of the columns, got {table.height}.")
+    if baselines in _WORDS:
+        return baselines
+    if isinstance(baselines, str | Path) and Path(baselines).suffix.lower() in TABLES:
+        table = read_table(Path(baselines))
+        if (count := table.height) != 1:
+            raise ValueError(f"baselines: {baselines}: expected one row, by the names of the columns, got {count}.")
         return as_frame("baselines", table)
     expected = f"{', '.join(_WORDS)}, a number, or a table of one row"
-    value = 0.0 if said == "zero" else number("baselines", said, expected)
+    value = 0.0 if baselines == "zero" else number("baselines", baselines, expected)
     names = list(inputs.names or ())
     if words := [name for name, code in zip(names, inputs.codes, strict=True) if code]:
         raise ValueError(
-            f"baselines: {said} is no category of {listed(words)}; say {', '.join(_WORDS)}, or a table of one row."
+            f"baselines: {baselines} is no category of {listed(words)}; say {', '.join(_WORDS)}, or a table of one row."
         )
     return dict.fromkeys(names, value)
 
@@ -142,17 +116,11 @@ _BASELINES = (*STATISTICS, "zero", "missing")
 
 @dataclass(frozen=True, eq=False)
 class FileRows(Inputs):
-    """Rows of a file, which know its columns: files of attributions go by them.
+    """Rows of a file, which know its columns: files of attributions go by them."""
 
-    Attributes:
-        source: The file.
-        columns: Its columns in the order of the model; None for arrays.
-        written: The same as the file has them.
-    """
-
-    source: str = ""
-    columns: tuple[str, ...] | None = None
-    written: tuple[str, ...] | None = None
+    source: str = ""  # the file
+    columns: tuple[str, ...] | None = None  # its columns in the order of the model; None for arrays
+    written: tuple[str, ...] | None = None  # the same as the file has them
 
     @property
     def table(self) -> Array:
@@ -160,57 +128,47 @@ class FileRows(Inputs):
         return Array(self.values, self.source, self.columns, self.written)
 
 
-def open_rows(files: ProblemFiles, asked: Mapping[str, Any]) -> Problem:
+def open_rows(files: ProblemFiles, settings: Mapping[str, Any]) -> Problem:
     """Open the model, read the rows in its order, and try some of them; the model's kind is checked first."""
     check_model(files)
-    scorer = _opened(files)
-    problem = _problem(files, scorer, asked)
-    _try(problem, files.model)
-    return problem
-
-
-def _opened(files: ProblemFiles) -> Scorer:
     try:
-        return open_scorer(files.model, returns=files.returns, device=files.device, trust=files.trust)
+        scorer = open_scorer(files.model, returns=files.returns, device=files.device, trust=files.trust)
     except ModelFileError as error:
         if files.model.suffix.lower() == ".safetensors":  # which it names itself
             raise
         raise ModelFileError(f"model: {error}") from None
+    problem = _problem(files, scorer, settings)
+    _try(problem, files.model)
+    return problem
 
 
-def _problem(files: ProblemFiles, scorer: Scorer, asked: Mapping[str, Any]) -> Problem:
+def _problem(files: ProblemFiles, scorer: Scorer, settings: Mapping[str, Any]) -> Problem:
     """A problem of numbers, or of a mixed table where the model is one of scikit-learn's."""
     if files.inputs.suffix.lower() not in TABLES:
-        return _of_numbers(files, scorer, read_inputs(files.inputs), asked)
+        return _of_numbers(files, scorer, read_inputs(files.inputs), settings)
     table = read_table(files.inputs)
     estimator = getattr(scorer.adapter, "estimator", None)
     mixed = None if estimator is None else mixed_table(estimator, table, files)
     if mixed is None:
-        _check_no_text(table, files)
-        return _of_numbers(files, scorer, table_array(table, files.inputs, gaps=True), asked)
+        if words := text_columns(table):
+            raise ValueError(
+                f"{files.inputs}: expected numbers, not so in {listed(words)}; {files.model.name} takes numbers alone. "
+                "A scikit-learn pipeline that encodes text is saved as .skops, and so is a classifier of LightGBM or "
+                "XGBoost that was fitted on categories."
+            )
+        return _of_numbers(files, scorer, table_array(table, files.inputs, gaps=True), settings)
     names = tuple(mixed.rows.names or ())
     read = Array(mixed.rows.values, str(files.inputs), names, tuple(name for name in table.columns if name in names))
     groups = _features_of(files.features, read)
 
     def rows_of(inputs: Inputs) -> FileRows:
-        return FileRows(**vars(replace(inputs, **groups)), source=read.source, columns=names, written=read.given)
+        return FileRows(**vars(replace(inputs, **groups)), source=read.source, columns=names, written=read.written)
 
-    again = mixed.read
-    return problem_of(
-        mixed.scorer, rows_of(mixed.rows), lambda other: rows_of(again(other)), background=mixed.background, **asked
-    )
+    rows, background = rows_of(mixed.rows), mixed.background
+    return problem_of(mixed.scorer, rows, lambda other: rows_of(mixed.read(other)), background=background, **settings)
 
 
-def _check_no_text(table: Any, files: ProblemFiles) -> None:
-    if words := text_columns(table):
-        raise ValueError(
-            f"{files.inputs}: expected numbers, not so in {listed(words)}; {files.model.name} takes numbers alone. A "
-            "scikit-learn pipeline that encodes text is saved as .skops, and so is a classifier of LightGBM or XGBoost "
-            "that was fitted on categories."
-        )
-
-
-def _of_numbers(files: ProblemFiles, scorer: Scorer, read: Array, asked: Mapping[str, Any]) -> Problem:
+def _of_numbers(files: ProblemFiles, scorer: Scorer, read: Array, settings: Mapping[str, Any]) -> Problem:
     """Rows of numbers alone."""
     rows = read if scorer.feature_names is None else read.ordered(scorer.feature_names, str(files.model))
     allowed = files.missing == "allow" or (files.missing is None and scorer.takes_missing)
@@ -218,15 +176,15 @@ def _of_numbers(files: ProblemFiles, scorer: Scorer, read: Array, asked: Mapping
     if not allowed:
         _check_no_gaps(rows, files.model)
     background = None if files.background is None else _read_like(files.background, rows, gaps=True)
-    settings: dict[str, Any] = {
+    about: dict[str, Any] = {
         "baselines": _baselines_of(files.baselines, rows, allowed),
         "names": rows.columns if files.features is None else None,
         "codes": _categories(files, scorer, rows),
         **_features_of(files.features, rows),
     }
-    file_rows = FileRows(rows.values, **settings, source=rows.source, columns=rows.columns, written=rows.given)
+    file_rows = FileRows(rows.values, **about, source=rows.source, columns=rows.columns, written=rows.written)
     train = None if background is None else background.astype(rows.values.dtype)
-    return Problem(scorer, file_rows, background=train, **asked)
+    return Problem(scorer, file_rows, background=train, **settings)
 
 
 def _categories(files: ProblemFiles, scorer: Scorer, rows: Array) -> Any:
@@ -264,26 +222,26 @@ def _read_like(path: Path, rows: Array, *, gaps: bool = False) -> Any:
     return read_inputs(path).like(rows).values
 
 
-def _baselines_of(said: Any, rows: Array, missing: bool) -> Any:
+def _baselines_of(baselines: Any, rows: Array, missing: bool) -> Any:
     """Read ``baselines`` for rows of numbers."""
-    if said is None or (isinstance(said, str) and said in (*STATISTICS, "zero")):
-        return said
-    if said == "missing":
+    if baselines is None or (isinstance(baselines, str) and baselines in (*STATISTICS, "zero")):
+        return baselines
+    if baselines == "missing":
         if not missing:
             raise ValueError('baselines: the model is not known to take missing values; if it does, missing="allow".')
         return float("nan")
-    if is_file(said):
-        return _read_like(Path(said), rows, gaps=missing)
-    return number("baselines", said, f"a number, {', '.join(_BASELINES)} or a file")
+    if is_file(baselines):
+        return _read_like(Path(baselines), rows, gaps=missing)
+    return number("baselines", baselines, f"a number, {', '.join(_BASELINES)} or a file")
 
 
-def _features_of(said: Any, rows: Array) -> dict[str, Any]:
+def _features_of(features: Any, rows: Array) -> dict[str, Any]:
     """Read ``features``; numbers of groups have other names than the columns."""
-    if said is None or said in ("auto", "element", "pixel"):
-        return {} if said is None else {"features": said}
-    if not is_file(said):
-        raise ValueError(f"features: expected a file of group numbers, auto, element or pixel, got {said}.")
-    groups = whole_numbers("features", said, "whole numbers of groups").like(rows)
+    if features is None or features in ("auto", "element", "pixel"):
+        return {} if features is None else {"features": features}
+    if not is_file(features):
+        raise ValueError(f"features: expected a file of group numbers, auto, element or pixel, got {features}.")
+    groups = whole_numbers("features", features, "whole numbers of groups").like(rows)
     return {"features": groups.values, "names": None}
 
 

@@ -152,7 +152,6 @@ class Own(Replacement):
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """Ask the function."""
         mask = torch.ones_like(rows.values, dtype=torch.bool) if removed is None else removed.expand(rows.values.shape)
         filled = self.function(rows.values, mask)
         if not isinstance(filled, Tensor) or filled.shape != rows.values.shape:
@@ -171,7 +170,6 @@ class Baseline(Replacement):
     """
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """The baselines as they are."""
         return rows.baselines
 
 
@@ -200,7 +198,6 @@ class Toward(Replacement):
             raise ValueError(f"epsilon: expected a part of the way, at most 1, got {self.epsilon}.")
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """Part of the way."""
         if self.epsilon == 1:
             return rows.baselines
         return _where_it_moves(rows, torch.lerp(_amounts(rows), rows.baselines, self.epsilon))
@@ -230,7 +227,6 @@ class Nudge(Replacement):
         settle(self, epsilon=checked_positive("epsilon", self.epsilon))
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """One small move each."""
         values = _amounts(rows)
         size = self.epsilon if rows.spread is None else self.epsilon * rows.spread.to(values)
         return _where_it_moves(rows, values + size * (rows.baselines - values).sign())

@@ -43,15 +43,12 @@ class Blur(Replacement):
         if rows.values.ndim != 4 or not rows.values.is_floating_point():
             shape = tuple(rows.values.shape)
             raise ValueError(f"replacement: Blur is for images (N, channels, height, width), got shape {shape}.")
-        kernel = self._kernel(rows.values)
-        along = _filtered(rows.values.flatten(0, 1)[:, None], kernel[None, None, :, None])
-        return _filtered(along, kernel[None, None, None, :])[:, 0].reshape(rows.values.shape)
-
-    def _kernel(self, like: Tensor) -> Float[Tensor, " taps"]:
         reach = int(_REACH * self.sigma + 0.5)
         place = torch.arange(-reach, reach + 1, dtype=torch.float64)
         weights = (-(place**2) / (2 * self.sigma**2)).exp()
-        return (weights / weights.sum()).to(like)
+        kernel = (weights / weights.sum()).to(rows.values)
+        along = _filtered(rows.values.flatten(0, 1)[:, None], kernel[None, None, :, None])
+        return _filtered(along, kernel[None, None, None, :])[:, 0].reshape(rows.values.shape)
 
 
 def _filtered(images: Float[Tensor, "n 1 h w"], kernel: Float[Tensor, "1 1 a b"]) -> Float[Tensor, "n 1 h w"]:
@@ -171,12 +168,12 @@ def _one_two_one(images: Float[Tensor, "n c h w"], axis: int) -> Float[Tensor, "
     return total
 
 
-def _surroundings(known: Float[Tensor, "n c h w"], there: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+def _surroundings(known: Float[Tensor, "n c h w"], present: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
     """A first guess: means of what is known in the smallest square of a pyramid that holds something."""
     if min(known.shape[2:]) < 2:
-        total, count = known.sum((2, 3), keepdim=True), there.sum((2, 3), keepdim=True)
+        total, count = known.sum((2, 3), keepdim=True), present.sum((2, 3), keepdim=True)
         return (total / count.clamp(min=1)).expand_as(known)
-    pooled = [functional.avg_pool2d(plane, 2, ceil_mode=True, count_include_pad=False) for plane in (known, there)]
+    pooled = [functional.avg_pool2d(plane, 2, ceil_mode=True, count_include_pad=False) for plane in (known, present)]
     coarse_sum, coarse_count = pooled
     coarse = coarse_sum / coarse_count.clamp(min=1e-12)
     have = (coarse_count > 0).to(known)

@@ -17,35 +17,22 @@ class Trim:
     """Called with the rows of a batch before the model: drops padding and deleted tokens, keeps everything in step.
 
     Every row then begins at the left, because some models look at its first place, and no column is padding alone.
-
-    Attributes:
-        pad: The id, or the number, that fills rows up.
-        along: Names of the arguments with one entry for each token, beside the attention mask.
-        ids: Whether the rows are ids of tokens; otherwise they are vectors, one for each token.
-
-    Example:
-        >>> rows, others = Trim(pad=0)(torch.tensor([[7, -1, 8, 0]]), {"attention_mask": torch.tensor([[1, 1, 1, 0]])})
-        >>> rows.tolist(), others["attention_mask"].tolist()
-        ([[7, 8]], [[1, 1]])
     """
 
-    pad: int
-    along: tuple[str, ...] = ()
-    ids: bool = True
+    pad: int  # the id, or the number, that fills rows up
+    along: tuple[str, ...] = ()  # names of the arguments with one entry for each token, beside the attention mask
+    ids: bool = True  # whether the rows are ids of tokens; otherwise they are vectors, one for each token
     mask: ClassVar[str] = "attention_mask"
 
     def __call__(self, rows: Tensor, others: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Trim a batch."""
         present = self._present(rows, others)
         length = int(present.sum(1).max())
         place = (~present).to(torch.int8).argsort(dim=1, stable=True)[:, :length]
         kept = present.gather(1, place)
-        moved = {name: _gathered(others[name], place, kept, _filler(name)) for name in self.along}
-        return _gathered(rows, place, kept, self.pad), {
-            **others,
-            **moved,
-            self.mask: kept.to(others[self.mask].dtype),
-        }
+        # labels are left out of a loss by -100
+        moved = {name: _gathered(others[name], place, kept, -100 if name == "labels" else 0) for name in self.along}
+        moved[self.mask] = kept.to(others[self.mask].dtype)
+        return _gathered(rows, place, kept, self.pad), {**others, **moved}
 
     def lengths(self, rows: Tensor, others: Mapping[str, Tensor]) -> Int[Tensor, " n"]:
         """How many tokens of each row are there."""
@@ -59,8 +46,13 @@ class Trim:
         """Raise for ids that a model has no embedding for, and rows that are longer than it takes; before it runs."""
         find = getattr(module, "get_input_embeddings", None)
         embedding = find() if callable(find) else None
-        if self.ids and isinstance(embedding, nn.Embedding):
-            _check_ids(rows, embedding.num_embeddings)
+        known = embedding.num_embeddings if self.ids and isinstance(embedding, nn.Embedding) else None
+        if known is not None and len(beyond := (rows >= known).nonzero()):
+            row, place = beyond[0].tolist()
+            raise ValueError(
+                f"inputs: row {row} holds the token id {int(rows[row, place])} (place {place}), and the model has "
+                f"embeddings for {known}; was the text tokenized for another model?"
+            )
         longest = getattr(getattr(module, "config", None), "max_position_embeddings", None)
         lengths = others[self.mask].bool().sum(1)
         if isinstance(longest, int) and longest > 0 and int(lengths.max()) > longest:
@@ -69,21 +61,6 @@ class Trim:
                 f"inputs: row {row} has {int(lengths[row])} tokens, and the model takes {longest}; cut the texts, for "
                 "instance with tokenized(..., max_length=...)."
             )
-
-
-def _check_ids(rows: Int[Tensor, "n length"], known: int) -> None:
-    beyond = (rows >= known).nonzero()
-    if len(beyond):
-        row, place = beyond[0].tolist()
-        raise ValueError(
-            f"inputs: row {row} holds the token id {int(rows[row, place])} (place {place}), and the model has "
-            f"embeddings for {known}; was the text tokenized for another model?"
-        )
-
-
-def _filler(name: str) -> int:
-    """What stands in padded places of an argument; labels are left out of a loss by -100."""
-    return -100 if name == "labels" else 0
 
 
 def _gathered(

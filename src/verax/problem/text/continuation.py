@@ -47,41 +47,40 @@ class SharedPrefix:
         self._held: tuple[int, list[int], Any] = (0, [], None)  # version of the weights; a beginning; its cache
 
     def forget(self) -> None:
-        """Read the beginning anew the next time."""
         self._held = (0, [], None)
 
-    def logits(self, given: dict[str, Tensor], last: int) -> Shaped[Tensor, "n last words"]:
+    def logits(self, arguments: dict[str, Tensor], last: int) -> Shaped[Tensor, "n last words"]:
         """Of the last places of each row."""
-        shared = self._shared(given, last)
+        shared = self._shared(arguments, last)
         if shared and not self._tried:
             self._tried = True
-            few = {name: value[:2] for name, value in given.items()}
+            few = {name: value[:2] for name, value in arguments.items()}
             self.usable = _alike(self._continued(few, last, shared), self._plain(few, last))
-        logits = self._continued(given, last, shared) if shared and self.usable else None
-        return self._plain(given, last) if logits is None else logits
+        logits = self._continued(arguments, last, shared) if shared and self.usable else None
+        return self._plain(arguments, last) if logits is None else logits
 
-    def _shared(self, given: dict[str, Tensor], last: int) -> int:
+    def _shared(self, arguments: dict[str, Tensor], last: int) -> int:
         """How many tokens all rows begin with; 0 where that is not worth a call, or the model takes no cache."""
         plain = torch.is_grad_enabled() or torch.compiler.is_compiling()
-        if not self.usable or plain or set(given) != _GIVEN:
+        if not self.usable or plain or set(arguments) != _GIVEN:
             return 0
-        rows, length = given["input_ids"].shape
-        shared = beginning(given["input_ids"], given["attention_mask"].bool(), length - last)
+        rows, length = arguments["input_ids"].shape
+        shared = beginning(arguments["input_ids"], arguments["attention_mask"].bool(), length - last)
         return shared if shared * (rows - 1) >= _FEWEST and 4 * shared >= length else 0
 
-    def _plain(self, given: dict[str, Tensor], last: int) -> Shaped[Tensor, "n last words"]:
-        logits: Tensor = self.model(use_cache=False, **given, **self._kept(last)).logits
+    def _plain(self, arguments: dict[str, Tensor], last: int) -> Shaped[Tensor, "n last words"]:
+        logits: Tensor = self.model(use_cache=False, **arguments, **self._kept(last)).logits
         return logits[:, -last:]
 
-    def _continued(self, given: dict[str, Tensor], last: int, shared: int) -> Shaped[Tensor, "n last words"] | None:
+    def _continued(self, arguments: dict[str, Tensor], last: int, shared: int) -> Shaped[Tensor, "n last words"] | None:
         """The same by way of the cache; None where the model gives none."""
-        ids = given["input_ids"]
+        ids = arguments["input_ids"]
         known, cache = self._read(ids[:1, :shared])
         if cache is None:
             return None
         past = copy.deepcopy(cache)  # the model adds to it
         past.batch_repeat_interleave(len(ids))
-        rest = {"input_ids": ids[:, known:], "attention_mask": given["attention_mask"], "past_key_values": past}
+        rest = {"input_ids": ids[:, known:], "attention_mask": arguments["attention_mask"], "past_key_values": past}
         logits: Tensor = self.model(use_cache=True, **rest, **self._kept(last)).logits
         return logits[:, -last:]
 
@@ -103,22 +102,15 @@ class SharedPrefix:
 
 
 def beginning(ids: Int[Tensor, "n length"], present: Bool[Tensor, "n length"], most: int) -> int:
-    """How many tokens all rows begin with, at most so many.
-
-    Example:
-        >>> beginning(torch.tensor([[5, 6, 7, 8], [5, 6, 9, 8]]), torch.ones(2, 4, dtype=torch.bool), most=4)
-        2
-    """
+    """How many tokens all rows begin with, at most so many."""
     same = ((ids == ids[:1]) & present).all(0)[:most]
     return int(same.long().cumprod(0).sum())
 
 
-def _alike(found: Tensor | None, wanted: Tensor) -> bool:
+def _alike(logits: Tensor | None, expected: Tensor) -> bool:
     """Whether two ways gave the same but for rounding."""
-    if found is None:
-        return False
-    slack = torch.finfo(wanted.dtype).eps ** 0.5 * float(wanted.abs().max())
-    return bool((found - wanted).abs().max() <= slack)
+    slack = torch.finfo(expected.dtype).eps ** 0.5 * float(expected.abs().max())
+    return logits is not None and bool((logits - expected).abs().max() <= slack)
 
 
 _IGNORED = -100  # a label that is none
@@ -150,28 +142,28 @@ class ContinuationScore(nn.Module):
         find = getattr(self.model, "get_input_embeddings", None)
         return None if find is None else find()
 
-    def forward(self, labels: Int[Tensor, "n length"], **given: Tensor) -> Float[Tensor, "n outputs"]:
+    def forward(self, labels: Int[Tensor, "n length"], **arguments: Tensor) -> Float[Tensor, "n outputs"]:
         """Log-probabilities of the labels that are not -100.
 
         Args:
             labels: The continuation: of a causal model at its own places, otherwise alone.
-            given: What the model takes: ids or vectors, and the attention mask.
+            arguments: What the model takes: ids or vectors, and the attention mask.
         """
-        totals = self._followed(labels, given) if self.pairs else self._continued(labels, given)
+        totals = self._followed(labels, arguments) if self.pairs else self._continued(labels, arguments)
         if self.tokens is None:
             return totals.sum(1, keepdim=True)
         return nn.functional.pad(totals, (0, self.tokens - totals.shape[1]))
 
-    def _followed(self, labels: Int[Tensor, "n length"], given: dict[str, Tensor]) -> Float[Tensor, "n length"]:
+    def _followed(self, labels: Int[Tensor, "n length"], arguments: dict[str, Tensor]) -> Float[Tensor, "n length"]:
         begin = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
-        logits = self.model(decoder_input_ids=begin, use_cache=False, **given).logits
+        logits = self.model(decoder_input_ids=begin, use_cache=False, **arguments).logits
         return _log_probabilities(logits, labels)
 
-    def _continued(self, labels: Int[Tensor, "n length"], given: dict[str, Tensor]) -> Float[Tensor, "n tokens"]:
+    def _continued(self, labels: Int[Tensor, "n length"], arguments: dict[str, Tensor]) -> Float[Tensor, "n tokens"]:
         """The logits of a place are about the next one; places before the first continuation are left out."""
         present = labels != _IGNORED
         last = labels.shape[1] - int(present.int().argmax(1).min()) + 1
-        log_probabilities = _log_probabilities(self.shared.logits(given, last)[:, :-1], labels[:, 1 - last :])
+        log_probabilities = _log_probabilities(self.shared.logits(arguments, last)[:, :-1], labels[:, 1 - last :])
         if self.tokens is None:
             return log_probabilities
         present_here = present[:, 1 - last :]
@@ -219,8 +211,10 @@ def continued(
         if not ids:
             raise ValueError(f"continuations: row {row} has no token.")
     scorer = ContinuationScore(model, max(map(len, following)) if per_token else None)
-    joined = _beside(inputs, following) if scorer.pairs else _behind(tokenizer, inputs, following)
-    return Scorer(scorer, returns="values"), joined
+    if not scorer.pairs:
+        return Scorer(scorer, returns="values"), _behind(tokenizer, inputs, following)
+    beside = {**inputs.model_kwargs, "labels": _padded(following, _IGNORED)}  # an encoder reads the prompt alone
+    return Scorer(scorer, returns="values"), dataclasses.replace(inputs, model_kwargs=beside)
 
 
 def _prompts(prompts: Sequence[str], prefix: str, suffix: str) -> list[str]:
@@ -245,11 +239,6 @@ def _generated(model: Any, prompt: TextInputs, most: int) -> list[int]:
         )
     listed: list[int] = generated[0, 1 if model.config.is_encoder_decoder else ids.shape[1] :].tolist()
     return listed
-
-
-def _beside(inputs: TextInputs, following: list[list[int]]) -> TextInputs:
-    """Continuations travel along: an encoder reads the prompt, a decoder what follows."""
-    return dataclasses.replace(inputs, model_kwargs={**inputs.model_kwargs, "labels": _padded(following, _IGNORED)})
 
 
 def _behind(tokenizer: Any, inputs: TextInputs, following: list[list[int]]) -> TextInputs:

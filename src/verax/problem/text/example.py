@@ -11,12 +11,7 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def small_tokenizer(*texts: str) -> Any:
-    """A tokenizer whose vocabulary are the words of some texts.
-
-    Example:
-        >>> small_tokenizer("a good film")("good film")["input_ids"]
-        [2, 6, 7, 3]
-    """
+    """A tokenizer whose vocabulary are the words of some texts."""
     transformers = optional_package("transformers", "verax[text]", "verax.text")
     tokenizers = optional_package("tokenizers", "verax[text]", "verax.text")
     words = dict.fromkeys(word for text in texts for word in text.lower().split())
@@ -36,12 +31,7 @@ def small_tokenizer(*texts: str) -> Any:
 
 
 def small_classifier(tokenizer: Any, labels: Sequence[str] = ("negative", "positive"), seed: int = 0) -> Any:
-    """A BERT of two layers with weights of a seed, that knows the tokenizer's words and nothing of their meaning.
-
-    Example:
-        >>> small_classifier(small_tokenizer("a good film")).config.id2label
-        {0: 'negative', 1: 'positive'}
-    """
+    """A BERT of two layers with weights of a seed, that knows the tokenizer's words and nothing of their meaning."""
     transformers = optional_package("transformers", "verax[text]", "verax.text")
     settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     config = transformers.BertConfig(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verax.data.array_files import SUFFIXES, listed, read_arrays, read_table
+from verax.data.array_files import SUFFIXES, listed, named_attributions, read_arrays, read_table
 from verax.data.limits import check_bytes
 from verax.problem.text.tokens import TextInputs
 
@@ -18,17 +18,11 @@ _LARGEST = sys.float_info.max
 
 @dataclass(frozen=True)
 class TokenNumbers:
-    """One attribution of some texts.
+    """One attribution of some texts."""
 
-    Attributes:
-        rows: The numbers of each text, or an array of them all.
-        tokens: What they belong to, of each text where the file says it.
-        source: The file.
-    """
-
-    rows: Any
-    tokens: list[list[str] | None] | None
-    source: str
+    rows: Any  # the numbers of each text, or an array of them all
+    tokens: list[list[str] | None] | None  # what they belong to, of each text where the file says it
+    source: str  # the file
 
 
 def read_texts(path: Path, column: str = "text", option: str = "--text-column") -> list[str]:
@@ -50,31 +44,19 @@ def read_texts(path: Path, column: str = "text", option: str = "--text-column") 
 
 def read_token_attributions(paths: Iterable[Path], inputs: TextInputs) -> dict[str, Any]:
     """Read attributions of these texts, by the name of their file or, where a file holds several, of each array."""
-    attributions: dict[str, TokenNumbers] = {}
-    for path in paths:
-        for name, numbers in _attributions(path).items():
-            if name in attributions:
-                raise ValueError(
-                    f"{numbers.source}: a second attribution called {name!r}, after {attributions[name].source}; "
-                    "rename one."
-                )
-            attributions[name] = numbers
-    return {name: _fitted(numbers, inputs) for name, numbers in attributions.items()}
+    return {name: _fitted(numbers, inputs) for name, numbers in named_attributions(paths, _attributions).items()}
 
 
 def _attributions(path: Path) -> dict[str, TokenNumbers]:
     suffix = _checked_suffix(path, (".jsonl", *(suffix_name for suffix_name in SUFFIXES if suffix_name != ".csv")))
     if suffix == ".jsonl":
-        return {path.stem: _together(path, {f"line {number}": line for number, line in _lines(path)})}
-    if suffix == ".parquet":
-        return {path.stem: _together(path, _list_column(path))}
-    return {name: TokenNumbers(array.values, None, array.source) for name, array in read_arrays(path).items()}
-
-
-def _together(path: Path, lines: dict[str, Any]) -> TokenNumbers:
-    """Attributions of texts, by where each stands in a file."""
+        lines = {f"line {number}": line for number, line in _lines(path)}
+    elif suffix == ".parquet":
+        lines = _list_column(path)
+    else:
+        return {name: TokenNumbers(array.values, None, array.source) for name, array in read_arrays(path).items()}
     rows = [_numbers(path, where, line) for where, line in lines.items()]
-    return TokenNumbers([row for row, _ in rows], [tokens for _, tokens in rows], str(path))
+    return {path.stem: TokenNumbers([row for row, _ in rows], [tokens for _, tokens in rows], str(path))}
 
 
 def _list_column(path: Path) -> dict[str, Any]:
@@ -93,17 +75,17 @@ def _list_column(path: Path) -> dict[str, Any]:
     return {f"row {number}": {_ATTRIBUTIONS: row, _TOKENS: named} for number, (row, named) in enumerate(rows)}
 
 
-def _fitted(one: TokenNumbers, inputs: TextInputs) -> Any:
+def _fitted(numbers: TokenNumbers, inputs: TextInputs) -> Any:
     """One attribution as an array, or what does not fit, with the file's name."""
-    if len(one.rows) != len(inputs):
-        raise ValueError(f"{one.source}: expected one row for each of {len(inputs)} texts, got {len(one.rows)}.")
-    for row, tokens in enumerate(one.tokens or ()):
+    if (count := len(numbers.rows)) != len(inputs):
+        raise ValueError(f"{numbers.source}: expected one row for each of {len(inputs)} texts, got {count}.")
+    for row, tokens in enumerate(numbers.tokens or ()):
         if tokens is not None:
-            _check_tokens(one.source, row, tokens, inputs)
+            _check_tokens(numbers.source, row, tokens, inputs)
     try:
-        return inputs.fitted(one.rows)
+        return inputs.fitted(numbers.rows)
     except ValueError as error:
-        raise ValueError(f"{one.source}: {error}") from None
+        raise ValueError(f"{numbers.source}: {error}") from None
 
 
 def _check_tokens(source: str, row: int, tokens: list[str], inputs: TextInputs) -> None:

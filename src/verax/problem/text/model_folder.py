@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from verax.core.files import entries
 from verax.core.packages import optional_package
 from verax.data.array_files import first_line
 
@@ -25,7 +26,7 @@ _MOST_LAYERS = 10_000  # they are made one by one before any weight is read
 def check_code(folder: Path) -> None:
     """Raise for what would fetch or run code; it is never run, and then the model would not be what it says."""
     for path in sorted(folder.glob("*config*.json")):
-        for key, value in _entries(read_json(path)):
+        for key, value in entries(read_json(path)):  # models of several parts have a config for each
             _check_entry(folder, path.name, key, value)
 
 
@@ -50,18 +51,6 @@ def _check_entry(folder: Path, name: str, key: str, value: Any) -> None:
         )
     if key == "num_hidden_layers" and isinstance(value, int) and value > _MOST_LAYERS:
         raise ValueError(f"{folder}: {name}: expected at most {_MOST_LAYERS:,} in {key}, got {value:,}.")
-
-
-def _entries(content: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values at every depth: models of several parts have a config for each."""
-    waiting = [content]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield from node.items()
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -99,7 +88,6 @@ def check_folder(folder: Path) -> bool:
 
 
 def open_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a checked folder."""
     transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
     try:
         with _offline():

@@ -1,6 +1,5 @@
 """Texts as problems: classifiers, taggers and regressors of texts, and language models."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace as changed
@@ -19,7 +18,7 @@ from verax.problem.text.tokens import Replace, TextInputs, Unit, token_rows, tok
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
 
-_ASKED = "asked"  # the argument that marks the token in question, so that it moves with its row
+_MARKS = "marks"  # the argument that marks the token in question, so that it moves with its row
 
 
 class TokenLabelScore(nn.Module):
@@ -37,15 +36,15 @@ class TokenLabelScore(nn.Module):
         """The embeddings of the model's tokens."""
         return self.model.get_input_embeddings()
 
-    def forward(self, asked: Int[Tensor, "n length"], **given: Tensor) -> Float[Tensor, "n classes"]:
+    def forward(self, marks: Int[Tensor, "n length"], **arguments: Tensor) -> Float[Tensor, "n classes"]:
         """Logits of the marked token.
 
         Args:
-            asked: 1 at the token in question, 0 elsewhere.
-            given: What the model takes: ids or vectors, and the attention mask.
+            marks: 1 at the token in question, 0 elsewhere.
+            arguments: What the model takes: ids or vectors, and the attention mask.
         """
-        logits: Tensor = self.model(**given).logits
-        return logits[torch.arange(len(logits), device=logits.device), asked.argmax(1)]
+        logits: Tensor = self.model(**arguments).logits
+        return logits[torch.arange(len(logits), device=logits.device), marks.argmax(1)]
 
 
 def words_in_question(
@@ -68,24 +67,15 @@ def words_in_question(
         row = int((features < 0).all(1).nonzero()[0])
         raise ValueError(f"texts: row {row} has no token beside the word in question: {listed[row]!r}.")
     trim: Trim = inputs.collate  # type: ignore[assignment]  # of ``tokenized``
-    return dataclasses.replace(
-        inputs,
-        features=features,
-        model_kwargs={**inputs.model_kwargs, _ASKED: chosen},
-        collate=dataclasses.replace(trim, along=(*trim.along, _ASKED)),
-    )
+    along, beside = (*trim.along, _MARKS), {**inputs.model_kwargs, _MARKS: chosen}
+    return changed(inputs, features=features, model_kwargs=beside, collate=changed(trim, along=along))
 
 
 def _place(encoded: Any, row: int, text: str, word: str | int) -> int:
     """Where the first token of a word stands in its padded row."""
-    spans: dict[int, tuple[int, int]] = {}
-    for number in dict.fromkeys(
-        number_of_word for number_of_word in encoded.word_ids(row) if number_of_word is not None
-    ):
-        span = encoded.word_to_chars(row, number)
-        spans[number] = (span.start, span.end)
+    spans = {number: encoded.word_to_chars(row, number) for number in encoded.word_ids(row) if number is not None}
     if isinstance(word, str):
-        numbers = [number for number, (start, end) in spans.items() if text[start:end] == word]
+        numbers = [number for number, span in spans.items() if text[span.start : span.end] == word]
         if len(numbers) != 1:
             times = "no such word" if not numbers else f"it {len(numbers)} times"
             raise ValueError(f"words: row {row}: {word!r}: found {times} in {text!r}; its number, from 0, says which.")
@@ -142,14 +132,14 @@ def classification(
         >>> shap.shape, problem.rows.tokens[1]
         (torch.Size([2, 5]), ('[CLS]', 'good', '[SEP]'))
     """
+    settings: dict[str, Any] = {"target": target, "output": output, "batch_size": batch_size, "device": device}
     if words is None:
         read = functools.partial(tokenized, tokenizer, unit=unit, replace=replace, max_length=max_length)
-        return _text_problem(model, read(texts), read, target, output, batch_size, device)
+        return problem_of(model, read(texts), read, **settings)
     if max_length is not None:
         raise ValueError("max_length: not supported with words, which might be cut; shorten the texts.")
     rows, again = words_in_question(tokenizer, texts, words, unit, replace), _unreadable("one word per text")
-    scorer = Scorer(TokenLabelScore(model), returns="logits")
-    return _text_problem(scorer, rows, again, target, output, batch_size, device)
+    return problem_of(Scorer(TokenLabelScore(model), returns="logits"), rows, again, **settings)
 
 
 def generation(
@@ -199,21 +189,15 @@ def generation(
         >>> verax.metrics.PredictionChange()(problem, {"random": torch.rand(1, 6)}).value["random"].shape
         torch.Size([1])
     """
-    made = functools.partial(
-        continued,
-        model,
-        tokenizer,
-        per_token=per_token,
-        max_new_tokens=max_new_tokens,
-        unit=unit,
-        replace=replace,
-        prefix=prefix,
-        suffix=suffix,
-    )
+    how: dict[str, Any] = {"per_token": per_token, "max_new_tokens": max_new_tokens, "prefix": prefix, "suffix": suffix}
+
+    def made(texts: Sequence[str], following: Sequence[str] | None) -> tuple[Scorer, TextInputs]:
+        return continued(model, tokenizer, texts, following, unit=unit, replace=replace, **how)
+
     scorer, rows = made(prompts, continuations)
     fixed = continuations is not None or per_token
     again = _unreadable("one continuation per prompt") if fixed else lambda other: made(other, None)[1]
-    return _text_problem(scorer, rows, again, target, "probability", batch_size, device)
+    return problem_of(scorer, rows, again, target=target, batch_size=batch_size, device=device)
 
 
 def embedded(problem: Problem) -> Problem:
@@ -249,9 +233,8 @@ def embedded(problem: Problem) -> Problem:
     vectors = changed(
         rows, values=values, baselines=instead, codes=False, key="inputs_embeds", collate=Trim(0, along, ids=False)
     )
-    target, output = problem.target, problem.output
-    again = _unreadable("vectors of its own texts")
-    return _text_problem(problem.scorer, vectors, again, target, output, problem.batch_size, problem.device)
+    settings: dict[str, Any] = {name: getattr(problem, name) for name in ("target", "output", "batch_size", "device")}
+    return problem_of(problem.scorer, vectors, _unreadable("vectors of its own texts"), **settings)
 
 
 def per_token(attribution: Any, how: Reduction = "sum") -> Any:
@@ -275,15 +258,3 @@ def _unreadable(held: str) -> Callable[[Any], TextInputs]:
         raise ValueError(f"inputs: this problem has {held}; make another problem for other texts.")
 
     return read
-
-
-def _text_problem(
-    scorer: Any,
-    rows: TextInputs,
-    read: Callable[[Any], TextInputs],
-    target: Any,
-    output: Output,
-    batch_size: int | None,
-    device: str | torch.device | None,
-) -> Problem:
-    return problem_of(scorer, rows, read, target=target, output=output, batch_size=batch_size, device=device)

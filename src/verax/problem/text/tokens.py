@@ -19,14 +19,7 @@ _PARTIAL = "\N{REPLACEMENT CHARACTER}"  # what bytes of an unfinished character 
 
 
 def text_pieces(tokenizer: Any, encoded: Any, texts: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
-    """What each token stands for in its text, with the space before it; empty for special tokens.
-
-    Example:
-        >>> from verax.problem.text.example import small_tokenizer
-        >>> tokenizer = small_tokenizer("a good film")
-        >>> text_pieces(tokenizer, tokenizer(["a  Good film"]), ["a  Good film"])
-        (('', 'a', '  Good', ' film', ''),)
-    """
+    """What each token stands for in its text, with the space before it; empty for special tokens."""
     if not getattr(tokenizer, "is_fast", False):
         masks = [[bool(present) for present in mask] for mask in encoded["attention_mask"]]
         rows = zip(encoded["input_ids"], masks, strict=True)
@@ -34,7 +27,7 @@ def text_pieces(tokenizer: Any, encoded: Any, texts: Sequence[Any]) -> tuple[tup
             decoded_pieces(tokenizer, [int(number) for number, present in zip(ids, mask, strict=True) if present])
             for ids, mask in rows
         )
-    return tuple(_found(encoding, text) for encoding, text in zip(encoded.encodings, texts, strict=True))
+    return tuple(_cut(encoding, text) for encoding, text in zip(encoded.encodings, texts, strict=True))
 
 
 def decoded_pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
@@ -59,7 +52,7 @@ def decoded_pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     return tuple(pieces)
 
 
-def _found(encoding: Any, text: Any) -> tuple[str, ...]:
+def _cut(encoding: Any, text: Any) -> tuple[str, ...]:
     """Cut a text, or a pair below each other, where its tokens end."""
     parts = text if isinstance(text, tuple) else (text,)
     texts: list[str] = []
@@ -81,7 +74,6 @@ def _found(encoding: Any, text: Any) -> tuple[str, ...]:
 
 Unit = Literal["token", "word", "sentence"]
 Replace = Literal["mask", "pad", "unk", "delete"]
-_FIXED = -1  # the feature of what is never removed
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"')\]]*\s+")
 
 
@@ -116,11 +108,9 @@ class TextInputs(Inputs):
         """What people read at each place of the first rows; nothing at special tokens and padding."""
         if not self.pieces:
             return ()
-        words = []
-        for pieces, present in zip(self.pieces[:rows], self.present[:rows].tolist(), strict=True):
-            left = iter(pieces)
-            words.append(tuple(next(left) if begins else "" for begins in present))
-        return tuple(words)
+        left = [iter(pieces) for pieces in self.pieces[:rows]]
+        texts = zip(left, self.present[:rows].tolist(), strict=True)
+        return tuple(tuple(next(pieces) if present else "" for present in mask) for pieces, mask in texts)
 
     def fitted(self, attribution: Any) -> Any:
         """Attributions of these texts as one array: lists of one number per token, or per feature, are padded.
@@ -130,7 +120,12 @@ class TextInputs(Inputs):
                 special ones included, or for each of its features; of a prompt with or without what follows it.
         """
         if hasattr(attribution, "base_values"):  # a shap.Explanation
-            attribution = _of_one_class(list(attribution.values))
+            attribution = list(attribution.values)
+            if attribution and np.ndim(attribution[0]) == 2:
+                raise ValueError(
+                    f"attributions: the explanation is about {np.shape(attribution[0])[1]} classes; take one, for "
+                    "instance explanation[:, :, 1], and say target=1."
+                )
         if isinstance(attribution, np.ndarray) and attribution.dtype == object:  # texts of unlike lengths
             attribution = list(attribution)
         if not isinstance(attribution, list | tuple):
@@ -141,18 +136,14 @@ class TextInputs(Inputs):
         ]
         if len(rows) != len(self) or any(row.ndim != 1 for row in rows):
             return attribution  # the array's own check says what is wrong
-        features, present, prompt = (
-            np.asarray(row_values) for row_values in (self.features, self.present, self._prompt())
-        )
+        prompt = self.present  # without what follows a prompt in the same row
+        if isinstance(self.collate, Trim) and "labels" in self.collate.along:
+            prompt = self.present & (torch.as_tensor(self.model_kwargs["labels"]) < 0)
+        features, present, prompt = (np.asarray(rows_of_all) for rows_of_all in (self.features, self.present, prompt))
         padded = np.zeros(features.shape)
         for number, row in enumerate(rows):
             padded[number] = _placed(row, features[number], (present[number], prompt[number]), number)
         return padded
-
-    def _prompt(self) -> Any:
-        """Which places hold a token that does not belong to what follows a prompt in the same row."""
-        follows = isinstance(self.collate, Trim) and "labels" in self.collate.along
-        return self.present & (torch.as_tensor(self.model_kwargs["labels"]) < 0) if follows else self.present
 
 
 def tokenized(
@@ -163,14 +154,7 @@ def tokenized(
     replace: Replace | None = None,
     max_length: int | None = None,
 ) -> TextInputs:
-    """Texts as rows of token ids; ``verax.text.classification`` explains the arguments.
-
-    Example:
-        >>> from verax.problem.text.example import small_tokenizer
-        >>> rows = tokenized(small_tokenizer("a good film"), ["a good film", "good"])
-        >>> rows.tokens[1], rows.features.tolist()
-        (('[CLS]', 'good', '[SEP]'), [[-1, 0, 1, 2, -1], [-1, 0, -1, -1, -1]])
-    """
+    """Texts as rows of token ids; ``verax.text.classification`` explains the arguments."""
     rows = token_rows(tokenizer, texts, unit, replace, max_length)
     check_deletion(rows)
     return rows
@@ -221,7 +205,7 @@ def token_rows(
         baselines=instead,
         model_kwargs=beside,
         key="input_ids",
-        collate=Trim(_pad(tokenizer), along),
+        collate=Trim(getattr(tokenizer, "pad_token_id", None) or 0, along),
         tokens=tuple(
             tuple(tokenizer.convert_ids_to_tokens(row[mask].tolist())) for row, mask in zip(ids, present, strict=True)
         ),
@@ -261,19 +245,14 @@ def _replacement(tokenizer: Any, replace: Replace | None) -> int:
     return int(known[replace])
 
 
-def _pad(tokenizer: Any) -> int:
-    number = getattr(tokenizer, "pad_token_id", None)
-    return 0 if number is None else int(number)
-
-
 def _features(tokenizer: Any, encoded: Any, texts: list[Any], unit: Unit, special: Tensor) -> Int[Tensor, "n length"]:
     """The feature of every place, counted from 0 in each text; negative where nothing can be removed."""
     if unit == "token":
         counted = (~special).long().cumsum(1) - 1
-        return counted.masked_fill(special, _FIXED)
+        return counted.masked_fill(special, -1)
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(f'unit: "{unit}" needs a fast tokenizer, which knows where tokens come from.')
-    features = torch.full(special.shape, _FIXED)
+    features = torch.full(special.shape, -1)
     for row in range(len(texts)):
         owners = _owners(encoded, texts[row], row, unit)
         numbers: dict[Any, int] = {}
@@ -298,16 +277,6 @@ def _owners(encoded: Any, text: Any, row: int, unit: Unit) -> list[Any]:
         whole = text[part] if isinstance(text, tuple) else text
         owners.append((part, sum(end.end() <= span.start for end in _SENTENCE.finditer(whole))))
     return owners
-
-
-def _of_one_class(rows: list[Any]) -> list[Any]:
-    """The values of a ``shap.Explanation``, raises where they are about several classes at once."""
-    if rows and np.ndim(rows[0]) == 2:
-        raise ValueError(
-            f"attributions: the explanation is about {np.shape(rows[0])[1]} classes; take one, for instance "
-            "explanation[:, :, 1], and say target=1."
-        )
-    return rows
 
 
 def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> Any:
@@ -344,12 +313,7 @@ def fixed_around(tokenizer: Any, inputs: TextInputs, texts: Sequence[str], prefi
 
 
 def without(features: Int[Tensor, "n length"], held: Bool[Tensor, "n length"]) -> Int[Tensor, "n length"]:
-    """Features of each row without what is held, counted from 0 and without gaps.
-
-    Example:
-        >>> without(torch.tensor([[-1, 0, 1, 1, 2]]), torch.tensor([[False, True, False, True, False]])).tolist()
-        [[-1, -1, 0, -1, 1]]
-    """
+    """Features of each row without what is held, counted from 0 and without gaps."""
     features_left = torch.full_like(features, -1)
     for row, numbers in enumerate(features.masked_fill(held, -1)):
         free = numbers >= 0

@@ -1,7 +1,7 @@
 """The forward contract of every kind of model, what adapters share, and the arguments that go with the rows."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -147,35 +147,23 @@ class KnowsLengths(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RowArguments:
-    """What travels with rows, and how a model is called with it.
+    """What travels with rows, and how a model is called with it."""
 
-    Attributes:
-        model_kwargs: Arrays with one entry per row, by the name under which the model takes them.
-        key: Name under which the model takes the rows themselves; None for the first argument.
-        collate: Called with the rows and these arguments before the model is, and gives both back: it may trim
-            padding or close gaps.
-
-    Example:
-        >>> import torch
-        >>> both = RowArguments({"weight": torch.tensor([1.0, 10.0])})
-        >>> both.at(torch.tensor([1, 1])).call(lambda x, weight: x[:, 0] * weight, torch.tensor([[1.0], [2.0]]))
-        tensor([10., 20.])
-    """
-
+    # arrays with one entry per row, by the name under which the model takes them
     model_kwargs: Mapping[str, Tensor] = field(default_factory=dict)
-    key: str | None = None
+    key: str | None = None  # name under which the model takes the rows themselves; None for the first argument
+    # called with the rows and these arguments before the model is, and gives both back: it may trim padding or close
+    # gaps
     collate: Collate | None = None
 
     def on(self, device: torch.device) -> "RowArguments":
         """The same on a device."""
-        return RowArguments(
-            {name: value.to(device) for name, value in self.model_kwargs.items()}, self.key, self.collate
-        )
+        return replace(self, model_kwargs={name: value.to(device) for name, value in self.model_kwargs.items()})
 
     def at(self, owner: Int[Tensor, " rows"]) -> "RowArguments":
         """The arguments of rows, given which input each row came from."""
-        chosen = {name: value[owner] for name, value in self.model_kwargs.items()}
-        return RowArguments(chosen, self.key, self.collate)
+        chosen = {name: value[owner.to(value.device)] for name, value in self.model_kwargs.items()}
+        return replace(self, model_kwargs=chosen)
 
     def call(self, model: Callable[..., Any], batch: Tensor, convert: Callable[[Tensor], Any] | None = None) -> Any:
         """Call a model with rows and what comes with them, as arrays of the kind that ``convert`` makes."""

@@ -1,7 +1,6 @@
 """Pipelines on data frames: the model behind a column transformer, and which encoded columns belong together."""
 
 import importlib
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,26 +15,24 @@ _INDICATOR = "missingindicator_"
 def owners(step: Any, columns: int) -> list[int] | None:
     """Position of the input column behind each output of an encoder; None where that cannot be told."""
     if hasattr(step, "steps"):
-        return _of_pipeline(step, columns)
+        current = list(range(columns))
+        for _, part in step.steps:
+            places = owners("passthrough" if part is None else part, len(current))
+            if places is None:
+                return None
+            current = [current[place] for place in places]
+        return current
     preprocessing = importlib.import_module("sklearn.preprocessing")
     if isinstance(step, preprocessing.OneHotEncoder):
-        return _repeated(_one_hot_widths(step))
+        return np.repeat(np.arange(len(step.categories_)), _one_hot_widths(step)).tolist()
     if isinstance(step, preprocessing.KBinsDiscretizer) and step.encode != "ordinal":
-        return _repeated([int(bins) for bins in step.n_bins_])
+        return np.repeat(np.arange(len(step.n_bins_)), step.n_bins_.astype(int)).tolist()
     if isinstance(step, importlib.import_module("sklearn.impute").SimpleImputer):
-        return _of_imputer(step, columns)
+        # columns without any value may be gone; columns that tell what was missing may have come
+        known = [str(name) for name in getattr(step, "feature_names_in_", [f"x{i}" for i in range(columns)])]
+        names = [str(name) for name in step.get_feature_names_out(known)]
+        return [known.index(name if name in known else name.removeprefix(_INDICATOR)) for name in names]
     return list(range(columns)) if _one_to_one(step) else None
-
-
-def _of_pipeline(pipeline: Any, columns: int) -> list[int] | None:
-    """Follow the columns through the steps."""
-    current = list(range(columns))
-    for _, step in pipeline.steps:
-        mine = owners("passthrough" if step is None else step, len(current))
-        if mine is None:
-            return None
-        current = [current[place] for place in mine]
-    return current
 
 
 def _one_to_one(step: Any) -> bool:
@@ -55,17 +52,6 @@ def _one_hot_widths(encoder: Any) -> list[int]:
         width - (0 if few is None else len(few) - 1) - (0 if dropped is None else 1)
         for width, few, dropped in zip(widths, rare, drop, strict=True)
     ]
-
-
-def _of_imputer(imputer: Any, columns: int) -> list[int]:
-    """Columns without any value may be gone; columns that tell what was missing may have come."""
-    fitted_names = [str(name) for name in getattr(imputer, "feature_names_in_", [f"x{i}" for i in range(columns)])]
-    names = [str(name) for name in imputer.get_feature_names_out(fitted_names)]
-    return [fitted_names.index(name if name in fitted_names else name.removeprefix(_INDICATOR)) for name in names]
-
-
-def _repeated(widths: list[int]) -> list[int]:
-    return [place for place, width in enumerate(widths) for _ in range(width)]
 
 
 class Encoded(NamedTuple):
@@ -175,24 +161,17 @@ def _features(transformer: Any) -> tuple[Any, list[str]]:
         if part.stop == part.start:
             continue
         positions = column_positions(spec, columns)
-        mine = owners(step, len(positions))
-        if mine is None or len(mine) != part.stop - part.start:  # an encoder that mixes its columns, or may do so
-            _join(first, positions)
-            mine = [0] * (part.stop - part.start)
-        owner[part] = [positions[root_number] for root_number in mine]
+        places = owners(step, len(positions))
+        if places is None or len(places) != part.stop - part.start:  # an encoder that mixes its columns, or may do so
+            joined = {first[position] for position in positions}
+            first = [min(joined) if root in joined else root for root in first]
+            places = [0] * (part.stop - part.start)
+        owner[part] = [positions[root_number] for root_number in places]
     roots = np.array(first)[owner]
     kept, features = np.unique(roots, return_inverse=True)
     return features, [
         "+".join(name for name, root in zip(columns, first, strict=True) if root == root_number) for root_number in kept
     ]
-
-
-def _join(first: list[int], positions: Sequence[int]) -> None:
-    """Make one feature of all that the given columns belong to."""
-    joined = {first[position] for position in positions}
-    for place, root in enumerate(first):
-        if root in joined:
-            first[place] = min(joined)
 
 
 def column_positions(spec: Any, columns: list[str]) -> list[int]:

@@ -16,30 +16,22 @@ from verax.scoring.adapters.base import Returns, as_numpy
 
 @dataclass(frozen=True)
 class Estimator:
-    """A fitted estimator with scikit-learn's interface.
+    """A fitted estimator with scikit-learn's interface."""
 
-    Attributes:
-        estimator: The classifier or regressor.
-        returns: Probabilities of a classifier's ``predict_proba``, or values of a regressor's ``predict``.
-    """
-
-    estimator: Any
-    returns: Returns
+    estimator: Any  # the classifier or regressor
+    returns: Returns  # probabilities of a classifier's ``predict_proba``, or values of a regressor's ``predict``
     module: None = None
 
     @property
     def feature_names(self) -> Sequence[str] | None:
-        """The columns that it was fitted on, if it was fitted on a data frame."""
         return fitted_names(self.estimator)
 
     @property
     def labels(self) -> Sequence[Any] | None:
-        """Its classes, in the order of their probabilities; a regressor has none."""
         return fitted_labels(self.estimator) if self.returns == "probabilities" else None
 
     @property
     def takes_missing(self) -> bool:
-        """Whether NaN is a value to it like any other."""
         return _allows_nan(self.estimator)
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
@@ -76,9 +68,10 @@ class Estimator:
 def predictions(estimator: Any, returns: Returns, rows: Any) -> Any:
     """Probabilities of a classifier, or values of a regressor."""
     ask = estimator.predict_proba if returns == "probabilities" else estimator.predict
+    errors = (importlib.import_module("catboost").CatBoostError,) if is_catboost(estimator) else ()
     try:
         return ask(rows)
-    except catboost_errors(estimator) as error:
+    except errors as error:
         raise TypeError(
             f"model: CatBoost does not take the rows: {error} Hand over its categories as text or as categories of "
             "pandas, with a word for what is missing among them."
@@ -89,9 +82,12 @@ def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
     """Check that an estimator is fitted, and find out whether it predicts classes or values."""
     model = catboost_with_interface(model) if is_catboost(model) else model
     name = type(model).__name__
-    if is_regressor(model):
-        if not _is_fitted(model):
-            raise ValueError(f"model: {name} is not fitted; call fit first.")
+    base, validation = (importlib.import_module(f"sklearn.{module}") for module in ("base", "utils.validation"))
+    if hasattr(model, "fit") and hasattr(model, "predict") and base.is_regressor(model):
+        try:
+            validation.check_is_fitted(model)
+        except importlib.import_module("sklearn.exceptions").NotFittedError:
+            raise ValueError(f"model: {name} is not fitted; call fit first.") from None
         check_same(returns, "values", f"{name}.predict")
         return Estimator(model, "values")
     if not hasattr(model, "predict_proba"):
@@ -105,17 +101,11 @@ def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
     return Estimator(model, "probabilities")
 
 
-def is_regressor(model: object) -> bool:
-    """Tell a regressor, bare, in a pipeline or in a search, from any other estimator."""
-    if not hasattr(model, "fit") or not hasattr(model, "predict"):
-        return False
-    return bool(importlib.import_module("sklearn.base").is_regressor(model))
-
-
 def fitted_names(estimator: Any) -> Sequence[str] | None:
     """The columns that an estimator with scikit-learn's interface was fitted on, if they had names."""
-    if is_catboost(estimator):
-        return catboost_columns(estimator)
+    if is_catboost(estimator):  # which numbers the columns of plain arrays
+        columns = [str(name) for name in estimator.feature_names_ or ()]
+        return None if columns == [str(place) for place in range(len(columns))] else columns
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else own_names([str(name) for name in names])
 
@@ -131,19 +121,10 @@ def own_names(names: Sequence[str]) -> Sequence[str] | None:
     return None if list(names) == [f"Column_{place}" for place in range(len(names))] else names
 
 
-def check_same(said: Returns | None, fact: Returns, what: str) -> None:
+def check_same(returns: Returns | None, fact: Returns, what: str) -> None:
     """Raise for what was said of a model that is known to return something else."""
-    if said not in (None, fact):
+    if returns not in (None, fact):
         raise ValueError(f'returns: {what} gives {fact}; leave returns out or say "{fact}".')
-
-
-def _is_fitted(model: Any) -> bool:
-    validation = importlib.import_module("sklearn.utils.validation")
-    try:
-        validation.check_is_fitted(model)
-    except importlib.import_module("sklearn.exceptions").NotFittedError:
-        return False
-    return True
 
 
 def _allows_nan(model: Any) -> bool:
@@ -151,13 +132,9 @@ def _allows_nan(model: Any) -> bool:
     tags = getattr(importlib.import_module("sklearn.utils"), "get_tags", None)
     steps = getattr(model, "steps", None)
     if steps:
-        return all(_allows_nan(step) for _, step in steps if hasattr(step, "fit")) or _imputes(steps)
+        imputes = "Imputer" in type(steps[0][1]).__name__ and _allows_nan(steps[0][1])
+        return imputes or all(_allows_nan(step) for _, step in steps if hasattr(step, "fit"))
     return False if tags is None else bool(tags(model).input_tags.allow_nan)
-
-
-def _imputes(steps: Sequence[tuple[str, Any]]) -> bool:
-    first = steps[0][1]
-    return "Imputer" in type(first).__name__ and _allows_nan(first)
 
 
 def is_catboost(model: object) -> bool:
@@ -184,21 +161,10 @@ def catboost_with_interface(model: Any) -> Any:
     )
 
 
-def catboost_columns(model: Any) -> Sequence[str] | None:
-    """The columns that it was fitted on, unless it numbered them itself."""
-    names = [str(name) for name in model.feature_names_ or ()]
-    return None if names == [str(place) for place in range(len(names))] else names
-
-
 def category_places(model: Any) -> Sequence[int]:
-    """Which columns are categories to it, numbers among them."""
+    """Which columns are categories to a model of CatBoost, numbers among them."""
     places: Sequence[int] = model.get_cat_feature_indices()
     return places
-
-
-def catboost_errors(model: object) -> tuple[type[Exception], ...]:
-    """What CatBoost raises for rows that it does not take, where a model is one of its own."""
-    return (importlib.import_module("catboost").CatBoostError,) if is_catboost(model) else ()
 
 
 _CLASSES: dict[str, dict[str, Returns]] = {
@@ -225,12 +191,10 @@ class XgboostBooster:
 
     @property
     def feature_names(self) -> Sequence[str] | None:
-        """The columns that it was trained on, if they had names."""
         names: Sequence[str] | None = self.booster.feature_names
         return names
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Predict on a matrix made of the batch; columns are known by their order."""
         _check_width(batch, self.booster.num_features())  # XGBoost would not notice
         matrix = importlib.import_module("xgboost").DMatrix(as_numpy(batch))
         return self.booster.predict(matrix, validate_features=False)
@@ -247,7 +211,6 @@ class LightgbmBooster:
 
     @property
     def feature_names(self) -> Sequence[str] | None:
-        """The columns that it was trained on, if they had names."""
         return own_names(self.booster.feature_name())
 
     @property
@@ -257,7 +220,6 @@ class LightgbmBooster:
         return [name for name, info in infos.items() if info.get("values")]
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Predict on a NumPy copy of the batch; columns are known by their order."""
         _check_width(batch, self.booster.num_feature())  # LightGBM would print lines of its own
         return np.asarray(self.booster.predict(as_numpy(batch)))
 

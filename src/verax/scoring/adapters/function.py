@@ -1,5 +1,6 @@
 """The choice of the adapter for a model; plain functions, and the modules inside them that are still in training."""
 
+import contextlib
 import functools
 import inspect
 import os
@@ -57,18 +58,12 @@ def _modules(function: Any) -> Iterator[nn.Module]:
     if inspect.isfunction(function):
         known = function.__globals__
         yield from _among(known[name] for name in function.__code__.co_names if name in known)
-        yield from _among(_contents(function))
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # a name that has no value yet
+                yield from _among([cell.cell_contents])
         yield from _among(function.__defaults__ or ())
     else:
         yield from _among([function, *getattr(function, "__dict__", {}).values()])
-
-
-def _contents(function: Any) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # a name that has no value yet
-            continue
 
 
 def _among(values: Any) -> Iterator[nn.Module]:
@@ -90,12 +85,10 @@ class PlainCallable:
 
     @property
     def feature_names(self) -> Sequence[str] | None:
-        """Those of the estimator of which the function is a method, if it is one."""
         return fitted_names(getattr(self.function, "__self__", None))
 
     @property
     def labels(self) -> Sequence[Any] | None:
-        """Those of the estimator of which the function is a method, if it is one."""
         return fitted_labels(getattr(self.function, "__self__", None))
 
     def __call__(self, batch: Tensor, kind: ArrayKind, row_arguments: RowArguments | None = None) -> object:
@@ -129,16 +122,13 @@ class Scored:
 
     @property
     def feature_names(self) -> Sequence[str] | None:
-        """Those of the model."""
         return feature_names_of(self.adapter)
 
     @property
     def takes_missing(self) -> bool:
-        """As the model does."""
         return bool(getattr(self.adapter, "takes_missing", False))
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Run the model, then the function."""
         return self.score(self.adapter(batch, kind))
 
 
@@ -195,7 +185,12 @@ def _without_gradients(model: object, returns: Returns | None, takes: ArrayKind 
     """The adapter of anything but a torch module."""
     if isinstance(model, Adapter):
         _check_no_takes(takes, "an adapter says itself what it takes")
-        return _checked_adapter(model, returns)
+        if model.returns not in get_args(Returns):
+            expected = _listed(get_args(Returns))
+            raise ValueError(f"model: expected an adapter whose returns is {expected}, got {model.returns!r}.")
+        if returns not in (None, model.returns):
+            raise ValueError(f"returns: the adapter says {model.returns!r}; leave returns out.")
+        return model
     if is_session(model):
         _check_no_takes(takes, "an ONNX model takes NumPy arrays")
         return adapt_session(model, returns)
@@ -225,16 +220,6 @@ def _checked_module(module: nn.Module, returns: Returns | None) -> TorchModule:
     if isinstance(module, fx.GraphModule):
         check_exported_for_inference(module.graph, "the model")
     return TorchModule(module, returns or configured_returns(module))
-
-
-def _checked_adapter(adapter: Adapter, returns: Returns | None) -> Adapter:
-    """Take an adapter of the user's own, which says itself what it returns."""
-    if adapter.returns not in get_args(Returns):
-        expected = _listed(get_args(Returns))
-        raise ValueError(f"model: expected an adapter whose returns is {expected}, got {adapter.returns!r}.")
-    if returns not in (None, adapter.returns):
-        raise ValueError(f"returns: the adapter says {adapter.returns!r}; leave returns out.")
-    return adapter
 
 
 def _from_file(path: Path, trust: bool) -> object:

@@ -24,23 +24,15 @@ class OnnxModel:
     """An ONNX Runtime session with one batch as input, of which one output is read.
 
     What the output holds, where the user does not say it, is decided by its values for the first rows.
-
-    Attributes:
-        session: The session.
-        entry: Description of the input, from the session.
-        output: Name of the output that is read.
-        returns: What that output holds; a guess from its name until it is decided.
-        decided: Whether the user said it, or the first rows did.
-        labels: The classes, where the model names them: known after the first rows.
     """
 
-    session: Any
-    entry: Any
-    output: str
-    returns: Returns
-    decided: bool
+    session: Any  # the session
+    entry: Any  # description of the input, from the session
+    output: str  # name of the output that is read
+    returns: Returns  # what that output holds; a guess from its name until it is decided
+    decided: bool  # whether the user said it, or the first rows did
     module: None = None
-    labels: Sequence[Any] | None = None
+    labels: Sequence[Any] | None = None  # the classes, where the model names them: known after the first rows
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
         """Run the session on a NumPy copy of the batch in the precision that the model asks for."""

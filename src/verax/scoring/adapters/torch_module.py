@@ -34,67 +34,37 @@ def numbers_of(module: nn.Module | None, elements: int) -> int:
     return elements * (_WIDEST * embedding.embedding_dim if isinstance(embedding, nn.Embedding) else 1)
 
 
-def configured_labels(module: nn.Module) -> tuple[str, ...] | None:
-    """Names of the classes, where somebody gave them names."""
-    names = getattr(getattr(module, "config", None), "id2label", None)
-    if not isinstance(names, dict) or sorted(names) != list(range(len(names))):
-        return None
-    labels = tuple(str(names[number]) for number in range(len(names)))
-    return None if all(label == f"LABEL_{number}" for number, label in enumerate(labels)) else labels
-
-
 _PROGRAMS = ("models/model.json", "serialized_exported_program.json")
 _TRAINING = (  # operators of torch.export that have a training mode
-    "aten.dropout",
-    "aten.native_dropout",
-    "aten.feature_dropout",
-    "aten.alpha_dropout",
-    "aten.feature_alpha_dropout",
-    "aten.batch_norm",
-    "aten.native_batch_norm",
-    "aten._native_batch_norm_legit.",
-    "aten._native_batch_norm_legit_functional",
-    "aten.bernoulli",
-    "aten.rrelu",
-)
+    "aten.dropout", "aten.native_dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout",
+    "aten.batch_norm", "aten.native_batch_norm", "aten._native_batch_norm_legit.",
+    "aten._native_batch_norm_legit_functional", "aten.bernoulli", "aten.rrelu",
+)  # fmt: skip
 _DAMAGE = (  # what torch raises for parts of an archive that are not what they should be
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-    zipfile.BadZipFile,
-)
+    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, OSError, RuntimeError,
+    SyntaxError, TypeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class TorchModule:
-    """A ``torch.nn.Module`` that returns class scores, or an object that carries them as ``logits``.
+    """A ``torch.nn.Module`` that returns class scores, or an object that carries them as ``logits``."""
 
-    Attributes:
-        module: The module.
-        returns: What it returns, or what ``score`` makes of it.
-        score: From the module's output, whatever that is, to one or more numbers per row.
-    """
-
-    module: nn.Module
-    returns: Returns
+    module: nn.Module  # the module
+    returns: Returns  # what it returns, or what ``score`` makes of it
+    # from the module's output, whatever that is, to one or more numbers per row
     score: Callable[[Any], Any] | None = None
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """Names of the classes, where the module's configuration has some."""
-        return configured_labels(self.module) if self.score is None else None
+        names = getattr(getattr(self.module, "config", None), "id2label", None)
+        if self.score is not None or not isinstance(names, dict) or sorted(names) != list(range(len(names))):
+            return None
+        labels = tuple(str(names[number]) for number in range(len(names)))
+        unnamed = all(label == f"LABEL_{number}" for number, label in enumerate(labels))
+        return None if unnamed else labels
 
     def __call__(self, batch: Tensor, kind: ArrayKind, row_arguments: RowArguments | None = None) -> object:
-        """Run the module on a batch, with what comes beside it."""
         return self.scored(self.module(batch) if row_arguments is None else row_arguments.call(self.module, batch))
 
     def scored(self, output: object) -> object:
@@ -157,21 +127,15 @@ def load_exported(path: Path) -> nn.Module:
 
     Only for files that the user trusts; ``verax.Scorer`` asks for that.
     """
-    data = path.read_bytes()
-    _check_archive(path, data)
+    data, names = path.read_bytes(), list[str]()
+    if zipfile.is_zipfile(io.BytesIO(data)):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = archive.namelist()
+    if not any(name.endswith(_PROGRAMS) for name in names):  # over which torch would raise with pages of log
+        raise ValueError(f"model: {path} is no archive of torch.export; expected what torch.export.save writes.")
     try:
         program = torch.export.load(io.BytesIO(data))
     except _DAMAGE as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise ValueError(f"model: {path} cannot be read as an archive of torch.export ({first}).") from error
     return exported_module(program, str(path))
-
-
-def _check_archive(path: Path, data: bytes) -> None:
-    """Raise early for what ``torch.export.load`` raises for with pages of log."""
-    names = []
-    if zipfile.is_zipfile(io.BytesIO(data)):
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            names = archive.namelist()
-    if not any(name.endswith(_PROGRAMS) for name in names):
-        raise ValueError(f"model: {path} is no archive of torch.export; expected what torch.export.save writes.")

@@ -4,6 +4,7 @@ import hashlib
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,19 @@ from verax.scoring.adapters.onnx import load_session
 from verax.scoring.adapters.torch_module import load_exported
 from verax.scoring.model_files.safe_loading import NOT_SKOPS, check_loads, check_size, is_known
 from verax.scoring.model_files.saved import ModelFileError, load
-from verax.scoring.scorer import Reopened, Scorer
+from verax.scoring.scorer import Scorer
 
 TRUSTED = "trust = true in a study, --trust-model on the command line"
-_WHAT = {
-    ".onnx": "ONNX model",
-    ".skops": "scikit-learn model of skops",
-    ".pt2": "program of torch.export",
-    ".json": "XGBoost model",
-    ".ubj": "XGBoost model",
-    ".txt": "LightGBM model",
-    ".cbm": "CatBoost model",
+_KINDS = {  # what files are, by their ending, and how they are written
+    ".onnx": ("ONNX model", "torch.onnx.export or skl2onnx"),
+    ".skops": ("scikit-learn model of skops", "skops.io.dump(model, path)"),
+    ".pt2": ("program of torch.export", "torch.export.save(program, path)"),
+    ".json": ("XGBoost model", "model.save_model(path)"),
+    ".ubj": ("XGBoost model", "model.save_model(path)"),
+    ".txt": ("LightGBM model", "booster.save_model(path)"),
+    ".cbm": ("CatBoost model", "model.save_model(path)"),
 }
 _LOCATION = re.compile(rb"\x0a\x08location\x12(?P<length>[\x80-\xff]{0,2}[\x00-\x7f])")
-_SAVED_BY = {
-    ".onnx": "save it with torch.onnx.export or skl2onnx",
-    ".skops": "save it with skops.io.dump(model, path)",
-    ".pt2": "save it with torch.export.save(program, path)",
-    ".json": "save it with model.save_model(path)",
-    ".ubj": "save it with model.save_model(path)",
-    ".txt": "save it with booster.save_model(path)",
-    ".cbm": "save it with model.save_model(path)",
-}
 
 
 def open_model(path: str | Path, *, returns: adapters.Returns | None = None, trust: bool = False) -> adapters.Adapter:
@@ -79,14 +71,14 @@ def open_scorer(
 ) -> Scorer:
     """Open a model file of Verax or of another library; pickled, the scorer is opened anew from the same path."""
     settings: dict[str, Any] = {"device": device, "takes_missing": takes_missing}
+    again = partial(open_scorer, path.expanduser().absolute(), returns=returns, trust=trust, **settings)
     if path.suffix.lower() == ".safetensors":
         saved = load(path)
         settings |= {"feature_names": saved.feature_names or None, "labels": saved.class_names or None}
         scorer = Scorer(saved.module, returns=returns or saved.returns, **settings)
     else:
         scorer = Scorer(open_model(path, returns=returns, trust=trust), returns=returns, **settings)
-    place = path.expanduser().absolute()
-    scorer.reopened = Reopened(open_scorer, place, returns, device, trust, takes_missing)
+    scorer.reopened = again
     return scorer
 
 
@@ -109,7 +101,7 @@ def register_model_file(suffix: str, open_file: Callable[[Path], Any]) -> None:
     """
     if not suffix.startswith(".") or suffix != suffix.lower() or suffix == ".safetensors":
         raise ValueError(f"suffix: expected an ending such as '.rules' in small letters, got {suffix!r}.")
-    if suffix in _BUILTIN:
+    if suffix in _KINDS:
         raise ValueError(f"suffix: {suffix} files are opened by Verax itself; choose another ending.")
     _OPENERS[suffix] = lambda path, trust: open_file(path)
 
@@ -148,21 +140,16 @@ def _weight_files(path: Path, content: bytes) -> list[Path]:
     return sorted(file for name in names if "\0" not in name and (file := path.parent / name).is_file())
 
 
-def _onnx(path: Path, trust: bool) -> Any:
-    try:
-        return load_session(path)
-    except (ValueError, RuntimeError) as error:
-        raise _unreadable(path, error) from None
-
-
-def _exported(path: Path, trust: bool) -> Any:
-    if not trust:
+def _graph(path: Path, trust: bool) -> Any:
+    """A graph of ONNX, or of torch."""
+    exported = path.suffix.lower() == ".pt2"
+    if exported and not trust:
         raise ModelFileError(
             f"{path} is not opened, because torch runs code that a .pt2 file holds. If you trust whoever made it, say "
             f"{TRUSTED}; .onnx and .safetensors files run nothing."
         )
     try:
-        return load_exported(path)
+        return load_exported(path) if exported else load_session(path)
     except (ValueError, RuntimeError) as error:
         raise _unreadable(path, error) from None
 
@@ -224,16 +211,16 @@ def _catboost(path: Path, trust: bool) -> Any:
 
 def _unreadable(path: Path, error: BaseException) -> ModelFileError:
     suffix, reason = path.suffix.lower(), first_line(error).removeprefix(f"model: {path} ")
-    return ModelFileError(f"{path}: cannot be opened as {_WHAT[suffix]} ({reason}); {_SAVED_BY[suffix]}.")
+    what, writer = _KINDS[suffix]
+    return ModelFileError(f"{path}: cannot be opened as {what} ({reason}); save it with {writer}.")
 
 
 _OPENERS: dict[str, Callable[[Path, bool], Any]] = {
-    ".onnx": _onnx,
+    ".onnx": _graph,
     ".skops": _skops,
-    ".pt2": _exported,
+    ".pt2": _graph,
     ".json": _xgboost,
     ".ubj": _xgboost,
     ".txt": _lightgbm,
     ".cbm": _catboost,
 }
-_BUILTIN = tuple(_OPENERS)

@@ -8,10 +8,9 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from verax.core.files import entries
 from verax.core.system import how_it_ended
 from verax.data.limits import check_bytes
 
@@ -45,12 +44,7 @@ _TRIAL = Path(__file__).with_name("tree_trial.py")
 
 
 def is_known(name: str) -> bool:
-    """Whether a class needs no trust: one of the list, or defined by scikit-learn. Functions may be called: they do.
-
-    Example:
-        >>> is_known("lightgbm.basic.Booster"), is_known("lightgbm.basic.Dataset")
-        (True, False)
-    """
+    """Whether a class needs no trust: one of the list, or defined by scikit-learn. Functions may be called: they do."""
     module, _, last = name.rpartition(".")
     if name in _KNOWN or module.split(".")[0] != "sklearn":
         return name in _KNOWN
@@ -66,7 +60,8 @@ def check_size(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         check_bytes(path, sum(entry.file_size for entry in archive.infolist()))
         sizes = {name: _unpacked(archive, name) for name in archive.namelist()}
-        parts = _parts(json.loads(archive.read("schema.json")))
+        schema = entries(json.loads(archive.read("schema.json")))
+        parts = [value for key, value in schema if key == "file" and isinstance(value, str)]
         check_bytes(path, sizes["schema.json"] + sum(sizes.get(part, 0) for part in parts))
 
 
@@ -79,19 +74,6 @@ def _unpacked(archive: zipfile.ZipFile, name: str) -> int:
         with zipfile.ZipFile(io.BytesIO(archive.read(name))) as inner:
             size += sum(entry.file_size for entry in inner.infolist())
     return size
-
-
-def _parts(schema: Any) -> Iterator[str]:
-    """Names of the parts that a schema refers to."""
-    waiting = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            if isinstance(node.get("file"), str):
-                yield node["file"]
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
 
 
 def check_loads(path: Path, library: str, known: tuple[str, ...] = ()) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from verax.data import images
+from verax.paper import images
 
 
 def picture(height: int, width: int, seed: int = 0) -> Image.Image:

@@ -19,7 +19,7 @@ import numpy as np
 
 from verax.core.shapes import Int, Shaped
 from verax.core.system import available_cores
-from verax.data.limits import MAX_PIXELS, max_pixels
+from verax.data.limits import positive_variable
 
 Progress = Callable[[int, int], None]
 """Told after each image how many are done and how many there are."""
@@ -27,6 +27,10 @@ Progress = Callable[[int, int], None]
 FORMATS = ("JPEG", "PNG", "WEBP")
 """The only formats that are opened, whatever a file is called: some others start programs (EPS: Ghostscript)."""
 
+MAX_PIXELS = "VERAX_MAX_PIXELS"
+"""The environment variable that raises the limit on the pixels of one image."""
+
+_PIXELS = 178_956_970.0  # where Pillow itself raises
 _STALE_SECONDS = 24 * 3600
 _PARTIAL = ".partial"
 FAULTS = (OSError, SyntaxError, ValueError, TypeError, EOFError, LookupError, ArithmeticError, struct.error, zlib.error)
@@ -66,7 +70,7 @@ def _opened(path: Path | str) -> Any:
     """The image with its header read; raises if it is of another format or has more pixels than the limit."""
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
 
-    limit = max_pixels()
+    limit = int(positive_variable(MAX_PIXELS, _PIXELS))
     if MAX_PIXELS in os.environ:  # Pillow has a limit of its own, half of what it raises for
         Image.MAX_IMAGE_PIXELS = max(limit // 2, Image.MAX_IMAGE_PIXELS or 0)
     too_large = f"it has more pixels than the limit of {limit:,}; set {MAX_PIXELS} to raise it"
