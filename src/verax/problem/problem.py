@@ -103,7 +103,7 @@ class Problem:
         self.scorer: Scorer = scorer_of(model)
         self.output, self.explained = output, explained
         self.batch_size, self.device = checked_batch_size(batch_size), checked_device(device)
-        self.replacement: Replacement = checked_replacement(replacement) or BASELINE
+        self.replacement: Replacement = (replacement is not None and checked_replacement(replacement)) or BASELINE
         rows = _rows_of(inputs, features, baselines, names, categorical, model_kwargs)
         self.order: ColumnOrder = column_order(self.scorer.feature_names, rows.values)
         self.rows: Inputs = rows.ordered(self.order)
