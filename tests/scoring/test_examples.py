@@ -10,11 +10,11 @@ from verax.scoring.adapters.base import RowArguments
 from verax.scoring.batchnorm_folding import folded
 from verax.scoring.class_scores import class_scores, resolve_target
 from verax.scoring.frames import column_order, fitted_places
+from verax.scoring.inference import failure
 from verax.scoring.meter import Counts, Mark, Meter
 from verax.scoring.model_files.safe_loading import is_known
 from verax.scoring.output_checks import are_probabilities
 from verax.scoring.raw_rows import on_standardised
-from verax.scoring.session import failure
 
 
 def test_session_failure():

@@ -119,6 +119,20 @@ class PlainInputs(Inputs):
     """Rows that were given as an array, and what was said beside them."""
 
 
+def plain_rows(
+    inputs: Any, features: Any, baselines: Any, names: Any, categorical: Any, model_kwargs: Mapping[str, Any] | None
+) -> Inputs:
+    """Rows of what ``verax.Problem`` takes; those that a door made stay as they are."""
+    if isinstance(inputs, Inputs):
+        return inputs
+    if baselines is None:
+        raise TypeError("baselines: expected a number or an array, got None.")
+    # a float: a whole number 0 is a category that somebody chose
+    default = not (categorical is None or categorical is False) and isinstance(baselines, float) and baselines == 0
+    beside = {} if model_kwargs is None else model_kwargs
+    return PlainInputs(inputs, features, None if default else baselines, names, beside, None, categorical)
+
+
 def _rows(values: Any, rows: Any) -> Any:
     if hasattr(values, "iloc"):
         return values.iloc[rows]

@@ -14,7 +14,7 @@ from verax.core.arguments import checked_choice
 from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.problem.baselines import checked_background, spreads
 from verax.problem.features import FeatureMap, Groups
-from verax.problem.inputs import CheckedInputs, Inputs, PlainInputs, checked_inputs
+from verax.problem.inputs import CheckedInputs, Inputs, checked_inputs, plain_rows
 from verax.problem.replacement import BASELINE, Replacement, ReplacementLike, checked_replacement
 from verax.scoring.adapters import labels_of
 from verax.scoring.class_scores import (
@@ -104,7 +104,9 @@ class Problem:
         self.output, self.explained = output, explained
         self.batch_size, self.device = checked_batch_size(batch_size), checked_device(device)
         self.replacement: Replacement = (replacement is not None and checked_replacement(replacement)) or BASELINE
-        rows = _rows_of(inputs, features, baselines, names, categorical, model_kwargs)
+        if isinstance(inputs, Problem):
+            raise TypeError("inputs: already a verax.Problem; pass it to the verbs as it is, or problem.on(rows).")
+        rows = plain_rows(inputs, features, baselines, names, categorical, model_kwargs)
         self.order: ColumnOrder = column_order(self.scorer.feature_names, rows.values)
         self.rows: Inputs = rows.ordered(self.order)
         data = self.order("background", background)
@@ -400,18 +402,3 @@ def checked_problem(problem: Any) -> Problem:
         f"problem: expected a verax.Problem, got {type(problem).__name__}; make one of model and rows: "
         "verax.Problem(model, inputs)."
     )
-
-
-def _rows_of(
-    inputs: Any, features: Any, baselines: Any, names: Any, categorical: Any, model_kwargs: Mapping[str, Any] | None
-) -> Inputs:
-    if isinstance(inputs, Problem):
-        raise TypeError("inputs: already a verax.Problem; pass it to the verbs as it is, or problem.on(rows).")
-    if isinstance(inputs, Inputs):
-        return inputs
-    if baselines is None:
-        raise TypeError("baselines: expected a number or an array, got None.")
-    # a float: a whole number 0 is a category that somebody chose
-    default = not (categorical is None or categorical is False) and isinstance(baselines, float) and baselines == 0
-    beside = {} if model_kwargs is None else model_kwargs
-    return PlainInputs(inputs, features, None if default else baselines, names, beside, None, categorical)

@@ -1,7 +1,8 @@
-"""How forward passes run: evaluation mode, device, memory layout, precision, and a faster copy of the module."""
+"""How a model runs: what it may fail with, evaluation mode, device, memory layout, precision, and a faster copy."""
 
 import contextlib
 import copy
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,27 @@ from verax.scoring.adapters import Adapter
 from verax.scoring.adapters.base import RowArguments
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.batchnorm_folding import folded
+
+
+class ModelError(ValueError, RuntimeError):
+    """The model itself failed on the rows that it was given. Its own error is the cause of this one."""
+
+
+def failure(error: RuntimeError, rows: int) -> ModelError:
+    """What to raise in the place of a model's own error: torch's may be pages long, and name no argument."""
+    message = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
+    compiling = type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+    advice = " torch.compile cannot do with it: leave compile out." if compiling else ""
+    return ModelError(f"model: it failed on a batch of {rows} rows: {message.rstrip('.')}.{advice}")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell an exhausted memory, of the device or of the machine, from any other failure."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("allocate memory" in text or "out of memory" in text)
+
 
 _LOCKS: WeakKeyDictionary[object, threading.RLock] = WeakKeyDictionary()
 _NEW_LOCK = threading.Lock()

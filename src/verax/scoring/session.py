@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,22 +27,9 @@ from verax.scoring.class_scores import (
     resolve_target,
     target_scores,
 )
-from verax.scoring.inference import Runner, single_precision
+from verax.scoring.inference import Runner, failure, is_out_of_memory, single_precision
 from verax.scoring.meter import Counts
 from verax.scoring.output_checks import FiniteCheck, OutputKindCheck, ProbabilityCheck, resolution
-
-
-class ModelError(ValueError, RuntimeError):
-    """The model itself failed on the rows that it was given. Its own error is the cause of this one."""
-
-
-def failure(error: RuntimeError, rows: int) -> ModelError:
-    """What to raise in the place of a model's own error: torch's may be pages long, and name no argument."""
-    message = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
-    compiling = type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
-    advice = " torch.compile cannot do with it: leave compile out." if compiling else ""
-    return ModelError(f"model: it failed on a batch of {rows} rows: {message.rstrip('.')}.{advice}")
-
 
 BuildRows = Callable[[int, int], Tensor]
 Value = TypeVar("Value")
@@ -385,11 +371,3 @@ def _joined(batches: Iterator[Tensor]) -> Iterator[Float[Tensor, "rows outputs"]
             held = []
     if held:
         yield torch.cat(held)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell an exhausted memory, of the device or of the machine, from any other failure."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    text = str(error)
-    return isinstance(error, RuntimeError) and ("allocate memory" in text or "out of memory" in text)

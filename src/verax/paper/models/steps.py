@@ -11,7 +11,7 @@ from verax.core.shapes import Float, Shaped
 from verax.paper.models.augmentation import seeded
 from verax.paper.models.objectives import Objective, TwoClasses
 from verax.paper.models.recipes import Recipe
-from verax.scoring.session import is_out_of_memory
+from verax.scoring.inference import is_out_of_memory
 
 _AUXILIARY = 0.3  # weight of the auxiliary heads' losses, as in the paper of GoogLeNet
 # Recording uses another stream and another thread than this one, and torch wonders whether that is meant.

@@ -19,9 +19,9 @@ from verax.paper.models.image_augmentation import ImageAugmentation
 from verax.paper.models.objectives import Values, objective_of
 from verax.paper.models.recipes import Recipe, rate
 from verax.paper.models.steps import Learner, copied, lay_out
+from verax.scoring.inference import is_out_of_memory
 from verax.scoring.model_files.saved import Architecture
 from verax.scoring.scorer import automatic_batch_size, checked_device
-from verax.scoring.session import is_out_of_memory
 
 Metrics = dict[str, dict[str, float]]
 
