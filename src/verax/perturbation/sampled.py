@@ -159,9 +159,9 @@ class Gathered(dict[str, Tensor]):
                 self[name] = torch.empty(k, self.inputs, *rest, dtype=values.dtype, device=values.device)
             self[name][:, rows] = values
 
-    def add(self, sums: dict[str, Tensor]) -> None:
+    def add(self, results: dict[str, Tensor]) -> None:
         """Add up results that are sums over inputs."""
-        for name, values in sums.items():
+        for name, values in results.items():
             self[name] = self[name].add_(values) if name in self else values
 
 
