@@ -113,7 +113,7 @@ _OTHER_WAY = (
 class _Multiplier:
     """A call of a nonlinear function on inputs, and what takes the place of its derivative for some references."""
 
-    own: Call  # what it saw, ``(inputs, 1, ...)``
+    seen: Call  # what it saw, ``(inputs, 1, ...)``
     function: Evaluate  # what was called
     axes: int  # those of a max pooling, or 0
     slope: Tensor | None = None  # of each pair; for a max pooling its rise
@@ -123,7 +123,7 @@ class _Multiplier:
 
     def meet(self, reference: Call) -> None:
         """Pair every input with every reference, ``(references, ...)``."""
-        mine = self.own
+        mine = self.seen
         step, rise = mine.before - reference.before, mine.after - reference.after
         if mine.winners is None or reference.winners is None:
             self.slope = _slope(mine, step, rise, self.function).flatten(0, 2)
@@ -163,7 +163,7 @@ class Multipliers:
             if multiplier is None:
                 next(self.waiting, None)
             else:
-                multiplier.meet(self.next_call(multiplier.own.name).apart(self.references))
+                multiplier.meet(self.next_call(multiplier.seen.name).apart(self.references))
         self.end()
 
     def next_call(self, name: str) -> Call:
@@ -191,16 +191,16 @@ class Multipliers:
         )
 
 
-def _slope(own: Call, step: Tensor, rise: Tensor, function: Evaluate) -> Tensor:
+def _slope(mine: Call, step: Tensor, rise: Tensor, function: Evaluate) -> Tensor:
     """The chord's slope; of a chord so short that rounding would show, the derivative in its middle."""
-    if own.name == "relu":  # rounding does not show
+    if mine.name == "relu":  # rounding does not show
         slope = rise.div_(step)
         # Equal values, which give NaN, are rare, and a sum shows them sooner than all is chosen; a GPU should not wait.
         if step.device.type == "cpu" and math.isfinite(float(slope.sum())):
             return slope
-        return torch.where(step == 0, own.after.sign(), slope)
+        return torch.where(step == 0, mine.after.sign(), slope)
     with torch.enable_grad():
-        middle = (own.before - step / 2).requires_grad_()
+        middle = (mine.before - step / 2).requires_grad_()
         (derivative,) = torch.autograd.grad(function(middle.flatten(0, 2))[0].sum(), middle)
     short = step.abs() <= torch.finfo(step.dtype).eps ** 0.5
     return torch.where(short, derivative, rise.div_(step))

@@ -185,15 +185,16 @@ def audit(
         >>> audit(few, metrics=["pc", "dpc"], replacements=["baseline"], trials=["truth_wins"]).blind_spots
         {'dpc': ['a constant added'], 'pc': ['a constant added']}
     """
-    own = problem if isinstance(problem, Problem) else None
-    made, seed, folder = trials_asked(trials, own is not None), checked_seed(seed), _folder(store)
+    own_problem = problem if isinstance(problem, Problem) else None
+    made, seed, folder = trials_asked(trials, own_problem is not None), checked_seed(seed), _folder(store)
     rated = metrics_asked(metrics)
-    moves = replacements_asked(replacements, own is not None and own.background is not None, own is not None)
+    background = own_problem is not None and own_problem.background is not None
+    moves = replacements_asked(replacements, background, own_problem is not None)
     tell = progress or (lambda line: None)
-    with once_per_call(), _watched(own, tell):
-        if own is not None:
-            meters = [Meter(own.scorer.counts)]  # before methods are computed
-            subjects = [_own_subject(own, attributions)]
+    with once_per_call(), _watched(own_problem, tell):
+        if own_problem is not None:
+            meters = [Meter(own_problem.scorer.counts)]  # before methods are computed
+            subjects = [_own_subject(own_problem, attributions)]
         elif attributions is not None:
             raise ValueError("attributions: they are those of a model; pass a verax.Problem as well.")
         else:
@@ -220,7 +221,7 @@ def audit(
         costs = [meter.total() for meter in meters]
         rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
         blind = {name: metric.known_limitations for bench in benches for name, metric in bench.metrics.items()}
-        inputs = 0 if own is None else len(own)
+        inputs = 0 if own_problem is None else len(own_problem)
         notes = tuple(left_out)
         return Audit(tuple(findings), notes, made, inputs, rows, seconds, LEVEL, blind, subjects[0].facts)
 
@@ -283,4 +284,6 @@ def _own_subject(problem: Problem, attributions: Any) -> AuditedProblem:
         kind: next((method for name, method in methods.items() if kinds[name] == kind), METHODS[kind]) for kind in KINDS
     }
     facts = problem_facts(problem)
-    return AuditedProblem(OWN, settled, given=explanations, kinds=kinds, methods=again if slopes else {}, facts=facts)
+    return AuditedProblem(
+        OWN, settled, explanations=explanations, kinds=kinds, methods=again if slopes else {}, facts=facts
+    )

@@ -30,8 +30,8 @@ class AuditedProblem:
     name: str  # what it is called in tables
     problem: Problem  # the model, the rows, and the class of each
     truths: Mapping[Kind, Truth] = field(default_factory=dict)  # the true explanation of each kind, where it is known
-    # given: explanations that somebody wants to rate, by name: one number per feature
-    given: Mapping[str, Float[Tensor, "n features"]] = field(default_factory=dict)
+    # explanations: what somebody wants to rate, by name: one number per feature
+    explanations: Mapping[str, Float[Tensor, "n features"]] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)  # what each of them is about, where that is known
     # methods: how explanations of each kind are computed anew, for a model that was changed
     methods: Mapping[Kind, Attribution] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class AuditedProblem:
             self,
             problem=self.problem[rows],
             truths={kind: replace(truth, attribution=truth.attribution[rows]) for kind, truth in self.truths.items()},
-            given={name: values[rows] for name, values in self.given.items()},
+            explanations={name: values[rows] for name, values in self.explanations.items()},
         )
 
 
@@ -105,7 +105,7 @@ class AuditContext:
         """Explanations to start from: the truth, or those that were given, unless they are of the other kind."""
         if self.truth is not None:
             return {"truth": self.truth}
-        explanations, kinds = self.subject.given, self.subject.kinds
+        explanations, kinds = self.subject.explanations, self.subject.kinds
         return {
             name: explanation for name, explanation in explanations.items() if kinds.get(name, self.kind) == self.kind
         } or explanations

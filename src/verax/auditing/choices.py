@@ -41,9 +41,9 @@ _EXAMPLES: tuple[Replacement, ...] = (BASELINE, Toward(0.5), Nudge(0.1), Blur(1.
 _OF_ROWS: tuple[Replacement, ...] = (Marginal(draws=4), Conditional())
 
 
-def seeded(metrics: dict[str, Metric], asked: Any, seed: int) -> dict[str, Metric]:
+def seeded(metrics: dict[str, Metric], metrics_or_names: Any, seed: int) -> dict[str, Metric]:
     """Metrics with the seed of the audit, but for those that were given as objects, which bring their own."""
-    listed = asked.values() if isinstance(asked, Mapping) else asked
+    listed = metrics_or_names.values() if isinstance(metrics_or_names, Mapping) else metrics_or_names
     listed_metrics = [metric for metric in listed if isinstance(metric, Metric) and metric not in _READINGS]
     return {
         name: replace(metric, seed=seed) if hasattr(metric, "seed") and metric not in listed_metrics else metric  # type: ignore[call-arg]

@@ -326,16 +326,16 @@ def named_features(
 
 
 def _as_given(
-    found: dict[str, Tensor],
+    values: dict[str, Tensor],
     single: Float[Tensor, "n features"],
     names: tuple[str, ...] | None,
     places: tuple[int, ...] | None,
 ) -> tuple[dict[str, Tensor], Float[Tensor, "n features"], tuple[str, ...] | None]:
     """Features by their numbers in the user's data frame, whose columns the model may have in another order."""
     if places is None:
-        return found, single, names
+        return values, single, names
     column = torch.tensor(places)
     back = column.argsort()
-    top = found["top"]
-    changed = {"top": column[top.clamp(min=0)].masked_fill(top < 0, -1), "omitted": found["omitted"][..., back]}
-    return found | changed, single[:, back], None if names is None else tuple(names[place] for place in back.tolist())
+    top = values["top"]
+    changed = {"top": column[top.clamp(min=0)].masked_fill(top < 0, -1), "omitted": values["omitted"][..., back]}
+    return values | changed, single[:, back], None if names is None else tuple(names[place] for place in back.tolist())

@@ -75,8 +75,8 @@ def differences(record: Mapping[str, Any], again: Check, now: Mapping[str, str])
     return changed, exact
 
 
-def _title(one: Checked) -> str:
-    return f"{one.explanation}, {one.title} ({one.segment})"
+def _title(line: Checked) -> str:
+    return f"{line.explanation}, {line.title} ({line.segment})"
 
 
 def _same(name: str, old: Any, new: Any, exact: bool) -> bool:

@@ -101,14 +101,14 @@ def _spread(known: ScoreRange, ratio: float) -> ScoreRange:
     return replace(known, low=-width * (1 + max(0.0, ratio)), high=width * (1 + max(0.0, -ratio)))
 
 
-def outcome_of(found: Estimate, bound: float, direction: Bound, strict: bool) -> Outcome:
+def outcome_of(estimate: Estimate, bound: float, direction: Bound, strict: bool) -> Outcome:
     """Passed where the whole interval is on the right side of the bound, failed where it is on the wrong one.
 
     Example:
         >>> [outcome_of(Estimate(0.5, 0.1, 0.3, 0.7), bound, "at least", False) for bound in (0.2, 0.5, 0.8)]
         ['passed', 'undecided', 'failed']
     """
-    low, high = (found.low - bound, found.high - bound)
+    low, high = (estimate.low - bound, estimate.high - bound)
     low, high = (low, high) if direction == "at least" else (-high, -low)
     if low > 0 or (low == 0 and not strict):
         return "passed"

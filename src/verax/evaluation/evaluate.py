@@ -11,14 +11,14 @@ from verax.core.arguments import checked_level
 from verax.core.warn import warn
 from verax.evaluation.comparison import Comparison
 from verax.evaluation.engine import Call, check_call, follows_replacement, run
-from verax.evaluation.explained_class import with_known_class
+from verax.evaluation.explained_class import Known, with_known_class
 from verax.evaluation.ranking import AlternativeResult
 from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import with_reference
 from verax.metrics.base import Kind, Metric
 from verax.metrics.choose import Metrics, deciding_metrics, metrics_for, why_not
 from verax.metrics.result import Result
-from verax.problem.attributed import attributed, fitted_attributions, plain_attributions
+from verax.problem.attributed import attributed, explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.problem.replacement import Replacement, checked_replacement
 from verax.scoring.meter import Cost, Meter
@@ -67,7 +67,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     """Check what ``verax.evaluate`` is given, and compute what are methods among the attributions."""
     checked_problem(problem)
     meter = Meter(problem.scorer.counts)
-    whose = with_known_class(attributions, problem)
+    whose = with_known_class(attributions, problem) if explanations_of(attributions) else Known(attributions, problem)
     problem, spent = whose.problem, meter.total()
     fitted = plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted))
     ordered = problem.order("attributions", fitted)

@@ -109,23 +109,23 @@ def _one_sign_per_step(
     return values * signs.gather(1, step.clamp(max=signs.shape[1] - 1))
 
 
-def _step_signs(metric: GuidedMetric, found: GuidedScores) -> Float[Tensor, "m steps"]:
+def _step_signs(metric: GuidedMetric, scores: GuidedScores) -> Float[Tensor, "m steps"]:
     """For each MoRF step, the sign of attributions for which its change, and that of the LeRF step over it, count."""
-    curves, direction = found.curves[0].double(), found.direction_sign[0, :, 0]
-    weights = curves.new_zeros((len(found.points), curves.shape[-1] - 1))
-    for points in set(found.points.tolist()):
+    curves, direction = scores.curves[0].double(), scores.direction_sign[0, :, 0]
+    weights = curves.new_zeros((len(scores.points), curves.shape[-1] - 1))
+    for points in set(scores.points.tolist()):
         fall = ChainReading.of(metric, points - 1).fall or ()
-        weights[found.points == points, : points - 1] = torch.tensor(fall).to(weights)
+        weights[scores.points == points, : points - 1] = torch.tensor(fall).to(weights)
     change = weights[:, None] * curves.diff(dim=-1)
     gain = -change[:, 0]
     if curves.shape[1] > 1:
         step = torch.arange(weights.shape[1], device=weights.device)
-        gain = gain + change[:, 1].gather(1, (found.points[:, None] - 2 - step).clamp(min=0))
+        gain = gain + change[:, 1].gather(1, (scores.points[:, None] - 2 - step).clamp(min=0))
     return torch.where(gain * direction < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Found:
+class InputLimits:
     """The limits of all inputs under one metric, NaN where there are none."""
 
     extremes: Extremes  # best, worst and chance, with attributions of one value per feature
@@ -145,9 +145,11 @@ def caution(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int)
     )
 
 
-def found_limits(session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int) -> dict[str, Found]:
+def found_limits(
+    session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int
+) -> dict[str, InputLimits]:
     """Limits of several metrics; those whose removed features become the same share their model rows."""
-    limits: dict[str, Found] = {}
+    limits: dict[str, InputLimits] = {}
     for alike in _alike(task.problem, metrics, rows):
         limits |= _limits_of(session, replace(task, replacement=alike.replacement), alike)
     return {name: limits[name] for name in metrics}
@@ -178,7 +180,7 @@ def _alike(problem: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) 
     return groups
 
 
-def _limits_of(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
+def _limits_of(session: Session, task: Task, alike: _Alike) -> dict[str, InputLimits]:
     inputs, most = len(task.problem), task.problem.features.most
     keys = _readings(alike.metrics, alike.features, 1)  # of each metric, one for each way to read chains
     tables = {key: _blank(inputs, most, session.device) for key in keys}
@@ -192,7 +194,7 @@ def _limits_of(session: Session, task: Task, alike: _Alike) -> dict[str, Found]:
             method += f", then in {metric.experiment.steps} steps"
             extremes = _blank(inputs, most, session.device)
             _put(extremes, alike.which.to(session.device), in_own_steps(session, task, metric, alike.which, chains))
-        limits[name] = Found(extremes, shapley, not coarse and not alike.width, method)
+        limits[name] = InputLimits(extremes, shapley, not coarse and not alike.width, method)
     return limits
 
 
@@ -245,8 +247,8 @@ def _blank(inputs: int, features: int, device: torch.device) -> Extremes:
     return Extremes(line, line.clone(), table, table.clone(), line.clone())
 
 
-def _put(table: Extremes, which: Int[Tensor, " b"], found: Extremes) -> None:
+def _put(table: Extremes, which: Int[Tensor, " b"], extremes: Extremes) -> None:
     """Store the limits of some inputs."""
-    table.best[which], table.worst[which], table.chance[which] = found.best, found.worst, found.chance
-    table.attribution[which, : found.attribution.shape[1]] = found.attribution
-    table.opposite[which, : found.opposite.shape[1]] = found.opposite
+    table.best[which], table.worst[which], table.chance[which] = extremes.best, extremes.worst, extremes.chance
+    table.attribution[which, : extremes.attribution.shape[1]] = extremes.attribution
+    table.opposite[which, : extremes.opposite.shape[1]] = extremes.opposite

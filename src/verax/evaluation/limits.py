@@ -10,7 +10,7 @@ from verax.core.arguments import checked_count
 from verax.core.warn import warn
 from verax.evaluation.engine import Call, about_problem, check_repeats
 from verax.evaluation.limit_parts import shared_out
-from verax.evaluation.limit_search import Found, caution, found_limits
+from verax.evaluation.limit_search import InputLimits, caution, found_limits
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, Metric
 from verax.metrics.choose import Metrics, chosen, fewest_features
@@ -136,8 +136,8 @@ def limits_of(
         return LimitsByMetric({name: _packed(task, metrics[name], limit, context) for name, limit in limits.items()})
 
 
-def _packed(task: Task, metric: GuidedMetric, found: Found, context: Context) -> Limits:
-    problem, extremes = task.problem, found.extremes if metric.higher_is_better else found.extremes.turned
+def _packed(task: Task, metric: GuidedMetric, limit: InputLimits, context: Context) -> Limits:
+    problem, extremes = task.problem, limit.extremes if metric.higher_is_better else limit.extremes.turned
     features, everything = problem.features, slice(0, len(problem))
     counts = features.counts(everything).to(extremes.best.device).expand(len(problem))
     values = extremes.attribution
@@ -147,13 +147,13 @@ def _packed(task: Task, metric: GuidedMetric, found: Found, context: Context) ->
     absent = beyond & ~extremes.best.isnan()[:, None]
     (attribution,) = shared_out(task, metric, values.masked_fill(absent, 0)[None])
     shapley = None
-    if found.shapley is not None:
-        (shapley,) = spread_evenly(features, found.shapley.masked_fill(absent, 0)[None], everything)
+    if limit.shapley is not None:
+        (shapley,) = spread_evenly(features, limit.shapley.masked_fill(absent, 0)[None], everything)
     return Limits(
         metric=metric,
         context=context,
-        exact=found.exact,
-        method=found.method,
+        exact=limit.exact,
+        method=limit.method,
         best_scores=extremes.best.clone(),
         worst_scores=extremes.worst.clone(),
         random=extremes.chance.clone(),

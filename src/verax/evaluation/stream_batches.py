@@ -69,42 +69,42 @@ class BatchReader:
     by: Any  # of the call
     target: Any = None  # the class that is tracked in rows given at once, where explanations say it
 
-    def read(self, given: Any, number: int) -> Batch:
+    def read(self, entry: Any, number: int) -> Batch:
         """One batch: a pair of inputs and attributions, a dict of them, or inputs alone."""
-        parts = self._parts(given, number)
+        parts = self._parts(entry, number)
         values, segments = self._segments(parts["inputs"], parts.get("by"))
         inputs = self.problem.read(values, parts.get("model_kwargs"))
-        given, target, spent = parts["attributions"], parts.get("target"), Cost()
-        if explanations_of(given):
+        attributions, target, spent = parts["attributions"], parts.get("target"), Cost()
+        if explanations_of(attributions):
             meter = Meter(self.problem.scorer.counts)
-            whose = with_known_class(given, self.problem.on(inputs, target=target), per_row=True)
-            given, target, spent = whose.attributions, whose.problem.target, meter.total()
-        plain = plain_attributions(fitted_attributions(given, inputs.fitted))
+            whose = with_known_class(attributions, self.problem.on(inputs, target=target), per_row=True)
+            attributions, target, spent = whose.attributions, whose.problem.target, meter.total()
+        plain = plain_attributions(fitted_attributions(attributions, inputs.fitted))
         arrays = _arrays(self.problem.order("attributions", plain))
         batch = Batch(_plain(inputs), arrays, target, segments, number, spent)
         _check_lengths(batch, number)
         return batch
 
-    def _parts(self, given: Any, number: int) -> dict[str, Any]:
+    def _parts(self, batch: Any, number: int) -> dict[str, Any]:
         """What a batch brings, by name."""
-        if isinstance(given, Mapping):
-            if "inputs" not in given or set(given) - set(_KEYS):
-                raise ValueError(f"batches[{number}]: expected keys among {', '.join(_KEYS)}, got {', '.join(given)}.")
-            return {"attributions": self.attributions} | dict(given)
+        if isinstance(batch, Mapping):
+            if "inputs" not in batch or set(batch) - set(_KEYS):
+                raise ValueError(f"batches[{number}]: expected keys among {', '.join(_KEYS)}, got {', '.join(batch)}.")
+            return {"attributions": self.attributions} | dict(batch)
         if self.attributions is not None:  # what follows the inputs, as from a DataLoader, are labels
-            return {"inputs": given[0] if isinstance(given, tuple | list) else given, "attributions": self.attributions}
-        if not isinstance(given, tuple | list) or len(given) != 2:
+            return {"inputs": batch[0] if isinstance(batch, tuple | list) else batch, "attributions": self.attributions}
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise TypeError(
-                f"batches[{number}]: expected a pair (inputs, attributions), got {kind_in_words(given)}; or pass "
+                f"batches[{number}]: expected a pair (inputs, attributions), got {kind_in_words(batch)}; or pass "
                 "attributions={name: method} to compute them."
             )
-        return {"inputs": given[0], "attributions": given[1]}
+        return {"inputs": batch[0], "attributions": batch[1]}
 
-    def _segments(self, values: Any, own: Any) -> tuple[Any, Any]:
+    def _segments(self, values: Any, labels: Any) -> tuple[Any, Any]:
         """The rows, and the segment of each; a column that names it is no feature."""
         values = _frame_of_arrow(values)
-        if own is not None or self.by is None:
-            return values, own
+        if labels is not None or self.by is None:
+            return values, labels
         if callable(self.by):
             return values, self.by(values)
         if not isinstance(self.by, str):
@@ -228,8 +228,8 @@ def _joined_targets(batches: Sequence[Batch]) -> Any:
 def _check_alike(first: Batch, other: Batch) -> None:
     """Raise for what cannot be evaluated together with the rows before it."""
 
-    def check_like(what: str, wanted: Any, found: Any) -> None:
-        message = f"expected {what} as in batches[{first.number}], {_words(wanted)}, got {_words(found)}"
+    def check_like(what: str, wanted: Any, other_part: Any) -> None:
+        message = f"expected {what} as in batches[{first.number}], {_words(wanted)}, got {_words(other_part)}"
         raise ValueError(f"batches[{other.number}]: {message}.")
 
     mine, theirs = first.inputs.values, other.inputs.values

@@ -94,23 +94,22 @@ Metrics = Sequence[str | Metric] | Mapping[str, str | Metric] | Literal["paper",
 
 def metrics_for(problem: Problem, metrics: Metrics | None) -> dict[str, Metric]:
     """The metrics that a call asks of a problem, by their columns."""
-    return _asked(metrics, deciding_metrics(problem), paper_metrics(problem), fewest_features(problem))
+    return _by_column(metrics, problem, fewest_features(problem))
 
 
 def metrics_for_numbers(features: int, metrics: Metrics | None) -> dict[str, Metric]:
     """The metrics that a call asks of models that take so many numbers, by their columns."""
-    return _asked(metrics, COLUMNS, _PAPER, features)
+    return _by_column(metrics, None, features)
 
 
-def _asked(
-    metrics: Metrics | None, deciding: dict[str, Metric], paper: Mapping[str, Metric | str], fewest: int
-) -> dict[str, Metric]:
+def _by_column(metrics: Metrics | None, problem: Problem | None, fewest: int) -> dict[str, Metric]:
+    if metrics is not None and not (isinstance(metrics, str) and metrics in ("paper", "all")):
+        return chosen(metrics, fewest)
+    paper = chosen(_PAPER if problem is None else paper_metrics(problem), fewest)
     if metrics == "paper":
-        return chosen(paper, fewest)
-    if metrics is None or metrics == "all":
-        usual = deciding | chosen(paper, fewest)
-        return usual if metrics is None else usual | _others(usual, fewest)
-    return chosen(metrics, fewest)
+        return paper
+    usual = (COLUMNS if problem is None else deciding_metrics(problem)) | paper
+    return usual if metrics is None else usual | _others(usual, fewest)
 
 
 def fewest_features(problem: Problem) -> int:

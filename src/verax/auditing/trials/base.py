@@ -158,18 +158,18 @@ def permuted(subject: AuditedProblem, seed: int, truth: Float[Tensor, "n feature
     return torch.where(absent, truth, truth.gather(1, order))
 
 
-def inverse(truth: Float[Tensor, "n features"], there: Bool[Tensor, "n features"]) -> Float[Tensor, "n features"]:
+def inverse(truth: Float[Tensor, "n features"], known: Bool[Tensor, "n features"]) -> Float[Tensor, "n features"]:
     """``-1/a``: every sign and the whole ranking reversed; the truth itself where a feature has 0."""
-    defined = ((truth != 0) | ~there).all(1, keepdim=True)
+    defined = ((truth != 0) | ~known).all(1, keepdim=True)
     safe = torch.where(truth == 0, 1.0, truth)
-    return torch.where(defined & there, -1 / safe, truth)
+    return torch.where(defined & known, -1 / safe, truth)
 
 
-def half_reversed(truth: Float[Tensor, "n features"], there: Bool[Tensor, "n features"]) -> Float[Tensor, "n features"]:
+def half_reversed(truth: Float[Tensor, "n features"], known: Bool[Tensor, "n features"]) -> Float[Tensor, "n features"]:
     """The signs of the smaller half of the features reversed."""
-    size = truth.abs().masked_fill(~there, torch.inf)
+    size = truth.abs().masked_fill(~known, torch.inf)
     rank = size.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
-    lower = rank < there.sum(1, keepdim=True) // 2
+    lower = rank < known.sum(1, keepdim=True) // 2
     return torch.where(lower, -truth, truth)
 
 
