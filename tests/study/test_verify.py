@@ -15,7 +15,7 @@ from verax.study.study import open_study
 from verax.study.study_data import Machine
 from verax.study.verify import Verdict, read_verdict, verify, write_verdict
 
-NOISY = ("infidelity", "infidelity_baseline")
+NOISY = ("infidelity", "infidelity_baseline", "effect_correlation", "effect_correlation_baseline")
 FLOATS = [
     "pc",
     "dpc_magnitude",
