@@ -128,7 +128,7 @@ def test_progress_is_told_while_a_model_of_ones_own_runs(module, monkeypatch):
     assert len(counted) > 10
     assert counted == sorted(counted)
     assert last == "1 of 1: your model, Baseline"
-    assert problem.scorer.counts.told is None
+    assert problem.scorer.counts.after_batch is None
 
 
 def test_a_damaged_piece_is_named_and_made_anew(linear, tmp_path):

@@ -236,18 +236,18 @@ def _watched(problem: Problem | None, tell: Tell) -> Iterator[None]:
     rows, start = counts.rows, time.monotonic()
     last = start
 
-    def told() -> None:
+    def after_batch() -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= _EVERY:
             last = now
             tell(f"{OWN}: {counts.rows - rows:,} model rows, {now - start:.0f} s")
 
-    counts.told = told
+    counts.after_batch = after_batch
     try:
         yield
     finally:
-        counts.told = None
+        counts.after_batch = None
 
 
 def _folder(store: Any) -> Path | None:

@@ -67,7 +67,8 @@ def sure_share(task: Task, session: Session) -> float:
 
     0 where no probability is tracked, and for trees, whose probabilities jump there as they do elsewhere.
     """
-    if session.output != "probability" or session.returns == "values" or made_of_trees(session.plain.adapter):
+    trees = session.module is None and made_of_trees(session.plain.adapter)
+    if session.output != "probability" or session.returns == "values" or trees:
         return 0.0
     return float((torch.minimum(task.clean, 1 - task.clean) < _NEARLY_SURE).double().mean())
 

@@ -45,7 +45,7 @@ def why_no_answer(adapter: Any, all_categories: bool) -> dict[Kind, str]:
     """The questions that have no answer for a model and such values, each with the reason."""
     if all_categories:
         return {"local": "all values are categories, such as ids of tokens, and a category has no small change"}
-    if made_of_trees(adapter):
+    if adapter.module is None and made_of_trees(adapter):
         return {"local": "the model is made of trees, whose score is flat around almost every input"}
     return {}
 

@@ -55,14 +55,14 @@ class Counts:
         rows_backward: Rows through which gradients were taken.
         rows_spared: Rows asked for that were not evaluated, because an identical one was.
         model_seconds: Wall clock inside the model; only on a CPU, where calls return when they are done.
-        told: Called after every batch, for whoever shows progress.
+        after_batch: Called after every batch, for whoever shows progress.
     """
 
     rows: int = 0
     rows_backward: int = 0
     rows_spared: int = 0
     model_seconds: float = 0.0
-    told: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    after_batch: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -297,8 +297,8 @@ class Session:
             )
             if outputs is not None:
                 self.counts.rows += stop - start
-                if self.counts.told is not None:
-                    self.counts.told()
+                if self.counts.after_batch is not None:
+                    self.counts.after_batch()
                 start = stop
                 yield outputs
 
