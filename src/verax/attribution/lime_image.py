@@ -32,6 +32,8 @@ from verax.scoring.inference import Runner
 from verax.scoring.meter import Rows
 
 Replacement = Literal["segment", "image", "dataset"]
+Distance = Literal["masks", "inputs"]
+_DEFAULT = Quickshift()
 
 
 @dataclass(frozen=True)
@@ -147,10 +149,6 @@ def perturbed(
         torch.lerp(off, image, mask, out=out)
 
 
-Distance = Literal["masks", "inputs"]
-_DEFAULT = Quickshift()
-
-
 @dataclass(frozen=True)
 class LimeImage(Attribution):
     """LIME on segments of an image (Ribeiro, Singh, Guestrin 2016).
@@ -245,11 +243,9 @@ class LimeImageFamily(Family):
         checked_images(problem.inputs, "LimeImage")
 
     def rows(self, members: Sequence[LimeImage], problem: Problem, place: Place) -> Rows:
-        """One per perturbed copy."""
         return Rows(len(problem.inputs) * self.samples)
 
     def begin(self, inputs: Float[np.ndarray, "n c h w"], threads: Executor) -> None:
-        """Segment images."""
         segment_ahead(inputs, self.segmenter, self.scale, threads)
 
     def pieces(self, members: Sequence[LimeImage], problem: Problem) -> Iterator[Piece]:
@@ -264,9 +260,9 @@ class LimeImageFamily(Family):
                 rows = slice(chunk.start + some.start, chunk.start + some.stop)
                 shown = to_device(inputs[rows], device)
                 segmented = SegmentedImages.of(shown, maps[some], hidden[some], self.samples, self.seed)
-                parts = zip(images[some], maps[some], hidden[some], strict=True)
                 wanted = any(member.distance == "inputs" for member in members)
-                products = [_products(*arguments) for arguments in parts] if wanted else []
+                parts = zip(images[some], maps[some], hidden[some], strict=True) if wanted else ()
+                products = [_products(*part) for part in parts]
                 yield Piece(rows, self._explain(members, problem, rows, segmented, products))
 
     def _explain(
