@@ -8,7 +8,8 @@ depend on. With ``t_i = 1`` for kept and ``-1`` for removed features,
 Kernel SHAP fits the sets of one feature. Here those of three, five, ... are a Gaussian process, whose covariance
 ``sum_A prod_{i in A} a_i t_i u_i`` has a closed form and so have its Shapley values. Generalised least squares with
 this covariance, beside Kernel SHAP's weights for what no smooth interaction explains, gives estimates and standard
-errors; without interactions it is Kernel SHAP's regression.
+errors; without interactions it is Kernel SHAP's regression. The ``a_i`` and the noise have the largest restricted
+likelihood (Patterson and Thompson 1971), as relevances of inputs have in other Gaussian processes (Neal 1996).
 """
 
 import math
@@ -21,10 +22,15 @@ from torch import Tensor
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float
 
-_REACHES = (0.1, 0.4)  # the largest a_i: how quickly interactions of more features get smaller
-_FIRST_NOISE, _NOISES = 1e-2, (1e-4, 1e-2, 1.0)  # variance of what is not smooth, of that which is
+_REACHES = (0.03, 0.1, 0.2, 0.4, 0.7)  # the largest a_i: how quickly interactions of more features get smaller
+_FIRST_NOISE, _NOISES = 1e-2, (1e-5, 1e-4, 1e-2, 1.0)  # variance of what is not smooth, of that which is
 _LEAST = 0.02  # of the largest importance: no feature is thought to take no part
 _TUNED_ON = 192  # coalitions, or twice the features
+_ONE_BY_ONE = 96  # features up to which the reach of each is tuned by itself
+_STEPS, _RATE = 12, 0.35  # of that, in log-odds of reaches and logarithms of noise
+_SMALLEST, _LARGEST = -12.0, 3.0  # of both
+_GRID = 1 / 16  # of both: so fine are they told apart
+_ONE_AT_LEAST = -5.0  # some interactions are left, whose variance can be made 1
 _AT_ONCE = 2048  # coalitions whose covariances are held together: more are fitted in parts
 _ROUNDING = 1e-9
 _EXACT = 1e-10  # of the scale of the scores: what a sum over features leaves where it is all there is
@@ -124,6 +130,13 @@ class _Regression:
 
     def tuned(self, additive: Float[Tensor, "b features"]) -> tuple[Float[Tensor, "b features"], Float[Tensor, " b"]]:
         """The reach of each feature's interactions and the noise of the largest restricted likelihood."""
+        reach, noise = self._first_guess(additive)
+        return (reach, noise) if reach.shape[1] > _ONE_BY_ONE else self._climbed(reach, noise)
+
+    def _first_guess(
+        self, additive: Float[Tensor, "b features"]
+    ) -> tuple[Float[Tensor, "b features"], Float[Tensor, " b"]]:
+        """The best of few: reaches all alike, or like what each feature does alone."""
         size = additive.abs()
         largest = size.amax(1, keepdim=True)
         like_alone = (size / largest.where(largest > 0, 1.0)).clamp(min=_LEAST)
@@ -137,6 +150,62 @@ class _Regression:
         noises = self.noise.new_tensor(_NOISES)
         tried = [self._likelihood(covariance, noise.expand(len(size))) for noise in noises]
         return reach, noises[torch.stack(tried).argmax(0)]
+
+    def _climbed(
+        self, reach: Float[Tensor, "b features"], noise: Float[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b features"], Float[Tensor, " b"]]:
+        """Climb the likelihood by Adam's steps (Kingma and Ba 2015); the best place on the way."""
+        place = torch.cat((torch.logit(reach), noise.log()[:, None]), dim=1)
+        place = ((place / _GRID).round() * _GRID).clamp(_SMALLEST, _LARGEST)
+        mean, square = torch.zeros_like(place), torch.zeros_like(place)
+        best, found = noise.new_full(noise.shape, -torch.inf), place
+        for step in range(1, _STEPS + 1):
+            likelihood, slope = self._likelihood_and_slope(place[:, :-1].sigmoid(), place[:, -1].exp())
+            found = torch.where((likelihood > best)[:, None], place, found)
+            best = torch.maximum(likelihood, best)
+            mean, square = 0.8 * mean + 0.2 * slope, 0.9 * square + 0.1 * slope.square()
+            move = (mean / (1 - 0.8**step)) / ((square / (1 - 0.9**step)).sqrt() + _ROUNDING)
+            place = ((place + _RATE * move) / _GRID).round() * _GRID  # rounding of other batches leads nowhere else
+            place.clamp_(_SMALLEST, _LARGEST)
+            place[:, :-1] += (_ONE_AT_LEAST - place[:, :-1].amax(1, keepdim=True)).clamp(min=0)
+        return found[:, :-1].sigmoid(), found[:, -1].exp()
+
+    def _likelihood_and_slope(
+        self, reach: Float[Tensor, "b features"], noise: Float[Tensor, " b"]
+    ) -> tuple[Float[Tensor, " b"], Float[Tensor, "b parameters"]]:
+        """The logarithm, and how it grows with the log-odds of each reach and the logarithm of the noise.
+
+        With ``P = C^-1 - C^-1 T (T' C^-1 T)^-1 T' C^-1`` of the covariance ``C`` of ``y``, it grows with ``C`` by
+        ``(P y y' P f / y' P y - P) / 2`` for ``f`` degrees of freedom.
+        """
+        signs, freedom = self.signs, self.signs.shape[1] - self.signs.shape[2]
+        away, scale = 1 - reach.square(), _scale(reach)[:, None]
+        shrunk = scale * (0.5 * away.log().sum(1, keepdim=True)).exp()
+        near = (signs * torch.atanh(reach)[:, None]) @ signs.mT
+        interactions = shrunk[..., None] * near.sinh() - scale[..., None] * ((signs * reach[:, None]) @ signs.mT)
+        lower, failed = torch.linalg.cholesky_ex(self._with_noise(interactions.clone(), noise))
+        inverse = torch.cholesky_inverse(lower)
+        of_signs = inverse @ signs
+        slopes_lower, broken = torch.linalg.cholesky_ex(signs.mT @ of_signs)
+        left = inverse - of_signs @ torch.cholesky_solve(of_signs.mT, slopes_lower)
+        weighted = left @ self.wanted[..., None]
+        rest = (self.wanted[:, None] @ weighted)[:, 0, 0]
+        logs = [one.diagonal(dim1=1, dim2=2).log().sum(1) for one in (lower, slopes_lower)]
+        likelihood = -freedom / 2 * rest.log() - logs[0] - logs[1]
+        slope = (freedom / rest[:, None, None] * weighted @ weighted.mT - left) / 2
+        of_noise = noise * (slope.diagonal(dim1=1, dim2=2) * self.noise).sum(1)
+        slope.diagonal(dim1=1, dim2=2).zero_()  # the variance of interactions is 1 whatever their reach
+
+        def between(matrix: Float[Tensor, "b n n"]) -> Float[Tensor, "b features"]:
+            return ((matrix @ signs) * signs).sum(1)
+
+        odds = (torch.log1p(way * reach).sum(1, keepdim=True).exp() / (1 + way * reach) for way in (1, -1))
+        of_scale = scale * (sum(odds) / 2 - 1) * (slope * interactions).sum((1, 2))[:, None]
+        grown = between(slope * near.cosh()) - reach * (slope * near.sinh()).sum((1, 2))[:, None]
+        of_reach = shrunk * grown / away - scale * between(slope) - of_scale
+        known = (failed == 0) & (broken == 0) & likelihood.isfinite()
+        slopes = torch.cat((of_reach * reach * (1 - reach), of_noise[:, None]), dim=1)
+        return torch.where(known, likelihood, -torch.inf), slopes.nan_to_num(0.0, 0.0, 0.0)
 
     def _likelihood(self, covariance: Float[Tensor, "b n n"], noise: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
         """The logarithm, with the slopes and the scale left out."""

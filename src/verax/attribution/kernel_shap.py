@@ -79,7 +79,7 @@ class _Pairs(Draws):
 class KernelShapFamily(ShapleyFamily):
     """One draw of pairs; every budget fits the scores of its first ones."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def used(self, features: int, samples: int) -> int:
         """As many pairs as fit beside the input and the baseline."""

@@ -75,7 +75,7 @@ class _Walks(Draws):
 class PermutationShapFamily(ShapleyFamily):
     """One sequence of walks; every budget takes the mean of its first ones."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def used(self, features: int, samples: int) -> int:
         """Whole walks, as many back as there where they are fitted; or a part of the first one."""
