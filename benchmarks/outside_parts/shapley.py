@@ -1,7 +1,7 @@
 """Shapley values (shap, shapiq): how far estimates are from exact values, with the same model rows.
 
-Four games: the paper's network with ten features, boosted trees with thirty (exact values by shap's TreeExplainer), the
-words of NAOPC's longest texts, whose published outputs are the model, and texts of twelve words made of them.
+Three games: the paper's network with ten features, boosted trees with thirty (exact values by shap's TreeExplainer),
+and texts of twelve words, made of NAOPC's.
 """
 
 import importlib.metadata
@@ -26,14 +26,12 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
 import verax
-from outside_parts import naopc
 from verax.attribution import KernelShap, PermutationShap
 
 FOLDERS = ("naopc", "shapiq")
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096)
 SEEDS, INPUTS = 3, 4
 WORDS = 12
-TEXTS = "yelp_roberta-base-SST-2"
 Array = Any
 
 
@@ -65,7 +63,7 @@ class Game:
 def measure(data: Path) -> dict[str, Any]:
     """Let all estimate with each budget and seed; compare exact values with those that shapiq stores."""
     torch.set_num_threads(1)
-    games = [network(), trees(), published_text(data), longer_text(data)]
+    games = [network(), trees(), text(data)]
     return {
         "games": [_raced(game) for game in games],
         "stored": [stored(path) for path in sorted((data / "shapiq").glob("*Moebius*.json"))],
@@ -102,23 +100,7 @@ def trees() -> Game:
     )
 
 
-def published_text(data: Path) -> Game:
-    """Words of the longest texts, as ones of a size that says which text a row is of; outputs are looked up."""
-    texts = naopc._texts(data / "naopc" / "results" / "permutation_outputs" / f"{TEXTS}.parquet")
-    longest = np.argsort(texts.words)[::-1][:INPUTS]
-    words = texts.words[int(longest[-1])]
-    table = texts.table.numpy()[longest]
-    bits = 1 << np.arange(words)
-
-    def model(batch: Array) -> Array:
-        kept = np.asarray(batch)
-        number = np.rint(kept.max(1)).astype(int) - 1
-        return table[np.maximum(number, 0), (kept == 0) @ bits]
-
-    return _with_exact(f"text, {words} words", model, _marks(words), np.zeros(words))
-
-
-def longer_text(data: Path) -> Game:
+def text(data: Path) -> Game:
     """Texts of twelve words, each made of two of six or more, under a network on their words and pairs of words."""
     texts, labels = [], []
     for path in sorted((data / "naopc" / "data").glob("*.csv")):
@@ -189,23 +171,27 @@ OURS = ("Verax KernelShap", "Verax PermutationShap")
 
 
 def estimators() -> dict[str, Estimator]:
-    """All that take part, by name."""
-    import shapiq  # noqa: PLC0415  # the page's tables are made without it
-
-    def leverage(features: int, seed: int) -> Any:
-        """With coalitions of all sizes equally often, the regression's leverage scores."""
-        return shapiq.KernelSHAP(
-            features, pairing_trick=True, sampling_weights=np.ones(features + 1), random_state=seed
-        )
+    """All that take part, by name: shapiq's as they are by default but for pairs, a proxy's errors taken off."""
+    from shapiq.approximator import (  # noqa: PLC0415  # the page's tables are made without it
+        KernelSHAP,
+        LeverageSHAP,
+        OddSHAP,
+        ProxySHAP,
+        RegressionMSR,
+    )
 
     return {
         OURS[0]: _ours(KernelShap),
         OURS[1]: _ours(PermutationShap),
         "shap Kernel": _shap_kernel,
         "shap Permutation": _shap_permutation,
-        "shapiq KernelSHAP": _shapiq(lambda d, seed: shapiq.KernelSHAP(d, pairing_trick=True, random_state=seed)),
-        "shapiq LeverageSHAP": _shapiq(leverage),
-        "shapiq kADDSHAP": _shapiq(lambda d, seed: shapiq.kADDSHAP(d, max_order=2, random_state=seed)),
+        "shapiq KernelSHAP": _shapiq(lambda d, seed: KernelSHAP(d, pairing_trick=True, random_state=seed)),
+        "shapiq LeverageSHAP": _shapiq(lambda d, seed: LeverageSHAP(d, random_state=seed)),
+        "shapiq OddSHAP": _shapiq(lambda d, seed: OddSHAP(d, random_state=seed)),
+        "shapiq ProxySHAP": _shapiq(
+            lambda d, seed: ProxySHAP(d, max_order=1, index="SV", adjustment=True, random_state=seed)
+        ),
+        "shapiq RegressionMSR": _shapiq(lambda d, seed: RegressionMSR(d, "SV", random_state=seed)),
     }
 
 
