@@ -133,3 +133,20 @@ def test_coalitions_come_with_their_complements_and_none_twice():
     inner = kept[(kept.sum(1) > 0) & (kept.sum(1) < 10)]
     assert len(inner) == len(np.unique(inner, axis=0)) == 400
     assert {tuple(row) for row in inner} == {tuple(~row) for row in inner}
+
+
+def test_the_likelihood_grows_as_its_slope_says():
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.where(torch.rand(2, 30, 5, generator=generator) < 0.5, 1.0, -1.0).double()
+    wanted, noises = (torch.rand(*shape, generator=generator).double() for shape in ((2, 30), (30,)))
+    game = _Regression(signs, wanted, noises)
+    place = torch.rand(2, 6, generator=generator).double() - 1.5
+
+    def likelihood(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return game._likelihood_and_slope(at[:, :-1].sigmoid(), at[:, -1].exp())
+
+    _, slope = likelihood(place)
+    for parameter in range(6):
+        move = 1e-5 * (torch.arange(6) == parameter)
+        difference = (likelihood(place + move)[0] - likelihood(place - move)[0]) / 2e-5
+        torch.testing.assert_close(slope[:, parameter], difference, rtol=1e-5, atol=1e-5)
