@@ -53,7 +53,7 @@ def test_results_are_stored_beside_those_of_other_parts(
 
 
 def test_all_of_it_takes_less_than_a_quarter_of_an_hour(outside: ModuleType) -> None:
-    assert sum(content["seconds"] for content in outside.stored().values()) < 15 * 60
+    assert sum(content["processor_seconds"] for content in outside.stored().values()) < 15 * 60
 
 
 def test_every_part_has_been_measured(outside: ModuleType) -> None:
@@ -126,3 +126,49 @@ def test_conditional_means_and_shapley_values_are_those_of_the_closed_form(outsi
         assert max(one["means"], one["shapley"]) < 1e-12
         assert one["without_intercept"] == pytest.approx(one["expected_score"] / 5, abs=1e-5)
         assert one["with_intercept"] < 1e-5
+
+
+def test_the_units_of_xai_units_are_as_the_page_says(outside: ModuleType) -> None:
+    measured = outside.stored()["xai_units"]["measured"]
+    failed = {one["metric"]: (len(one["failed"]), one["trials"]) for one in measured["trials"]}
+    assert len(measured["units"]) == 8
+    assert failed["Effect correlation, 160 draws"] == (0, 63)
+    assert failed["Effect correlation (removal), 160 draws"] == (0, 78)
+    assert failed["DPC, by magnitude"][0] > 40
+    differ = {one["unit"] for one in measured["units"] if one.get("inputs_that_differ")}
+    assert differ == {"interacting features", "conflicting features"}
+
+
+def test_units_are_written_as_they_are_defined(outside: ModuleType) -> None:
+    """Their own truths are contributions by the model itself: each sums to what the inputs score above the baseline."""
+    for unit in outside.part("xai_units").units():
+        if unit.theirs is not None:
+            gained = (unit.model(unit.rows) - unit.model(unit.baseline)).tolist()
+            assert unit.theirs.sum(1).tolist() == pytest.approx(gained), unit.name
+
+
+def test_backgrounds_are_those_of_shap_and_shapiq(outside: ModuleType) -> None:
+    measured = outside.stored()["backgrounds"]["measured"]
+    assert len(measured["same"]) == 6
+    assert max(measured["same"].values()) < 1e-12
+    apart = [one["mean row"] for one in measured["conditional"]]
+    assert (f"{min(apart):.2f}", f"{max(apart):.2f}") == ("0.75", "0.84")  # as the docstring of Conditional says
+    assert max(one["drawn"] for one in measured["conditional"]) < 0.1
+
+
+def test_kernel_shap_leaves_least_error_where_the_page_says(outside: ModuleType) -> None:
+    upto = {"network, 10 features": 512, "boosted trees, 30 features": 1024, "text, 12 words": 512}
+    for game in outside.stored()["shapley"]["measured"]["games"]:
+        for budget in {line["budget"] for line in game["lines"]}:
+            lines = [line for line in game["lines"] if line["budget"] == budget]
+            first = min(lines, key=lambda line: line["error"])["who"]
+            assert (first == "Verax KernelShap") == (budget <= upto[game["game"]]), (game["game"], budget)
+        assert 0.93 < game["coverage"]["Verax KernelShap"] <= 1
+
+
+def test_the_audit_of_an_onnx_image_classifier_ends_in_two_minutes_with_progress(outside: ModuleType) -> None:
+    measured = outside.stored()["text_direction"]["measured"]
+    assert measured["default"]["processor_seconds"] < 120
+    assert measured["default"]["lines_of_progress"] > 10
+    needed = {one["metric"]: one["inputs"] for one in measured["patches"]}
+    assert needed["SRG"] < needed["Effect correlation (removal), 160 draws"]  # the counter-example

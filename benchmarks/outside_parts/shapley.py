@@ -17,7 +17,6 @@ import common
 import numpy as np
 import outside
 import polars as pl
-import shap
 import torch
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
@@ -87,6 +86,8 @@ def network() -> Game:
 
 def trees() -> Game:
     """Log-odds of 100 boosted trees on scikit-learn's breast cancer data; the mean row is the baseline."""
+    import shap  # noqa: PLC0415  # the page's tables are made without it
+
     rows, labels = load_breast_cancer(return_X_y=True)
     fitted = GradientBoostingClassifier(n_estimators=100, max_depth=3, random_state=0).fit(rows, labels)
     baseline, some = rows.mean(0), rows[:INPUTS]
@@ -143,12 +144,16 @@ def _ours(method: type[Any]) -> Estimator:
 
 
 def _shap_kernel(game: Game, budget: int, seed: int) -> Array:
+    import shap  # noqa: PLC0415  # the page's tables are made without it
+
     np.random.seed(seed)  # noqa: NPY002  # the state that shap draws from
     explainer = shap.KernelExplainer(game.model, game.baseline[None])
     return explainer.shap_values(game.rows, nsamples=budget - 2, l1_reg=False, silent=True)
 
 
 def _shap_permutation(game: Game, budget: int, seed: int) -> Array:
+    import shap  # noqa: PLC0415  # the page's tables are made without it
+
     masker = shap.maskers.Independent(game.baseline[None])
     return shap.PermutationExplainer(game.model, masker, seed=seed)(game.rows, max_evals=budget, silent=True).values
 

@@ -27,6 +27,7 @@ _FIRST_NOISE, _NOISES = 1e-2, (1e-5, 1e-4, 1e-2, 1.0)  # variance of what is not
 _LEAST = 0.02  # of the largest importance: no feature is thought to take no part
 _TUNED_ON = 192  # coalitions, or twice the features
 _ONE_BY_ONE = 96  # features up to which the reach of each is tuned by itself
+_FOR_EACH = 4  # coalitions per feature from which they tell it
 _STEPS, _RATE = 12, 0.35  # of that, in log-odds of reaches and logarithms of noise
 _SMALLEST, _LARGEST = -12.0, 3.0  # of both
 _GRID = 1 / 16  # of both: so fine are they told apart
@@ -131,7 +132,9 @@ class _Regression:
     def tuned(self, additive: Float[Tensor, "b features"]) -> tuple[Float[Tensor, "b features"], Float[Tensor, " b"]]:
         """The reach of each feature's interactions and the noise of the largest restricted likelihood."""
         reach, noise = self._first_guess(additive)
-        return (reach, noise) if reach.shape[1] > _ONE_BY_ONE else self._climbed(reach, noise)
+        coalitions, features = self.signs.shape[1:]
+        known = features <= _ONE_BY_ONE and coalitions >= _FOR_EACH * features
+        return self._climbed(reach, noise) if known else (reach, noise)
 
     def _first_guess(
         self, additive: Float[Tensor, "b features"]
