@@ -3,8 +3,9 @@
 ``python scripts/heloc_seeds.py heloc.csv --work SEEDS_FOLDER --out docs/results/paper/heloc-seeds.csv``
 
 Each seed is a study of its own, ``paper-heloc`` with that seed for the split and for both models and with the metrics
-of the claims alone, in a folder below ``--work``. Call it again to go on after an interruption: what is complete is
-only read. A seed that fails does not stop the others. On 16 cores: ``--at-once 5 --workers 2``.
+of the claims alone, in a folder below ``--work``. In how many seeds each claim holds is printed, and written beside
+``--out`` as ``...-shares.csv``. Call it again to go on after an interruption: what is complete is only read. A seed
+that fails does not stop the others. On 16 cores: ``--at-once 5 --workers 2``.
 """
 
 import argparse
@@ -47,9 +48,11 @@ def main() -> None:
     if failed:
         raise SystemExit(f"not complete: seeds {failed}; their logs in {options.work} say why")
     answers = pl.concat([answers_of(options.work / f"seed-{seed}.json", seed) for seed in seeds])
+    held = shares(answers)
     write_atomically(options.out, answers.write_csv().encode())
+    write_atomically(options.out.with_stem(f"{options.out.stem}-shares"), held.write_csv(float_precision=2).encode())
     with pl.Config(tbl_rows=-1, tbl_width_chars=200, fmt_str_lengths=90, tbl_hide_dataframe_shape=True):
-        print(shares(answers))
+        print(held)
 
 
 def answered(options: argparse.Namespace, seed: int) -> bool:

@@ -29,6 +29,14 @@ OTHERS = {  # the column and the first words
     "Inception on digits": (MODELS[3], "digits: "),
 }
 FIGURE = re.compile(r"[+-]?[\d.]+(?:e-?\d+)?%? \[[^\]]+\]x?(?: (?:mean|median))?")
+SHORTER = {  # of figures that come in words
+    r"(\d+) of (\d+) (?:pairs|methods)": r"\1/\2",
+    r" draws": "",
+    r" overlap$": "",
+    r"middle half spans ([\d.]+%) .*": r"\1",
+    r"DPC alone (\d+) rows, with PC (\d+)": r"\1 rows, with PC \2",
+    r", compared bit for bit: DPC differs in (\d+) units": r", \1 units differ",
+}
 SHORT = {
     "AUROC on the test split": "Test AUROC",
     "Accuracy on the test split": "Test accuracy",
@@ -107,13 +115,18 @@ def table(today: Sequence[Row], dated: Sequence[Row], seeds: Sequence[Row]) -> s
         found = cells.setdefault((int(row["number"]), row["claim"]), {})
         if row["verdict"] != "not measured" and column in MODELS:
             found[column] = f"{first}{cell(row)}{held.get((row['claim'], row['model']), '')}"
-    head = [markdown_row("#", "claim", *MODELS), "|---" * (2 + len(MODELS)) + "|"]
+    head = [markdown_row("claim", *MODELS), "|---" * (1 + len(MODELS)) + "|"]
     lines = [
-        markdown_row(str(number or ""), SHORT[claim], *(by_model.get(model, "") for model in MODELS))
+        markdown_row(named(number, claim), *(by_model.get(model, "") for model in MODELS))
         for (number, claim), by_model in sorted(cells.items(), key=lambda item: item[0][0])
         if by_model
     ]
     return "\n".join([*head, *lines])
+
+
+def named(number: int, claim: str) -> str:
+    """A claim in short, with its number."""
+    return f"{number}. {SHORT[claim]}" if number else SHORT[claim]
 
 
 def cell(row: Row) -> str:
@@ -121,8 +134,12 @@ def cell(row: Row) -> str:
     ours, found = row["ours"], FIGURE.findall(row["ours"])
     if found:
         ours = " and ".join(found)
-    elif row["number"] != "11":  # which is about two lists
+    elif row["number"] == "11":  # two lists, of which the kinds that are there
+        ours = re.sub(r"\w+ 0%(?:, )?|, \w+ 0%", "", ours)
+    else:
         ours = ours.partition(";")[0].split("rows: ")[-1]
+        for long, short in SHORTER.items():
+            ours = re.sub(long, short, ours)
     paper = re.sub(r"^.*: | of \d+$|^about ", "", row["paper"])
     published = f" ({paper})" if re.search(r"\d", paper) else ""
     return f"{SYMBOLS[row['verdict']]} {ours}{published}"
