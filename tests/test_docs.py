@@ -8,6 +8,7 @@ prints: words must agree, numbers nearly.
 import contextlib
 import importlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 
 import verax
 from verax.cli import app
+from verax.cli.check import NOT_PASSED
 from verax.data.file import load_file
 from verax.paper.models.shipped import train_shipped
 from verax.study.run import run_study
@@ -113,6 +115,20 @@ def my_study(tmp_path, monkeypatch):
     run_study(load_spec("my-study.toml"), "my-study")
 
 
+class Tracking(ModuleType):
+    """What the page about checks asks of MLflow, which is no dependency: what is logged must be there, and plain."""
+
+    def set_tag(self, key, value):
+        assert (key, value) == ("check", "passed")
+
+    def log_dict(self, dictionary, artifact_file):
+        assert json.loads(json.dumps(dictionary)) == dictionary
+        assert artifact_file.endswith(".json")
+
+    def log_artifact(self, local_path):
+        assert Path(local_path).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_the_page_runs(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
@@ -120,6 +136,8 @@ def test_the_page_runs(page, tmp_path, monkeypatch, request):
     mpl.use("agg")
     if page.stem == "run-a-study":
         request.getfixturevalue("my_study")
+    if page.stem == "check-an-explanation":
+        monkeypatch.setitem(sys.modules, "mlflow", Tracking("mlflow"))
     torch.manual_seed(0)
     request.getfixturevalue("one_thread")
     module = ModuleType("page")
@@ -146,6 +164,16 @@ def test_the_tables_of_the_page_about_checks_are_those_of_the_results(monkeypatc
     check_page = importlib.import_module("check_page")
     page = check_page.PAGE.read_text(encoding="utf-8")
     assert check_page.rendered(page) == page
+
+
+def test_the_page_about_checks_has_an_example_for_github_and_for_gitlab():
+    page = DOCS / "how-to" / "check-an-explanation.md"
+    github, gitlab = (block.text for block in blocks(page) if block.language == "yaml")
+    for example in (github, gitlab):
+        assert re.search(r"^ +- (run: )?verax check run check\.toml$", example, flags=re.MULTILINE)
+    assert "if: always()" in github
+    assert f"allow_failure: {{ exit_codes: [{NOT_PASSED['undecided']}] }}" in gitlab
+    assert "reports: { junit: check.xml }" in gitlab
 
 
 @pytest.mark.parametrize("name", ["write-an-attribution", "write-a-family", "add-a-metric"])
