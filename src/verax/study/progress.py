@@ -4,7 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -36,7 +36,7 @@ class Speed:
 class Watcher:
     """Told what happens; prints a line a minute and at the end, and whatever is worth a line."""
 
-    def __init__(self, units: int, to: TextIO) -> None:
+    def __init__(self, units: int, to: Any) -> None:  # a text stream
         self.speed, self.to, self.now = Speed(units), to, ""
         self.last = time.monotonic()
 
@@ -69,7 +69,7 @@ class Watcher:
 class Bar(Watcher):
     """A bar on a terminal, with lines above it."""
 
-    def __init__(self, units: int, to: TextIO) -> None:
+    def __init__(self, units: int, to: Any) -> None:  # a text stream
         super().__init__(units, to)
         self.bar = Progress(
             TextColumn("[bold]units"),
