@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import verax
-from verax.checking.files import CheckFile, CheckFileError
+from verax.checking.files import CheckFile, CheckFileError, changes, hashes
 from verax.checking.record import read_record
 from verax.cli import app
 from verax.models import save
@@ -143,6 +143,57 @@ def test_a_changed_byte_of_anything_shows(folder, name):
     assert not (folder / "check.html").exists()
 
 
+def test_changed_weights_of_an_onnx_model_show(folder):
+    """They lie in files of their own, which the graph names: an entry of a key and a value, each with its length."""
+    (folder / "model.onnx").write_bytes(b"\x0a\x08location\x12\x09below/w.w")
+    (folder / "below").mkdir()
+    (folder / "below" / "w.w").write_bytes(b"weights")
+    (folder / "check.toml").write_text(CHECK.replace("model.safetensors", "model.onnx"))
+    check = CheckFile.read("check.toml")
+    before = hashes(check)
+    _flip(folder / "below" / "w.w")
+    assert changes(before, hashes(check)) == ["model/below/w.w"]
+
+
+OWN = """\
+from dataclasses import dataclass
+from verax.attribution import Attribution
+from {package} import sign
+
+@dataclass(frozen=True)
+class Own{number}(Attribution):
+    local = False
+    modalities = ("tabular",)
+
+    def explain(self, problem):
+        return sign.SIGN * problem.inputs
+"""
+
+
+@pytest.fixture
+def own_package(folder, request):
+    """A package with a method of one's own, which takes a number from the module beside it; and a check of it."""
+    number = abs(hash(request.node.name))
+    name = f"own_{number}"
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text("")
+    (folder / name / "sign.py").write_text("SIGN = 1\n")
+    (folder / name / "methods.py").write_text(OWN.format(package=name, number=number))
+    text = CHECK.replace('file = "shap.csv"', f'method = "Own{number}"')
+    (folder / "check.toml").write_text(text.split('[[requirements]]\nmetric = "false')[0])
+    return name
+
+
+def test_a_changed_byte_of_code_of_ones_own_shows_wherever_its_package_has_it(folder, own_package):
+    assert run("freeze", "check.toml", "--import", f"{own_package}.methods").exit_code == 0
+    assert run("run", "check.toml", "--import", f"{own_package}.methods").exit_code in (0, 4, 5)
+    (folder / own_package / "sign.py").write_text("SIGN = 2\n")
+    found = run("run", "check.toml", "--import", f"{own_package}.methods")
+    assert found.exit_code == 2
+    assert f": import {own_package}.methods. Freeze" in found.stderr
+    assert run("run", "check.toml").exit_code == 2  # the lock names code that is not imported now
+
+
 def test_a_changed_check_runs_if_it_must_and_the_page_says_so(folder):
     run("freeze", "check.toml")
     CHANGES["check"](folder)
@@ -214,6 +265,10 @@ MISTAKES = {
     "no reason": ('"One letter in ten."', '""', r"requirements\[1\]\.justification: say in words why"),
     "a metric": ("false_reasons", "false_reason", r"requirements\[1\]\.metric: .*did you mean 'false_reasons'"),
     "a column": ('column = "region"', 'column = "town"', "segments.column: expected region, got 'town'"),
+    "a model by number": ('"model.safetensors"', "3", r"problem\.model: expected text, got 3"),
+    "a replacement": ("target = 1", "replacement = 3", r"problem\.replacement: expected text, got 3"),
+    "trust in words": ("target = 1", 'trust = "no"', r"problem\.trust: expected true or false, got 'no'"),
+    "a file of segments": ('"region.csv"', "3", r"segments\.file: expected a file, got int"),
     "no toml": ("[problem]", "[problem", "cannot be read as TOML"),
 }
 

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import inspect
+import os
 import platform
 import sys
 import tomllib
@@ -30,10 +31,12 @@ from verax.data.array_files import SUFFIXES, TABLES, read_table
 from verax.problem.files import attributions_of, open_problem
 from verax.problem.files.description import is_file
 from verax.problem.replacement.words import replacement_from
+from verax.scoring.model_files.opening import weight_files
 
 FORMAT = "verax check 1"
 _FILES = ("model", "inputs", "background", "background_labels")  # of open_problem; these may be files as well:
 _MAYBE = ("features", "baselines", "target")
+_CODE = (".py", ".so", ".pyd")
 _SHARED = ("level", "inputs", "seed", "until")  # of requirements, said once for all
 _TABLES = ("problem", "explanation", "compared_with", "requirements")
 
@@ -138,11 +141,20 @@ def _read(
             f"compared_with: {explanation[0]!r} is the name of the explanation; call the other one otherwise."
         )
     problem = content["problem"]
+    _check_problem(problem)
+    placed = {key: str(folder / value) if _is_path(key, problem) else value for key, value in problem.items()}
+    return placed, explanation, named, tuple(_placed(requirement, folder) for requirement in requirements)
+
+
+def _check_problem(problem: Mapping[str, Any]) -> None:
     _check_keys("problem.", problem, inspect.signature(open_problem).parameters)
     if missing := [key for key in ("model", "inputs") if key not in problem]:
         raise ValueError(f"problem.{missing[0]}: expected a file.")
-    placed = {key: str(folder / value) if _is_path(key, problem) else value for key, value in problem.items()}
-    return placed, explanation, named, tuple(_placed(requirement, folder) for requirement in requirements)
+    for key in (*_FILES, "replacement"):
+        if not isinstance(problem.get(key, ""), str):
+            raise ValueError(f"problem.{key}: expected text, got {problem[key]!r}.")
+    if not isinstance(problem.get("trust", False), bool):
+        raise ValueError(f"problem.trust: expected true or false, got {problem['trust']!r}.")
 
 
 def _check_keys(where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -201,15 +213,30 @@ def hashes(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, str]:
     """The SHA-256 of the check file and of every file that it names, code of one's own among them."""
     digests = {"check": hashlib.sha256(check.text.encode()).hexdigest()}
     for name, path in check.files.items():
-        inside = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-        for file in inside:
-            called = name if file == path else f"{name}/{file.relative_to(path).as_posix()}"
-            digests[called] = _hash(file)
-    for module in imports:
-        source = getattr(sys.modules.get(module), "__file__", None)
-        if source is not None:
-            digests[f"import {module}"] = _hash(Path(source))
-    return digests
+        digests |= {called: _hash(file) for called, file in _parts(name, path).items()}
+    return digests | {f"import {module}": _code_hash(module) for module in imports}
+
+
+def _parts(name: str, path: Path) -> dict[str, Path]:
+    """A file with those in which a model of ONNX keeps its weights; of a folder, everything in it."""
+    if path.is_dir():
+        inside = sorted(file for file in path.rglob("*") if file.is_file())
+        return {f"{name}/{file.relative_to(path).as_posix()}": file for file in inside}
+    weights = weight_files(path) if name == "model" else []
+    return {name: path} | {f"{name}/{os.path.relpath(file, path.parent)}": file for file in weights}
+
+
+def _code_hash(module: str) -> str:
+    """The hash of a module's file, or of all code of the package that it is of: modules import their neighbours."""
+    package = sys.modules[module.partition(".")[0]]
+    if not hasattr(package, "__path__"):
+        source = getattr(package, "__file__", None)
+        return "built into Python" if source is None else _hash(Path(source))
+    digests: dict[str, str] = {}
+    for number, folder in enumerate(map(Path, package.__path__)):
+        code = (file for file in folder.rglob("*") if file.suffix in _CODE)
+        digests |= {f"{number}/{file.relative_to(folder).as_posix()}": _hash(file) for file in code}
+    return digest(**digests)
 
 
 def _hash(path: Path) -> str:

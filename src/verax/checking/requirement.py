@@ -287,6 +287,8 @@ def segments_of(segments: Any) -> Segments | None:
             raise ValueError(f"segments: expected 'class', or a table with score or column, got {segments!r}.")
         return Segments(by="class")
     if isinstance(segments, Mapping):
+        if not isinstance(segments.get("file", ""), str):
+            raise TypeError(f"segments.file: expected a file, got {kind_in_words(segments['file'])}.")
         return Segments(**_known("segments", segments, Segments))
     return Segments(labels=np.asarray(segments))
 

@@ -118,9 +118,8 @@ def check_model_name(path: str | Path) -> None:
 def file_hash(path: str | Path) -> str:
     """Hash of a model's file, and of the files in which an ONNX model keeps its weights, whatever they are called."""
     place = Path(path).expanduser()
-    content = place.read_bytes()
-    digest = hashlib.sha256(content)
-    weights = _weight_files(place, content) if place.suffix.lower() == ".onnx" else []
+    digest = hashlib.sha256(place.read_bytes())
+    weights = weight_files(place)
     for part in weights:
         if len(weights) > 1:  # where one ends and the next begins
             digest.update(f"{part.name} {part.stat().st_size}\n".encode())
@@ -130,9 +129,11 @@ def file_hash(path: str | Path) -> str:
     return digest.hexdigest()
 
 
-def _weight_files(path: Path, content: bytes) -> list[Path]:
-    """Files that a graph names as the location of its tensors: entries of a key and a value, each with its length."""
-    names = set()
+def weight_files(path: Path) -> list[Path]:
+    """Files that an ONNX graph names as the location of its tensors: entries of a key and a value, with its length."""
+    if path.suffix.lower() != ".onnx":
+        return []
+    names, content = set(), path.read_bytes()
     for location in _LOCATION.finditer(content):
         length = location["length"]
         size = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(length))
