@@ -9,7 +9,6 @@ by the effect correlation under noise, Integrated Gradients x input by PC and by
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
@@ -24,7 +23,6 @@ from verax.metrics.choose import COLUMNS
 
 DATA = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}
 EXPLAINED = ("logit", "log_odds", "probability")
-PAGE = Path(__file__).parent.parent / "docs" / "concepts.md"
 HELD_OUT, SEEDS, EPOCHS = 60, 5, 100
 PAIRS = {
     "gradient": (Gradient(), {"effect correlation (noise)": COLUMNS["effect_correlation"]}),
@@ -54,8 +52,6 @@ def main() -> None:
     scores = [score for name in DATA for seed in range(seeds) for score in of_network(name, seed)]
     common.print_table(("data", "method", "metric", *EXPLAINED), lines(scores))
     common.write_results("explained", options, scores=[score._asdict() for score in scores])
-    if not options.quick:
-        PAGE.write_text(common.filled(PAGE.read_text(encoding="utf-8"), {"explained": table(scores)}), encoding="utf-8")
 
 
 def of_network(name: str, seed: int) -> Iterator[Score]:
@@ -105,11 +101,6 @@ def lines(scores: Sequence[Score]) -> list[tuple[str, ...]]:
     }
     keys = dict.fromkeys(key[:3] for key in means)
     return [(*key, *(f"{means[*key, explained]:.3f}" for explained in EXPLAINED)) for key in keys]
-
-
-def table(scores: Sequence[Score]) -> str:
-    """The table of the page."""
-    return common.markdown(("data", "method", "metric", *(f"`{explained}`" for explained in EXPLAINED)), lines(scores))
 
 
 def stored() -> list[Score]:
