@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 import calls
 import verax
 from verax.attribution import KernelShap, TreeShap
+from verax.metrics.choose import why_not
 
 shap = pytest.importorskip("shap", reason="needs the extra shap")
 FEATURES = 5
@@ -217,6 +218,46 @@ def test_other_models_are_refused_before_they_run():
         with pytest.raises(TypeError, match=f"^model: .*({message}).*KernelShap"):
             TreeShap()(calls.problem(scorer, x))
         assert scorer.rows == 0
+
+
+@pytest.mark.parametrize("start", ["zero", LogisticRegression(), DecisionTreeClassifier(max_depth=2)])
+def test_boosted_trees_that_start_from_a_model_are_refused_before_they_run(start):
+    x, y = data(2)
+    scorer = verax.Scorer(GradientBoostingClassifier(n_estimators=2, init=start, **SMALL).fit(x, y))
+    for method in (TreeShap(), TreeShap(interventional=True)):
+        with pytest.raises(TypeError, match=r"^model: .*GradientBoostingClassifier with init=.*KernelShap"):
+            method(calls.problem(scorer, x, background=x[:9]))
+    assert scorer.rows == 0
+    assert bool(why_not(calls.problem(scorer, x))) == (not isinstance(start, LogisticRegression))  # is it flat?
+
+
+@pytest.mark.parametrize("of_booster", [False, True])
+def test_linear_trees_of_lightgbm_are_refused_and_not_taken_to_be_flat(of_booster):
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = data()
+    model = lightgbm.LGBMRegressor(n_estimators=3, linear_tree=True, verbose=-1, n_jobs=1).fit(x, y)
+    scorer = verax.Scorer(model.booster_ if of_booster else model)
+    for method in (TreeShap(), TreeShap(interventional=True)):
+        with pytest.raises(TypeError, match=r"^model: TreeShap cannot read .* with linear_tree=True.*KernelShap"):
+            method(calls.problem(scorer, x, background=x[:9]))
+    assert scorer.rows == 0
+    assert not why_not(calls.problem(scorer, x))
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"), [({"booster": "gblinear"}, "gblinear"), ({"num_parallel_tree": 2}, "parallel trees")]
+)
+def test_boosters_that_shap_cannot_read_are_refused_with_a_background(settings, what):
+    xgboost = pytest.importorskip("xgboost")
+    x, y = data()
+    scorer = verax.Scorer(xgboost.XGBRegressor(n_estimators=3, n_jobs=1, **settings).fit(x, y))
+    with pytest.raises(
+        TypeError, match=rf"^TreeShap\(interventional=True\): shap cannot read .*{what}.*use TreeShap\(\)"
+    ):
+        TreeShap(interventional=True)(calls.problem(scorer, x, background=x[:9]))
+    assert scorer.rows == 0
+    assert TreeShap()(calls.problem(scorer, x[:4])).shape == (4, FEATURES)
+    assert bool(why_not(calls.problem(scorer, x))) == (what != "gblinear")
 
 
 def test_what_it_needs_is_said_before_any_work():

@@ -1,6 +1,7 @@
 """TreeShap: Shapley values of tree ensembles, computed by the packages that read the trees themselves."""
 
 import importlib
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ class TreeShapFamily(Family):
         if self.interventional or not _is_booster(trees):
             _numbers(as_the_trees_take(problem.scorer.adapter, problem.inputs[:1])[0])
             _shap()
+        if self.interventional:
+            _check_for_shap(trees)
 
     def rows(self, members: Sequence[TreeShap], problem: Problem, place: Place) -> Rows:
         """None."""
@@ -148,6 +151,13 @@ def trees_of(model: Any) -> Any:
         raise TypeError(_UNREADABLE.format(what="a GradientBoostingClassifier of more than two classes"))
     if name.startswith("Hist") and np.any(held.is_categorical_):
         raise TypeError(_UNREADABLE.format(what="splits by category in a model of scikit-learn"))
+    if _start(held) is not None:
+        raise TypeError(_UNREADABLE.format(what=f"a {name} with init={_start(held)!r}"))
+    if _has_linear_leaves(held):
+        raise TypeError(
+            f"model: TreeShap cannot read a {name} with linear_tree=True, of which LightGBM gives no contributions; "
+            "KernelShap and PermutationShap take any model."
+        )
     return held
 
 
@@ -156,7 +166,49 @@ def made_of_trees(model: Any) -> bool:
     _, held = _behind(model)
     while hasattr(held, "steps") and held.steps:
         held = held.steps[-1][1]
-    return _is_read(held)
+    return _is_read(held) and not _has_slopes(held)
+
+
+def _has_slopes(trees: Any) -> bool:
+    """Whether what counts as trees moves with its inputs between splits."""
+    start = _start(trees)
+    lines = hasattr(start, "predict") and (not _is_read(start) or _has_slopes(start))
+    return lines or _has_linear_leaves(trees) or _xgboost_part(trees).get("name") == "gblinear"
+
+
+def _start(trees: Any) -> Any:
+    """What the user has boosted trees of scikit-learn start from, an estimator or "zero"; None for a constant."""
+    start = trees.init_ if type(trees).__name__.startswith("GradientBoosting") else None
+    return None if type(start).__name__.startswith("Dummy") else start
+
+
+def _has_linear_leaves(trees: Any) -> bool:
+    if not type(trees).__module__.startswith("lightgbm"):
+        return False
+    booster = getattr(trees, "booster_", trees)
+    return "is_linear=1" in booster.model_to_string(num_iteration=1)
+
+
+def _xgboost_part(trees: Any) -> dict[str, Any]:
+    """How a model of XGBoost was boosted, in its own words; nothing for others."""
+    if not type(trees).__module__.startswith("xgboost"):
+        return {}
+    booster = trees.get_booster() if hasattr(trees, "get_booster") else trees
+    part: dict[str, Any] = json.loads(booster.save_config())["learner"]["gradient_booster"]
+    return part
+
+
+def _check_for_shap(trees: Any) -> None:
+    """Raise for what shap cannot read although the package's own code can."""
+    part = _xgboost_part(trees)
+    what = "a linear booster (gblinear)" if part.get("name") == "gblinear" else ""
+    if int(part.get("gbtree", part).get("gbtree_model_param", {}).get("num_parallel_tree", 1)) > 1:
+        what = "parallel trees of XGBoost (num_parallel_tree)"
+    if what:
+        raise TypeError(
+            f"TreeShap(interventional=True): shap cannot read {what}; use TreeShap() without a background, or "
+            "KernelShap or PermutationShap, which take any model."
+        )
 
 
 def _behind(model: Any) -> tuple[Any, Any]:
