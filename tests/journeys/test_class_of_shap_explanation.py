@@ -163,6 +163,23 @@ def test_arrays_of_the_predicted_class_beside_target_1_give_the_other_warning(da
         calls.evaluate(model, x, sign * explanation.values, ["pc"], target=1)
 
 
+@pytest.mark.filterwarnings("error:target")
+@pytest.mark.parametrize("named", [True, False])
+def test_an_explanation_whose_class_is_known_is_not_said_to_be_of_another(
+    data: Any, explanation: Any, named: bool
+) -> None:
+    """However badly it scores: here it says the reverse of what the model does for inputs predicted as class 0."""
+    model, x, _ = data
+    sign = 2 * model.predict(x)[:, None] - 1
+    sums = explanation.values.sum(1, keepdims=True)
+    reverse = sign * explanation.values
+    reverse += (sums - reverse.sum(1, keepdims=True)) * (np.arange(x.shape[1]) == reverse.shape[1] - 1)  # the class
+    wrong = shap.Explanation(reverse, explanation.base_values, x)
+    for target in (None, 1):
+        found = calls.evaluate(model, x, {"shap": wrong} if named else wrong, ["pc"], target=target)
+        assert (found["pc"].target == 1).all()
+
+
 @pytest.mark.filterwarnings("error")
 def test_right_attributions_and_random_ones_give_no_warning(data: Any, explanation: Any) -> None:
     model, x, _ = data

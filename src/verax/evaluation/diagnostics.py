@@ -238,7 +238,7 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
     odd = [result for result in results.values() if _negates(result.metric)]
     level = 1 - _CHANCE / max(1, sum(2 * len(result.labels) for result in odd))
     mixed = []
-    sound = set(task.problem.computed)  # what the call computed for what is followed, or is alike in both classes
+    sound = set(task.problem.of_tracked)  # and what is above or below 0 in both classes
     for result in odd:
         scores = result.scores.double().cpu()
         by_class = (estimates(scores[:, predicted == number], level=level) for number in (0, 1))

@@ -74,7 +74,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     methods = _methods(ordered)
     zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
     rated = attributed(problem, {**ordered, **dict.fromkeys(methods, zeros)} if methods else ordered)
-    rated = replace(rated, remarks=whose.remarks)
+    rated = replace(rated, remarks=whose.remarks, of_tracked=whose.of_tracked)
     named = metrics_for(problem, metrics)
     for name, metric in [*named.items()] if metrics == "all" else ():
         try:
@@ -88,7 +88,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     computed = explain(problem, methods)
     values = {name: problem.order("attributions", array) for name, array in computed.items()}
     rated = attributed(problem, {**ordered, **values})
-    rated = replace(rated, remarks=whose.remarks, computed=frozenset(methods))
+    rated = replace(rated, remarks=whose.remarks, of_tracked=whose.of_tracked | methods.keys())
     return Call(rated, named, spent + computed.cost)
 
 

@@ -22,6 +22,7 @@ class Known(NamedTuple):
     attributions: Any  # as they were given; of an explanation with one value per class, those of the tracked class
     problem: Problem  # with the class to follow
     remarks: tuple[str, ...] = ()  # what to tell of it, a sentence each
+    of_tracked: frozenset[str] = frozenset()  # names of those known to explain the class to follow
 
 
 def with_known_class(attributions: Any, problem: Problem, per_row: bool = False) -> Known:
@@ -36,23 +37,28 @@ def with_known_class(attributions: Any, problem: Problem, per_row: bool = False)
     }
     single = {label: explanation for label, explanation in explanations.items() if label not in by_class}
     remarks: tuple[str, ...] = ()
+    of_tracked = {_name(label) for label in by_class}
     if single and problem.scorer.adapter.returns != "values":
-        target, remarks = _followed(single, problem, per_row)
+        target, remarks, known = _followed(single, problem, per_row)
+        of_tracked |= known
         problem = problem if target is None else problem.with_target(target)
     if not by_class:
-        return Known(attributions, problem, remarks)
+        return Known(attributions, problem, remarks, frozenset(of_tracked))
     classes, count = problem.classes.cpu(), problem.class_scores("probability").shape[1]
     picked = {label: _of_class(label, explanation, classes, count) for label, explanation in by_class.items()}
     if not isinstance(attributions, Mapping):
-        return Known(next(iter(picked.values())), problem, remarks)
-    return Known({name: picked.get(name, explanation) for name, explanation in attributions.items()}, problem, remarks)
+        return Known(next(iter(picked.values())), problem, remarks, frozenset(of_tracked))
+    chosen = {name: picked.get(name, explanation) for name, explanation in attributions.items()}
+    return Known(chosen, problem, remarks, frozenset(of_tracked))
 
 
-def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) -> tuple[Any, tuple[str, ...]]:
-    """The class to follow, None where the problem says it, and what to tell of it."""
+def _followed(
+    explanations: Mapping[Any, Any], problem: Problem, per_row: bool
+) -> tuple[Any, tuple[str, ...], set[str]]:
+    """The class to follow, None where the problem says it, what to tell of it, and names of what surely explains it."""
     chances, count = problem.class_scores("probability"), len(problem)
     if problem.scorer.adapter.returns == "values":  # which some models tell as they run
-        return None, ()
+        return None, (), set()
     predicted, labels = chances.argmax(1), problem.labels
     known: dict[Any, Tensor | None] = {}
     for label, explanation in explanations.items():
@@ -68,14 +74,14 @@ def _followed(explanations: Mapping[Any, Any], problem: Problem, per_row: bool) 
     if problem.target is not None:
         followed = resolve_target(problem.target, predicted, chances.shape[1], labels)
         _check_agreement(known, followed, labels)
-        return None, ()
-    classes = _common_class(known, labels)
+        return None, (), {_name(label) for label, explained in known.items() if explained is not None}
+    classes, names = _common_class(known, labels), {_name(label) for label in known}
     if (classes == classes[0]).all():
         number = int(classes[0])
-        named = ", ".join(_name(label) for label in known)
-        remark = f"{named}: the explanation is of {class_name(number, labels)}, which is tracked for all inputs."
-        return _as_target(number, labels), (remark,)
-    return [_as_target(int(explanation), labels) for explanation in classes] if per_row else None, ()
+        whose = f"the explanation is of {class_name(number, labels)}, which is tracked for all inputs"
+        remark = f"{', '.join(map(_name, known))}: {whose}."
+        return _as_target(number, labels), (remark,), names
+    return [_as_target(int(explanation), labels) for explanation in classes] if per_row else None, (), names
 
 
 def _sums(explanation: Any, count: int) -> Float[Tensor, " n"] | None:

@@ -105,7 +105,7 @@ class Attributed:
     layout: Layout  # the form in which results go back
     replacement: Replacement  # what removed features become, for metrics that do not say it themselves
     remarks: tuple[str, ...] = ()  # what results say of the call, a sentence each
-    computed: frozenset[str] = frozenset()  # names of attributions that the call itself computed
+    of_tracked: frozenset[str] = frozenset()  # names of attributions known to explain the tracked class
 
     @property
     def removed(self) -> str:
@@ -149,7 +149,7 @@ class Attributed:
             attributions=(*self.attributions, values.to(self.attributions[0])),
             precision=torch.cat((self.precision, self.precision[:1])),
             layout=replace(self.layout, names=(*self.layout.names, name)),
-            computed=self.computed | {name},
+            of_tracked=self.of_tracked | {name},
         )
 
     def stacked(self, which: slice, rows: slice) -> Float[Tensor, "k b *rest"]:

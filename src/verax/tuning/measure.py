@@ -124,7 +124,7 @@ class Bench:
         random = {"random": Random()} if self.beside_random else {}
         rated = {**attributions, **random}
         call = prepared(self.problem[rows], rated, self.metrics, check_call)
-        ours = replace(call.rated, computed=frozenset(rated))  # explanations of what the problem follows
+        ours = replace(call.rated, of_tracked=frozenset(rated))
         result = run(call._replace(rated=ours))
         scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
         if self.beside_random:
