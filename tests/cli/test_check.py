@@ -83,6 +83,7 @@ def test_a_frozen_check_passes_with_a_line_per_requirement_a_page_and_junit(fold
     page = (folder / "check.html").read_text()
     assert "Nothing has changed since" in page
     assert "One letter in ten." in page
+    assert "0, of the draw of inputs and of a random explanation" in page
     assert "Annex IV, 2(g)" in page
     assert "<script" not in page
     assert not re.search(r'(?:src|href)="http', page)

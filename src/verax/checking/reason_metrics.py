@@ -31,7 +31,8 @@ _LIMITATIONS = {
     "false": "A feature that counts only together with another one has no effect alone, and passes for a false reason.",
     "omitted": "Effects are of single features: one that counts only together with others is not missed.",
     "share": "Features are removed together; where the model was never trained on such rows, effects mean little.",
-    "stability": "Reasons that are always the same may always be wrong.",
+    "stability": "Reasons that are always the same may always be wrong. A check looks for neighbours among the inputs "
+    "that it measures together, at most 512: the fewer there are, the less alike they are.",
 }
 
 

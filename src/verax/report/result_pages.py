@@ -140,7 +140,8 @@ def _required(check: "Check", number: int, requirement: "Requirement") -> dict[s
         "misses": metric.known_limitations,
         "settings": {
             "level": f"{100 * requirement.level:.4g} %",
-            "inputs": "all" if inputs is None else f"{inputs:,}, drawn by seed {requirement.seed}",
+            "inputs": "all" if inputs is None else f"{inputs:,}",
+            "seed": f"{requirement.seed}, of the draw of inputs and of a random explanation",
             "until": requirement.until or "all of them are measured",
             "segments": "none" if segments is None else f"{segments.words}, intervals corrected for their number",
             "intervals": ", ".join(sorted(intervals)),
