@@ -1,6 +1,7 @@
 """``verax evaluate`` as a person uses it: every kind of file, every kind of model, and whatever can be wrong."""
 
 import contextlib
+import copy
 import html
 import json
 import re
@@ -255,6 +256,21 @@ def test_columns_go_in_the_order_of_a_model_that_knows_their_names(tmp_path):
     np.testing.assert_allclose(
         found, calls.prediction_change(verax.Scorer(module, returns="logits"), x, a).value, rtol=0, atol=1e-6
     )
+
+
+@pytest.mark.filterwarnings("ignore:output")
+def test_notes_speak_of_options_and_attributions_keep_their_names(folder, tmp_path):
+    np.save(tmp_path / "output.npy", (X - 2) * SKLEARN.coef_[0])  # of the way from another baseline
+    files = ["--model", folder / "torch.onnx", "--inputs", folder / "x.npy", "--attributions", tmp_path / "output.npy"]
+    said = ran(*files, "--returns", "logits", "--output", "logit", "--target", "1", "--metric", "pc").stdout
+    assert "\noutput: its values sum to f(x)" in said
+    assert "Pass what it was explained against as --baselines, or" in said
+    sure = copy.deepcopy(SKLEARN)
+    sure.coef_ = 1000 * sure.coef_
+    made = skl2onnx.to_onnx(sure, X[:1], options={"zipmap": False})
+    (tmp_path / "sure.onnx").write_bytes(made.SerializeToString())
+    said = ran("--model", tmp_path / "sure.onnx", *files[2:-1], folder / "noise.npy").stdout
+    assert "\n--output: the model is sure of" in said
 
 
 def test_json_holds_the_rankings(folder):

@@ -118,8 +118,17 @@ def evaluate(
         facts = {"model": model, "inputs": inputs, "attributions": ", ".join(map(str, [*paths, *methods]))}
         facts |= {"target": target or tracked} | ({} if baselines is None else {"baselines": baselines})
         written = _write(comparison, out, report, {name: str(value) for name, value in facts.items()})
-    text = f"{comparison}\n\nModel {model}, inputs {inputs}: {comparison.rows:,} model rows."
+    text = f"{_told(comparison)}\n\nModel {model}, inputs {inputs}: {comparison.rows:,} model rows."
     common.show(ranking_facts(comparison), text, as_json=as_json, written=written)
+
+
+def _told(comparison: "Comparison") -> str:
+    """The comparison in text, whose notes speak of options; a note on an attribution begins with its name."""
+    lines = []
+    for line in str(comparison).splitlines():
+        name = next((f"{label}: " for label in comparison.evaluation.labels if line.startswith(f"{label}: ")), "")
+        lines.append(name + common.as_options(line.removeprefix(name)))
+    return "\n".join(lines)
 
 
 def ranking_facts(comparison: "Comparison") -> dict[str, Any]:
