@@ -298,8 +298,8 @@ class AdaptiveResult(PredictionChangeResult):
         It is an estimate from the points that were scored. It held for at least 95 of 100 inputs of every network
         with continuous activations, forest, boosted or single tree and neighbours model measured
         (``docs/open-questions.md``). It does not promise that for curves that are level almost everywhere and jump,
-        such as those of networks with sign activations or hard thresholds: there it held for 87 to 100 of 100 with PC
-        and LPC, and with DPC of 784 features for as few as 38, the score off by up to 0.28 where 0.02 was tolerated.
+        such as those of networks with sign activations or hard thresholds: there it held for as few as 92 of 100 with
+        PC, and of 784 features with LPC for 45 and with DPC for 26 (``benchmarks/sign_activations.py``).
         A curve that is level at every point that was scored gets an error of 0, whatever it does between them. For
         such models take one feature per step (``steps`` of at least the number of features).
         """
