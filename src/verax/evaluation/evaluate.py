@@ -88,7 +88,7 @@ def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check
     computed = explain(problem, methods)
     values = {name: problem.order("attributions", array) for name, array in computed.items()}
     rated = attributed(problem, {**ordered, **values})
-    rated = replace(rated, remarks=whose.remarks, of_tracked=whose.of_tracked | methods.keys())
+    rated = replace(rated, remarks=whose.remarks, of_tracked=whose.of_tracked.union(methods))
     return Call(rated, named, spent + computed.cost)
 
 
