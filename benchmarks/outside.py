@@ -17,9 +17,20 @@ from typing import Any
 
 import common
 import outside_parts
+import polars as pl
 
 JSON = common.RESULTS / "outside.json"
 PAGE = Path(__file__).parents[1] / "docs" / "outside.md"
+FILES = PAGE.parent / "results" / "outside"  # tables too long for a page
+LONG = (
+    ("captum_quantus", "infidelity"),
+    ("naopc", "missing"),
+    ("naopc", "scores"),
+    ("naopc", "too_high"),
+    ("shapley", "all"),
+    ("xai_bench", "gaussian"),
+    ("xai_units", "trials"),
+)
 BLOCK = re.compile(r"(<!-- (?P<part>\w+)/(?P<table>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -33,6 +44,9 @@ def main() -> None:
         seconds = run(name, options.data)
         print(f"{name}: {seconds:.1f} s")
     PAGE.write_text(rendered(PAGE.read_text(), stored()))
+    FILES.mkdir(exist_ok=True)
+    for file, content in files(stored()).items():
+        (FILES / file).write_text(content)
 
 
 def part_names() -> list[str]:
@@ -83,6 +97,18 @@ def tables_of(parts: dict[str, Any]) -> dict[str, dict[str, str]]:
     """The tables of each part, and one of the parts themselves."""
     own = {name: part(name).tables(content["measured"]) for name, content in parts.items()}
     return own | {"all": {"parts": _overview(parts)}}
+
+
+def files(parts: dict[str, Any]) -> dict[str, str]:
+    """The tables that the page links to, as CSV."""
+    tables = tables_of(parts)
+    return {f"{name}-{table}.csv": _csv(tables[name][table]) for name, table in LONG}
+
+
+def _csv(table: str) -> str:
+    lines = (re.split(r"(?<!\\)\|", line.strip()[1:-1]) for line in table.strip().splitlines())
+    head, _, *rows = ([cell.strip().replace("\\|", "|") for cell in line] for line in lines)
+    return pl.DataFrame(rows, schema=head, orient="row").write_csv()
 
 
 def _overview(parts: dict[str, Any]) -> str:

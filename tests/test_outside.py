@@ -30,10 +30,37 @@ def test_the_tables_of_the_page_are_those_of_the_stored_results(outside: ModuleT
     assert outside.rendered(page, outside.stored()) == page
 
 
-def test_every_table_of_a_stored_part_stands_on_the_page(outside: ModuleType) -> None:
+def test_files_that_the_page_links_to_have_the_stored_results(outside: ModuleType) -> None:
+    files = outside.files(outside.stored())
+    assert {path.name: path.read_text() for path in outside.FILES.iterdir()} == files
+    assert all(f"results/outside/{name}" in outside.PAGE.read_text() for name in files)
+
+
+def test_sentences_of_the_page_have_the_numbers_of_its_files(outside: ModuleType) -> None:
+    page = outside.PAGE.read_text()
+    names = ("naopc-scores", "xai_units-trials")
+    read = {name: pl.read_csv(outside.FILES / f"{name}.csv", infer_schema=False) for name in names}
+    total = read["naopc-scores"].row(-1, named=True)
+    assert f"Of {total['rows']} scores {total['compared']} can be compared; all agree, to {total['furthest']}" in page
+    assert f"All limits take {total['seconds']} s." in page
+    trials = {line["metric"]: line["failed"] for line in read["xai_units-trials"].to_dicts()}
+    count = {name: failed.split()[0] for name, failed in trials.items()}
+    assert (
+        f"failed {trials['Effect correlation, 160 draws']} trials of slopes, Infidelity {count['Infidelity']}, "
+        f"LPC {count['LPC']}, DPC {count['DPC, signed']} (by magnitude {count['DPC, by magnitude']}); under removal it "
+        f"failed {trials['Effect correlation (removal), 160 draws']} of contributions, "
+        f"Sensitivity-N {count['Sensitivity-N']}, PC {count['PC']}, comprehensiveness {count['Comprehensiveness']}"
+    ) in page
+    furthest = pl.read_csv(outside.FILES / "xai_bench-gaussian.csv").select("conditional means", "Shapley values").max()
+    means, values = (f"{float(value):.1e}" for value in furthest.row(0))
+    assert f"The furthest conditional mean is {means} away, the furthest Shapley value {values}" in page
+
+
+def test_every_table_of_a_stored_part_stands_on_the_page_or_in_a_file(outside: ModuleType) -> None:
     blocks = {(match["part"], match["table"]) for match in outside.BLOCK.finditer(outside.PAGE.read_text())}
     tables = {(name, table) for name, own in outside.tables_of(outside.stored()).items() for table in own}
-    assert blocks == tables
+    assert blocks | set(outside.LONG) == tables
+    assert not blocks & set(outside.LONG)
 
 
 def test_results_are_stored_beside_those_of_other_parts(
