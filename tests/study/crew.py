@@ -4,6 +4,7 @@ It hands out no more units after the first one is done, so that it can be ended 
 """
 
 import contextlib
+import io
 import json
 import sys
 import time
@@ -12,17 +13,12 @@ from pathlib import Path
 
 import verax.study.run
 from study.forking import without_pace
+from verax.study.progress import Watcher
 from verax.study.spec import parse_spec
 
 
-class Waiting:
+class Waiting(Watcher):
     """A watcher that does not come back from the first unit."""
-
-    def log(self, line: str) -> None:
-        """Not of interest."""
-
-    def family(self, name: str) -> None:
-        """Not of interest."""
 
     def done(self, rows: int) -> None:
         while True:
@@ -31,7 +27,7 @@ class Waiting:
 
 @contextlib.contextmanager
 def watching(units: int) -> Iterator[Waiting]:
-    yield Waiting()
+    yield Waiting(units, io.StringIO())
 
 
 def main(spec_file: str, folder: str) -> None:

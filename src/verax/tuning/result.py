@@ -129,9 +129,10 @@ class Tuned:
 
     @property
     def equals(self) -> list[Attribution]:
-        """Configurations that may be as good as the best or better, but hardly by more than the tolerance."""
+        """Configurations whose first metric is not significantly behind the best's, on the inputs that both have."""
         winner = self.winner
-        return [candidate.configuration for candidate in self._ranked() if candidate.alive and candidate is not winner]
+        rivals = (candidate for candidate in self._ranked() if candidate.alive and candidate is not winner)
+        return [candidate.configuration for candidate in rivals if not self._behind(candidate, winner).low > 0]
 
     @property
     def table(self) -> "pl.DataFrame":
@@ -267,6 +268,9 @@ class Tuned:
     def _estimate(self, candidate: Candidate, metric: int) -> Estimate:
         return estimates(candidate.scores[metric][None], level=self.rule.level)[0]
 
+    def _behind(self, candidate: Candidate, winner: Candidate) -> Estimate:
+        return self.rule.difference(winner, candidate, 0, min(candidate.inputs, winner.inputs))
+
     def _row(self, candidate: Candidate, settings: Sequence[str], winner: Candidate) -> dict[str, Any]:
         configuration = candidate.configuration
         row: dict[str, Any] = {"trial": candidate.number, "method": type(configuration).__name__}
@@ -275,8 +279,7 @@ class Tuned:
         row |= {"state": candidate.state(self.inputs), "inputs": candidate.inputs}
         for at, name in enumerate(self.metrics):
             row |= _interval(name, self._estimate(candidate, at) if candidate.inputs else None)
-        common = min(candidate.inputs, winner.inputs)
-        row |= _interval("behind", self.rule.difference(winner, candidate, 0, common) if common else None)
+        row |= _interval("behind", self._behind(candidate, winner) if min(candidate.inputs, winner.inputs) else None)
         row |= {"cost": candidate.cost, "rows": candidate.rows, "seconds": candidate.seconds}
         return row | {"reason": candidate.reason or None, "configuration": configuration.canonical}
 
