@@ -22,7 +22,7 @@ import polars as pl
 import torch
 
 from verax.core.engine import Processes
-from verax.study.engine import StudyWork, shares, study_engine, watched
+from verax.study.engine import StudyWork, shares, study_engine
 from verax.study.progress import Watcher, watching
 from verax.study.run import complete
 from verax.study.spec import load_spec
@@ -45,19 +45,10 @@ class Deadline:
     """Passes on what a watcher is told, until the time is over."""
 
     def __init__(self, watcher: Watcher, end: float) -> None:
-        self.log, self.watcher, self.end = watcher.log, watcher, end
+        self.watcher, self.end = watcher, end
 
-    def family(self, name: str) -> None:
-        """What is computed now."""
-        self.watcher.family(name)
-        self._check()
-
-    def done(self, rows: int) -> None:
-        """A unit is stored."""
-        self.watcher.done(rows)
-        self._check()
-
-    def _check(self) -> None:
+    def __call__(self, event: str | int) -> None:
+        self.watcher(event)
         if time.monotonic() > self.end:
             raise OutOfTimeError
 
@@ -90,14 +81,15 @@ def main() -> None:
 
 def computed(study: Study, machine: Machine, processes: int, end: float) -> dict[str, Any]:
     """Compute what is missing, and meanwhile, in a thread, how far Infidelity's own error reaches."""
-    present = study.store.contents("scores", study.stems).found
+    present = study.store.contents("scores", study.stems).files
     todo = [unit for unit in study.units if unit.stem not in present]
     began, complete = time.monotonic(), True
     with ThreadPoolExecutor(1) as thread, watching(len(todo)) as watcher:
         tables = thread.submit(uncertainty, study, machine)
         try:
-            with Processes([StudyWork.of(study, machine)] * processes) as engine:
-                list(engine.run(shares(todo, processes), watched(Deadline(watcher, end))))
+            work = StudyWork(str(study.store.folder.absolute()), tuple(study.imports), machine)
+            with Processes([work] * processes) as engine:
+                list(engine.run(shares(todo, processes), Deadline(watcher, end)))
         except OutOfTimeError:
             complete = False
         units_seconds = time.monotonic() - began
@@ -110,7 +102,7 @@ def uncertainty(study: Study, machine: Machine) -> float:
     """The resampling study of Infidelity; returns its seconds."""
     began = time.monotonic()
     tables = uncertainty_tables(study)
-    present = study.store.contents("uncertainty", list(tables)).found
+    present = study.store.contents("uncertainty", list(tables)).files
     for stem in tables:
         if stem not in present:
             compute_uncertainty(study, stem, machine)
@@ -119,7 +111,7 @@ def uncertainty(study: Study, machine: Machine) -> float:
 
 def ended(study: Study) -> Study:
     """The study of those inputs, from the first on, that all models have; what was computed beyond them is removed."""
-    present = study.store.contents("scores", study.stems).found
+    present = study.store.contents("scores", study.stems).files
     data = []
     for each in study.spec.data:
         names = {model.name for model in each.models}
@@ -158,7 +150,7 @@ def verified(study: Study, machine: Machine) -> dict[str, Any]:
 
 
 def report(study: Study, content: dict[str, Any]) -> None:
-    files = study.store.contents("scores", study.stems).found
+    files = study.store.contents("scores", study.stems).files
     rows = []
     for name in study.models:
         paths = [files[unit.stem] for unit in study.units if unit.model == name]

@@ -102,7 +102,7 @@ def fill(study: Study) -> None:
 
 def plan(spec: StudySpec, store: Store) -> None:
     study = Study(spec, store)
-    found = store.contents("scores", [unit.stem for unit in study.units]).found
+    found = store.contents("scores", [unit.stem for unit in study.units]).files
     plan_of(study, [unit for unit in study.units if unit.stem not in found], HERE)
 
 

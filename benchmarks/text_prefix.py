@@ -138,7 +138,7 @@ def shares(inputs: TextInputs, given: dict[str, Tensor]) -> dict[str, dict[str, 
     """The share of tokens that could be spared, by attribution and for all in one call."""
     totals: dict[str, list[int]] = {}
     for number in range(len(inputs)):
-        ids = inputs.values[number][inputs.there[number]].tolist()
+        ids = inputs.values[number][inputs.present[number]].tolist()
         places = [place for place, feature in enumerate(inputs.features[number].tolist()) if feature >= 0]
         together: set[tuple[int, ...]] = set()
         for name, values in given.items():

@@ -70,7 +70,7 @@ def timed(folder: Path, model: Path, workers: int, number: int) -> tuple[float, 
             rows += batch.rows if at > workers else 0
             began = time.perf_counter() if at == workers else began
         seconds = time.perf_counter() - began
-        join.close()
+        join.connection.close()
     return seconds, rows
 
 

@@ -310,7 +310,7 @@ def test_the_report_stands_alone(folder, tmp_path):
     sentences = [
         line.split(": ", 1)[1] for line in found.output.splitlines() if re.match("(PC|DPC|Infidelity): ", line)
     ]
-    assert len(sentences) == 3 + 2  # each against the next under Infidelity, and what PC and DPC cannot see
+    assert len(sentences) == 3 + 3  # each against the next under Infidelity, and the known limitations of each metric
     assert all(sentence in text for sentence in sentences)
 
 

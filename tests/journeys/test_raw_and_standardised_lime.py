@@ -49,27 +49,28 @@ def network() -> torch.nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("made", "method", "labels"),
+    ("made", "method", "labels", "trees"),
     [
-        (lambda: RandomForestClassifier(20, max_depth=3, random_state=0).fit(FRAME, LOGIT > 0), LIME, LOGIT > 0),
-        (lambda: LinearRegression().fit(FRAME[["rate", "age", "income"]], LOGIT), LIME, LOGIT),
-        (network, SmoothGrad(0.25, samples=8), LOGIT > 0),
+        (lambda: RandomForestClassifier(20, max_depth=3, random_state=0).fit(FRAME, LOGIT > 0), LIME, LOGIT > 0, True),
+        (lambda: LinearRegression().fit(FRAME[["rate", "age", "income"]], LOGIT), LIME, LOGIT, False),
+        (network, SmoothGrad(0.25, samples=8), LOGIT > 0, False),
     ],
     ids=["forest", "regression with columns in another order", "network"],
 )
 @pytest.mark.filterwarnings("ignore:PC and DPC")
-def test_the_report_can_be_pasted(tmp_path: Path, made: Any, method: Any, labels: Any) -> None:
+def test_the_report_can_be_pasted(tmp_path: Path, made: Any, method: Any, labels: Any, trees: bool) -> None:
     model = made()
     found = verax.run_study(
         models={"own": model}, data=(FRAME, labels), attributions=[method, Random()], out=tmp_path, limit=12, examples=0
     )
     codes = printed(found.report.read_text())
-    assert set(codes) == {"PC", "DPC"}
+    assert set(codes) == {"Effect correlation (removal)"} | (set() if trees else {"Effect correlation"})
     material = found.study.models["own"].material
     rows = {"x": FRAME.iloc[material.rows], "train": FRAME.iloc[material.dataset.split.train]}
     frame = found.to_frame().filter(configuration=method.canonical)
-    for metric, column in (("PC", "pc"), ("DPC", "dpc")):
-        again = pasted(codes[metric], {"model": model, **rows}).to_frame()
-        assert again.filter(attribution=again["attribution"][0])[column].to_list() == pytest.approx(
+    for metric, code in codes.items():
+        column = "effect_correlation_baseline" if "removal" in metric else "effect_correlation"
+        again = pasted(code, {"model": model, **rows}).to_frame()
+        assert again.filter(attribution=again["attribution"][0])["effect_correlation"].to_list() == pytest.approx(
             frame[column].to_list(), abs=1e-6
         )  # stored in single precision

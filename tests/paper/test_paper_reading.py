@@ -37,7 +37,7 @@ answered = claims(replace(tables, scores=lost, runtimes=(runtime(),)), resamples
 assert all(c.verdict != "not measured" for c in answered if c.number in (5, 6, 7, 8, 13, 15))
 print([c.verdict for c in answered if "no further" in c.claim])
 print(as_markdown(answered).splitlines()[0])
-print(View(tables, ()).pair, _LEADING["local"], [metric.column for metric in View(tables, ()).main])
+print(View(tables, ()).pair, _LEADING[0], [metric.column for metric in View(tables, ()).main])
 print([described(column, DirectedPredictionChange(), False).label for column in ("{old}", "{new}")])
 """
 

@@ -60,11 +60,11 @@ def test_a_study_without_a_first_unit_is_no_study(gpu_study, copied) -> None:
 
 def test_units_are_counted_until_the_time_is_over(gpu_study) -> None:
     with watching(2) as watcher:
-        gpu_study.Deadline(watcher, time.monotonic() + 1000).done(5)
+        gpu_study.Deadline(watcher, time.monotonic() + 1000)(5)
         assert watcher.speed.finished == 1
-        for tell in (lambda late: late.done(5), lambda late: late.family("LIME")):
+        for event in (5, "LIME"):
             with pytest.raises(gpu_study.OutOfTimeError):
-                tell(gpu_study.Deadline(watcher, time.monotonic() - 1))
+                gpu_study.Deadline(watcher, time.monotonic() - 1)(event)
 
 
 def test_the_study_is_computed_and_verified(copied, finished, tmp_path) -> None:

@@ -116,7 +116,7 @@ class _Rollout:
         self, *values: Tensor, **arguments: Tensor
     ) -> tuple[Float[Tensor, "n length length"], dict[str, Tensor]]:
         ids = values[0] if values else arguments["input_ids"]
-        model_arguments = {name: value for name, value in arguments.items() if name not in ("labels", "asked")}
+        model_arguments = {name: value for name, value in arguments.items() if name not in ("labels", "marks")}
         outputs = self.model(*values, **model_arguments, output_attentions=True)
         layers = getattr(outputs, "attentions", None)
         if not layers or any(layer is None for layer in layers):
@@ -147,8 +147,8 @@ def _read(
 ) -> Float[Tensor, "n length"]:
     """The row of the place where the answer is read, or the mean of those places, as tokens stand in the inputs."""
     shown = arguments[_MASK].bool()
-    if "asked" in arguments:
-        weights = arguments["asked"].float()
+    if "marks" in arguments:
+        weights = arguments["marks"].float()
     elif "labels" in arguments:  # a place predicts the next token
         weights = nn.functional.pad(arguments["labels"][:, 1:] >= 0, (0, 1)).float()
         weights = weights / weights.sum(1, keepdim=True)
