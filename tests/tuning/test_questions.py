@@ -167,3 +167,13 @@ def test_pages_and_notebooks_have_both_answers(found, tmp_path):
             for one in found.searches.values()
         )
     assert found.plot().to_dict()
+
+
+def test_what_is_significantly_behind_is_no_equal_of_the_best(problem):
+    """Eight inputs are too few for bets to drop a trial, but not for a paired difference to show that it is worse."""
+    tuned = verax.tune(problem[:8], METHODS)["baseline"]
+    behind = dict(tuned.table.select("configuration", "behind_low").iter_rows())
+    assert sum(trial.alive for trial in tuned.candidates) > 1 + len(tuned.equals)
+    assert {tuned.best, *tuned.equals} == {METHODS[1], Occlusion()}  # equal but for rounding
+    assert all(behind[configuration.canonical] <= 0 for configuration in tuned.equals)
+    assert "Random" not in str(tuned).split("Not significantly different")[1].split("import")[0]

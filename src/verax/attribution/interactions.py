@@ -30,7 +30,7 @@ _ONE_BY_ONE = 96  # features up to which the reach of each is tuned by itself
 _FOR_EACH = 4  # coalitions per feature from which they tell it
 _STEPS, _RATE = 12, 0.35  # of that, in log-odds of reaches and logarithms of noise
 _SMALLEST, _LARGEST = -12.0, 3.0  # of both
-_GRID = 1 / 16  # of both: so fine are they told apart
+_GRID = 1 / 16  # both are rounded to multiples of it
 _ONE_AT_LEAST = -5.0  # some interactions are left, whose variance can be made 1
 _AT_ONCE = 2048  # coalitions whose covariances are held together: more are fitted in parts
 _ROUNDING = 1e-9
@@ -161,17 +161,17 @@ class _Regression:
         place = torch.cat((torch.logit(reach), noise.log()[:, None]), dim=1)
         place = ((place / _GRID).round() * _GRID).clamp(_SMALLEST, _LARGEST)
         mean, square = torch.zeros_like(place), torch.zeros_like(place)
-        best, found = noise.new_full(noise.shape, -torch.inf), place
+        best, best_place = noise.new_full(noise.shape, -torch.inf), place
         for step in range(1, _STEPS + 1):
             likelihood, slope = self._likelihood_and_slope(place[:, :-1].sigmoid(), place[:, -1].exp())
-            found = torch.where((likelihood > best)[:, None], place, found)
+            best_place = torch.where((likelihood > best)[:, None], place, best_place)
             best = torch.maximum(likelihood, best)
             mean, square = 0.8 * mean + 0.2 * slope, 0.9 * square + 0.1 * slope.square()
             move = (mean / (1 - 0.8**step)) / ((square / (1 - 0.9**step)).sqrt() + _ROUNDING)
             place = ((place + _RATE * move) / _GRID).round() * _GRID  # rounding of other batches leads nowhere else
             place.clamp_(_SMALLEST, _LARGEST)
             place[:, :-1] += (_ONE_AT_LEAST - place[:, :-1].amax(1, keepdim=True)).clamp(min=0)
-        return found[:, :-1].sigmoid(), found[:, -1].exp()
+        return best_place[:, :-1].sigmoid(), best_place[:, -1].exp()
 
     def _likelihood_and_slope(
         self, reach: Float[Tensor, "b features"], noise: Float[Tensor, " b"]
