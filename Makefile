@@ -30,6 +30,7 @@ check: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --config-file .mypy-programs.ini
 	$(VENV)/bin/lint-imports
 
 docs: $(READY)

@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
@@ -104,7 +104,7 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
 
 
 def interleaved(
-    cases: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
+    cases: Mapping[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
     """Time all cases in turn, so that a slow moment of the machine meets each; every round starts with another one."""
     found: dict[str, list[float]] = {name: [] for name in cases}

@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import common
 import torch
@@ -18,13 +18,14 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from torch import Tensor, nn
 
 import verax
-from verax.attribution import Gradient, IntegratedGradients
+from verax.attribution import Attribution, Gradient, IntegratedGradients
+from verax.metrics import Metric
 from verax.metrics.choose import COLUMNS
 
 DATA = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}
-EXPLAINED = ("logit", "log_odds", "probability")
+EXPLAINED: tuple[Literal["logit", "log_odds", "probability"], ...] = ("logit", "log_odds", "probability")
 HELD_OUT, SEEDS, EPOCHS = 60, 5, 100
-PAIRS = {
+PAIRS: dict[str, tuple[Attribution, dict[str, str | Metric]]] = {
     "gradient": (Gradient(), {"effect correlation (noise)": COLUMNS["effect_correlation"]}),
     "integrated gradients": (
         IntegratedGradients("mean"),

@@ -54,7 +54,7 @@ def main() -> None:
     model, inputs = common.paper_mlp(), common.normal_inputs(sizes["n"])
     few = inputs[: sizes["few"]]
     per_evaluation, trials = best_captum(model, few[0], options.repeats)
-    peers = {"captum": partial(by_captum, model, per_evaluation), **by_lime_if_installed(model)}
+    peers: dict[str, Explain] = {"captum": partial(by_captum, model, per_evaluation), **by_lime_if_installed(model)}
     agreement = compare(model, few, peers)
     times = common.interleaved(cases(model, inputs, few, peers), options.repeats)
     rows = count_rows(model, few, peers)

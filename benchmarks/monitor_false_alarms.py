@@ -107,8 +107,8 @@ def counted(found: list[int | None]) -> tuple[str, str, str]:
 def quantiles(found: list[int | None]) -> tuple[str, str, str]:
     waits = sorted(math.inf if one is None else one for one in found)
     said = [waits[min(len(waits) - 1, int(share * len(waits)))] for share in (0.5, 0.9)]
-    missed = sum(one is None for one in found)
-    return *(f"{one:.0f}" if one < math.inf else "more than 500" for one in said), f"{missed} of {len(found)}"
+    half, most = (f"{wait:.0f}" if wait < math.inf else "more than 500" for wait in said)
+    return half, most, f"{sum(one is None for one in found)} of {len(found)}"
 
 
 if __name__ == "__main__":

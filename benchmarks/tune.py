@@ -10,7 +10,7 @@ of samples and sigma is measured, and counts for the 81 that cost the same). A s
 import argparse
 import importlib.metadata
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -105,7 +105,7 @@ def measured(work: Callable[[verax.Problem], Any], model: nn.Module, inputs: Ten
     return spent, found
 
 
-def scores(problem: verax.Problem, configurations: list[Attribution]) -> dict[str, float]:
+def scores(problem: verax.Problem, configurations: Sequence[Attribution]) -> dict[str, float]:
     """Mean DPC by configuration."""
     found = verax.evaluate(problem, verax.explain(problem, configurations), ["dpc"])["dpc"]
     return {name: float(value.double().mean()) for name, value in found.value.items()}

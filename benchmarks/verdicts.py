@@ -116,7 +116,7 @@ def of_case(case: Case, seed: int) -> Iterator[Verdict]:
 
 def summary(verdicts: list[Verdict]) -> list[tuple[str, ...]]:
     """A line for each case and question."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for case, kind in dict.fromkeys((one.case, one.kind) for one in verdicts):
         own = [one for one in verdicts if (one.case, one.kind) == (case, kind)]
         above = sorted({name for one in own for name in one.above})

@@ -349,6 +349,7 @@ def rows_of_peers() -> dict[str, str]:
     case, attributions = twenty_features()
     subject = case_subject(case, {})
     module = case.problem.scorer.adapter.module
+    assert module is not None
     counts = {}
     for peer in peer_metrics.PEERS:
         with common.recorded(module) as seen:

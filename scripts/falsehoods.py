@@ -107,7 +107,7 @@ def _one_each(subjects: list[AuditedProblem], answers: Answers) -> None:
     lines = []
     for subject in subjects:
         given = falsehoods(subject)
-        fine = {name: replace(METRICS[name], steps=subject.finest) for name in (PAPER, MAGNITUDE)}
+        fine = {name: replace(METRICS[name], steps=subject.finest) for name in (PAPER, MAGNITUDE)}  # type: ignore[call-arg]
         for metric, values in subject.scores(given, fine).items():
             apart = (values["-1/g"] - values[TRUTH]).abs().max()
             own = wins(values)

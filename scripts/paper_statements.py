@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verax.statistics.intervals import t_quantile
 from verax.statistics.ranks import Floats, spearman, tied
@@ -36,6 +37,8 @@ from verax.study.summary import method_of, with_other_input_factor
 Rule = Literal["near", "near share", "above 0", "half", "factor of two"]
 TIMES_INPUTS = ("IntegratedGradients", "DeepLiftSHAP")
 EQUAL = 0.01  # of the gradient's lead over random: methods closer than this to it count as equal to it
+
+Places = NDArray[np.intp]  # of configurations
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,13 @@ class Means:
     norm: Floats
     exact: bool = False
 
-    def compared(self, places: Floats) -> tuple[Floats, Floats]:
+    def compared(self, places: Places) -> tuple[Floats, Floats]:
         """DPC and Infidelity of some configurations, ready to be ranked."""
         scores = self.dpc[places], self.infidelity[places]
         dpc, infidelity = (_places_in_order(one) if self.exact else tied(one) for one in scores)
         return dpc, infidelity
 
-    def box(self, method: str, *, times_inputs: bool = True) -> Floats:
+    def box(self, method: str, *, times_inputs: bool = True) -> Places:
         """The places of a method's configurations, of Integrated Gradients and DeepLiftSHAP one kind."""
         kind = f"multiply_by_inputs={times_inputs}" if method in TIMES_INPUTS else ""
         chosen = [method_of(name) == method and kind in name for name in self.configurations]
@@ -75,12 +78,12 @@ class Means:
         return {name: float(np.median(scores[self.box(name)])) for name in (*self.methods, "Random")}
 
     @property
-    def lime(self) -> Floats:
+    def lime(self) -> Places:
         """The places of LIME's configurations."""
         return self.box("LimeTabular")
 
     @property
-    def others(self) -> Floats:
+    def others(self) -> Places:
         """The places of the 44 configurations that are neither LIME nor random."""
         methods = map(method_of, self.configurations)
         return np.flatnonzero([name not in ("LimeTabular", "Random") for name in methods])
@@ -134,12 +137,12 @@ def _places_in_order(values: Floats) -> Floats:
     return np.unique(values, return_inverse=True)[1].astype(np.float64)
 
 
-def rank_agreement(means: Means, places: Floats) -> float:
+def rank_agreement(means: Means, places: Places) -> float:
     """Spearman correlation of DPC and Infidelity; what differs by rounding alone shares its rank."""
     return float(spearman(*means.compared(places)))
 
 
-def pareto_size(means: Means, places: Floats) -> float:
+def pareto_size(means: Means, places: Places) -> float:
     """How many configurations no other one dominates; what differs by rounding alone is equal."""
     return float(front(*means.compared(places)).sum())
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from paper_statements import STATEMENTS, Statement, Verdict, count
 
-READINGS = ("magnitude", "signed", "literal")
+from verax.metrics.weighted_area import Reading
+
+READINGS: tuple[Reading, ...] = ("magnitude", "signed", "literal")
 SHARED = ("signed", "literal")  # the readings whose experiment is PC's
 HEADS = ("reading", "Infidelity", "k", "kernel width", "MLP")
 Row = tuple[str, ...]

@@ -115,7 +115,7 @@ def flaws(model: Any, inputs: torch.Tensor, gradient: torch.Tensor) -> dict[str,
     result = verax.evaluate(
         verax.Problem(model, inputs), {"gradient": gradient, **false}, {name: GUIDED[name] for name in READINGS}
     )
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for reading in READINGS:
         truth, half, inverse = result[reading].scores
         wins = {"half wins": half > truth + 1e-6, "inverse ties or wins": inverse > truth - 1e-6}
@@ -194,7 +194,7 @@ def flaw_rows(pieces: dict[tuple[str, str], list[Piece]]) -> list[tuple[str, ...
         "half-reversed",
         "-1/g",
     )
-    rows = [heads]
+    rows: list[tuple[str, ...]] = [heads]
     for reading, ((model, recipe), seeds) in product(READINGS, pieces.items()):
         found = [piece["flaws"][reading] for piece in seeds]
         mean = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
@@ -210,7 +210,7 @@ def quality_rows(pieces: dict[tuple[str, str], list[Piece]]) -> list[tuple[str, 
     Were one experiment by magnitude to serve both, PC would be read from it, too. Where the inputs of a model differ,
     pieces were made by calls with different ``--rows``.
     """
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("model", "inputs", "training accuracy, lowest", "test AUROC, mean", "PC by magnitude: IG x input, gradient")
     ]
     for (model, recipe), seeds in pieces.items():

@@ -146,7 +146,7 @@ def objective(search: Search, data: list[Dataset], trial: Trial, epochs: int | N
         recipe = dataclasses.replace(recipe, epochs=epochs)
 
     def report(epoch: Epoch) -> None:
-        trial.report(epoch.auroc, epoch.number)
+        trial.report(epoch.score, epoch.number)
         if trial.should_prune():
             raise optuna.TrialPruned
 
