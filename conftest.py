@@ -6,11 +6,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from type_checks import check_types_of
+from type_checks import begin_test, check_types_of
 
 settings.register_profile(
     "verax",
@@ -100,7 +101,14 @@ from verax.scoring.model_files.opening import _OPENERS  # noqa: E402
 gc.disable()  # while modules are imported and tests collected, all of which stays: a fifth of that time is searching it
 
 
-REGISTERED = (METHODS._known, METRICS._known, REPLACEMENTS._known, TRIALS._known, catalogue._SOURCES, _OPENERS)
+REGISTERED: tuple[dict[str, Any], ...] = (
+    METHODS._known,
+    METRICS._known,
+    REPLACEMENTS._known,
+    TRIALS._known,
+    catalogue._SOURCES,
+    _OPENERS,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +122,11 @@ def _forget_what_a_test_registers() -> Iterator[None]:
     for name in registry._plugins[len(plugins) :]:
         sys.modules.pop(name, None)  # imported again, it registers again
     registry._plugins[:] = plugins
+
+
+def pytest_runtest_setup() -> None:
+    """Check the first calls of this test anew."""
+    begin_test()
 
 
 def pytest_collection_finish() -> None:
