@@ -237,7 +237,8 @@ def segmented(task: Task) -> list[str]:
     Each segment is a part of the population with the same mean. The other nine have an explanation that none can beat,
     where one is false.
     """
-    population, best, outcomes = world(task.world), task.best, []
+    population, best = world(task.world), task.best
+    outcomes: list[str] = []
     threshold = population.threshold(task.truth, -HAIR if best is None else HAIR)
     labels = np.arange(20 * FEW) % 10
     for seed in seeds(task):

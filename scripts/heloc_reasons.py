@@ -23,6 +23,7 @@ import torch
 
 import verax
 from verax.attribution import Attribution, KernelShap, LimeTabular
+from verax.checking.reason_effects import Direction
 from verax.core.blocks import pieces
 from verax.core.engine import Processes, ThisProcess
 from verax.core.files import write_atomically
@@ -32,7 +33,7 @@ from verax.paper.models.recipes import recipe_for
 from verax.paper.models.training import train
 
 METHODS: dict[str, type[Attribution]] = {"KernelShap": KernelShap, "LIME": LimeTabular}
-DIRECTIONS = ("either", "raises")
+DIRECTIONS: tuple[Direction, ...] = ("either", "raises")
 TIMES = (10, 1)  # as many draws as the default; the longest tasks first
 BAD, REASONS = 1, 4
 BLOCK = 128  # applicants of a task; random numbers depend on the applicant and the seed alone
@@ -101,7 +102,7 @@ def draws(name: str, times: int) -> int:
 
 def lines(tops: list[tuple[Task, Top]]) -> list[dict[str, str | int]]:
     """How many applicants have other reasons under another seed, a line for each method and direction."""
-    table = []
+    table: list[dict[str, str | int]] = []
     seeds = 1 + max(task.seed for task, _ in tops)
     for times, name, way in product(sorted(TIMES), METHODS, DIRECTIONS):
         same = [(task, top[way]) for task, top in tops if (task.times, task.name) == (times, name)]
