@@ -1,106 +1,31 @@
-"""The documentation runs: every page of tutorials, how-to and FAQ, block by block, as a reader would follow it.
+"""The documentation runs: every page of tutorials, how-to and FAQ, block by block, as a reader would follow it."""
 
-In the order of the page, Python blocks run in one namespace, blocks with a ``title`` become files of that name, and
-``sh`` blocks of nothing but ``verax`` commands run as well. A ``text`` block right after one of them shows what it
-prints: words must agree, numbers nearly.
-"""
-
-import contextlib
 import importlib
-import io
 import json
 import re
-import shlex
 import sys
 import tomllib
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import pytest
-import torch
-from typer.testing import CliRunner
 
 import verax
-from verax.cli import app
+from pages import DOCS, ROOT, blocks, run_page
 from verax.cli.check import NOT_PASSED
 from verax.data.file import load_file
 from verax.paper.models.shipped import train_shipped
 from verax.study.run import run_study
 from verax.study.spec import load_spec
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 ALONE = [DOCS / name for name in ("faq.md", "concepts.md", "open-questions.md", "which-metric.md")]
-PAGES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), *ALONE])
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
-
-
-class Block(NamedTuple):
-    language: str
-    title: str | None
-    line: int
-    text: str
-
-
-def blocks(page):
-    """The fenced blocks of a page, with the line on which each begins."""
-    text = page.read_text(encoding="utf-8")
-    found = []
-    for match in re.finditer(r"^```([\w-]*)(.*)\n((?:.*\n)*?)^```$", text, flags=re.MULTILINE):
-        title = re.search(r'title="([^"]+)"', match[2])
-        line = text.count("\n", 0, match.start(3))
-        found.append(Block(match[1], title and title[1], line, match[3]))
-    return found
-
-
-def numbers_and_words(text):
-    text = re.sub(r"\b\d{4}-\d\d-\d\d\b", "a day", text)
-    return NUMBER.findall(text), NUMBER.sub("#", text).split()
-
-
-def agree(shown, printed):
-    """Within a tenth, or three of the last digit: machines round differently, and training makes more of it."""
-    mantissa, _, exponent = shown.partition("e")
-    unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
-    a, b = (float(one.replace(",", "")) for one in (shown, printed))
-    return abs(a - b) <= max(3 * unit, 0.1 * abs(a))
-
-
-def assert_prints(shown, printed, where):
-    """What a page shows is what is printed; an ellipsis at the end stands for more."""
-    wanted, words = numbers_and_words(shown)
-    found, heard = numbers_and_words(printed)
-    if words and words[-1] in ("...", "…"):
-        words.pop()
-        heard, found = heard[: len(words)], found[: len(wanted)]
-    assert heard == words, f"{where} prints\n{printed}"
-    assert all(map(agree, wanted, found)), f"{where} prints\n{printed}"
-
-
-def run_command(line):
-    """Run ``verax ...`` in this process and return what it prints; a comment says which status but 0 it ends with."""
-    found = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
-    status = re.search(r"# exit status (\d+)$", line)
-    assert found.exit_code == int(status[1] if status else 0), f"{line}\n{found.output}\n{found.exception!r}"
-    return found.stdout
-
-
-def commands(text):
-    """The lines of a block of commands, or None if they are not all of Verax."""
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
-    return lines if lines and all(line.startswith("verax ") for line in lines) else None
-
-
-@pytest.fixture
-def one_thread():
-    """The number of threads changes the last digits, and training makes more of them."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+ELSEWHERE = {  # run where more of them is checked: tests/test_other_data.py and tests/test_notebooks.py
+    "time-series", "tokens", "image-heat-maps", "text-classification",
+}  # fmt: skip
+PAGES = sorted(
+    page for page in [*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), *ALONE] if page.stem not in ELSEWHERE
+)
 
 
 @pytest.fixture
@@ -132,31 +57,11 @@ class Tracking(ModuleType):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_the_page_runs(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    mpl.use("agg")
     if page.stem == "run-a-study":
         request.getfixturevalue("my_study")
     if page.stem == "check-an-explanation":
         monkeypatch.setitem(sys.modules, "mlflow", Tracking("mlflow"))
-    torch.manual_seed(0)
-    request.getfixturevalue("one_thread")
-    module = ModuleType("page")
-    monkeypatch.setitem(sys.modules, "page", module)  # where dataclasses look up the names of their annotations
-    printed = None
-    for block in blocks(page):
-        where = f"{page.relative_to(ROOT)}, line {block.line + 1}"
-        before, printed = printed, None
-        if block.title:
-            Path(block.title).write_text(block.text, encoding="utf-8")
-        if block.language == "python":
-            code = compile("\n" * block.line + block.text, str(page), "exec")
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                exec(code, module.__dict__)  # noqa: S102
-            printed = out.getvalue()
-        elif block.language == "sh" and (lines := commands(block.text)):
-            printed = "".join(run_command(line) for line in lines)
-        elif block.language == "text" and before is not None:
-            assert_prints(block.text, before, where)
+    run_page(page, tmp_path)
 
 
 def test_the_tables_of_the_page_about_checks_are_those_of_the_results(monkeypatch):

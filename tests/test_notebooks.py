@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from test_docs import assert_prints
+from pages import assert_prints, blocks
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -45,3 +45,8 @@ def test_the_examples_print_what_they_show(name):
     assert [cell["source"] for cell in kept["cells"]] == [cell["source"] for cell in found["cells"]]
     for shown, now in zip(printed(kept), printed(found), strict=True):
         assert_prints(shown, now, f"examples/{name}.ipynb")
+    now, outputs = None, iter(printed(found))
+    for block in blocks(page):  # so that the page is not run once more for what it shows
+        if block.language == "text" and now is not None:
+            assert_prints(re.sub(r"[\d.]+ s\b", "", block.text), now, f"{page.name}, line {block.line + 1}")
+        now = next(outputs) if block.title or block.language in ("python", "sh") else None

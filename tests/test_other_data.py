@@ -1,42 +1,23 @@
 """The tutorials on time series and tokens: they run, and what they tell about their numbers is true."""
 
-import contextlib
-import io
-import re
-from pathlib import Path
-
 import pytest
 import torch
 
 import verax
+from pages import DOCS, run_page
 from verax.metrics import PredictionChange
 
-TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
-
-
-def run_page(name):
-    """Run the Python blocks of a page in one namespace."""
-    left = {}
-    text = (TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so that training ends in the same weights on any number of cores
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng():
-            for program in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
-                exec(program, left)  # noqa: S102
-    finally:
-        torch.set_num_threads(threads)
-    return left
+TUTORIALS = DOCS / "tutorials"
 
 
 @pytest.fixture(scope="module")
-def series():
-    return run_page("time-series")
+def series(tmp_path_factory):
+    return run_page(TUTORIALS / "time-series.md", tmp_path_factory.mktemp("series"))
 
 
 @pytest.fixture(scope="module")
-def texts():
-    return run_page("tokens")
+def texts(tmp_path_factory):
+    return run_page(TUTORIALS / "tokens.md", tmp_path_factory.mktemp("texts"))
 
 
 def accuracy(page):

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import pytest
 import torch
 
-from test_docs import ROOT, assert_prints, blocks
+from pages import ROOT, assert_prints, blocks
 
 README = ROOT / "README.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -45,8 +45,7 @@ def rows(count: int = 300) -> Tensor:
     return torch.randn(count, 10, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("seconds", [250.0, 300.0, 350.0, 600.0])
-@pytest.mark.parametrize("seed", [0, 2, 7])
+@pytest.mark.parametrize(("seconds", "seed"), [(250.0, 0), (300.0, 2), (350.0, 7), (600.0, 0)])
 @pytest.mark.parametrize("metric", ["pc", EffectCorrelation(samples=32)], ids=["pc", "effect correlation"])
 def test_a_search_ends_in_time_where_later_batches_cost_more(
     metric: object, seed: int, seconds: float, model: Timed

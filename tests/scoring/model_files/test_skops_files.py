@@ -59,12 +59,16 @@ ESTIMATORS = {
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_estimators_and_boosters_need_none(name: str, tmp_path: Path) -> None:
-    model = ESTIMATORS[name].fit(X, Y)
-    skops.dump(model, tmp_path / "m.skops")
-    skops.dump(model.get_booster() if hasattr(model, "get_booster") else model.booster_, tmp_path / "booster.skops")
-    for path in ("m.skops", "booster.skops"):
-        assert open_model(tmp_path / path).returns in ("values", "probabilities", "logits")
+def test_estimators_need_none(name: str, tmp_path: Path) -> None:
+    skops.dump(ESTIMATORS[name].fit(X, Y), tmp_path / "m.skops")
+    assert open_model(tmp_path / "m.skops").returns in ("values", "probabilities", "logits")
+
+
+@pytest.mark.parametrize(("name", "booster"), [("XGBRegressor", "get_booster"), ("LGBMClassifier", "booster_")])
+def test_boosters_need_none(name: str, booster: str, tmp_path: Path) -> None:
+    model = getattr(ESTIMATORS[name].fit(X, Y), booster)
+    skops.dump(model() if callable(model) else model, tmp_path / "booster.skops")
+    assert open_model(tmp_path / "booster.skops").returns in ("values", "probabilities", "logits")
 
 
 def packed(**arrays: Any) -> bytes:

@@ -10,11 +10,16 @@ import sys
 import warnings
 from typing import Any
 
+# What both libraries import where it is installed, and a trial of a file of theirs does not use: most of its time.
+_UNUSED = ("dask", "graphviz", "matplotlib", "pandas", "pyarrow", "sklearn")
+
 
 def main() -> None:
     library, paths, file, trusted = sys.argv[1:]
     sys.path[:] = json.loads(paths)
     warnings.simplefilter("ignore")
+    if library != "skops":
+        sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]  # None: to import it raises ImportError
     if library == "lightgbm":
         import lightgbm
 
