@@ -64,11 +64,20 @@ def test_the_page_runs(page, tmp_path, monkeypatch, request):
     run_page(page, tmp_path)
 
 
-def test_the_tables_of_the_page_about_checks_are_those_of_the_results(monkeypatch):
+def test_the_tables_of_the_page_about_checks_are_those_of_the_results(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "scripts")
     check_page = importlib.import_module("check_page")
     page = check_page.PAGE.read_text(encoding="utf-8")
     assert check_page.rendered(page) == page
+    monkeypatch.setattr(check_page, "COVERAGE", ROOT / "benchmarks" / "results" / "check_coverage-quick.json")
+    monkeypatch.setattr(check_page, "REASONS", tmp_path / "reasons.csv")
+    check_page.REASONS.write_text(
+        "method,draws,reasons,applicants,fewest,most,under_any_seed,seeds\nLIME,1024,either,1658,100,120,170,3\n"
+    )
+    page = check_page.rendered(page)
+    assert "| a network: `pc` | ten segments of 200, one false, nine true by far | 0 of 20 | 13.9 % |" in page
+    assert "fails `false_reasons` at most 0.01 in 20 of 20 checks" in page
+    assert "| LIME | 1,024 | the four largest | 100 to 120 | 170 of 1,658 (10 %) |" in page
 
 
 def test_the_page_about_checks_has_an_example_for_github_and_for_gitlab():

@@ -204,6 +204,27 @@ def test_reasons_are_metrics_of_requirements():
     assert verax.check(problem, -exact, must[0]).outcome == "failed"
 
 
+def test_neighbours_are_looked_for_among_all_inputs_and_not_among_those_measured_together():
+    """Each input's twin is 600 rows away, in another block; its reasons are others for every second one."""
+    problem, exact = linear(rows=600)
+    x = torch.cat((problem.inputs, problem.inputs + 1e-4))
+    values = torch.cat((exact, exact))
+    values[600::2] = values[600::2].flip(1)
+    twins = verax.Problem(problem.scorer, x, target=1)
+    stability = verax.reasons(twins, values, k=3, repeats=0, rows=0).stability_over["neighbours"]
+    line = one(twins, values, metric="reason_stability(k=3, over=neighbours)", threshold=0.5)
+    assert (line.value, line.inputs) == (pytest.approx(float(stability.mean())), 1200)
+    few = one(twins, values, metric="reason_stability(k=3, over=neighbours)", threshold=0.5, inputs=40)
+    assert (few.inputs, few.value) == (40, pytest.approx(0.75, abs=0.15))
+
+
+def test_neighbours_of_a_method_are_explained_as_well():
+    problem, _ = linear(rows=600)
+    twins = verax.Problem(problem.scorer, torch.cat((problem.inputs, problem.inputs + 1e-4)), target=1)
+    line = one(twins, {"exact": KernelShap(samples=64)}, metric="reason_stability(over=neighbours)", threshold=0.9)
+    assert (line.outcome, line.value) == ("passed", pytest.approx(1))
+
+
 def test_a_method_can_be_asked_whether_its_reasons_are_stable():
     problem, exact = linear(rows=60, features=10)
     methods = {"exact": KernelShap(samples=1024), "random": Random()}

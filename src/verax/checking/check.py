@@ -11,14 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.checking.measure import Measured, Plan, planned, reference_of
+from verax.checking.measure import Block, Measured, Plan, Rows, planned, reference_of
 from verax.checking.requirement import Requirement, requirements_of
 from verax.checking.result import Check, Checked, Sample, inputs_to_decide, outcome_of
 from verax.core.arrays import as_tensor
-from verax.core.blocks import pieces
 from verax.core.files import tensor_hash
 from verax.core.noise import random_order
-from verax.core.shapes import Int
 from verax.core.warn import once_per_call
 from verax.evaluation.engine import about_problem
 from verax.evaluation.stream_sources import looks
@@ -27,10 +25,7 @@ from verax.scoring.meter import Cost
 from verax.statistics.anytime import ScoreRange
 from verax.statistics.paired import real_differences
 
-BLOCK = 512  # inputs that are measured together, by whoever: the model is asked the same with one worker or many
-
-Rows = Int[np.ndarray, " _"]
-Run = Callable[[Plan, Sequence[int], Iterable[Rows]], Iterator[Measured]]
+Run = Callable[[Plan, Sequence[int], Iterable[Block]], Iterator[Measured]]
 
 
 def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
@@ -77,9 +72,10 @@ def run_check(plan: Plan, run: Run) -> Check:
     for draw, numbers in by_draw.items():
         gathered = Gathered(plan.part(numbers))
         for look in _looks(len(plan.problem), *draw):
-            blocks = [look[part] for part in pieces(len(look), BLOCK)]
-            for rows, measured in zip(blocks, run(gathered.plan, numbers, blocks), strict=True):
-                gathered.add(rows, measured)
+            blocks, cost = gathered.plan.blocks(look)
+            gathered.spent += cost
+            for block, measured in zip(blocks, run(gathered.plan, numbers, blocks), strict=True):
+                gathered.add(block.rows, measured)
             if all(line.outcome != "undecided" for place in range(len(numbers)) for line in gathered.checked(place)):
                 break
         for place, number in enumerate(numbers):

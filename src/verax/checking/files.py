@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verax.checking.check import Rows, run_check
-from verax.checking.measure import Measured, Plan, method_of, planned
+from verax.checking.check import run_check
+from verax.checking.measure import Block, Measured, Plan, method_of, planned
 from verax.checking.requirement import Requirement, Segments, requirements_of
 from verax.checking.result import Check
 from verax.core.blocks import one_thread_on_cpu
@@ -299,18 +299,18 @@ def run_file(check: CheckFile, workers: int = 1) -> Check:
             return run_check(plan, lambda part, numbers, blocks: map(part.measure, blocks))
         with Processes([functools.partial(_measured, str(check.path))] * workers) as engine:
 
-            def in_order(part: Plan, numbers: Sequence[int], blocks: Iterable[Rows]) -> Iterator[Measured]:
-                tasks = [(place, tuple(numbers), rows) for place, rows in enumerate(blocks)]
-                done = dict(engine.run(tasks, name=lambda task: f"inputs {task[2].min()} to {task[2].max()}"))
+            def in_order(part: Plan, numbers: Sequence[int], blocks: Iterable[Block]) -> Iterator[Measured]:
+                tasks = [(place, tuple(numbers), block) for place, block in enumerate(blocks)]
+                done = dict(engine.run(tasks, name=lambda task: f"inputs {task[2].rows.min()} to {task[2].rows.max()}"))
                 return (_with_arrays(done[place], torch.as_tensor) for place in range(len(tasks)))
 
             return run_check(plan, in_order)
 
 
-def _measured(path: str, task: tuple[int, tuple[int, ...], Rows], tell: object) -> tuple[int, Measured]:
+def _measured(path: str, task: tuple[int, tuple[int, ...], Block], tell: object) -> tuple[int, Measured]:
     """What a worker does with a block."""
-    place, numbers, rows = task
-    measured = _plan(path).part(numbers).measure(rows)
+    place, numbers, block = task
+    measured = _plan(path).part(numbers).measure(block)
     return place, _with_arrays(measured, Tensor.numpy)  # tensors would share memory
 
 

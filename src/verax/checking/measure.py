@@ -5,14 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from verax.attribution import METHODS, Attribution, Random
 from verax.checking.reason_metrics import ReasonMetric, reasons_for
+from verax.checking.reasons import named_reasons
 from verax.checking.requirement import Measure, Requirement
+from verax.checking.stability import neighbours, overlap_with_neighbour
+from verax.core.blocks import pieces
 from verax.core.registry import from_dict, parse_short_form, unknown
-from verax.core.shapes import Float
+from verax.core.shapes import Float, Int
 from verax.evaluation.engine import Call, check_call
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.explained_class import with_known_class
@@ -25,8 +29,21 @@ from verax.metrics.choose import fewest_features
 from verax.metrics.limit_reading import LIMITED, has_limits
 from verax.problem.attributed import attributed, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem
-from verax.scoring.meter import Cost, Rows
+from verax.scoring.meter import Cost, Meter
+from verax.scoring.meter import Rows as ModelRows
 from verax.statistics.anytime import ScoreRange
+
+BLOCK = 512  # inputs that are measured together, by whoever: the model is asked the same with one worker or many
+
+Rows = Int[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Inputs that are measured together."""
+
+    rows: Rows  # their numbers
+    neighbours: Rows  # the number of the nearest other input of the whole check; -1 where there is none, or none counts
 
 
 @dataclass(frozen=True)
@@ -68,15 +85,22 @@ class Plan:
         """The explanations that a requirement is about."""
         return self.explanations if requirement.explanation is None else (requirement.explanation,)
 
-    def measure(self, rows: Any) -> Measured:
+    def blocks(self, rows: Rows) -> tuple[list[Block], Cost]:
+        """Inputs in blocks that are measured together, with their neighbours where these count, and what that cost."""
+        meter = Meter(self.problem.scorer.counts)
+        beside = np.full(len(rows), -1)
+        if any(_is_over_neighbours(measure) for measure in self.measures.values()):
+            beside = neighbours(self.problem, torch.from_numpy(rows)).numpy()
+        return [Block(rows[part], beside[part]) for part in pieces(len(rows), BLOCK)], meter.total()
+
+    def measure(self, block: Block) -> Measured:
         """Measure some inputs."""
-        problem, shape = self.problem[rows], tuple(self.problem.inputs.shape)
-        attributions = {name: of_rows(array, rows, shape) for name, array in self.attributions.items()}
+        problem, attributions = self._of(block.rows)
         metrics = {name: metric for name, metric in self.measures.items() if isinstance(metric, Metric)}
         scores, ranges, spent = {}, {}, Cost()
         if metrics:
             evaluation = evaluate(problem, attributions, metrics)
-            spent += Cost(Rows(evaluation.rows, evaluation.rows_backward), evaluation.seconds)
+            spent += Cost(ModelRows(evaluation.rows, evaluation.rows_backward), evaluation.seconds)
             for name, result in evaluation.items():
                 scores[name] = result.scores.detach().double().cpu()
                 ranges[name] = metrics[name].score_range(result.context.largest_change)
@@ -85,20 +109,44 @@ class Plan:
             if isinstance(measure, ReasonMetric):
                 alike.setdefault((measure.k, measure.tolerance, measure.direction), []).append(measure)
         for totals in alike.values():
-            reasons = reasons_for(problem, attributions, totals)
-            spent += reasons.cost
-            scores |= {total.short_form: total.of(reasons) for total in totals}
+            over_neighbours = [total for total in totals if _is_over_neighbours(total)]
+            if others := [total for total in totals if total not in over_neighbours]:
+                reasons = reasons_for(problem, attributions, others)
+                spent += reasons.cost
+                scores |= {total.short_form: total.of(reasons) for total in others}
+            for total in over_neighbours:
+                scores[total.short_form], cost = self._beside_neighbours(block, total)
+                spent += cost
             ranges |= {total.short_form: total.score_range(math.inf) for total in totals}
         best, exact = {}, {}
         held = [requirement.metric for requirement in self.requirements if requirement.held.kind == "limit"]
         if held:
             known = limits(problem, {metric.short_form: metric for metric in held})
             first = next(iter(known.values()))
-            spent += Cost(Rows(first.rows), first.seconds)
+            spent += Cost(ModelRows(first.rows), first.seconds)
             for name, limit in known.items():
                 best[name] = torch.stack((limit.random, limit.best_scores)).double().cpu()
                 exact[name] = limit.exact
         return Measured(scores, ranges, best, exact, spent, class_counts(problem.classes))
+
+    def _of(self, rows: Rows) -> tuple[Problem, dict[str, Any]]:
+        """Some inputs, and their attributions."""
+        shape = tuple(self.problem.inputs.shape)
+        return self.problem[rows], {name: of_rows(array, rows, shape) for name, array in self.attributions.items()}
+
+    def _beside_neighbours(self, block: Block, metric: ReasonMetric) -> tuple[Float[Tensor, "a n"], Cost]:
+        """The part of the reasons that each input shares with its neighbour, which may be of another block."""
+        both = np.concatenate((block.rows, block.neighbours[block.neighbours >= 0]))
+        rows, place = np.unique(both, return_inverse=True)
+        call, top, _ = named_reasons(*self._of(rows), metric.k, metric.direction)
+        nearest = np.full(len(block.rows), -1)
+        nearest[block.neighbours >= 0] = place[len(block.rows) :]
+        first, beside = place[: len(block.rows)], torch.from_numpy(nearest)
+        return torch.stack([overlap_with_neighbour(named[first], named, beside) for named in top]), call.spent
+
+
+def _is_over_neighbours(measure: Measure) -> bool:
+    return isinstance(measure, ReasonMetric) and (measure.total, measure.over) == ("stability", "neighbours")
 
 
 def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ...]) -> Plan:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from verax.checking.reason_effects import Direction
-from verax.checking.reasons import Reasons, reasons
+from verax.checking.reasons import REPEATS, Reasons, judged_reasons
 from verax.core.arguments import checked_choice, checked_count, checked_not_negative, settle
 from verax.core.registry import unknown
 from verax.core.shapes import Float
@@ -31,8 +31,7 @@ _LIMITATIONS = {
     "false": "A feature that counts only together with another one has no effect alone, and passes for a false reason.",
     "omitted": "Effects are of single features: one that counts only together with others is not missed.",
     "share": "Features are removed together; where the model was never trained on such rows, effects mean little.",
-    "stability": "Reasons that are always the same may always be wrong. A check looks for neighbours among the inputs "
-    "that it measures together, at most 512: the fewer there are, the less alike they are.",
+    "stability": "Reasons that are always the same may always be wrong. Neighbours are as alike as the inputs allow.",
 }
 
 
@@ -106,11 +105,9 @@ class ReasonMetric:
 def reasons_for(problem: Problem, attributions: Mapping[str, Any], metrics: list[ReasonMetric]) -> Reasons:
     """The reasons that some totals need, which have k, tolerance and direction in common; no more is computed."""
     first = metrics[0]
-    again = 4 if any(metric.total == "stability" and metric.over != "neighbours" for metric in metrics) else 0
+    kinds = {metric.over for metric in metrics if metric.total == "stability"}
     rows = ROWS if any(metric.total == "share" for metric in metrics) else 0
-    return reasons(
-        problem, attributions, first.k, direction=first.direction, tolerance=first.tolerance, repeats=again, rows=rows
-    )
+    return judged_reasons(problem, attributions, first.k, first.direction, first.tolerance, REPEATS, rows, kinds=kinds)
 
 
 def reason_metric(name: str, settings: Mapping[str, Any]) -> ReasonMetric:

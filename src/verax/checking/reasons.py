@@ -1,6 +1,6 @@
 """``verax.reasons``: are the reasons that an explanation names those that counted: none false, none left out?"""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -15,11 +15,10 @@ from verax.core.arguments import checked_choice, checked_count, checked_level, c
 from verax.core.arrays import Layout
 from verax.core.display import Shown, TextTable, cost, counted, first_rows
 from verax.core.shapes import Float, Int
-from verax.evaluation.engine import problem_facts
+from verax.evaluation.engine import Call, problem_facts
 from verax.evaluation.evaluate import prepared
 from verax.evaluation.limits import ROWS
 from verax.metrics.about import fact_line
-from verax.problem.attributed import Attributed
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Meter
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 _WORDS = {"either": "raise or lower", "raises": "raise", "lowers": "lower"}
 TOTALS = ("false", "omitted", "share", "stability")
+REPEATS = 4  # other seeds, and other backgrounds
 
 
 @dataclass(frozen=True, repr=False)
@@ -216,7 +216,7 @@ def reasons(
     *,
     direction: Direction = "either",
     tolerance: float = 0.0,
-    repeats: int = 4,
+    repeats: int = REPEATS,
     rows: int = ROWS,
     seed: int = 0,
 ) -> Reasons:
@@ -265,26 +265,34 @@ def reasons(
     checked_count("repeats", repeats, least=0)
     checked_count("rows", rows, least=0)
     checked_seed(seed)
-    call = prepared(problem, attributions, ("pc",), lambda call: None)  # metrics have no part in it
+    return judged_reasons(problem, attributions, k, direction, tolerance, repeats, rows, seed)
+
+
+def judged_reasons(
+    problem: Problem,
+    attributions: Any,
+    k: int,
+    direction: Direction,
+    tolerance: float,
+    repeats: int,
+    rows: int,
+    seed: int = 0,
+    kinds: Collection[str] = KINDS,
+) -> Reasons:
+    """``reasons`` with stability over some kinds of changes alone."""
+    call, top, sign = named_reasons(problem, attributions, k, direction)
     problem, layout = call.rated.problem, call.rated.layout
     meter = Meter(problem.scorer.counts)
-
-    def named_by(rated: Attributed) -> tuple[Int[Tensor, "a n k"], Float[Tensor, "a n features"]]:
-        stacked = torch.stack([attribution.double().cpu() for attribution in rated.attributions])
-        return named_features(rated.features.reduce(stacked, slice(0, len(rated))).double(), k, direction)
-
-    top, sign = named_by(call.rated)
     effects = removals(problem, top, sign, (direction != "lowers", direction != "raises"), rows)
     judgement = judged(effects, top, sign, direction, tolerance)
     listed = attributions.items() if isinstance(attributions, Mapping) else ()
     methods = {name: attribution for name, attribution in listed if isinstance(attribution, Attribution)}
 
     def top_of(changed: Problem, methods: Mapping[str, Attribution]) -> dict[str, Int[Tensor, "n k"]]:
-        again = prepared(changed, methods, ("pc",), lambda call: None).rated
-        return dict(zip(methods, named_by(again)[0], strict=True))
+        return dict(zip(methods, named_reasons(changed, methods, k, direction)[1], strict=True))
 
     names = layout.names or tuple(f"attribution {place}" for place in range(len(top)))
-    over = agreement(problem, dict(zip(names, top, strict=True)), methods, top_of, repeats, seed)
+    over = agreement(problem, dict(zip(names, top, strict=True)), methods, top_of, repeats, seed, kinds)
     judgement |= {f"stability over {kind}": values for kind, values in over.items()}
     judgement["stability"] = torch.stack(list(over.values())).nanmean(0)
     places = problem.order.places if isinstance(problem.features, Grid) else None
@@ -304,6 +312,16 @@ def reasons(
         _layout=layout,
         _values=judgement,
     )
+
+
+def named_reasons(
+    problem: Problem, attributions: Any, k: int, direction: Direction
+) -> tuple[Call, Int[Tensor, "a n k"], Float[Tensor, "a n features"]]:
+    """Attributions, computed where they are methods, the features that they name, and the sign of each attribution."""
+    call = prepared(problem, attributions, ("pc",), lambda call: None)  # metrics have no part in it
+    rated = call.rated
+    stacked = torch.stack([attribution.double().cpu() for attribution in rated.attributions])
+    return call, *named_features(rated.features.reduce(stacked, slice(0, len(rated))).double(), k, direction)
 
 
 def named_features(

@@ -1,6 +1,6 @@
 """Whether the top features stay: with other seeds of the method, other draws of the background, and nearby inputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,29 +28,29 @@ def agreement(
     top_of: TopOf,
     repeats: int,
     seed: int,
+    kinds: Collection[str] = KINDS,
 ) -> dict[str, Float[Tensor, "a n"]]:
-    """The part of each input's top features that stays, by what is changed; NaN where it cannot be."""
+    """The part of each input's top features that stays, by what is changed; NaN where it cannot be, or need not."""
     nothing = torch.full((len(problem),), torch.nan, dtype=torch.float64)
     seeded: dict[str, Any] = {name: method for name, method in methods.items() if hasattr(method, "seed")}
     agreements: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
-    if seeded and repeats:
+    if seeded and repeats and "seeds" in kinds:
         others = [
             {name: replace(method, seed=method.seed + turn) for name, method in seeded.items()}
             for turn in range(1, repeats + 1)
         ]
         agreements["seeds"] = _mean_overlap(top, [top_of(problem, other) for other in others])
     agreements["seeds"] |= {name: torch.ones_like(nothing) for name in methods if name not in seeded}
-    if methods and repeats and (rows := problem.background) is not None:
+    if methods and repeats and "background" in kinds and (rows := problem.background) is not None:
         drawn = []
         for turn in range(1, repeats + 1):  # as many rows, drawn with replacement
             key = noise.input_keys(torch.zeros(1, 1), seed, f"background {turn}")
             lots = noise.words(key, 0, len(rows))[0].remainder(len(rows))
             drawn.append(top_of(problem.with_background_rows(lots.to(rows.device)), methods))
         agreements["background"] = _mean_overlap(top, drawn)
-    nearest = neighbours(problem)
-    for name, named in top.items():
-        beside = overlap(named, named[nearest.clamp(min=0)])
-        agreements["neighbours"][name] = beside.masked_fill(nearest < 0, torch.nan)
+    if "neighbours" in kinds:
+        nearest = neighbours(problem, torch.arange(len(problem)))
+        agreements["neighbours"] = {name: overlap_with_neighbour(named, named, nearest) for name, named in top.items()}
     return {kind: torch.stack([agreements[kind].get(name, nothing) for name in top]) for kind in KINDS}
 
 
@@ -66,38 +66,45 @@ def overlap(first: Int[Tensor, "n k"], second: Int[Tensor, "n k"]) -> Float[Tens
     return torch.where(most > 0, both.double() / most.clamp(min=1), 1.0)
 
 
+def overlap_with_neighbour(
+    first: Int[Tensor, "n k"], every: Int[Tensor, "m k"], nearest: Int[Tensor, " n"]
+) -> Float[Tensor, " n"]:
+    """The overlap of each list with that of its neighbour among others; NaN where it has none."""
+    return overlap(first, every[nearest.clamp(min=0)]).masked_fill(nearest < 0, torch.nan)
+
+
 def _mean_overlap(
     top: Mapping[str, Int[Tensor, "n k"]], others: list[dict[str, Int[Tensor, "n k"]]]
 ) -> dict[str, Float[Tensor, " n"]]:
     return {name: torch.stack([overlap(top[name], other[name]) for other in others]).mean(0) for name in others[0]}
 
 
-def neighbours(problem: Problem) -> Int[Tensor, " n"]:
-    """For each input the nearest other one with the same target and nearly the same score; -1 where there is none.
+def neighbours(problem: Problem, rows: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
+    """For some inputs the nearest other one with the same target and nearly the same score; -1 where there is none.
 
     Distances are Euclidean, of amounts in standard deviations, of categories 1 where they differ. Beyond 4,096 inputs,
     neighbours are looked for among as many of them, drawn at random.
     """
     values = problem.inputs.flatten(1).double().cpu()
-    scores, classes = problem.scores().double().cpu(), problem.classes.cpu()
     pool = noise.input_keys(problem.inputs.cpu(), 0, "neighbours").argsort(stable=True)[:_POOL].sort().values
+    scored, place = torch.cat((pool, rows)).unique(return_inverse=True)
+    part = problem[scored.numpy()]
+    scores, classes = part.scores().double().cpu()[place], part.classes.cpu()[place]
+    pool_scores, pool_classes = scores[: len(pool)], classes[: len(pool)]
     spread = values.nan_to_num().std(0, correction=0).clamp(min=1e-12)
     codes = problem.given.codes
     category = torch.zeros(values.shape[1], dtype=torch.bool) if codes is None else codes.flatten().cpu()
-    amounts = (values / spread)[:, ~category].nan_to_num()
-    reach = _SAME_SCORE * (
-        1.0
-        if problem.output == "probability" and problem.scorer.adapter.returns != "values"
-        else float(scores.max() - scores.min())
-    )
+    amounts, categories = (values / spread)[:, ~category].nan_to_num(), values[:, category]
+    probability = problem.output == "probability" and problem.scorer.adapter.returns != "values"
+    reach = _SAME_SCORE * (1.0 if probability else float(pool_scores.max() - pool_scores.min()))
     height = max(1, _ELEMENTS // (len(pool) * values.shape[1]))
-    every, categories, nearest_parts = torch.arange(len(values)), values[:, category], []
-    for part in pieces(len(values), height):
-        rows = every[part]
-        apart = (amounts[rows, None] - amounts[pool]).square().sum(-1)
-        apart += (categories[rows, None] != categories[pool]).sum(-1)
-        allowed = (scores[rows, None] - scores[pool]).abs() <= reach
-        allowed &= (classes[rows, None] == classes[pool]) & (rows[:, None] != pool)
+    nearest_parts = []
+    for some in pieces(len(rows), height):
+        which, beside = rows[some, None], slice(len(pool) + some.start, len(pool) + some.stop)
+        apart = (amounts[which] - amounts[pool]).square().sum(-1)
+        apart += (categories[which] != categories[pool]).sum(-1)
+        allowed = (scores[beside, None] - pool_scores).abs() <= reach
+        allowed &= (classes[beside, None] == pool_classes) & (which != pool)
         nearest = pool[apart.masked_fill(~allowed, torch.inf).argmin(1)]
         nearest_parts.append(nearest.where(allowed.any(1), -1))
     return torch.cat(nearest_parts)
